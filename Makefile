@@ -1,0 +1,51 @@
+# Everything from two commands: `make demo` and `make test` set up what they need in .venv.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint types architecture tests test-long docs-pictures clean
+
+help: ## What there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+demo: $(VENV)/demo.stamp ## Compare scheduling policies on a built-in workload
+	$(BIN)/aliquot demo --out demo-output
+
+test: lint types architecture tests ## Lint, types, architecture and all tests
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp
+	$(BIN)/mypy
+
+architecture: $(VENV)/dev.stamp
+	$(BIN)/lint-imports
+
+tests: $(VENV)/dev.stamp
+	$(BIN)/pytest
+
+test-long: $(VENV)/dev.stamp ## The property tests, with many more examples
+	$(BIN)/pytest tests/property --hypothesis-profile=long
+
+docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
+	$(BIN)/aliquot demo --out demo-output
+	cp demo-output/policies.png docs/images/policies.png
+	$(BIN)/aliquot reproduce thesis --plot docs/images/thesis.png
+
+clean: ## Remove everything that was made
+	rm -rf $(VENV) demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/pip:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[plot]'
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

@@ -1,0 +1,48 @@
+"""Settings in, a scheduler with its policies out: the one place that both shells go through."""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, TypeVar
+
+from aliquot.config import PolicySettings, make_params
+from aliquot.core.errors import InputError
+from aliquot.core.interfaces import Eviction, Queueing
+from aliquot.core.records import Sandbox
+from aliquot.core.scheduler import Scheduler
+from aliquot.policies.eviction import EVICTION
+from aliquot.policies.keepalive import KEEPALIVE
+from aliquot.policies.queueing import QUEUEING
+
+T = TypeVar("T")
+
+
+def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = QUEUEING) -> Scheduler:
+    """A scheduler as the settings want it. `queueing` may offer more policies than the table has."""
+    policy = look_up(queueing, settings.queueing, "policy")
+    params = make_params(policy.params_type, settings.queueing, settings.params.get(settings.queueing, {}))
+    companions = policy.companions(params)
+
+    keepalive_name = settings.keepalive or companions.keepalive
+    keepalive = look_up(KEEPALIVE, keepalive_name, "keepalive")
+    own = companions.keepalive_params if keepalive_name == companions.keepalive else {}
+    keepalive_params = make_params(keepalive.params_type, keepalive_name, own | settings.params.get(keepalive_name, {}))
+    return Scheduler(
+        lambda domain: policy(params, Random(f"{settings.seed}/{domain}")),
+        keepalive(keepalive_params),
+        _make_eviction(settings.eviction or companions.eviction, settings),
+        companions.pool_slots,
+    )
+
+
+def look_up(table: Mapping[str, T], name: str, key: str) -> T:
+    """The entry, or an error that lists what there is."""
+    entry = table.get(name)
+    if entry is None:
+        raise InputError(f"{key}: there is no '{name}'; it takes {', '.join(sorted(table))}")
+    return entry
+
+
+def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Sandbox]]:
+    eviction: type[Eviction[Any]] = look_up(EVICTION, name, "eviction")
+    params = make_params(eviction.params_type, name, settings.params.get(name, {}))
+    return lambda: eviction(params)

@@ -1,0 +1,46 @@
+"""`aliquot policies`: what there is to choose from, read from the tables themselves."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec.structs import fields
+from rich.table import Table
+
+from aliquot.cli.console import output
+from aliquot.core.interfaces import Eviction, KeepAlive, Params, Queueing
+from aliquot.policies.eviction import EVICTION
+from aliquot.policies.keepalive import KEEPALIVE
+from aliquot.policies.queueing import QUEUEING
+
+Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any]
+
+
+def policies() -> None:
+    """List the policies, what each does, and its parameters with their defaults."""
+    from aliquot.sim.clairvoyant import CLAIRVOYANT
+
+    table = Table(show_lines=False)
+    for column in ("kind", "name", "what it does", "parameters (--set name.parameter=value)"):
+        table.add_column(column)
+    kinds: Mapping[str, Mapping[str, type[Policy]]] = {
+        "queueing": QUEUEING,
+        "queueing, simulated only": CLAIRVOYANT,
+        "keep-alive": KEEPALIVE,
+        "eviction": EVICTION,
+    }
+    for kind, entries in kinds.items():
+        for name, policy in entries.items():
+            table.add_row(kind, f"[bold]{name}[/]", _purpose(policy), _parameters(policy.params_type))
+        table.add_section()
+    output.print(table)
+
+
+def _purpose(policy: type) -> str:
+    """The first sentence about it: its own, or its file's."""
+    text = policy.__dict__.get("__doc__") or sys.modules[policy.__module__].__doc__ or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _parameters(kind: type[Params]) -> str:
+    return ", ".join(f"{field.encode_name}={field.default}" for field in fields(kind))

@@ -1,0 +1,105 @@
+"""`aliquot reproduce`: published results, beside ours."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from aliquot.cli.console import check_writable, output, progress
+
+if TYPE_CHECKING:
+    from aliquot.sim.experiments.thesis import Published
+
+app = typer.Typer(help="Reproduce published results.", no_args_is_help=True)
+
+
+@app.callback()
+def _root() -> None:
+    pass
+
+
+@app.command("thesis")
+def thesis(
+    plot: Annotated[Path, typer.Option(help="Draw the sweeps there.")] = Path("thesis.png"),
+    seeds: Annotated[int, typer.Option(min=1, help="Average each point of the sweeps over so many seeds.")] = 5,
+) -> None:
+    """Chapter 6 of the Kernel-as-a-Service thesis: five schedules, cold starts, five sweeps.
+
+    Ends with 1 if a schedule or a count differs from the printed one.
+    """
+    from aliquot.sim import plots
+    from aliquot.sim.experiments import thesis as experiment
+
+    check_writable(plot, "--plot")
+    plots.require_matplotlib()
+    agrees = _show_traces()
+    agrees &= _show_cold_starts()
+    with progress() as bar:
+        task = bar.add_task("sweeps", total=experiment.sweep_points() * seeds)
+        panels = list(experiment.sweep_panels(range(seeds), lambda: bar.advance(task)))
+    plots.draw_panels(panels, "Mean time on queue in the thesis' setting", plot)
+    output.print(f"wrote {plot}", highlight=False)
+    if not agrees:
+        raise typer.Exit(1)
+
+
+def _show_traces() -> bool:
+    from aliquot.sim.experiments.thesis import PUBLISHED, printed_trace
+
+    table = Table(title="ResNet at 0, 2, 3 and BERT at 1 on two devices", title_justify="left")
+    for column in (
+        "policy",
+        "",
+        "schedule (call -> step, device)",
+        "total",
+        "cold",
+        "hits",
+        "wait",
+        "ResNet",
+        "BERT",
+        "",
+    ):
+        table.add_column(
+            column, justify="left" if column in {"policy", "", "schedule (call -> step, device)"} else "right"
+        )
+    agrees = True
+    for published in PUBLISHED:
+        ours = printed_trace(published.policy)
+        same = ours == published
+        agrees &= same
+        table.add_row(published.policy, "published", *_cells(published), "")
+        table.add_row("", "ours", *_cells(ours), "[green]same[/]" if same else "[bold red]differs[/]")
+        table.add_section()
+    output.print(table)
+    return agrees
+
+
+def _cells(trace: "Published") -> list[str]:
+    numbers = (trace.total_s, trace.cold, trace.hits, trace.mean_wait_s, trace.resnet_wait_s, trace.bert_wait_s)
+    return [trace.schedule, *(f"{number:g}" for number in numbers)]
+
+
+def _show_cold_starts() -> bool:
+    from aliquot.sim.experiments import thesis as experiment
+
+    table = Table(title="Poisson arrivals, 4 devices, 80 % load, 1000 steps: cold starts", title_justify="left")
+    for column in ("policy", "published", "ours"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    agrees = True
+    for policy, published in experiment.PUBLISHED_COLD_STARTS.items():
+        ours = experiment.poisson_run(policy).cold_starts
+        agrees &= ours == published
+        table.add_row(policy, str(published), str(ours))
+    rebalanced = experiment.poisson_run("exclusive", rebalance=True).cold_starts
+    table.add_row("exclusive with rebalancing", "-", str(rebalanced))
+    output.print(table)
+    seer = experiment.poisson_run("srtf_clairvoyant", steps=100).per_function["bert"].wait_s.mean or 0
+    low, high = experiment.SRTF_BERT_WAIT_RANGE_S
+    agrees &= low <= seer <= high
+    output.print(
+        f"BERT's mean wait under srtf_clairvoyant over 100 steps: {seer:.1f} "
+        f"(published {experiment.PUBLISHED_SRTF_BERT_WAIT_S}; {low} to {high} is expected)\n",
+        highlight=False,
+    )
+    return agrees

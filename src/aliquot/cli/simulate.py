@@ -1,0 +1,111 @@
+"""`aliquot simulate`: one trace under several policies."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+
+from aliquot.assemble import assemble
+from aliquot.config import PolicySettings, parse_policy_params, parse_size, parse_weights
+from aliquot.core.errors import InputError
+from aliquot.policies.eviction import EVICTION
+from aliquot.policies.keepalive import KEEPALIVE
+
+
+def simulate(
+    arrivals: Annotated[
+        Path, typer.Option(help="CSV: time_s,function and optionally tenant,run_s,deadline_s,cost_limit.")
+    ],
+    functions: Annotated[
+        Path, typer.Option(help="CSV: name,run_s,cold_s,memory_mib and optionally load_s,share,weight,run_s@KIND.")
+    ],
+    devices: Annotated[str, typer.Option(help="How many, or kinds: rtx4090:2,rtx3090:2.")] = "1",
+    device_spec: Annotated[
+        Path | None, typer.Option(help="TOML: a table a kind with memory, concurrency, bandwidth, speed.")
+    ] = None,
+    device_memory: Annotated[str, typer.Option(help="Memory of each device.")] = "16GiB",
+    memory: Annotated[str, typer.Option(help="finite, or unbounded: what is loaded stays resident.")] = "finite",
+    concurrency: Annotated[int, typer.Option(min=1, help="D: how many may run on a device at once.")] = 2,
+    policy: Annotated[str, typer.Option(help="One or more, comma separated; see aliquot policies.")] = "mqfq_sticky",
+    keepalive: Annotated[str | None, typer.Option(help="Instead of the policy's own.")] = None,
+    eviction: Annotated[str | None, typer.Option(help="Instead of the policy's own.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A policy's parameter, such as mqfq_sticky.T=5. Repeatable.")
+    ] = None,
+    tenant_weight: Annotated[
+        list[str] | None, typer.Option(help="The operator's weight of a tenant, such as a=2. Repeatable.")
+    ] = None,
+    interference: Annotated[
+        str, typer.Option(help="How invocations on one device slow each other: off, v100, or factors 1,1.3,1.6.")
+    ] = "off",
+    seed: Annotated[str, typer.Option(help="One or more, comma separated: a run for each.")] = "0",
+    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the comparison there (.png, .svg, .pdf).")] = None,
+    schedule: Annotated[Path | None, typer.Option(help="Write one CSV line per dispatch there.")] = None,
+    check: Annotated[bool, typer.Option(help="Check the core's invariants after every step (slow).")] = False,
+) -> None:
+    """Run a trace of calls under one policy or several, and compare.
+
+    aliquot simulate --arrivals A.csv --functions F.csv --devices 2 --policy fcfs,batch,mqfq_sticky --plot out.png
+    """
+    from aliquot.cli.compare import Outputs, compare
+    from aliquot.sim.devices import parse_devices, read_kinds, with_cpu
+    from aliquot.sim.engine import Scenario
+    from aliquot.sim.interference import parse_curve
+    from aliquot.sim.traces import FunctionsFile, TraceFile
+
+    outputs = Outputs(json, plot, schedule)
+    outputs.check()
+    runs = _runs(policy, seed, PolicySettings("", keepalive, eviction, parse_policy_params(set_ or [], "--set")))
+    if memory not in {"finite", "unbounded"}:
+        raise InputError(f"--memory: '{memory}' is not known; it takes finite or unbounded")
+    listed = FunctionsFile(functions)
+    all_devices = parse_devices(
+        devices,
+        memory_bytes=parse_size(device_memory, "--device-memory") if memory == "finite" else None,
+        concurrency=concurrency,
+        kinds=read_kinds(device_spec) if device_spec else None,
+    )
+    all_devices = with_cpu(all_devices, listed.functions.values(), concurrency)
+    listed.check_fit(all_devices)
+    scenario = Scenario(
+        all_devices,
+        listed.functions,
+        TraceFile(arrivals, listed.functions),
+        parse_weights(tenant_weight or [], "--tenant-weight"),
+        parse_curve(interference),
+        check,
+    )
+    compare(scenario, runs, outputs, f"{arrivals.name} on {len(all_devices)} devices, D = {concurrency}")
+
+
+def _runs(policy: str, seed: str, common: PolicySettings) -> list[PolicySettings]:
+    """One for each policy and seed; what is wrong with a policy's name or parameters comes up here."""
+    from aliquot.sim.clairvoyant import SIMULATED
+
+    names = _split(policy, "--policy")
+    seeds = [_seed(text) for text in _split(seed, "--seed")]
+    runs = [replace(common, queueing=name, seed=number) for name in names for number in seeds]
+    for run in runs:
+        assemble(run, SIMULATED)
+    used = {*names, *KEEPALIVE, *EVICTION}
+    for name in common.params:
+        if name not in used:
+            raise InputError(f"--set: {name} is not among the policies of this run: {', '.join(names)}")
+    return runs
+
+
+def _split(text: str, option: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",")]
+    for place, part in enumerate(parts):
+        if not part or part in parts[:place]:
+            raise InputError(f"{option}: '{text}' has an empty or repeated part; it takes a list such as a,b,c")
+    return parts
+
+
+def _seed(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InputError(f"--seed: '{text}' is not a whole number") from error

@@ -1,0 +1,70 @@
+"""`aliquot workload`: traces to simulate."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aliquot.cli.console import check_writable, output
+from aliquot.core.errors import InputError
+
+app = typer.Typer(help="Make workloads to simulate.", no_args_is_help=True)
+
+
+@app.callback()
+def _root() -> None:
+    pass
+
+
+@app.command("make")
+def make(
+    arrivals: Annotated[Path, typer.Option(help="Write the arrivals there.")],
+    functions: Annotated[
+        Path, typer.Option(help="The functions that are called; read, or made with --make-functions.")
+    ],
+    make_functions: Annotated[
+        int | None, typer.Option(min=1, help="Make so many functions up and write them to --functions.")
+    ] = None,
+    load: Annotated[
+        float, typer.Option(help="Offered load: sum of rate times run time, divided by the devices.")
+    ] = 0.8,
+    devices: Annotated[int, typer.Option(min=1, help="The devices that the load refers to.")] = 2,
+    duration: Annotated[float, typer.Option(help="Seconds.")] = 600,
+    process: Annotated[str, typer.Option(help="poisson, gamma (see --cv) or bursty (see --on and --off).")] = "poisson",
+    cv: Annotated[float, typer.Option(help="gamma: deviation of the gaps over their mean; above 1 is bursty.")] = 3,
+    on: Annotated[float, typer.Option(help="bursty: mean seconds of a burst.")] = 10,
+    off: Annotated[float, typer.Option(help="bursty: mean seconds of silence.")] = 30,
+    zipf: Annotated[float, typer.Option(min=0, help="Popularity falls as 1/rank^zipf; 0: all alike.")] = 0,
+    even_work: Annotated[
+        bool, typer.Option(help="Popularity counts work, not calls: long functions are rarer.")
+    ] = False,
+    tenants: Annotated[int, typer.Option(min=1, help="Deal the functions to so many tenants.")] = 1,
+    run_cv: Annotated[float, typer.Option(min=0, help="Spread of each call's own run time; 0: as declared.")] = 0,
+    step: Annotated[float, typer.Option(min=0, help="Arrivals only at multiples of so many seconds.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same file.")] = 0,
+) -> None:
+    """Make an arrivals file at a given load, and functions to call if there are none yet.
+
+    aliquot workload make --arrivals A.csv --functions F.csv --make-functions 24 --load 0.9 --zipf 1.1
+    """
+    from aliquot.sim import workloads
+    from aliquot.sim.traces import FunctionsFile
+
+    above_zero = {"--load": load, "--duration": duration, "--cv": cv, "--on": on, "--off": off}
+    for option, value in above_zero.items():
+        if not 0 < value < float("inf"):
+            raise InputError(f"{option}: {value} does not fit; it takes a number above 0")
+    if process not in workloads.PROCESSES:
+        raise InputError(f"--process: there is no '{process}'; it takes {', '.join(workloads.PROCESSES)}")
+    check_writable(arrivals, "--arrivals")
+    check_writable(functions, "--functions")
+    recipe = workloads.Recipe(
+        load, devices, duration, process, cv, on, off, zipf, even_work, tenants, run_cv, step, seed
+    )
+    if make_functions is None:
+        called = FunctionsFile(functions).functions
+    else:
+        called = workloads.make_functions(make_functions, seed)
+        workloads.write_functions(called.values(), functions)
+    count = workloads.write_arrivals(workloads.make_arrivals(called, recipe), arrivals)
+    output.print(f"wrote {count} arrivals of {len(called)} functions to {arrivals}", highlight=False)

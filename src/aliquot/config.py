@@ -1,0 +1,90 @@
+"""Settings, parsed once and frozen; every error names its key and what it takes."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import fields
+
+from aliquot.core.errors import InputError
+from aliquot.core.interfaces import Params
+
+P = TypeVar("P", bound=Params)
+
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
+
+
+class PolicySettings(Struct, frozen=True):
+    """Which policies run, and with what parameters; None leaves the choice to the queueing policy."""
+
+    queueing: str
+    keepalive: str | None = None
+    eviction: str | None = None
+    params: dict[str, dict[str, str]] = {}  # by policy name, as the user wrote them
+    seed: int = 0
+
+
+def parse_size(text: str, key: str) -> int:
+    """`16GiB`, `512 MB` or a number of bytes."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise InputError(f"{key}: '{text}' is not a size, such as 16GiB, 512MB or a number of bytes")
+    return round(float(match[1]) * unit)
+
+
+def parse_assignments(texts: list[str], key: str) -> dict[str, str]:
+    """`name=value` texts as a dictionary; a name given twice is an error."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name or not value:
+            raise InputError(f"{key}: '{text}' is not of the form name=value")
+        if name in values:
+            raise InputError(f"{key}: {name} is given twice")
+        values[name] = value
+    return values
+
+
+def parse_policy_params(texts: list[str], key: str) -> dict[str, dict[str, str]]:
+    """`policy.parameter=value` texts, by policy."""
+    params: dict[str, dict[str, str]] = {}
+    for name, value in parse_assignments(texts, key).items():
+        policy, dot, parameter = name.partition(".")
+        if not dot or not parameter:
+            raise InputError(f"{key}: '{name}={value}' is not of the form policy.parameter=value")
+        params.setdefault(policy, {})[parameter] = value
+    return params
+
+
+def parse_weights(texts: list[str], key: str) -> dict[str, float]:
+    weights = {}
+    for name, value in parse_assignments(texts, key).items():
+        try:
+            weights[name] = float(value)
+        except ValueError:
+            weights[name] = 0.0
+        if not 0 < weights[name] < float("inf"):
+            raise InputError(f"{key}: the weight of {name} is '{value}'; it takes a number above 0")
+    return weights
+
+
+def make_params(kind: type[P], policy: str, values: Mapping[str, Any]) -> P:
+    """A policy's parameters from what the user wrote; numbers and booleans may be texts."""
+    known = {field.encode_name: field for field in fields(kind)}
+    for name, value in values.items():
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(f"{policy}.{name}: {policy} has no such parameter; {has}")
+        try:
+            convert({name: value}, kind, strict=False)
+        except ValidationError as error:
+            raise InputError(f"{policy}.{name}: '{value}' does not fit: {error}") from error
+    params = convert(dict(values), kind, strict=False)
+    for name, field in known.items():
+        number = getattr(params, field.name)
+        if isinstance(number, int | float) and not 0 <= number < float("inf"):
+            raise InputError(f"{policy}.{name}: {number} does not fit: it takes a number from 0 on")
+    return params

@@ -1,0 +1,84 @@
+"""What shall be done: all that leaves the core. Imperative, frozen, performed by a shell.
+
+The shell performs the commands of one device in order: a `StartSandbox` or `LoadMemory` begins only when the
+`UnloadMemory` and `StopSandbox` before it are done, for they make its room.
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+
+class Start(StrEnum):
+    """What an invocation found when it was dispatched."""
+
+    COLD = "cold"  # a sandbox had to be started
+    SWAP_IN = "swap_in"  # a sandbox was there, its bytes had to be brought back
+    WARM = "warm"  # ready to run at once
+
+
+class Dispatch(Struct, frozen=True, gc=False):
+    """The invocation has its sandbox; `Run` follows as soon as that is ready. Its data may be fetched now."""
+
+    invocation: str
+    sandbox: int
+    device: str
+    start: Start
+    reason: str
+
+
+class StartSandbox(Struct, frozen=True, gc=False):
+    """Start the process and load its bytes to the device, both at once; then `SandboxStarted`."""
+
+    sandbox: int
+    tenant: str
+    function: str
+    device: str
+
+
+class LoadMemory(Struct, frozen=True, gc=False):
+    """Bring a swapped-out sandbox's bytes to its device; then `MemoryLoaded`."""
+
+    sandbox: int
+
+
+class UnloadMemory(Struct, frozen=True, gc=False):
+    """Move the sandbox's bytes from the device to the host."""
+
+    sandbox: int
+
+
+class StopSandbox(Struct, frozen=True, gc=False):
+    sandbox: int
+    reason: str
+
+
+class Run(Struct, frozen=True, gc=False):
+    """Run it in the sandbox; then `RunFinished`."""
+
+    invocation: str
+    sandbox: int
+
+
+class Fail(Struct, frozen=True, gc=False):
+    """The accepted invocation ends here, without a result."""
+
+    invocation: str
+    reason: str
+
+
+class Reject(Struct, frozen=True, gc=False):
+    """The invocation is not taken."""
+
+    invocation: str
+    reason: str
+
+
+class WakeAt(Struct, frozen=True, gc=False):
+    """Send `Woke` at that moment; a later `WakeAt` replaces an earlier one."""
+
+    at: float
+
+
+Command: TypeAlias = Dispatch | StartSandbox | LoadMemory | UnloadMemory | StopSandbox | Run | Fail | Reject | WakeAt

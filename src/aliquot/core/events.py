@@ -1,0 +1,108 @@
+"""What happened: the only way anything enters the core. Past tense, frozen, written to the journal as they are.
+
+Sandboxes are numbered by the core, invocations and devices named by the shell. An event about a sandbox that the
+core has given up in the meantime is late, not wrong, and is passed over.
+"""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from aliquot.core.model import DeviceSpec, FunctionSpec
+
+
+class DeviceAdded(Struct, frozen=True, tag=True):
+    device: DeviceSpec
+
+
+class DeviceLost(Struct, frozen=True, tag=True):
+    """The device is gone with everything on it."""
+
+    device: str
+
+
+class UtilisationMeasured(Struct, frozen=True, tag=True):
+    """How busy a device's compute really was, 0 to 1, as its driver reports it."""
+
+    device: str
+    utilisation: float
+
+
+class TenantWeightSet(Struct, frozen=True, tag=True):
+    """The operator's word; tenants cannot send it."""
+
+    tenant: str
+    weight: float
+
+
+class FunctionDeployed(Struct, frozen=True, tag=True):
+    """A new function, or a new version: sandboxes of the old one are never used again."""
+
+    tenant: str
+    function: FunctionSpec
+
+
+class FunctionRemoved(Struct, frozen=True, tag=True):
+    tenant: str
+    function: str
+
+
+class InvocationArrived(Struct, frozen=True, tag=True, gc=False):
+    invocation: str
+    tenant: str
+    function: str
+    deadline_s: float | None = None  # after arrival
+    cost_limit: float | None = None
+
+
+class InvocationCancelled(Struct, frozen=True, tag=True, gc=False):
+    invocation: str
+    reason: str = "cancelled"
+
+
+class SandboxStarted(Struct, frozen=True, tag=True, gc=False):
+    """It runs and its bytes are on the device."""
+
+    sandbox: int
+
+
+class MemoryLoaded(Struct, frozen=True, tag=True, gc=False):
+    """A swapped-out sandbox has its bytes on the device again."""
+
+    sandbox: int
+
+
+class SandboxLost(Struct, frozen=True, tag=True, gc=False):
+    """It crashed, was killed, or never came up."""
+
+    sandbox: int
+    reason: str
+
+
+class RunFinished(Struct, frozen=True, tag=True, gc=False):
+    """The invocation has its result, good or bad; the sandbox is fit for another."""
+
+    invocation: str
+    sandbox: int
+    run_s: float  # on the device, as measured
+
+
+class Woke(Struct, frozen=True, tag=True, gc=False):
+    """The moment asked for by `WakeAt` has come."""
+
+
+Event: TypeAlias = (
+    DeviceAdded
+    | DeviceLost
+    | UtilisationMeasured
+    | TenantWeightSet
+    | FunctionDeployed
+    | FunctionRemoved
+    | InvocationArrived
+    | InvocationCancelled
+    | SandboxStarted
+    | MemoryLoaded
+    | SandboxLost
+    | RunFinished
+    | Woke
+)

@@ -1,0 +1,174 @@
+"""The kinds of policy, and what each may decide. A policy looks at a view and answers; it performs nothing.
+
+The hooks tell a policy what the scheduler has just done, so that it can keep its own books (tags, heaps) and
+answer in O(log n). They may change the policy's own state and nothing else.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from aliquot.core.view import DeviceView, FlowView, InvocationView, SandboxView, View
+
+
+class Generator(Protocol):
+    """The seeded source of chance that policies are given; `random.Random` is one."""
+
+    def random(self) -> float: ...
+    def randrange(self, stop: int, /) -> int: ...
+
+
+class Params(Struct, frozen=True, forbid_unknown_fields=True):
+    """A policy's parameters; a policy that has any declares a subclass and names it as its `params_type`."""
+
+
+class Choice(Struct, frozen=True, gc=False):
+    """Dispatch the head of `flow` on `device`: into `sandbox`, or into a new one when that is None."""
+
+    flow: FlowView
+    device: DeviceView
+    sandbox: SandboxView | None
+    reason: str
+
+
+class Prefetch(Struct, frozen=True, gc=False):
+    """Bring the memory of the flow's idle sandboxes back, as far as it fits without pushing anybody out."""
+
+    flow: FlowView
+
+
+class SwapOut(Struct, frozen=True, gc=False):
+    """Move the memory of the flow's idle sandboxes to the host."""
+
+    flow: FlowView
+
+
+Advice: TypeAlias = Prefetch | SwapOut
+
+
+class Companions(Struct, frozen=True):
+    """The keep-alive and eviction that a queueing policy runs with unless the user says otherwise."""
+
+    keepalive: str = "none"
+    eviction: str = "lru"
+    keepalive_params: dict[str, float] = {}
+    pool_slots: int | None = None  # sandboxes per device; None: bounded by bytes alone
+
+
+class Queueing(ABC):
+    """Who runs next, and where. One instance serves one domain: flows that compete for the same devices."""
+
+    params_type: ClassVar[type[Params]] = Params
+
+    def __init__(self, params: Params, generator: Generator) -> None:
+        self.params = params
+        self.generator = generator
+
+    @classmethod
+    def companions(cls, params: Params) -> Companions:
+        """The other two policies that belong to this one."""
+        return Companions()
+
+    @abstractmethod
+    def choose(self, view: View) -> Choice | None:
+        """The next dispatch, or None to wait. Asked again after each one until it answers None."""
+
+    def advise(self, view: View) -> Sequence[Advice]:
+        """Memory to move, since last asked. Asked before every `choose`."""
+        return ()
+
+    def opened(self, flow: FlowView, view: View) -> None:
+        """A flow of this domain exists from now on."""
+
+    def closed(self, flow: FlowView, view: View) -> None:
+        """The flow is gone: its queue is empty, and it is not spoken of again, nor may it be."""
+
+    def devices_changed(self, view: View) -> None:
+        """A device came or went."""
+
+    def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        """The invocation is now the last of its flow's queue."""
+
+    def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        """The invocation has left the queue without being dispatched."""
+
+    def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
+        """The flow's head has left the queue and is in flight."""
+
+    def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        """The invocation is no longer in flight, however it ended; estimates are up to date."""
+
+    def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
+        """`flow.resident_on(device)` has changed."""
+
+    def expired(self, flow: FlowView, view: View) -> None:
+        """Keep-alive has given up waiting for the idle flow."""
+
+    def violations(self, view: View) -> Sequence[str]:
+        """What is wrong with the policy's own books, for the invariants check; normally nothing."""
+        return ()
+
+
+class ExpiryAction(StrEnum):
+    SWAP_OUT = "swap_out"
+    STOP = "stop"
+
+
+class Expiry(Struct, frozen=True, gc=False):
+    """At that moment, if still idle, do this."""
+
+    at: float
+    action: ExpiryAction
+
+
+class KeepAlive:
+    """How long what is idle stays. It is asked each time something turns idle; None means until evicted."""
+
+    params_type: ClassVar[type[Params]] = Params
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+    def sandbox_idled(self, sandbox: SandboxView, *, now: float) -> Expiry | None:
+        """A sandbox has nothing to do, though its flow may be busy elsewhere. No side effects."""
+        return None
+
+    def flow_idled(self, flow: FlowView, *, now: float) -> Expiry | None:
+        """A flow has nothing queued and nothing in flight; the answer holds for all its idle sandboxes."""
+        return None
+
+
+class Evictable(Protocol):
+    """Anything with a size that can be brought back: a sandbox's memory, a pool slot, a cached file."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+E = TypeVar("E", bound=Evictable)
+
+
+class Eviction(ABC, Generic[E]):
+    """Who goes first when there is no room. One instance serves one device's memory, or one pool."""
+
+    params_type: ClassVar[type[Params]] = Params
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+    @abstractmethod
+    def add(self, entry: E, *, now: float) -> None:
+        """The entry has just been used and may go from now on."""
+
+    @abstractmethod
+    def remove(self, entry: E) -> None:
+        """The entry is in use, or gone. Passed over when it is not there."""
+
+    @abstractmethod
+    def victim(self, *, now: float) -> E | None:
+        """Who goes next; it stays listed until removed. None when there is nobody."""

@@ -1,0 +1,82 @@
+"""Do the books balance? Everything the core counts as it goes is counted again from scratch.
+
+Checked after every step in every test, and by `aliquot simulate --check`; too slow for a service under load.
+"""
+
+from collections.abc import Iterator
+
+from aliquot.core.errors import InvariantError
+from aliquot.core.lifecycle import InvocationState, SandboxState
+from aliquot.core.records import Device, Flow, Sandbox
+from aliquot.core.scheduler import Scheduler
+from aliquot.core.view import SHARE_TOLERANCE
+
+
+def check(scheduler: Scheduler) -> None:
+    """Raise `InvariantError` with all that is wrong, if anything is."""
+    wrong = list(violations(scheduler))
+    if wrong:
+        raise InvariantError(f"at {scheduler.now}: " + "; ".join(wrong))
+
+
+def violations(scheduler: Scheduler) -> Iterator[str]:
+    for device in scheduler.registry.devices.values():
+        yield from _device(device, scheduler)
+    for flow in scheduler.registry.flows.values():
+        yield from _flow(flow)
+    for sandbox in scheduler.pool.sandboxes.values():
+        yield from _sandbox(sandbox, scheduler)
+    for domain in scheduler.registry.domains.values():
+        queued = sum(flow.queued for flow in scheduler.registry.flows.values() if flow.domain is domain)
+        if queued != domain.queued:
+            yield f"domain {domain.name} counts {domain.queued} queued, there are {queued}"
+        yield from domain.policy.violations(domain.view)
+    for invocation in scheduler.invocations.values():
+        waits = invocation.id in invocation.flow.queue
+        if waits != (invocation.state is InvocationState.QUEUED) or invocation.state is InvocationState.ENDED:
+            yield f"is {'' if waits else 'not '}in its queue: {invocation.tell()}"
+
+
+def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
+    name = device.spec.name
+    held = [s.invocation for s in device.sandboxes.values() if s.invocation is not None]
+    shares = sum(invocation.share for invocation in held)
+    if device.running != len(held) or device.running > device.spec.concurrency:
+        yield f"{name} counts {device.running} running of {device.spec.concurrency}, there are {len(held)}"
+    if abs(device.shares_used - shares) > SHARE_TOLERANCE or shares > 1 + SHARE_TOLERANCE:
+        yield f"{name} counts {device.shares_used} of its compute used, it is {shares}"
+    resident = sum(s.bytes for s in device.sandboxes.values() if s.holds_memory)
+    if device.resident_bytes != resident or device.free_bytes < 0:
+        yield f"{name} ({device.spec.memory_bytes} bytes) counts {device.resident_bytes} resident, there are {resident}"
+    evictable = sum(s.bytes for s in device.sandboxes.values() if s.state is SandboxState.WARM and s.invocation is None)
+    if device.evictable_bytes != evictable:
+        yield f"{name} counts {device.evictable_bytes} evictable bytes, there are {evictable}"
+    slots = scheduler.pool.slots
+    if slots is not None and device.spec.memory_bytes is not None and len(device.sandboxes) > slots:
+        yield f"{name} has {len(device.sandboxes)} sandboxes in {slots} pool slots"
+
+
+def _flow(flow: Flow) -> Iterator[str]:
+    in_flight = sum(sandbox.invocation is not None for sandbox in flow.sandboxes.values())
+    if flow.in_flight != in_flight:
+        yield f"{flow.key} counts {flow.in_flight} in flight, there are {in_flight}"
+    idle = sorted(s.id for s in flow.sandboxes.values() if s.invocation is None)
+    shelved = sorted(s.id for s in flow.idle_sandboxes())
+    if idle != shelved:
+        yield f"{flow.key} has idle sandboxes {idle}, on its shelves are {shelved}"
+    for shelf in flow.shelves.values():
+        for sandbox in shelf.resident.values():
+            if sandbox.state is not SandboxState.WARM or sandbox.device is not shelf.device:
+                yield f"on the shelf for residents of {shelf.device.spec.name}: {sandbox.tell()}"
+
+
+def _sandbox(sandbox: Sandbox, scheduler: Scheduler) -> Iterator[str]:
+    invocation = sandbox.invocation
+    if (sandbox.state is SandboxState.BUSY) and (invocation is None or invocation.state is not InvocationState.RUNNING):
+        yield f"busy without a running invocation: {sandbox.tell()}"
+    if invocation is not None and (
+        invocation.sandbox is not sandbox or scheduler.invocations.get(invocation.id) is not invocation
+    ):
+        yield f"holds what it should not: {sandbox.tell()}, {invocation.tell()}"
+    if invocation is not None and sandbox.state in {SandboxState.WARM, SandboxState.HOST_WARM}:
+        yield f"held but not on its way: {sandbox.tell()}, {invocation.tell()}"

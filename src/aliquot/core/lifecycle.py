@@ -1,0 +1,69 @@
+"""The lives of invocations and sandboxes, as two tables. What is not in the table cannot happen.
+
+                                ┌──── idle ────┐
+start ─▶ STARTING ─ready─▶ WARM ─run─▶ BUSY ─finish─▶ WARM
+                            │ ▲
+                   swap_out │ │ ready
+                            ▼ │
+                    HOST_WARM ─load─▶ LOADING        any ─end─▶ GONE
+
+QUEUED ─dispatch─▶ PREPARING ─run─▶ RUNNING ─end─▶ ENDED     (QUEUED and PREPARING may end early)
+"""
+
+from enum import StrEnum
+
+
+class SandboxState(StrEnum):
+    STARTING = "starting"  # the process starts, its bytes go to the device
+    WARM = "warm"  # resident, idle
+    BUSY = "busy"  # resident, runs one invocation
+    HOST_WARM = "host-warm"  # alive, swapped out of device memory
+    LOADING = "loading"  # its bytes come back
+    GONE = "gone"
+
+
+class SandboxChange(StrEnum):
+    READY = "ready"
+    RUN = "run"
+    FINISH = "finish"
+    SWAP_OUT = "swap_out"
+    LOAD = "load"
+    END = "end"
+
+
+class InvocationState(StrEnum):
+    QUEUED = "queued"
+    PREPARING = "preparing"  # has its sandbox, which is not ready yet
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class InvocationChange(StrEnum):
+    DISPATCH = "dispatch"
+    RUN = "run"
+    END = "end"
+
+
+SANDBOX: dict[tuple[SandboxState, SandboxChange], SandboxState] = {
+    (SandboxState.STARTING, SandboxChange.READY): SandboxState.WARM,
+    (SandboxState.LOADING, SandboxChange.READY): SandboxState.WARM,
+    (SandboxState.WARM, SandboxChange.RUN): SandboxState.BUSY,
+    (SandboxState.BUSY, SandboxChange.FINISH): SandboxState.WARM,
+    (SandboxState.WARM, SandboxChange.SWAP_OUT): SandboxState.HOST_WARM,
+    (SandboxState.HOST_WARM, SandboxChange.LOAD): SandboxState.LOADING,
+    (SandboxState.STARTING, SandboxChange.END): SandboxState.GONE,
+    (SandboxState.LOADING, SandboxChange.END): SandboxState.GONE,
+    (SandboxState.WARM, SandboxChange.END): SandboxState.GONE,
+    (SandboxState.BUSY, SandboxChange.END): SandboxState.GONE,
+    (SandboxState.HOST_WARM, SandboxChange.END): SandboxState.GONE,
+}
+
+INVOCATION: dict[tuple[InvocationState, InvocationChange], InvocationState] = {
+    (InvocationState.QUEUED, InvocationChange.DISPATCH): InvocationState.PREPARING,
+    (InvocationState.PREPARING, InvocationChange.RUN): InvocationState.RUNNING,
+    (InvocationState.QUEUED, InvocationChange.END): InvocationState.ENDED,
+    (InvocationState.PREPARING, InvocationChange.END): InvocationState.ENDED,
+    (InvocationState.RUNNING, InvocationChange.END): InvocationState.ENDED,
+}
+
+HOLDS_DEVICE_MEMORY = (SandboxState.STARTING, SandboxState.LOADING, SandboxState.WARM, SandboxState.BUSY)

@@ -1,0 +1,163 @@
+"""The warm pool: sandboxes from start to stop, and the device memory they hold.
+
+An idle sandbox lies on its flow's shelf for its device and in the device's eviction orders; one that an
+invocation holds is in neither. Room for bytes is made by swapping idle sandboxes out in eviction order, room for
+a sandbox in a bounded pool by stopping idle ones; what is held is never touched.
+"""
+
+from collections.abc import Callable
+
+from aliquot.core.commands import Command, LoadMemory, StartSandbox, StopSandbox, UnloadMemory
+from aliquot.core.errors import PolicyError
+from aliquot.core.interfaces import ExpiryAction, KeepAlive
+from aliquot.core.lifecycle import SandboxChange, SandboxState
+from aliquot.core.records import Device, Flow, Invocation, Sandbox
+from aliquot.core.timers import Timers
+
+
+class Pool:
+    def __init__(
+        self, keepalive: KeepAlive, slots: int | None, timers: Timers, emit: Callable[[Command], None]
+    ) -> None:
+        self.sandboxes: dict[int, Sandbox] = {}
+        self.started = 0  # also the last number given out
+        self.slots = slots
+        self._keepalive = keepalive
+        self._timers = timers
+        self._emit = emit
+
+    def start(self, flow: Flow, device: Device, *, now: float) -> Sandbox:
+        """A new sandbox, held by its caller, with its bytes set aside on the device."""
+        if self.slots is not None and device.spec.memory_bytes is not None:
+            self._free_pool_slot(device, now=now)
+        self._make_room(device, flow.spec.memory_bytes, now=now)
+        self.started += 1
+        sandbox = Sandbox(self.started, flow, device)
+        self.sandboxes[sandbox.id] = flow.sandboxes[sandbox.id] = device.sandboxes[sandbox.id] = sandbox
+        device.resident_bytes += sandbox.bytes
+        self._emit(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, device.spec.name))
+        return sandbox
+
+    def load(self, sandbox: Sandbox, *, now: float) -> None:
+        """Bring a swapped-out sandbox, held by its caller, back to the device."""
+        self._make_room(sandbox.device, sandbox.bytes, now=now)
+        sandbox.change(SandboxChange.LOAD)
+        sandbox.device.resident_bytes += sandbox.bytes
+        self._emit(LoadMemory(sandbox.id))
+
+    def prefetch(self, flow: Flow, *, now: float) -> None:
+        """Bring back what is idle and swapped out, as far as it fits into free memory."""
+        for sandbox in reversed(flow.idle_sandboxes()):
+            if sandbox.state is SandboxState.HOST_WARM and sandbox.bytes <= sandbox.device.free_bytes:
+                self.load(sandbox, now=now)
+
+    def swap_out(self, flow: Flow) -> None:
+        """Move the memory of all idle sandboxes of the flow to the host."""
+        for sandbox in flow.idle_sandboxes():
+            self._unload(sandbox)
+
+    def hold(self, sandbox: Sandbox, invocation: Invocation) -> None:
+        """The sandbox is no longer idle: it belongs to this invocation."""
+        self._unshelve(sandbox)
+        sandbox.invocation = invocation
+        sandbox.expiry = None
+
+    def release(self, sandbox: Sandbox, *, now: float) -> None:
+        """The sandbox is idle from now on."""
+        sandbox.invocation = None
+        if sandbox.retired:
+            self.stop(sandbox, "its function has a newer version")
+            return
+        self._shelve(sandbox, now=now)
+        sandbox.device.pool_order.add(sandbox, now=now)
+        sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
+        self._timers.arm(sandbox)
+
+    def ready(self, sandbox: Sandbox, *, now: float) -> None:
+        """Its bytes are on the device."""
+        sandbox.change(SandboxChange.READY)
+        if sandbox.invocation is None:
+            sandbox.flow.shelf(sandbox.device).others.pop(sandbox.id)
+            self._shelve(sandbox, now=now)
+
+    def stop(self, sandbox: Sandbox, reason: str) -> None:
+        self.drop(sandbox)
+        self._emit(StopSandbox(sandbox.id, reason))
+
+    def drop(self, sandbox: Sandbox) -> None:
+        """The sandbox is gone."""
+        if sandbox.invocation is None:
+            self._unshelve(sandbox)
+        if sandbox.holds_memory:
+            sandbox.device.resident_bytes -= sandbox.bytes
+        sandbox.change(SandboxChange.END)
+        sandbox.expiry = None
+        for book in (self.sandboxes, sandbox.flow.sandboxes, sandbox.device.sandboxes):
+            del book[sandbox.id]
+
+    def flow_idled(self, flow: Flow, *, now: float) -> None:
+        flow.expiry = self._keepalive.flow_idled(flow, now=now)
+        self._timers.arm(flow)
+
+    def expire(self, sandbox: Sandbox, action: ExpiryAction) -> None:
+        """Keep-alive is over for an idle sandbox."""
+        sandbox.expiry = None
+        if action is ExpiryAction.STOP:
+            self.stop(sandbox, "keep-alive is over")
+        else:
+            self._unload(sandbox)
+
+    def _unload(self, sandbox: Sandbox) -> None:
+        """Swap out an idle sandbox; where memory is unbounded there is nothing to gain, and it stays."""
+        device, flow = sandbox.device, sandbox.flow
+        if sandbox.state is not SandboxState.WARM or device.spec.memory_bytes is None:
+            return
+        shelf = flow.shelf(device)
+        del shelf.resident[sandbox.id]
+        shelf.others[sandbox.id] = sandbox
+        device.memory_order.remove(sandbox)
+        device.evictable_bytes -= sandbox.bytes
+        device.resident_bytes -= sandbox.bytes
+        sandbox.change(SandboxChange.SWAP_OUT)
+        self._emit(UnloadMemory(sandbox.id))
+        if not shelf.resident:
+            flow.domain.policy.residency_changed(flow, device)
+
+    def _shelve(self, sandbox: Sandbox, *, now: float) -> None:
+        device, flow = sandbox.device, sandbox.flow
+        shelf = flow.shelf(device)
+        if sandbox.state is not SandboxState.WARM:
+            shelf.others[sandbox.id] = sandbox
+            return
+        shelf.resident[sandbox.id] = sandbox
+        device.evictable_bytes += sandbox.bytes
+        device.memory_order.add(sandbox, now=now)
+        if len(shelf.resident) == 1:
+            flow.domain.policy.residency_changed(flow, device)
+
+    def _unshelve(self, sandbox: Sandbox) -> None:
+        device, flow = sandbox.device, sandbox.flow
+        shelf = flow.shelf(device)
+        device.pool_order.remove(sandbox)
+        if shelf.others.pop(sandbox.id, None) is not None:
+            return
+        if shelf.resident.pop(sandbox.id, None) is None:
+            return  # just started: never shelved
+        device.memory_order.remove(sandbox)
+        device.evictable_bytes -= sandbox.bytes
+        if not shelf.resident:
+            flow.domain.policy.residency_changed(flow, device)
+
+    def _make_room(self, device: Device, needed: int, *, now: float) -> None:
+        while device.free_bytes < needed:
+            victim = device.memory_order.victim(now=now)
+            if victim is None:
+                raise PolicyError(f"{device.spec.name}: no room for {needed} bytes, all else is in use")
+            self._unload(victim)
+
+    def _free_pool_slot(self, device: Device, *, now: float) -> None:
+        while self.slots is not None and len(device.sandboxes) >= self.slots:
+            victim = device.pool_order.victim(now=now)
+            if victim is None:
+                raise PolicyError(f"{device.spec.name}: all {self.slots} pool slots are in use")
+            self.stop(victim, "its pool slot is needed")

@@ -1,0 +1,250 @@
+"""The core's own books: what it knows about each invocation, flow, sandbox and device. Policies see `view`."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING
+
+from aliquot.core import lifecycle
+from aliquot.core.errors import EventError
+from aliquot.core.interfaces import Eviction, Expiry
+from aliquot.core.lifecycle import (
+    HOLDS_DEVICE_MEMORY,
+    InvocationChange,
+    InvocationState,
+    SandboxChange,
+    SandboxState,
+)
+from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
+from aliquot.core.view import DeviceView
+
+if TYPE_CHECKING:
+    from aliquot.core.domain import Domain
+
+EWMA_KEEP, EWMA_NEW = 0.9, 0.1
+
+
+class Invocation:
+    """One call, from its arrival to its one end."""
+
+    __slots__ = (
+        "arrived", "cost_limit", "deadline", "flow", "id", "number", "sandbox", "share", "state", "story",
+    )  # fmt: skip
+
+    def __init__(self, name: str, number: int, flow: "Flow", arrived: float) -> None:
+        self.id = name
+        self.number = number
+        self.flow = flow
+        self.arrived = arrived
+        self.deadline: float | None = None
+        self.cost_limit: float | None = None
+        self.state = InvocationState.QUEUED
+        self.sandbox: Sandbox | None = None
+        self.share = 0.0  # held on its device while in flight
+        self.story: list[tuple[float, str]] = [(arrived, "arrived")]
+
+    def change(self, change: InvocationChange, now: float) -> None:
+        after = lifecycle.INVOCATION.get((self.state, change))
+        if after is None:
+            raise EventError(f"{change} while {self.state}: {self.tell()}")
+        self.state = after
+        self.story.append((now, change))
+
+    def tell(self) -> str:
+        """The story of this invocation, for errors."""
+        place = f", {self.sandbox.tell()}" if self.sandbox else ""
+        steps = ", ".join(f"{what} at {when}" for when, what in self.story)
+        return f"invocation {self.id} of {self.flow.key} ({steps}{place})"
+
+
+class Sandbox:
+    """One process or container of one flow on one device. It is idle when no invocation holds it."""
+
+    __slots__ = (
+        "bytes", "device", "expiry", "flow", "id", "invocation", "retired", "state", "timer_at",
+    )  # fmt: skip
+
+    def __init__(self, number: int, flow: "Flow", device: "Device") -> None:
+        self.id = number
+        self.flow = flow
+        self.device = device
+        self.bytes = flow.spec.memory_bytes
+        self.state = SandboxState.STARTING
+        self.invocation: Invocation | None = None
+        self.retired = False  # of an older version of its function: ends when it is idle
+        self.expiry: Expiry | None = None
+        self.timer_at: float | None = None
+
+    def change(self, change: SandboxChange) -> None:
+        after = lifecycle.SANDBOX.get((self.state, change))
+        if after is None:
+            raise EventError(f"{change} while {self.state}: {self.tell()}")
+        self.state = after
+
+    @property
+    def holds_memory(self) -> bool:
+        return self.state in HOLDS_DEVICE_MEMORY
+
+    def tell(self) -> str:
+        return f"sandbox {self.id} of {self.flow.key} on {self.device.spec.name}, {self.state}"
+
+
+class Shelf:
+    """A flow's idle sandboxes on one device, each kind in order of use."""
+
+    __slots__ = ("device", "others", "resident")
+
+    def __init__(self, device: "Device") -> None:
+        self.device = device
+        self.resident: dict[int, Sandbox] = {}
+        self.others: dict[int, Sandbox] = {}
+
+    def best(self) -> Sandbox | None:
+        """The most recently used, one in device memory before one that is not."""
+        for kind in (self.resident, self.others):
+            if kind:
+                return kind[next(reversed(kind))]
+        return None
+
+
+class Flow:
+    """The queue of one tenant's function, and what has been learned about it."""
+
+    __slots__ = (
+        "arrivals", "closed", "domain", "expiry", "first_arrival", "in_flight", "index", "key", "last_arrival",
+        "last_serviced", "misfit", "queue", "run_estimate_s", "run_estimates_s", "sandboxes", "shelves", "spec",
+        "timer_at", "weight",
+    )  # fmt: skip
+
+    def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
+        self.index = index
+        self.key = key
+        self.spec = spec
+        self.domain = domain
+        self.weight = spec.weight
+        self.queue: OrderedDict[str, Invocation] = OrderedDict()
+        self.closed = False  # its function is gone; what is in flight may finish
+        self.in_flight = 0
+        self.arrivals = 0
+        self.first_arrival: float = 0
+        self.last_arrival: float = 0
+        self.last_serviced: float = 0
+        self.run_estimate_s: float | None = None
+        self.run_estimates_s: dict[str, float] = {}
+        self.sandboxes: dict[int, Sandbox] = {}
+        self.shelves: dict[int, Shelf] = {}
+        self.misfit: str | None = None
+        self.expiry: Expiry | None = None
+        self.timer_at: float | None = None
+
+    @property
+    def queued(self) -> int:
+        return len(self.queue)
+
+    @property
+    def head(self) -> Invocation:
+        return next(iter(self.queue.values()))
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing is in flight."""
+        return not self.queue and not self.in_flight
+
+    @property
+    def mean_interarrival_s(self) -> float | None:
+        if self.arrivals < 2:  # noqa: PLR2004 - one arrival has no distance
+            return None
+        return (self.last_arrival - self.first_arrival) / (self.arrivals - 1)
+
+    def saw_arrival(self, now: float) -> None:
+        if not self.arrivals:
+            self.first_arrival = now
+        self.arrivals += 1
+        self.last_arrival = now
+
+    def saw_run(self, kind: str, run_s: float) -> None:
+        """Learn from a completed run; what was declared is the prior."""
+        known = self.run_estimate_s
+        self.run_estimate_s = run_s if known is None else EWMA_KEEP * known + EWMA_NEW * run_s
+        known = self.run_estimates_s.get(kind)
+        self.run_estimates_s[kind] = run_s if known is None else EWMA_KEEP * known + EWMA_NEW * run_s
+
+    def set_priors(self, devices: "list[Device]") -> None:
+        """Take the declared run times as first estimates, one per kind; the first device's as the general one."""
+        self.run_estimate_s = None
+        self.run_estimates_s = {}
+        for device in devices:
+            run_s = self.spec.times_on(device.spec).run_s
+            if run_s is None or not self.spec.runs_on(device.spec):
+                continue
+            self.run_estimates_s.setdefault(device.spec.kind, run_s)
+            if self.run_estimate_s is None:
+                self.run_estimate_s = run_s
+
+    def shelf(self, device: "Device") -> Shelf:
+        shelf = self.shelves.get(device.index)
+        if shelf is None:
+            shelf = self.shelves[device.index] = Shelf(device)
+        return shelf
+
+    def idle_on(self, device: DeviceView) -> Sandbox | None:
+        """The best idle sandbox there, if any."""
+        shelf = self.shelves.get(device.index)
+        return shelf.best() if shelf else None
+
+    def idle_devices(self) -> "Iterator[Device]":
+        """The devices on which the flow has an idle sandbox."""
+        return (shelf.device for shelf in self.shelves.values() if shelf.resident or shelf.others)
+
+    def resident_on(self, device: DeviceView) -> bool:
+        """Whether an idle sandbox of the flow is in that device's memory."""
+        shelf = self.shelves.get(device.index)
+        return bool(shelf and shelf.resident)
+
+    def idle_sandboxes(self) -> list[Sandbox]:
+        return [
+            sandbox
+            for shelf in self.shelves.values()
+            for kind in (shelf.resident, shelf.others)
+            for sandbox in kind.values()
+        ]
+
+
+class Device:
+    """A device's slots and bytes, and who may be moved off it."""
+
+    __slots__ = (
+        "evictable_bytes", "index", "last_dispatch", "measured", "memory_order", "pool_order", "resident_bytes",
+        "running", "sandboxes", "shares_used", "spec",
+    )  # fmt: skip
+
+    def __init__(self, index: int, spec: DeviceSpec, memory: Eviction[Sandbox], pool: Eviction[Sandbox]) -> None:
+        self.index = index
+        self.spec = spec
+        self.memory_order = memory  # idle and resident: may be swapped out
+        self.pool_order = pool  # idle: may be stopped
+        self.running = 0
+        self.shares_used: float = 0
+        self.measured: float | None = None
+        self.resident_bytes = 0
+        self.evictable_bytes = 0
+        self.last_dispatch = -1
+        self.sandboxes: dict[int, Sandbox] = {}
+
+    @property
+    def utilisation(self) -> float:
+        """As measured; until somebody measures, the shares in use."""
+        return self.shares_used if self.measured is None else self.measured
+
+    @property
+    def free_bytes(self) -> float:
+        return inf if self.spec.memory_bytes is None else self.spec.memory_bytes - self.resident_bytes
+
+    def take_slot(self, share: float) -> None:
+        self.running += 1
+        self.shares_used += share
+
+    def free_slot(self, share: float) -> None:
+        self.running -= 1
+        # Starting again from nought when nothing runs keeps rounding errors from adding up.
+        self.shares_used = self.shares_used - share if self.running else 0

@@ -1,0 +1,97 @@
+"""Who is there: devices, tenants' weights, functions with their flows, and the domains they compete in."""
+
+from collections.abc import Callable
+
+from aliquot.core.domain import Domain, domain_of
+from aliquot.core.errors import EventError
+from aliquot.core.fit import misfit
+from aliquot.core.interfaces import Eviction, Queueing
+from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
+from aliquot.core.records import Device, Flow, Sandbox
+
+
+class Registry:
+    def __init__(
+        self, make_queueing: Callable[[str], Queueing], make_eviction: Callable[[], Eviction[Sandbox]]
+    ) -> None:
+        self.devices: dict[str, Device] = {}
+        self.flows: dict[FlowKey, Flow] = {}
+        self.domains: dict[str, Domain] = {}
+        self.tenant_weights: dict[str, float] = {}
+        self._make_queueing = make_queueing
+        self._make_eviction = make_eviction
+        self._devices_seen = self._flows_seen = 0
+
+    def device(self, name: str) -> Device:
+        device = self.devices.get(name)
+        if device is None:
+            raise EventError(f"there is no device {name}; there are {', '.join(self.devices) or 'none'}")
+        return device
+
+    def flow(self, tenant: str, function: str) -> Flow:
+        flow = self.flows.get(FlowKey(tenant, function))
+        if flow is None:
+            raise EventError(f"tenant {tenant} has no function {function}")
+        return flow
+
+    def add_device(self, spec: DeviceSpec) -> None:
+        if spec.name in self.devices:
+            raise EventError(f"there is a device {spec.name} already")
+        self.devices[spec.name] = Device(self._devices_seen, spec, self._make_eviction(), self._make_eviction())
+        self._devices_seen += 1
+        self._devices_changed()
+
+    def remove_device(self, device: Device) -> None:
+        del self.devices[device.spec.name]
+        for flow in self.flows.values():
+            flow.shelves.pop(device.index, None)
+        self._devices_changed()
+
+    def set_weight(self, tenant: str, weight: float) -> None:
+        if not weight > 0:
+            raise EventError(f"tenant {tenant}: weight {weight} is not above 0")
+        self.tenant_weights[tenant] = weight
+        for flow in self.flows.values():
+            if flow.key.tenant == tenant:
+                flow.weight = weight * flow.spec.weight
+
+    def domain(self, function: FunctionSpec, *, now: float) -> Domain:
+        """The domain that a function competes in, made when its first function comes."""
+        name = domain_of(function)
+        domain = self.domains.get(name)
+        if domain is None:
+            domain = self.domains[name] = Domain(name, self._make_queueing(name))
+            domain.view.now = now
+            domain.set_devices(self.devices.values())
+        return domain
+
+    def open(self, key: FlowKey, function: FunctionSpec, domain: Domain) -> Flow:
+        flow = self.flows[key] = Flow(self._flows_seen, key, function, domain)
+        self._flows_seen += 1
+        self.describe(flow, function)
+        domain.policy.opened(flow, domain.view)
+        return flow
+
+    def describe(self, flow: Flow, function: FunctionSpec) -> None:
+        """The flow's function is this from now on; what was learned about an older version is forgotten."""
+        flow.spec = function
+        flow.weight = self.tenant_weights.get(flow.key.tenant, 1) * function.weight
+        flow.set_priors(flow.domain.devices)
+        flow.misfit = self._misfit(flow)
+
+    def close(self, flow: Flow) -> None:
+        flow.closed = True
+        flow.expiry = None
+        del self.flows[flow.key]
+        flow.domain.policy.closed(flow, flow.domain.view)
+
+    def _devices_changed(self) -> None:
+        for domain in self.domains.values():
+            domain.set_devices(self.devices.values())
+        for flow in self.flows.values():
+            flow.misfit = self._misfit(flow)
+            if not flow.arrivals:
+                flow.set_priors(flow.domain.devices)
+
+    def _misfit(self, flow: Flow) -> str | None:
+        return misfit(flow.spec, [device.spec for device in self.devices.values()])

@@ -1,0 +1,337 @@
+"""The scheduler: a state machine without a clock. `step(now, events)` returns the commands that follow.
+
+All events of one moment are taken in before anything is decided, so that two devices which fall free together
+are both seen to be free. Then the policies are asked, dispatch by dispatch, until each answers that it waits.
+
+An event that cannot have happened raises `EventError` and changes nothing; commands that earlier events of the
+same step gave rise to are returned by the next step.
+"""
+
+from collections.abc import Callable, Sequence
+
+from aliquot.core.clock import after
+from aliquot.core.commands import Command, Dispatch, Fail, Reject, Run, Start, WakeAt
+from aliquot.core.domain import Domain
+from aliquot.core.errors import EventError, PolicyError
+from aliquot.core.events import (
+    DeviceAdded,
+    DeviceLost,
+    Event,
+    FunctionDeployed,
+    FunctionRemoved,
+    InvocationArrived,
+    InvocationCancelled,
+    MemoryLoaded,
+    RunFinished,
+    SandboxLost,
+    SandboxStarted,
+    TenantWeightSet,
+    UtilisationMeasured,
+    Woke,
+)
+from aliquot.core.interfaces import Choice, Eviction, KeepAlive, Prefetch, Queueing
+from aliquot.core.lifecycle import InvocationChange, InvocationState, SandboxChange, SandboxState
+from aliquot.core.model import FlowKey
+from aliquot.core.pool import Pool
+from aliquot.core.records import Device, Flow, Invocation, Sandbox
+from aliquot.core.registry import Registry
+from aliquot.core.timers import Timers
+
+# What an invocation finds in an idle sandbox; one that is being brought up already counts as what it was.
+_START = {
+    SandboxState.WARM: Start.WARM,
+    SandboxState.HOST_WARM: Start.SWAP_IN,
+    SandboxState.LOADING: Start.SWAP_IN,
+    SandboxState.STARTING: Start.COLD,
+}
+
+
+class Scheduler:
+    def __init__(
+        self,
+        make_queueing: Callable[[str], Queueing],
+        keepalive: KeepAlive,
+        make_eviction: Callable[[], Eviction[Sandbox]],
+        pool_slots: int | None = None,
+    ) -> None:
+        self.now: float = 0
+        self.invocations: dict[str, Invocation] = {}  # those that have not ended
+        self._outbox: list[Command] = []
+        self._timers = Timers()
+        self.registry = Registry(make_queueing, make_eviction)
+        self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox.append)
+        self._arrivals = self._dispatches = 0
+        self._handlers: dict[type[Event], Callable[..., None]] = {
+            DeviceAdded: lambda event: self.registry.add_device(event.device),
+            DeviceLost: self._device_lost,
+            UtilisationMeasured: self._utilisation_measured,
+            TenantWeightSet: lambda event: self.registry.set_weight(event.tenant, event.weight),
+            FunctionDeployed: self._function_deployed,
+            FunctionRemoved: self._function_removed,
+            InvocationArrived: self._invocation_arrived,
+            InvocationCancelled: self._invocation_cancelled,
+            SandboxStarted: self._sandbox_ready,
+            MemoryLoaded: self._sandbox_ready,
+            SandboxLost: self._sandbox_lost,
+            RunFinished: self._run_finished,
+            Woke: lambda _: None,
+        }
+
+    # --- the one way in ---------------------------------------------------------------------------------
+
+    def step(self, now: float, events: Sequence[Event]) -> list[Command]:
+        """Take in what happened at `now`; return what shall be done."""
+        if now < self.now:
+            raise EventError(f"the clock went back from {self.now} to {now}")
+        self.now = now
+        for domain in self.registry.domains.values():
+            domain.view.now = now
+        for event in events:
+            self._handlers[type(event)](event)
+        self._expire()
+        self._decide()
+        wake = self._timers.next_wake(now)
+        if wake is not None:
+            self._outbox.append(WakeAt(wake))
+        commands = self._outbox.copy()
+        self._outbox.clear()
+        return commands
+
+    # --- deciding ---------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        """Ask the domains in turn, a dispatch each, so that those with a device in common take turns at it."""
+        waiting = list(self.registry.domains.values())
+        while waiting:
+            waiting = [domain for domain in waiting if self._dispatch_next(domain)]
+
+    def _dispatch_next(self, domain: Domain) -> bool:
+        for advice in domain.policy.advise(domain.view):
+            flow = self.registry.flows[advice.flow.key]
+            if isinstance(advice, Prefetch):
+                self.pool.prefetch(flow, now=self.now)
+            else:
+                self.pool.swap_out(flow)
+        if not domain.queued or not domain.has_slot():
+            return False
+        choice = domain.policy.choose(domain.view)
+        if choice is None:
+            return False
+        self._dispatch(domain, choice)
+        return True
+
+    def _dispatch(self, domain: Domain, choice: Choice) -> None:
+        flow, device, sandbox = self._resolve(domain, choice)
+        invocation = flow.queue.popitem(last=False)[1]
+        domain.queued -= 1
+        if sandbox is None:
+            start = Start.COLD
+            sandbox = self.pool.start(flow, device, now=self.now)
+        else:
+            start = _START[sandbox.state]
+        self.pool.hold(sandbox, invocation)
+        if sandbox.state is SandboxState.HOST_WARM:
+            self.pool.load(sandbox, now=self.now)
+        invocation.sandbox = sandbox
+        invocation.share = flow.spec.share_on(device.spec)
+        invocation.change(InvocationChange.DISPATCH, self.now)
+        device.take_slot(invocation.share)
+        device.last_dispatch = self._dispatches
+        self._dispatches += 1
+        flow.in_flight += 1
+        self._outbox.append(Dispatch(invocation.id, sandbox.id, device.spec.name, start, choice.reason))
+        domain.policy.dispatched(flow, invocation, device, domain.view)
+        if sandbox.state is SandboxState.WARM:
+            self._run(sandbox, invocation)
+
+    def _resolve(self, domain: Domain, choice: Choice) -> tuple[Flow, Device, Sandbox | None]:
+        """The core's own records behind a choice, after a look whether it can be carried out."""
+        flow = self.registry.flows[choice.flow.key]
+        device = self.registry.devices[choice.device.spec.name]
+        sandbox = None
+        if choice.sandbox is not None:
+            sandbox = self.pool.sandboxes.get(choice.sandbox.id)
+        if not flow.queue:
+            complaint = "its queue is empty"
+        elif sandbox is None:
+            if choice.sandbox is None and domain.view.can_start(flow, device):
+                return flow, device, None
+            complaint = f"no sandbox can start on {device.spec.name} now"
+        elif sandbox.flow is flow and sandbox.invocation is None and domain.view.can_use(sandbox):
+            return flow, device, sandbox
+        else:
+            complaint = f"{sandbox.tell()} cannot take it now"
+        raise PolicyError(f"{type(domain.policy).__name__} chose {flow.key} ({choice.reason}), but {complaint}")
+
+    def _run(self, sandbox: Sandbox, invocation: Invocation) -> None:
+        sandbox.change(SandboxChange.RUN)
+        invocation.change(InvocationChange.RUN, self.now)
+        self._outbox.append(Run(invocation.id, sandbox.id))
+
+    # --- devices and functions --------------------------------------------------------------------------
+
+    def _device_lost(self, event: DeviceLost) -> None:
+        device = self.registry.device(event.device)
+        for sandbox in list(device.sandboxes.values()):
+            self._lose(sandbox, f"device {event.device} was lost")
+        self.registry.remove_device(device)
+        for flow in self.registry.flows.values():
+            if flow.misfit is not None:
+                self._fail_queued(flow, flow.misfit)
+
+    def _utilisation_measured(self, event: UtilisationMeasured) -> None:
+        self.registry.device(event.device).measured = event.utilisation
+
+    def _function_deployed(self, event: FunctionDeployed) -> None:
+        key = FlowKey(event.tenant, event.function.name)
+        domain = self.registry.domain(event.function, now=self.now)
+        flow = self.registry.flows.get(key)
+        if flow is not None and flow.domain is not domain:
+            self._close(flow, "its function moved to other devices")
+            flow = None
+        if flow is None:
+            self.registry.open(key, event.function, domain)
+            return
+        self._retire(flow, "its function has a newer version")
+        self.registry.describe(flow, event.function)
+        if flow.misfit is not None:
+            self._fail_queued(flow, flow.misfit)
+
+    def _function_removed(self, event: FunctionRemoved) -> None:
+        self._close(self.registry.flow(event.tenant, event.function), "its function was removed")
+
+    def _close(self, flow: Flow, reason: str) -> None:
+        self._fail_queued(flow, reason)
+        self._retire(flow, reason)
+        self.registry.close(flow)
+
+    def _retire(self, flow: Flow, reason: str) -> None:
+        """Stop what is idle now, and the rest as it falls idle."""
+        for sandbox in list(flow.sandboxes.values()):
+            sandbox.retired = True
+            if sandbox.invocation is None:
+                self.pool.stop(sandbox, reason)
+
+    # --- invocations ------------------------------------------------------------------------------------
+
+    def _invocation_arrived(self, event: InvocationArrived) -> None:
+        flow = self.registry.flow(event.tenant, event.function)
+        if event.invocation in self.invocations:
+            raise EventError(f"arrived twice: {self.invocations[event.invocation].tell()}")
+        flow.saw_arrival(self.now)
+        if flow.misfit is not None:
+            self._outbox.append(Reject(event.invocation, flow.misfit))
+            return
+        invocation = Invocation(event.invocation, self._arrivals, flow, self.now)
+        self._arrivals += 1
+        if event.deadline_s is not None:
+            invocation.deadline = after(self.now, event.deadline_s)
+        invocation.cost_limit = event.cost_limit
+        flow.expiry = None
+        flow.queue[invocation.id] = self.invocations[invocation.id] = invocation
+        flow.domain.queued += 1
+        flow.domain.policy.enqueued(flow, invocation, flow.domain.view)
+
+    def _invocation_cancelled(self, event: InvocationCancelled) -> None:
+        invocation = self.invocations.get(event.invocation)
+        if invocation is None:
+            return  # it ended while the wish was under way
+        if invocation.state is InvocationState.QUEUED:
+            self._withdraw(invocation)
+            self._outbox.append(Fail(invocation.id, event.reason))
+            self._settle(invocation.flow)
+        elif invocation.sandbox is not None:
+            sandbox = invocation.sandbox
+            self._end(invocation)
+            self._outbox.append(Fail(invocation.id, event.reason))
+            if sandbox.state is SandboxState.BUSY:  # running code stops only with its process
+                self.pool.stop(sandbox, f"invocation {invocation.id}: {event.reason}")
+            else:
+                self.pool.release(sandbox, now=self.now)
+            self._settle(invocation.flow)
+
+    def _run_finished(self, event: RunFinished) -> None:
+        sandbox = self._sandbox(event.sandbox)
+        if sandbox is None:
+            return
+        invocation = sandbox.invocation
+        if invocation is None or invocation.id != event.invocation or sandbox.state is not SandboxState.BUSY:
+            raise EventError(f"{event.invocation} cannot have finished in {sandbox.tell()}")
+        flow = invocation.flow
+        flow.saw_run(sandbox.device.spec.kind, event.run_s)
+        sandbox.change(SandboxChange.FINISH)
+        self.pool.release(sandbox, now=self.now)
+        self._end(invocation)
+        self._settle(flow)
+
+    def _withdraw(self, invocation: Invocation) -> None:
+        """Out of the queue, undispatched."""
+        flow = invocation.flow
+        del flow.queue[invocation.id], self.invocations[invocation.id]
+        flow.domain.queued -= 1
+        invocation.change(InvocationChange.END, self.now)
+        flow.domain.policy.withdrawn(flow, invocation, flow.domain.view)
+
+    def _end(self, invocation: Invocation) -> None:
+        """No longer in flight."""
+        flow, sandbox = invocation.flow, invocation.sandbox
+        if sandbox is None:
+            raise EventError(f"ends before it was dispatched: {invocation.tell()}")
+        invocation.change(InvocationChange.END, self.now)
+        del self.invocations[invocation.id]
+        sandbox.device.free_slot(invocation.share)
+        flow.in_flight -= 1
+        flow.last_serviced = self.now
+        if not flow.closed:
+            flow.domain.policy.finished(flow, invocation, flow.domain.view)
+
+    def _settle(self, flow: Flow) -> None:
+        if flow.idle and not flow.closed:
+            self.pool.flow_idled(flow, now=self.now)
+
+    def _fail_queued(self, flow: Flow, reason: str) -> None:
+        for invocation in list(flow.queue.values()):
+            self._withdraw(invocation)
+            self._outbox.append(Fail(invocation.id, reason))
+
+    # --- sandboxes --------------------------------------------------------------------------------------
+
+    def _sandbox_ready(self, event: SandboxStarted | MemoryLoaded) -> None:
+        sandbox = self._sandbox(event.sandbox)
+        if sandbox is None:
+            return
+        self.pool.ready(sandbox, now=self.now)
+        if sandbox.invocation is not None:
+            self._run(sandbox, sandbox.invocation)
+
+    def _sandbox_lost(self, event: SandboxLost) -> None:
+        sandbox = self._sandbox(event.sandbox)
+        if sandbox is not None:
+            self._lose(sandbox, event.reason)
+
+    def _lose(self, sandbox: Sandbox, reason: str) -> None:
+        invocation = sandbox.invocation
+        self.pool.drop(sandbox)
+        if invocation is not None:
+            self._end(invocation)
+            self._outbox.append(Fail(invocation.id, reason))
+            self._settle(invocation.flow)
+
+    def _expire(self) -> None:
+        for subject in self._timers.due(self.now):
+            expiry = subject.expiry
+            if expiry is None:
+                continue
+            if isinstance(subject, Sandbox):
+                self.pool.expire(subject, expiry.action)
+                continue
+            subject.expiry = None
+            for sandbox in subject.idle_sandboxes():
+                self.pool.expire(sandbox, expiry.action)
+            subject.domain.policy.expired(subject, subject.domain.view)
+
+    def _sandbox(self, number: int) -> Sandbox | None:
+        """None for a sandbox that is gone: what is said of it is late."""
+        if not 0 < number <= self.pool.started:
+            raise EventError(f"there never was a sandbox {number}")
+        return self.pool.sandboxes.get(number)

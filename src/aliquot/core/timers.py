@@ -1,0 +1,51 @@
+"""The core's alarm clock: the shell is asked for one wake-up at a time, whatever number of things wait.
+
+Subjects are re-armed lazily: a sandbox that is used a thousand times a second keeps one entry here, which is
+looked at when it comes up and put back if the subject's expiry has moved on meanwhile.
+"""
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from aliquot.core.records import Flow, Sandbox
+
+
+class Timers:
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Flow | Sandbox]] = []
+        self._order = 0
+        self._announced: float | None = None
+
+    def arm(self, subject: Flow | Sandbox) -> None:
+        """See to it that the subject comes up no later than its expiry."""
+        expiry = subject.expiry
+        if expiry is None or (subject.timer_at is not None and subject.timer_at <= expiry.at):
+            return
+        subject.timer_at = expiry.at
+        self._order += 1
+        heappush(self._heap, (expiry.at, self._order, subject))
+
+    def due(self, now: float) -> Iterator[Flow | Sandbox]:
+        """The subjects whose expiry has come, each once."""
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            at, _, subject = heappop(heap)
+            if subject.timer_at != at:  # an earlier one was armed later
+                continue
+            subject.timer_at = None
+            if subject.expiry is not None and subject.expiry.at > now:
+                self.arm(subject)
+            elif subject.expiry is not None:
+                yield subject
+
+    def next_wake(self, now: float) -> float | None:
+        """The moment to ask the shell for, if it has not been asked already."""
+        if self._announced is not None and self._announced <= now:
+            self._announced = None
+        if not self._heap:
+            return None
+        at = self._heap[0][0]
+        if self._announced is not None and self._announced <= at:
+            return None
+        self._announced = at
+        return at

@@ -1,0 +1,118 @@
+"""What policies see: the records of the core, read-only by type, and the questions a placement asks.
+
+The protocols have properties only, so `mypy --strict` refuses a policy that assigns to them; nothing is copied.
+An invocation's actual run time is not here, nor anywhere in the core: nobody knows it before it has run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
+from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
+
+SHARE_TOLERANCE = 1e-9  # three thirds are a whole
+
+
+class InvocationView(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def number(self) -> int: ...  # counts up in order of arrival
+    @property
+    def arrived(self) -> float: ...
+    @property
+    def deadline(self) -> float | None: ...
+    @property
+    def cost_limit(self) -> float | None: ...
+
+
+class SandboxView(Protocol):
+    @property
+    def id(self) -> int: ...
+    @property
+    def flow(self) -> "FlowView": ...
+    @property
+    def device(self) -> "DeviceView": ...
+    @property
+    def state(self) -> SandboxState: ...
+
+
+class DeviceView(Protocol):
+    @property
+    def index(self) -> int: ...
+    @property
+    def spec(self) -> DeviceSpec: ...
+    @property
+    def running(self) -> int: ...
+    @property
+    def shares_used(self) -> float: ...
+    @property
+    def utilisation(self) -> float: ...
+    @property
+    def free_bytes(self) -> float: ...
+    @property
+    def evictable_bytes(self) -> int: ...
+    @property
+    def last_dispatch(self) -> int: ...  # counts up; -1 when it never had one
+
+
+class FlowView(Protocol):
+    @property
+    def index(self) -> int: ...
+    @property
+    def key(self) -> FlowKey: ...
+    @property
+    def spec(self) -> FunctionSpec: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def head(self) -> InvocationView: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def run_estimate_s(self) -> float | None: ...
+    @property
+    def run_estimates_s(self) -> Mapping[str, float]: ...
+    @property
+    def mean_interarrival_s(self) -> float | None: ...
+    @property
+    def last_serviced(self) -> float: ...
+    def idle_on(self, device: DeviceView) -> SandboxView | None: ...
+    def idle_devices(self) -> Iterator[DeviceView]: ...
+    def resident_on(self, device: DeviceView) -> bool: ...
+
+
+class View:
+    """The devices that a group of flows competes for, and the time."""
+
+    __slots__ = ("devices", "now")
+
+    def __init__(self) -> None:
+        self.now: float = 0
+        self.devices: Sequence[DeviceView] = ()
+
+    def has_slot(self, flow: FlowView, device: DeviceView) -> bool:
+        """Fewer than D run there and the shares add up to at most 1."""
+        spec = device.spec
+        return (
+            device.running < spec.concurrency and device.shares_used + flow.spec.share_on(spec) <= 1 + SHARE_TOLERANCE
+        )
+
+    def can_start(self, flow: FlowView, device: DeviceView) -> bool:
+        """Whether a new sandbox of the flow may start there now; what is idle makes room, what runs does not."""
+        return (
+            flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes
+            and self.has_slot(flow, device)
+            and flow.spec.runs_on(device.spec)
+        )
+
+    def can_use(self, sandbox: SandboxView) -> bool:
+        """Whether an idle sandbox may take an invocation now."""
+        flow, device = sandbox.flow, sandbox.device
+        if not self.has_slot(flow, device):
+            return False
+        if sandbox.state in HOLDS_DEVICE_MEMORY:
+            return True
+        return flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes

@@ -1,0 +1,12 @@
+"""How long what is idle stays: the table."""
+
+from aliquot.core.interfaces import KeepAlive
+from aliquot.policies.keepalive.anticipatory import Anticipatory
+from aliquot.policies.keepalive.fixed_ttl import FixedTtl
+from aliquot.policies.keepalive.none import UntilEvicted
+
+KEEPALIVE: dict[str, type[KeepAlive]] = {
+    "anticipatory": Anticipatory,
+    "fixed_ttl": FixedTtl,
+    "none": UntilEvicted,
+}

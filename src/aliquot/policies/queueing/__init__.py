@@ -1,0 +1,28 @@
+"""Who runs next, and where: the table. A new policy is one file and one line here."""
+
+from aliquot.core.interfaces import Queueing
+from aliquot.policies.queueing.affinity import Affinity
+from aliquot.policies.queueing.balance import Balance
+from aliquot.policies.queueing.batch import Batch
+from aliquot.policies.queueing.eedf import Eedf
+from aliquot.policies.queueing.exclusive import Exclusive
+from aliquot.policies.queueing.fcfs import Fcfs
+from aliquot.policies.queueing.mlfq import Mlfq
+from aliquot.policies.queueing.mqfq_sticky import MqfqSticky
+from aliquot.policies.queueing.round_robin import RoundRobin
+from aliquot.policies.queueing.sjf import Sjf
+from aliquot.policies.queueing.srtf import Srtf
+
+QUEUEING: dict[str, type[Queueing]] = {
+    "affinity": Affinity,
+    "balance": Balance,
+    "batch": Batch,
+    "eedf": Eedf,
+    "exclusive": Exclusive,
+    "fcfs": Fcfs,
+    "mlfq": Mlfq,
+    "mqfq_sticky": MqfqSticky,
+    "round_robin": RoundRobin,
+    "sjf": Sjf,
+    "srtf": Srtf,
+}

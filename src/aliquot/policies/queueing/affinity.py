@@ -1,0 +1,92 @@
+"""Completely fair scheduling with residency, as the Kernel-as-a-Service pool does it.
+
+A free device takes the flow with the smallest `vTime + (0 if it is resident here else 10 tau)`; then its vTime grows
+by tau, its run estimate. A flow that becomes non-empty restarts at the smallest vTime. Two heaps give the minimum
+without a scan: all flows by the penalised key, and for each device those resident there by their bare vTime.
+"""
+
+from aliquot.core.interfaces import Choice, Generator, Params, Queueing
+from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+from aliquot.policies.queueing.flow_heap import FlowHeap
+from aliquot.policies.queueing.placement import by_last_dispatch, on_device
+
+
+class AffinityParams(Params, frozen=True):
+    penalty: float = 10  # in run estimates
+    unknown_s: float = 1
+
+
+class Affinity(Queueing):
+    params_type = AffinityParams
+
+    def __init__(self, params: AffinityParams, generator: Generator) -> None:
+        super().__init__(params, generator)
+        self._penalty = params.penalty
+        self._unknown_s = params.unknown_s
+        self._vtime: dict[int, float] = {}
+        self._smallest = 0.0  # vTime of the non-empty flows; kept when all are empty
+        self._by_vtime: FlowHeap[float] = FlowHeap()
+        self._elsewhere: FlowHeap[float] = FlowHeap()
+        self._here: dict[int, FlowHeap[float]] = {}  # by device
+
+    def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        if flow.queued == 1:
+            self._vtime[flow.index] = self._smallest
+            self._place(flow, view)
+
+    def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
+        self._vtime[flow.index] += self._tau(flow)
+        self._place(flow, view)
+
+    def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        self._place(flow, view)
+
+    def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        self._place(flow, view)
+
+    def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
+        self._place_on(flow, device)
+
+    def closed(self, flow: FlowView, view: View) -> None:
+        self._vtime.pop(flow.index, None)
+
+    def choose(self, view: View) -> Choice | None:
+        for device in by_last_dispatch(view.devices):
+            for flow, reason in self._ranked(device):
+                place = on_device(view, flow, device)
+                if place is not None:
+                    return Choice(flow, *place, reason)
+        return None
+
+    def _ranked(self, device: DeviceView) -> list[tuple[FlowView, str]]:
+        """The best resident flow and the best of all, the better first."""
+        here = self._here.get(device.index)
+        ranked = []
+        if here is not None and (flow := here.first()) is not None:
+            ranked.append((self._vtime[flow.index], 0, flow, "smallest vTime, resident"))
+        if (flow := self._elsewhere.first()) is not None:
+            ranked.append((self._elsewhere.first_key() or 0.0, 1, flow, "smallest vTime"))
+        return [(flow, reason) for _, _, flow, reason in sorted(ranked, key=lambda entry: entry[:2])]
+
+    def _place(self, flow: FlowView, view: View) -> None:
+        if flow.queued:
+            self._by_vtime.set(flow, self._vtime[flow.index])
+            self._elsewhere.set(flow, self._vtime[flow.index] + self._penalty * self._tau(flow))
+        else:
+            self._by_vtime.discard(flow)
+            self._elsewhere.discard(flow)
+        for device in view.devices:
+            self._place_on(flow, device)
+        smallest = self._by_vtime.first_key()
+        self._smallest = self._smallest if smallest is None else smallest
+
+    def _place_on(self, flow: FlowView, device: DeviceView) -> None:
+        here = self._here.setdefault(device.index, FlowHeap())
+        if flow.queued and flow.resident_on(device):
+            here.set(flow, self._vtime[flow.index])
+        else:
+            here.discard(flow)
+
+    def _tau(self, flow: FlowView) -> float:
+        known = flow.run_estimate_s
+        return self._unknown_s if known is None else known

@@ -1,0 +1,19 @@
+"""Batch: take the flow that holds the oldest request and drain it before turning to another."""
+
+from aliquot.core.interfaces import Choice, Generator, Params
+from aliquot.core.view import FlowView, View
+from aliquot.policies.queueing.arrival_order import InArrivalOrder
+from aliquot.policies.queueing.placement import sticky
+
+
+class Batch(InArrivalOrder):
+    def __init__(self, params: Params, generator: Generator) -> None:
+        super().__init__(params, generator)
+        self._draining: FlowView | None = None
+
+    def choose(self, view: View) -> Choice | None:
+        if self._draining is None or not self._draining.queued:
+            self._draining = self.order.first()
+        flow = self._draining
+        place = sticky(view, flow) if flow else None
+        return Choice(flow, *place, "draining") if flow and place else None

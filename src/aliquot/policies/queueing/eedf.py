@@ -1,0 +1,16 @@
+"""Earliest effective deadline first: the head with the smallest arrival time plus run estimate."""
+
+from aliquot.core.interfaces import Choice
+from aliquot.core.view import FlowView, View
+from aliquot.policies.queueing.placement import sticky
+from aliquot.policies.queueing.shortest import Shortest
+
+
+class Eedf(Shortest):
+    def key(self, flow: FlowView, run_s: float) -> tuple[float, float]:
+        return flow.head.arrived + run_s, flow.head.number
+
+    def choose(self, view: View) -> Choice | None:
+        flow = self.flows.first()
+        place = sticky(view, flow) if flow else None
+        return Choice(flow, *place, "earliest arrival + run") if flow and place else None

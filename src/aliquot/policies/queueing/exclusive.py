@@ -1,0 +1,116 @@
+"""The thesis' exclusive: one queue per client, and devices of its own for each.
+
+Devices are split evenly between the clients; where there are more clients than devices, clients share one. A call
+without a named tenant belongs to its function's client, for in the thesis a client has one model. With `rebalance`
+a device moves to the fullest queue when that is more than 150 % as full as another that has a device to spare.
+"""
+
+from aliquot.core.fit import misfit
+from aliquot.core.interfaces import Choice, Generator, Params, Queueing
+from aliquot.core.model import DEFAULT_TENANT
+from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+from aliquot.policies.queueing.arrival_order import ArrivalOrder
+from aliquot.policies.queueing.placement import Place, least_recent
+
+
+class ExclusiveParams(Params, frozen=True):
+    rebalance: bool = False
+    threshold: float = 1.5  # how much fuller one queue may be than another
+
+
+class Group:
+    """Clients with their devices; mostly one client."""
+
+    def __init__(self) -> None:
+        self.order = ArrivalOrder()
+        self.queued = 0
+        self.devices: list[DeviceView] = []
+
+
+class Exclusive(Queueing):
+    params_type = ExclusiveParams
+
+    def __init__(self, params: ExclusiveParams, generator: Generator) -> None:
+        super().__init__(params, generator)
+        self._rebalance = params.rebalance
+        self._threshold = params.threshold
+        self._clients: dict[str, int] = {}  # how many flows each has
+        self._groups: list[Group] = []
+        self._group_of: dict[str, Group] = {}
+
+    def opened(self, flow: FlowView, view: View) -> None:
+        client = _client(flow)
+        self._clients[client] = self._clients.get(client, 0) + 1
+        if self._clients[client] == 1:
+            self._split(view)
+
+    def closed(self, flow: FlowView, view: View) -> None:
+        client = _client(flow)
+        self._clients[client] -= 1
+        if not self._clients[client]:
+            del self._clients[client]
+            self._split(view)
+
+    def devices_changed(self, view: View) -> None:
+        self._split(view)
+
+    def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        group = self._group_of[_client(flow)]
+        group.order.push(flow, invocation.number)
+        group.queued += 1
+        if self._rebalance:
+            self._move_a_device()
+
+    def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        self._group_of[_client(flow)].queued -= 1
+
+    def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
+        self._group_of[_client(flow)].queued -= 1
+
+    def choose(self, view: View) -> Choice | None:
+        best: Choice | None = None
+        for group in self._groups:
+            flow = group.order.first()
+            if flow is None or (best is not None and best.flow.head.number < flow.head.number):
+                continue
+            place = self._place(view, flow, group)
+            if place is not None:
+                best = Choice(flow, *place, f"client {_client(flow)}, its own device")
+        return best
+
+    def _place(self, view: View, flow: FlowView, group: Group) -> Place | None:
+        if misfit(flow.spec, [device.spec for device in group.devices]) is None:
+            return least_recent(view, flow, group.devices)
+        return least_recent(view, flow)  # too large for its own: better a guest elsewhere than never
+
+    def _split(self, view: View) -> None:
+        """Deal devices to clients, in order and evenly, and queued invocations to their clients' groups."""
+        entries = sorted((entry for group in self._groups for entry in group.order), key=lambda entry: entry[0])
+        count = max(1, min(len(self._clients), len(view.devices)))
+        self._groups = [Group() for _ in range(count)]
+        self._group_of = {client: self._groups[place % count] for place, client in enumerate(self._clients)}
+        for place, device in enumerate(view.devices):
+            self._groups[place * count // len(view.devices)].devices.append(device)
+        seen: dict[int, FlowView] = {}
+        for number, flow in entries:
+            if flow.queued:
+                self._group_of[_client(flow)].order.push(flow, number)
+                seen[flow.index] = flow
+        for flow in seen.values():
+            self._group_of[_client(flow)].queued += flow.queued
+
+    def _move_a_device(self) -> None:
+        fullest = max(self._groups, key=lambda group: group.queued)
+        donors = [group for group in self._groups if group is not fullest and len(group.devices) > 1]
+        if not donors:
+            return
+        emptiest = min(donors, key=lambda group: group.queued)
+        if fullest.queued > self._threshold * max(emptiest.queued, 1):
+            device = min(emptiest.devices, key=lambda device: (device.running, device.last_dispatch, device.index))
+            emptiest.devices.remove(device)
+            fullest.devices.append(device)
+            fullest.devices.sort(key=lambda device: device.index)
+
+
+def _client(flow: FlowView) -> str:
+    return flow.key.function if flow.key.tenant == DEFAULT_TENANT else flow.key.tenant

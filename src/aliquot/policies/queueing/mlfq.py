@@ -1,0 +1,49 @@
+"""The thesis' multi-level queues: a bucket per duration class, a random non-empty bucket, FIFO within it."""
+
+from math import frexp
+
+from aliquot.core.interfaces import Choice, Generator, Queueing
+from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+from aliquot.policies.queueing.arrival_order import ArrivalOrder
+from aliquot.policies.queueing.placement import least_recent
+from aliquot.policies.queueing.shortest import ShortestParams
+
+
+def duration_class(run_s: float) -> int:
+    """The power of two above the run time; everything without a duration is in one class."""
+    return frexp(run_s)[1]
+
+
+class Mlfq(Queueing):
+    params_type = ShortestParams
+
+    def __init__(self, params: ShortestParams, generator: Generator) -> None:
+        super().__init__(params, generator)
+        self._unknown_s = params.unknown_s
+        self._buckets: dict[int, ArrivalOrder] = {}
+        self._class_of: dict[int, int] = {}
+        self._drawn: int | None = None  # kept until it has been served: waiting is not a reason to draw again
+
+    def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        if flow.queued == 1:  # a flow changes its class only when nothing of it waits
+            known = flow.run_estimate_s
+            self._class_of[flow.index] = duration_class(self._unknown_s if known is None else known)
+        self._buckets.setdefault(self._class_of[flow.index], ArrivalOrder()).push(flow, invocation.number)
+
+    def choose(self, view: View) -> Choice | None:
+        flow = self._buckets[self._drawn].first() if self._drawn is not None else None
+        if flow is None:
+            self._drawn = self._draw()
+            flow = self._buckets[self._drawn].first()
+        place = least_recent(view, flow) if flow else None
+        return Choice(flow, *place, f"bucket {self._drawn}") if flow and place else None
+
+    def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
+        self._drawn = None
+
+    def closed(self, flow: FlowView, view: View) -> None:
+        self._class_of.pop(flow.index, None)
+
+    def _draw(self) -> int:
+        filled = [number for number in sorted(self._buckets) if self._buckets[number].first()]
+        return filled[self.generator.randrange(len(filled))]

@@ -1,0 +1,32 @@
+"""The thesis' round robin: the k-th request goes to device k mod n, and blocks those behind it until that is free."""
+
+from aliquot.core.fit import misfit
+from aliquot.core.interfaces import Choice, Generator, Params
+from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+from aliquot.policies.queueing.arrival_order import InArrivalOrder
+from aliquot.policies.queueing.placement import on_device
+
+
+class RoundRobin(InArrivalOrder):
+    def __init__(self, params: Params, generator: Generator) -> None:
+        super().__init__(params, generator)
+        self._turn = 0
+
+    def choose(self, view: View) -> Choice | None:
+        flow = self.order.first()
+        if flow is None:
+            return None
+        place = on_device(view, flow, self._device(flow, view))
+        return Choice(flow, *place, f"turn of device {self._turn + 1}") if place else None
+
+    def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
+        self._turn = (view.devices.index(device) + 1) % len(view.devices)
+
+    def devices_changed(self, view: View) -> None:
+        self._turn %= len(view.devices) or 1
+
+    def _device(self, flow: FlowView, view: View) -> DeviceView:
+        """The device whose turn it is, passing over those that could never hold the function."""
+        count = len(view.devices)
+        turns = (view.devices[(self._turn + skip) % count] for skip in range(count))
+        return next(device for device in turns if misfit(flow.spec, [device.spec]) is None)

@@ -1,0 +1,46 @@
+"""What the policies that prefer short work have in common: flows in a heap by a key made of the run estimate."""
+
+from abc import abstractmethod
+
+from aliquot.core.interfaces import Generator, Params, Queueing
+from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+from aliquot.policies.queueing.flow_heap import FlowHeap
+
+
+class ShortestParams(Params, frozen=True):
+    unknown_s: float = 1  # estimate of a function that nobody has declared or seen run
+
+
+class Shortest(Queueing):
+    """Keeps `self.flows` sorted by `key`, which holds for the head of a flow, and may change after a run."""
+
+    params_type = ShortestParams
+
+    def __init__(self, params: ShortestParams, generator: Generator) -> None:
+        super().__init__(params, generator)
+        self.flows: FlowHeap[tuple[float, float]] = FlowHeap()
+        self._unknown_s = params.unknown_s
+
+    @abstractmethod
+    def key(self, flow: FlowView, run_s: float) -> tuple[float, float]:
+        """Smaller goes first."""
+
+    def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        if flow.queued == 1:
+            self._place(flow)
+
+    def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
+        self._place(flow)
+
+    def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        self._place(flow)
+
+    def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        self._place(flow)
+
+    def _place(self, flow: FlowView) -> None:
+        if flow.queued:
+            known = flow.run_estimate_s
+            self.flows.set(flow, self.key(flow, self._unknown_s if known is None else known))
+        else:
+            self.flows.discard(flow)

@@ -1,0 +1,18 @@
+"""The thesis' shortest remaining time first, without its view into the future: nothing is preempted, so the smallest
+run time goes first, on the device that has been idle longest.
+"""
+
+from aliquot.core.interfaces import Choice
+from aliquot.core.view import FlowView, View
+from aliquot.policies.queueing.placement import least_recent
+from aliquot.policies.queueing.shortest import Shortest
+
+
+class Srtf(Shortest):
+    def key(self, flow: FlowView, run_s: float) -> tuple[float, float]:
+        return run_s, flow.head.number
+
+    def choose(self, view: View) -> Choice | None:
+        flow = self.flows.first()
+        place = least_recent(view, flow) if flow else None
+        return Choice(flow, *place, "shortest run, longest idle device") if flow and place else None

@@ -1,0 +1,1 @@
+"""The simulator: a shell that drives the core in virtual time."""

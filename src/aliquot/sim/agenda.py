@@ -1,0 +1,45 @@
+"""What is going to happen, in order of time; equal times in order of entry."""
+
+from heapq import heappop, heappush
+
+from aliquot.core.events import Event, Woke
+
+
+class Agenda:
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Event]] = []
+        self._order = 0
+        self._cancelled: set[int] = set()  # asked for membership only, never iterated
+        self._wake = -1
+
+    def add(self, at: float, event: Event) -> int:
+        """Returns the entry's number, to cancel it by."""
+        self._order += 1
+        heappush(self._heap, (at, self._order, event))
+        return self._order
+
+    def cancel(self, entry: int) -> None:
+        """Only an entry that has not come up yet; -1 is none."""
+        if entry > 0:
+            self._cancelled.add(entry)
+
+    def set_wake(self, at: float) -> None:
+        """Wake the core then, and not when it was to be woken before."""
+        self.cancel(self._wake)
+        self._wake = self.add(at, Woke())
+
+    def next_time(self) -> float | None:
+        heap, cancelled = self._heap, self._cancelled
+        while heap and heap[0][1] in cancelled:
+            cancelled.remove(heappop(heap)[1])
+        return heap[0][0] if heap else None
+
+    def take(self, at: float) -> list[Event]:
+        """All events of that moment, in order."""
+        events = []
+        while self.next_time() == at:
+            _, entry, event = heappop(self._heap)
+            events.append(event)
+            if entry == self._wake:
+                self._wake = -1
+        return events

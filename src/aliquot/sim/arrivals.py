@@ -1,0 +1,53 @@
+"""Arrivals: what a workload is made of, wherever it comes from."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from aliquot.core.model import DEFAULT_TENANT, FlowKey
+
+
+class Arrival(NamedTuple):
+    """One call. `run_s` is what it will really take on the device the function's times refer to; no policy sees it."""
+
+    time_s: float
+    function: str
+    tenant: str = DEFAULT_TENANT
+    run_s: float | None = None
+    deadline_s: float | None = None
+    cost_limit: float | None = None
+
+
+class Overview(NamedTuple):
+    """What one pass over a workload tells: how much there is, and whose."""
+
+    calls: int
+    flows: list[FlowKey]  # in order of first appearance
+
+
+class Workload(Protocol):
+    """A stream of arrivals that can be read more than once, the same each time."""
+
+    def __iter__(self) -> Iterator[Arrival]: ...
+    def overview(self) -> Overview: ...
+
+
+class ListedWorkload:
+    """A workload held in memory."""
+
+    def __init__(self, arrivals: Iterable[Arrival]) -> None:
+        self.arrivals = sorted(arrivals, key=lambda arrival: arrival.time_s)
+
+    def __iter__(self) -> Iterator[Arrival]:
+        return iter(self.arrivals)
+
+    def overview(self) -> Overview:
+        return overview(self)
+
+
+def overview(arrivals: Iterable[Arrival]) -> Overview:
+    flows: dict[FlowKey, None] = {}
+    count = 0
+    for arrival in arrivals:
+        count += 1
+        flows.setdefault(FlowKey(arrival.tenant, arrival.function))
+    return Overview(count, list(flows))

@@ -1,0 +1,96 @@
+"""The thesis' SRTF and MLFQS as printed: they read the whole trace beforehand, and block on their next request.
+
+They are here and not among the policies because nobody can run them live. They exist to reproduce the printed
+traces, where a request waits beside an idle device for one that has not arrived yet.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from aliquot.core.interfaces import Choice, Generator, Params, Queueing
+from aliquot.core.model import FlowKey
+from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+from aliquot.policies.queueing import QUEUEING
+from aliquot.policies.queueing.mlfq import duration_class
+from aliquot.policies.queueing.placement import least_recent
+from aliquot.sim.arrivals import Workload
+
+
+class Clairvoyant(Queueing):
+    """Lays all future calls in buckets by run time; the next call is the first of the bucket that `draw` names."""
+
+    future: ClassVar[Sequence[FlowKey]] = ()  # whose each arrival will be, in order
+
+    def __init__(self, params: Params, generator: Generator) -> None:
+        super().__init__(params, generator)
+        self._flows: dict[FlowKey, FlowView] = {}
+        self._buckets: dict[float, deque[FlowView]] | None = None
+        self._next: FlowView | None = None
+
+    def bucket(self, run_s: float) -> float:
+        raise NotImplementedError
+
+    def draw(self, filled: list[float]) -> float:
+        """One of the non-empty buckets, which come in ascending order."""
+        raise NotImplementedError
+
+    def opened(self, flow: FlowView, view: View) -> None:
+        self._flows[flow.key] = flow
+
+    def choose(self, view: View) -> Choice | None:
+        if self._next is None:
+            self._next = self._draw_next()
+        flow = self._next
+        place = least_recent(view, flow) if flow.queued else None
+        return Choice(flow, *place, "next of the whole trace") if place else None
+
+    def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
+        self._next = None
+
+    def _draw_next(self) -> FlowView:
+        if self._buckets is None:
+            self._buckets = {}
+            for key in self.future:
+                if key in self._flows:  # the others compete in another domain
+                    flow = self._flows[key]
+                    self._buckets.setdefault(self.bucket(flow.run_estimate_s or 0), deque()).append(flow)
+        filled = sorted(number for number, calls in self._buckets.items() if calls)
+        return self._buckets[self.draw(filled)].popleft()
+
+
+class SrtfClairvoyant(Clairvoyant):
+    """All calls of the whole trace in order of run time."""
+
+    def bucket(self, run_s: float) -> float:
+        return run_s
+
+    def draw(self, filled: list[float]) -> float:
+        return filled[0]
+
+
+class MlfqClairvoyant(Clairvoyant):
+    """A random bucket of the whole trace, whether its first call has arrived or not."""
+
+    def bucket(self, run_s: float) -> float:
+        return duration_class(run_s)
+
+    def draw(self, filled: list[float]) -> float:
+        return filled[self.generator.randrange(len(filled))]
+
+
+CLAIRVOYANT: dict[str, type[Clairvoyant]] = {
+    "mlfq_clairvoyant": MlfqClairvoyant,
+    "srtf_clairvoyant": SrtfClairvoyant,
+}
+
+SIMULATED: dict[str, type[Queueing]] = {**QUEUEING, **CLAIRVOYANT}  # what a simulation offers
+
+
+def informed(name: str, workload: Workload) -> Mapping[str, type[Queueing]]:
+    """The simulator's policies; the named one knows the workload if it is of those that must."""
+    seer = CLAIRVOYANT.get(name)
+    if seer is None:
+        return SIMULATED
+    future = [FlowKey(arrival.tenant, arrival.function) for arrival in workload]
+    return {**SIMULATED, name: type(seer.__name__, (seer,), {"future": future})}

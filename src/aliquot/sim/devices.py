@@ -1,0 +1,74 @@
+"""Which devices a simulation has: `2`, or `rtx4090:2,rtx3090:2` with a file that describes the kinds."""
+
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from aliquot.config import parse_size
+from aliquot.core.errors import InputError
+from aliquot.core.model import CPU, DeviceSpec, FunctionSpec
+
+
+class Kind(Struct, frozen=True, forbid_unknown_fields=True):
+    """One table of the device file: what is special about a kind of device."""
+
+    memory: str | None = None
+    concurrency: int | None = None
+    bandwidth: str | None = None  # bytes per second, from host to device
+    speed: float = 1
+
+
+def parse_devices(
+    text: str, *, memory_bytes: int | None, concurrency: int, kinds: dict[str, Kind] | None = None
+) -> list[DeviceSpec]:
+    """The devices in order, named by kind and number from 1 on."""
+    devices: list[DeviceSpec] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(?:([A-Za-z][\w.-]*)\s*:\s*)?(\d+)\s*", part)
+        if match is None or not int(match[2]):
+            raise InputError(f"--devices: '{part}' is neither a number nor KIND:NUMBER, such as 2 or rtx4090:2")
+        kind = match[1] or "gpu"
+        if any(device.kind == kind for device in devices):
+            raise InputError(f"--devices: kind {kind} is there twice")
+        about = (kinds or {}).get(kind, Kind())
+        memory = memory_bytes
+        if about.memory and memory_bytes is not None:  # unbounded memory is unbounded on all of them
+            memory = parse_size(about.memory, f"{kind}.memory")
+        bandwidth = parse_size(about.bandwidth, f"{kind}.bandwidth") if about.bandwidth else None
+        devices.extend(
+            DeviceSpec(f"{kind}-{number}", kind, memory, about.concurrency or concurrency, bandwidth, about.speed)
+            for number in range(1, int(match[2]) + 1)
+        )
+    return devices
+
+
+def with_cpu(devices: list[DeviceSpec], functions: Iterable[FunctionSpec], concurrency: int) -> list[DeviceSpec]:
+    """Every node has a `cpu` device too; it is listed where a function without a GPU share needs it."""
+    wanted = any(function.share == 0 for function in functions)
+    if not wanted or any(device.kind == CPU for device in devices):
+        return devices
+    return [*devices, DeviceSpec(f"{CPU}-1", CPU, None, concurrency)]
+
+
+def read_kinds(path: Path) -> dict[str, Kind]:
+    """A TOML file with one table a kind: `memory`, `concurrency`, `bandwidth` (per second), `speed`."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such file") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: is not a TOML file: {error}") from error
+    kinds = {}
+    for name, table in tables.items():
+        try:
+            kinds[name] = msgspec.convert(table, Kind)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{path}: [{name}]: {error}; it takes memory, concurrency, bandwidth, speed") from error
+        for key, number in (("concurrency", kinds[name].concurrency), ("speed", kinds[name].speed)):
+            if number is not None and not 0 < number < float("inf"):
+                raise InputError(f"{path}: [{name}].{key} is {number}; it takes a number above 0")
+    return kinds

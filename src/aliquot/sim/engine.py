@@ -1,0 +1,183 @@
+"""The loop: take the next moment, tell the core what happened, do what it says. The core cannot tell it from life."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+
+from msgspec import Struct
+
+from aliquot.assemble import assemble
+from aliquot.config import PolicySettings
+from aliquot.core.commands import (
+    Command,
+    Dispatch,
+    Fail,
+    LoadMemory,
+    Reject,
+    Run,
+    StartSandbox,
+    StopSandbox,
+    UnloadMemory,
+    WakeAt,
+)
+from aliquot.core.errors import SchedulerError
+from aliquot.core.events import (
+    DeviceAdded,
+    Event,
+    FunctionDeployed,
+    InvocationArrived,
+    RunFinished,
+    TenantWeightSet,
+)
+from aliquot.core.interfaces import Queueing
+from aliquot.core.invariants import check
+from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
+from aliquot.sim.agenda import Agenda
+from aliquot.sim.arrivals import Arrival, Overview, Workload
+from aliquot.sim.clairvoyant import informed
+from aliquot.sim.interference import Curve
+from aliquot.sim.machine import Machine
+from aliquot.sim.recorder import Call, DispatchLine, Recorder
+
+PROGRESS_EVERY = 500  # ended calls
+
+
+class Scenario(Struct):
+    """Everything about a simulation but the policies."""
+
+    devices: list[DeviceSpec]
+    functions: dict[str, FunctionSpec]
+    workload: Workload
+    tenant_weights: dict[str, float] = {}
+    interference: Curve | None = None
+    check: bool = False  # the invariants, after every step
+
+
+class Simulation:
+    """One run of one scenario under one set of policies."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        settings: PolicySettings,
+        overview: Overview,
+        queueing: Mapping[str, type[Queueing]],
+        on_dispatch: Callable[[DispatchLine], None] | None,
+    ) -> None:
+        self._scenario = scenario
+        self._flows = overview.flows
+        self.scheduler = assemble(settings, queueing)
+        self._agenda = Agenda()
+        self._machine = Machine(scenario.devices, scenario.functions, self._agenda, scenario.interference)
+        self._calls: dict[str, Call] = {}
+        self._next_number = 0
+        self.ended = 0
+        weights = {
+            key: scenario.tenant_weights.get(key.tenant, 1) * scenario.functions[key.function].weight
+            for key in overview.flows
+        }
+        self.recorder = Recorder(weights, on_dispatch)
+
+    def moments(self) -> Iterator[float]:
+        """Run to the end, moment by moment."""
+        arrivals = iter(self._scenario.workload)
+        arrival = next(arrivals, None)
+        self._step(0, self._opening())
+        while True:
+            now = self._agenda.next_time()
+            if arrival is not None and (now is None or arrival.time_s <= now):
+                now = arrival.time_s
+            if now is None:
+                break
+            events = self._agenda.take(now)
+            while arrival is not None and arrival.time_s == now:
+                events.append(self._arrive(arrival, now))
+                arrival = next(arrivals, None)
+            self._step(now, events)
+            yield now
+        self._check_end()
+
+    def _opening(self) -> list[Event]:
+        scenario = self._scenario
+        return list(
+            chain(
+                (DeviceAdded(device) for device in scenario.devices),
+                (TenantWeightSet(tenant, weight) for tenant, weight in scenario.tenant_weights.items()),
+                (FunctionDeployed(key.tenant, scenario.functions[key.function]) for key in self._flows),
+            )
+        )
+
+    def _arrive(self, arrival: Arrival, now: float) -> InvocationArrived:
+        name = str(self._next_number)
+        self._next_number += 1
+        call = self._calls[name] = Call(arrival, FlowKey(arrival.tenant, arrival.function))
+        self.recorder.arrived(call, now)
+        return InvocationArrived(name, arrival.tenant, arrival.function, arrival.deadline_s, arrival.cost_limit)
+
+    def _step(self, now: float, events: list[Event]) -> None:
+        finished = [event for event in events if type(event) is RunFinished]
+        self._machine.finished(finished, now)
+        for event in finished:
+            self.recorder.finished(self._calls.pop(event.invocation), now)
+        self.ended += len(finished)
+        for command in self.scheduler.step(now, events):
+            self._perform(command, now)
+        if self._scenario.check:
+            check(self.scheduler)
+
+    def _perform(self, command: Command, now: float) -> None:
+        match command:
+            case Run():
+                call = self._calls[command.invocation]
+                self.recorder.started(call, self._machine.share(command.sandbox), now)
+                self._machine.run(command, call.arrival.run_s, now)
+            case Dispatch():
+                self.recorder.dispatched(self._calls[command.invocation], command, now)
+            case StartSandbox():
+                self._machine.start(command, now)
+                self.recorder.bytes_moved += self._machine.bytes(command.sandbox)
+            case LoadMemory():
+                self._machine.load(command, now)
+                self.recorder.bytes_moved += self._machine.bytes(command.sandbox)
+            case UnloadMemory():
+                self.recorder.bytes_moved += self._machine.bytes(command.sandbox)
+            case StopSandbox():
+                self._machine.stop(command, now)
+            case WakeAt():
+                self._agenda.set_wake(command.at)
+            case Reject():
+                self.recorder.rejected(self._calls.pop(command.invocation), now)
+                self.ended += 1
+            case Fail():
+                raise SchedulerError(f"a simulated call failed, which nothing here gives cause for: {command.reason}")
+
+    def _check_end(self) -> None:
+        left = self.scheduler.invocations.values()
+        if left:
+            stories = "; ".join(invocation.tell() for invocation in list(left)[:3])
+            raise SchedulerError(f"{len(left)} calls wait for ever, first of them: {stories}")
+
+
+def simulate(
+    scenario: Scenario,
+    settings: PolicySettings,
+    *,
+    overview: Overview | None = None,
+    on_dispatch: Callable[[DispatchLine], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> Recorder:
+    """Run the scenario to its end. `on_progress` is told now and then how many calls have ended."""
+    simulation = Simulation(
+        scenario,
+        settings,
+        overview or scenario.workload.overview(),
+        informed(settings.queueing, scenario.workload),
+        on_dispatch,
+    )
+    told = 0
+    for _ in simulation.moments():
+        if on_progress is not None and simulation.ended - told >= PROGRESS_EVERY:
+            told = simulation.ended
+            on_progress(told)
+    if on_progress is not None:
+        on_progress(simulation.ended)
+    return simulation.recorder

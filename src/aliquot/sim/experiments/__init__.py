@@ -1,0 +1,1 @@
+"""Set pieces: published results reproduced, and the built-in demonstration."""

@@ -1,0 +1,146 @@
+"""How fairly flows that wait at the same time are served.
+
+A flow is backlogged while something of it waits; service is device time times share, counted while it runs, divided by
+the flow's weight. Only what happens while two flows or more are backlogged counts: alone, a flow's service is its
+demand.
+
+- Jain's index compares what each flow got with what it was due: of all service given to backlogged flows, its weight's
+  part at every moment. Flows count in proportion to what they were due, so that a flow which waited for an instant does
+  not outvote one that waited all day; where all are backlogged all the time it is the ordinary index. 1 is fair.
+- The largest gap is the largest difference in weighted service between any two flows over any window in which both are
+  backlogged throughout. It is exact, at a cost in proportion to the flows backlogged at once; beyond `TRACKED` of them
+  those that join are left out until they have been empty once.
+"""
+
+from aliquot.core.model import FlowKey
+
+TRACKED = 128
+
+
+class FlowMeter:
+    __slots__ = (
+        "clock", "due_mark", "due_s", "got_s", "number", "pairs", "queued", "rate", "service_s", "since", "weight",
+    )  # fmt: skip
+
+    def __init__(self, number: int, weight: float) -> None:
+        self.number = number
+        self.weight = weight
+        self.queued = 0
+        self.rate = 0.0  # shares running now
+        self.service_s = 0.0  # weighted, ever
+        self.since: float = 0  # up to when service_s is counted
+        self.clock = 0.0  # contested time up to which got_s is counted
+        self.got_s = 0.0  # service while backlogged and contested
+        self.due_s = 0.0
+        self.due_mark = 0.0
+        self.pairs: dict[int, list[float]] = {}  # other flow: lowest and highest difference of service_s
+
+    def service_at(self, now: float) -> float:
+        return self.service_s + self.rate * (now - self.since) / self.weight
+
+
+class FairnessMeter:
+    def __init__(self, weights: dict[FlowKey, float]) -> None:
+        self._flows = {key: FlowMeter(number, weight) for number, (key, weight) in enumerate(weights.items())}
+        self._tracked: dict[int, FlowMeter] = {}
+        self._now: float = 0
+        self._contested_s = 0.0
+        self._due = 0.0  # per unit of weight, over contested time
+        self._backlogged = 0
+        self._rate = 0.0  # of the backlogged flows together
+        self._weight = 0.0
+        self.max_gap_s = 0.0
+
+    def enqueued(self, key: FlowKey, now: float) -> None:
+        flow = self._flows[key]
+        flow.queued += 1
+        if flow.queued == 1:
+            self._advance(now)
+            self._backlogged += 1
+            self._rate += flow.rate
+            self._weight += flow.weight
+            flow.clock = self._contested_s
+            flow.due_mark = self._due
+            self._track(flow, now)
+
+    def dequeued(self, key: FlowKey, now: float) -> None:
+        flow = self._flows[key]
+        flow.queued -= 1
+        if not flow.queued:
+            self._advance(now)
+            self._count(flow)
+            self._untrack(flow, now)
+            flow.due_s += flow.weight * (self._due - flow.due_mark)
+            self._backlogged -= 1
+            # From nought when nobody waits, so that rounding errors do not add up.
+            self._rate = self._rate - flow.rate if self._backlogged else 0.0
+            self._weight = self._weight - flow.weight if self._backlogged else 0.0
+
+    def rate_changed(self, key: FlowKey, by: float, now: float) -> None:
+        """A run of the flow has begun (`by` is its share) or ended (minus its share)."""
+        flow = self._flows[key]
+        self._advance(now)
+        if flow.queued:
+            self._count(flow)
+            self._rate += by
+        flow.service_s = flow.service_at(now)
+        flow.since = now
+        if flow.pairs:
+            self._compare(flow, now)
+        flow.rate += by
+
+    @property
+    def jain(self) -> float:
+        """1 when nothing was ever contested."""
+        flows = [flow for flow in self._flows.values() if flow.due_s > 0]
+        got = sum(flow.got_s for flow in flows)
+        spread = sum(flow.got_s**2 / flow.due_s for flow in flows)
+        due = sum(flow.due_s for flow in flows)
+        return got**2 / (due * spread) if spread else 1.0
+
+    def _advance(self, now: float) -> None:
+        if self._backlogged > 1:
+            self._contested_s += now - self._now
+            self._due += (now - self._now) * self._rate / self._weight
+        self._now = now
+
+    def _count(self, flow: FlowMeter) -> None:
+        flow.got_s += flow.rate * (self._contested_s - flow.clock)
+        flow.clock = self._contested_s
+
+    def _track(self, flow: FlowMeter, now: float) -> None:
+        if len(self._tracked) >= TRACKED:
+            return
+        here = flow.service_at(now)
+        for other in self._tracked.values():
+            gap = _signed(flow, other, here - other.service_at(now))
+            flow.pairs[other.number] = other.pairs[flow.number] = [gap, gap]
+        self._tracked[flow.number] = flow
+
+    def _untrack(self, flow: FlowMeter, now: float) -> None:
+        if self._tracked.pop(flow.number, None) is None:
+            return
+        self._compare(flow, now)
+        for number in flow.pairs:
+            del self._tracked[number].pairs[flow.number]
+        flow.pairs.clear()
+
+    def _compare(self, flow: FlowMeter, now: float) -> None:
+        """The difference of two flows turns only where one of them starts or stops running: look at it there."""
+        here, tracked = flow.service_at(now), self._tracked
+        for number, span in flow.pairs.items():
+            other = tracked[number]
+            gap = here - other.service_s - other.rate * (now - other.since) / other.weight
+            if number < flow.number:
+                gap = -gap
+            if gap < span[0]:
+                span[0] = gap
+            elif gap > span[1]:
+                span[1] = gap
+            else:
+                continue
+            self.max_gap_s = max(self.max_gap_s, span[1] - span[0])
+
+
+def _signed(flow: FlowMeter, other: FlowMeter, gap: float) -> float:
+    return gap if flow.number < other.number else -gap

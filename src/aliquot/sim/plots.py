@@ -1,0 +1,140 @@
+"""Comparisons as people like to see them. matplotlib is an extra, imported when a picture is asked for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aliquot.core.errors import InputError
+from aliquot.sim.recorder import Recorder
+from aliquot.sim.report import RunReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Distinguishable without red against green (Okabe and Ito).
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8a8a00", "#000000"]
+
+
+class Line(NamedTuple):
+    label: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+
+
+class Panel(NamedTuple):
+    """One set of axes with lines."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    log_x: bool = False
+
+
+def require_matplotlib() -> Any:  # noqa: ANN401 - a module
+    """Say at once, before anything long is run, that the extra is missing."""
+    try:
+        import matplotlib as mpl  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise InputError("--plot: matplotlib is not installed; pip install 'aliquot[plot]' brings it") from error
+    mpl.use("Agg")
+    return mpl
+
+
+def draw_comparison(runs: Sequence[tuple[RunReport, Recorder]], title: str, path: Path) -> None:
+    """Latencies as a cumulative curve; mean latency by tenant or function; cold starts and fairness."""
+    figure, axes = _figure(2, 2, (11.5, 7.5))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    labels = _labels([run for run, _ in runs])
+    curves = []
+    for label, (_, recorder) in zip(labels, runs, strict=True):
+        values = sorted(recorder.all_latencies())
+        stride = max(1, len(values) // 2000)
+        xs = values[::stride]
+        curves.append(Line(label, xs, [place * stride / len(values) for place in range(len(xs))]))
+    _draw_lines(axes[0][0], Panel("Latency: share of calls answered within", "s", "", curves, log_x=True))
+    reports = [run for run, _ in runs]
+    _draw_groups(axes[0][1], reports, labels)
+    _draw_bars(
+        axes[1][0], labels, [100 * _unready(run) for run in reports], "Calls that met a cold start or swap-in, %"
+    )
+    _draw_bars(axes[1][1], labels, [run.fairness.jain for run in reports], "Fairness while flows wait: Jain's index")
+    axes[1][1].set_ylim(0, 1.05)
+    _save(figure, path)
+
+
+def draw_panels(panels: Sequence[Panel], title: str, path: Path, columns: int = 3) -> None:
+    """A sheet of line charts that share their legend."""
+    rows = -(-len(panels) // columns)
+    figure, axes = _figure(rows, columns, (4.4 * columns, 3.4 * rows))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    flat = [axis for row in axes for axis in row]
+    for axis, panel in zip(flat, panels, strict=False):
+        _draw_lines(axis, panel)
+    for axis in flat[len(panels) :]:
+        axis.set_axis_off()
+    _save(figure, path)
+
+
+def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple["Figure", list[list["Axes"]]]:
+    require_matplotlib()
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, [list(row) for row in axes]
+
+
+def _draw_lines(axis: "Axes", panel: Panel) -> None:
+    for place, line in enumerate(panel.lines):
+        axis.plot(line.xs, line.ys, label=line.label, color=COLOURS[place % len(COLOURS)], linewidth=1.6)
+    if panel.log_x:
+        axis.set_xscale("log")
+    axis.set_title(panel.title, loc="left", fontsize=10)
+    axis.set_xlabel(panel.x_label)
+    axis.set_ylabel(panel.y_label)
+    axis.grid(visible=True, alpha=0.25)
+    axis.legend(fontsize=8, frameon=False)
+
+
+def _draw_groups(axis: "Axes", runs: Sequence[RunReport], labels: Sequence[str]) -> None:
+    """Mean latency, by tenant if there are several, else by function."""
+    by_tenant = len(runs[0].per_tenant) > 1
+    groups = [run.per_tenant if by_tenant else run.per_function for run in runs]
+    names = list(groups[0])[:12]
+    width = 0.8 / len(runs)
+    for place, (label, group) in enumerate(zip(labels, groups, strict=True)):
+        xs = [number + (place - (len(runs) - 1) / 2) * width for number in range(len(names))]
+        means = [group[name].latency_s.mean or 0 for name in names]
+        axis.bar(xs, means, width, label=label, color=COLOURS[place % len(COLOURS)])
+    axis.set_xticks(range(len(names)), names, rotation=0 if len(names) < 6 else 45, fontsize=8)  # noqa: PLR2004
+    axis.set_title(f"Mean latency by {'tenant' if by_tenant else 'function'}, s", loc="left", fontsize=10)
+    axis.set_yscale("log")
+    axis.grid(visible=True, axis="y", alpha=0.25)
+
+
+def _draw_bars(axis: "Axes", labels: Sequence[str], values: Sequence[float], title: str) -> None:
+    colours = [COLOURS[place % len(COLOURS)] for place in range(len(labels))]
+    bars = axis.bar(range(len(labels)), values, color=colours)
+    axis.bar_label(bars, fmt="%.3g", fontsize=8)
+    axis.set_xticks(range(len(labels)), labels, rotation=20 if len(labels) > 4 else 0, fontsize=8)  # noqa: PLR2004
+    axis.set_title(title, loc="left", fontsize=10)
+    axis.grid(visible=True, axis="y", alpha=0.25)
+
+
+def _unready(run: RunReport) -> float:
+    return (run.cold_starts + run.swap_ins) / run.completed if run.completed else 0
+
+
+def _labels(runs: Sequence[RunReport]) -> list[str]:
+    seeds = {run.seed for run in runs}
+    return [run.policy if len(seeds) == 1 else f"{run.policy}, seed {run.seed}" for run in runs]
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    try:
+        # No software version inside: the same run gives the same file.
+        figure.savefig(path, dpi=130, metadata={"Software": None} if path.suffix == ".png" else None)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--plot: {path} cannot be written: {error}") from error

@@ -1,0 +1,47 @@
+"""Numbers about numbers."""
+
+from collections.abc import Iterable, Sequence
+from math import fsum
+
+from msgspec import Struct
+
+from aliquot.core.clock import DECIMALS
+
+
+class Summary(Struct, frozen=True):
+    """None throughout where there is nothing to summarise."""
+
+    mean: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+def summarise(values: Iterable[float]) -> Summary:
+    ordered = sorted(values)
+    if not ordered:
+        return Summary()
+    mean = tidy(fsum(ordered) / len(ordered))
+    return Summary(mean, *(tidy(quantile(ordered, q)) for q in (0.5, 0.95, 0.99, 1)))
+
+
+def quantile(ordered: Sequence[float], q: float) -> float:
+    """Between neighbours in proportion: what numpy and spreadsheets call the quantile."""
+    place = q * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def variance(values: Sequence[float]) -> float:
+    if not values:
+        return 0.0
+    mean = fsum(values) / len(values)
+    return tidy(fsum((value - mean) ** 2 for value in values) / len(values))
+
+
+def tidy(value: float) -> float:
+    """Nine decimals, and whole numbers as such: what a report prints."""
+    value = round(value, DECIMALS)
+    return int(value) if value == int(value) else value

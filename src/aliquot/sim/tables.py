@@ -1,0 +1,48 @@
+"""Comparisons as people read them in a terminal."""
+
+from collections.abc import Callable, Sequence
+
+from rich.table import Table
+
+from aliquot.sim.report import RunReport
+
+
+def seconds(value: float | None) -> str:
+    """Three significant digits are what the eye compares."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - where decimals stop helping
+
+
+def comparison(runs: Sequence[RunReport], title: str) -> Table:
+    """One row a run; the best of each column stands out."""
+    columns: list[tuple[str, list[float | None], Callable[[list[float]], float] | None]] = [
+        ("mean s", [run.latency_s.mean for run in runs], min),
+        ("p50 s", [run.latency_s.p50 for run in runs], min),
+        ("p95 s", [run.latency_s.p95 for run in runs], min),
+        ("p99 s", [run.latency_s.p99 for run in runs], min),
+        ("wait s", [run.wait_s.mean for run in runs], min),
+        ("cold %", [100 * run.cold_rate for run in runs], min),
+        ("swap-ins", [run.swap_ins for run in runs], min),
+        ("moved GiB", [run.bytes_moved / 2**30 for run in runs], min),
+        ("busy %", [100 * run.utilisation for run in runs], None),
+        ("jain", [run.fairness.jain for run in runs], max),
+        ("gap s", [run.fairness.max_gap_s for run in runs], min),
+    ]
+    table = Table(title=title, title_justify="left", caption=None)
+    table.add_column("policy")
+    several_seeds = len({run.seed for run in runs}) > 1
+    if several_seeds:
+        table.add_column("seed", justify="right")
+    for name, _, _ in columns:
+        table.add_column(name, justify="right")
+    for place, run in enumerate(runs):
+        cells = [run.policy, *([str(run.seed)] if several_seeds else [])]
+        for _, values, best in columns:
+            cell = seconds(values[place])
+            known = [value for value in values if value is not None]
+            if best is not None and len(runs) > 1 and known and values[place] == best(known):
+                cell = f"[bold green]{cell}[/]"
+            cells.append(cell)
+        table.add_row(*cells)
+    return table

@@ -1,0 +1,105 @@
+"""The two files of a simulation: arrivals as a stream, and the functions they call."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from aliquot.core.errors import InputError
+from aliquot.core.fit import misfit
+from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec, Times
+from aliquot.sim.arrivals import Arrival, Overview, overview
+from aliquot.sim.csv_input import Row, read_rows
+
+MIB = 2**20
+_SECONDS = "seconds, 0 or more"
+
+
+class TraceFile:
+    """An arrivals file: `time_s,function` and optionally `tenant`, `run_s`, `deadline_s`, `cost_limit`."""
+
+    required = ("time_s", "function")
+    optional = ("tenant", "run_s", "deadline_s", "cost_limit")
+
+    def __init__(self, path: Path, functions: Mapping[str, FunctionSpec]) -> None:
+        self.path = path
+        self._functions = functions
+
+    def overview(self) -> Overview:
+        """Reads the whole file once: whatever is wrong in it comes up here, before anything is simulated."""
+        return overview(self)
+
+    def __iter__(self) -> Iterator[Arrival]:
+        latest: float = 0
+        for row in read_rows(self.path, self.required, self.optional):
+            time_s = row.number("time_s", "seconds since the start, 0 or more")
+            if time_s < latest:
+                raise row.error(f"time_s is {time_s} after {latest} before it; it takes ascending times")
+            latest = time_s
+            function = row.text("function")
+            if function not in self._functions:
+                raise row.error(f"function '{function}' is not known; it takes one of the functions file's names")
+            yield Arrival(
+                time_s,
+                function,
+                row.values.get("tenant", "").strip() or DEFAULT_TENANT,
+                row.optional("run_s", _SECONDS),
+                row.optional("deadline_s", "seconds after arrival, more than 0", above=0),
+                row.optional("cost_limit", "a cost, 0 or more"),
+            )
+
+
+class FunctionsFile:
+    """A functions file: `name,run_s,cold_s,memory_mib`, optionally `load_s`, `share`, `weight`, `run_s@KIND`."""
+
+    required = ("name", "run_s", "cold_s", "memory_mib")
+    optional = ("load_s", "share", "weight")
+    by_kind = ("run_s@", "cold_s@", "load_s@")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.functions: dict[str, FunctionSpec] = {}
+        self._rows: dict[str, Row] = {}
+        for row in read_rows(path, self.required, self.optional, self.by_kind):
+            function = _function(row)
+            if function.name in self.functions:
+                raise row.error(f"function '{function.name}' is there twice")
+            self.functions[function.name] = function
+            self._rows[function.name] = row
+        if not self.functions:
+            raise InputError(f"{path}:2: there are no functions; it takes one a line")
+
+    def check_fit(self, devices: Sequence[DeviceSpec]) -> None:
+        """Refuse a function that no device can ever hold."""
+        for name, function in self.functions.items():
+            reason = misfit(function, devices)
+            if reason is not None:
+                raise self._rows[name].error(f"function '{name}' fits no device: {reason}")
+
+
+def _function(row: Row) -> FunctionSpec:
+    name = row.text("name")
+    run_s = row.number("run_s", _SECONDS)
+    cold_s = row.number("cold_s", _SECONDS)
+    load_s = row.optional("load_s", _SECONDS) or 0
+    kinds = {column.partition("@")[2]: None for column in row.values if "@" in column}
+    by_kind = {}
+    for kind in kinds:
+        run_there = row.optional(f"run_s@{kind}", _SECONDS)
+        cold_there = row.optional(f"cold_s@{kind}", _SECONDS)
+        load_there = row.optional(f"load_s@{kind}", _SECONDS)
+        if run_there is None and (cold_there is not None or load_there is not None):
+            raise row.error(f"run_s@{kind} is missing; other times on that kind come with it")
+        if run_there is not None:
+            by_kind[kind] = Times(
+                run_there,
+                cold_s if cold_there is None else cold_there,
+                load_s if load_there is None else load_there,
+            )
+    weight = row.optional("weight", "a number above 0", above=0)
+    return FunctionSpec(
+        name,
+        memory_bytes=round(row.number("memory_mib", "MiB, 0 or more") * MIB),
+        share=row.optional("share", "a part of a device, 0 (none) to 1", most=1),
+        times=Times(run_s, cold_s, load_s),
+        times_by_kind=by_kind,
+        weight=1 if weight is None else weight,
+    )
