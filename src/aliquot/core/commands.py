@@ -1,7 +1,8 @@
 """What shall be done: all that leaves the core. Imperative, frozen, performed by a shell.
 
 The shell performs the commands of one device in order: a `StartSandbox` or `LoadMemory` begins only when the
-`UnloadMemory` and `StopSandbox` before it are done, for they make its room.
+`UnloadMemory` and `StopSandbox` before it are done, for they make its room. A command about a sandbox that was lost in
+the same step has nothing left to act on, and the shell passes over it.
 """
 
 from enum import StrEnum
@@ -61,6 +62,12 @@ class Run(Struct, frozen=True, gc=False):
     sandbox: int
 
 
+class Complete(Struct, frozen=True, gc=False):
+    """The invocation has ended with what its run gave: answer, record. `Fail` and `Reject` are the other two ends."""
+
+    invocation: str
+
+
 class Fail(Struct, frozen=True, gc=False):
     """The accepted invocation ends here, without a result."""
 
@@ -81,4 +88,6 @@ class WakeAt(Struct, frozen=True, gc=False):
     at: float
 
 
-Command: TypeAlias = Dispatch | StartSandbox | LoadMemory | UnloadMemory | StopSandbox | Run | Fail | Reject | WakeAt
+Command: TypeAlias = (
+    Dispatch | StartSandbox | LoadMemory | UnloadMemory | StopSandbox | Run | Complete | Fail | Reject | WakeAt
+)

@@ -65,8 +65,8 @@ class Pool:
     def release(self, sandbox: Sandbox, *, now: float) -> None:
         """The sandbox is idle from now on."""
         sandbox.invocation = None
-        if sandbox.retired:
-            self.stop(sandbox, "its function has a newer version")
+        if sandbox.retired is not None:
+            self.stop(sandbox, sandbox.retired)
             return
         self._shelve(sandbox, now=now)
         sandbox.device.pool_order.add(sandbox, now=now)

@@ -71,7 +71,7 @@ class Sandbox:
         self.bytes = flow.spec.memory_bytes
         self.state = SandboxState.STARTING
         self.invocation: Invocation | None = None
-        self.retired = False  # of an older version of its function: ends when it is idle
+        self.retired: str | None = None  # why it must end as soon as it is idle
         self.expiry: Expiry | None = None
         self.timer_at: float | None = None
 

@@ -10,7 +10,7 @@ same step gave rise to are returned by the next step.
 from collections.abc import Callable, Sequence
 
 from aliquot.core.clock import after
-from aliquot.core.commands import Command, Dispatch, Fail, Reject, Run, Start, WakeAt
+from aliquot.core.commands import Command, Complete, Dispatch, Fail, Reject, Run, Start, WakeAt
 from aliquot.core.domain import Domain
 from aliquot.core.errors import EventError, PolicyError
 from aliquot.core.events import (
@@ -208,7 +208,7 @@ class Scheduler:
     def _retire(self, flow: Flow, reason: str) -> None:
         """Stop what is idle now, and the rest as it falls idle."""
         for sandbox in list(flow.sandboxes.values()):
-            sandbox.retired = True
+            sandbox.retired = reason
             if sandbox.invocation is None:
                 self.pool.stop(sandbox, reason)
 
@@ -262,6 +262,7 @@ class Scheduler:
         sandbox.change(SandboxChange.FINISH)
         self.pool.release(sandbox, now=self.now)
         self._end(invocation)
+        self._outbox.append(Complete(invocation.id))
         self._settle(flow)
 
     def _withdraw(self, invocation: Invocation) -> None:

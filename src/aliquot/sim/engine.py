@@ -9,6 +9,7 @@ from aliquot.assemble import assemble
 from aliquot.config import PolicySettings
 from aliquot.core.commands import (
     Command,
+    Complete,
     Dispatch,
     Fail,
     LoadMemory,
@@ -114,22 +115,21 @@ class Simulation:
         return InvocationArrived(name, arrival.tenant, arrival.function, arrival.deadline_s, arrival.cost_limit)
 
     def _step(self, now: float, events: list[Event]) -> None:
-        finished = [event for event in events if type(event) is RunFinished]
-        self._machine.finished(finished, now)
-        for event in finished:
-            self.recorder.finished(self._calls.pop(event.invocation), now)
-        self.ended += len(finished)
+        self._machine.finished([event for event in events if type(event) is RunFinished], now)
         for command in self.scheduler.step(now, events):
             self._perform(command, now)
         if self._scenario.check:
             check(self.scheduler)
 
-    def _perform(self, command: Command, now: float) -> None:
+    def _perform(self, command: Command, now: float) -> None:  # noqa: C901 - a case for each command
         match command:
             case Run():
                 call = self._calls[command.invocation]
                 self.recorder.started(call, self._machine.share(command.sandbox), now)
                 self._machine.run(command, call.arrival.run_s, now)
+            case Complete():
+                self.recorder.finished(self._calls.pop(command.invocation), now)
+                self.ended += 1
             case Dispatch():
                 self.recorder.dispatched(self._calls[command.invocation], command, now)
             case StartSandbox():

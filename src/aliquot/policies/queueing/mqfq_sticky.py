@@ -9,6 +9,9 @@ that stays away longer than anticipated turns inactive. Idle time earns no credi
     choose    among active, non-empty flows: fewest in flight, ties to the longest queue
     dispatch  S = the next head's tag, or F; throttled if S - GVT > T
 
+While a flow has something queued, F >= S >= GVT, so each start tag is the finish tag before it: the steps tau / weight
+of what waits are all that needs to be kept, and a call that is withdrawn takes its step with it.
+
 Three heaps stand in for the scans of the paper: non-empty flows by S, candidates by (in flight, -queue length), and
 throttled flows by S, which come back as GVT moves on.
 """
@@ -23,6 +26,8 @@ from aliquot.core.interfaces import Advice, Choice, Companions, Generator, Param
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.flow_heap import FlowHeap
 from aliquot.policies.queueing.placement import sticky
+
+TOLERANCE = 1e-9  # of sums of floats
 
 
 class MqfqParams(Params, frozen=True):
@@ -42,11 +47,11 @@ class FlowState(StrEnum):
 class Tags:
     """The virtual times of one flow."""
 
-    __slots__ = ("finish", "queue", "start", "state")
+    __slots__ = ("finish", "start", "state", "steps")
 
     def __init__(self, gvt: float) -> None:
         self.start = self.finish = gvt
-        self.queue: OrderedDict[str, float] = OrderedDict()  # start tags of what waits
+        self.steps: OrderedDict[str, float] = OrderedDict()  # of what waits: finish tag less start tag
         self.state = FlowState.INACTIVE
 
 
@@ -66,6 +71,7 @@ class MqfqSticky(Queueing):
         self._advice: list[Advice] = []
         self._largest_step = 0.0  # the largest tau / weight seen: how far past T a dispatch may lead
         self._largest_lead = 0.0  # the largest S - GVT of a flow after its dispatch
+        self._checked_gvt = 0.0  # when the invariants were last looked at
 
     @classmethod
     def companions(cls, params: Params) -> Companions:
@@ -96,20 +102,27 @@ class MqfqSticky(Queueing):
         self._largest_step = max(self._largest_step, step)
         start = max(self.gvt, tags.finish)
         tags.finish = max(tags.finish, start + step)
-        if not tags.queue:
+        if not tags.steps:
             tags.start = max(tags.start, start)
-        tags.queue[invocation.id] = start
+        tags.steps[invocation.id] = step
         self._update(flow, tags)
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
-        self._pop(flow, invocation)
         tags = self.tags[flow.index]
+        tags.start += tags.steps.pop(invocation.id)
+        if not tags.steps:
+            tags.start = tags.finish
+        self._update(flow, tags)
         self._largest_lead = max(self._largest_lead, tags.start - self.gvt)
-        if not tags.queue and tags.start - self.gvt > self._overrun_s:
+        if not tags.steps and tags.start - self.gvt > self._overrun_s:
             self._enter(flow, tags, FlowState.THROTTLED)
 
     def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        self._pop(flow, invocation)
+        tags = self.tags[flow.index]
+        tags.finish = max(tags.start, tags.finish - tags.steps.pop(invocation.id))
+        if not tags.steps:
+            tags.finish = tags.start
+        self._update(flow, tags)
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         self._update(flow, self.tags[flow.index])
@@ -137,15 +150,9 @@ class MqfqSticky(Queueing):
 
     # --- virtual time -----------------------------------------------------------------------------------
 
-    def _pop(self, flow: FlowView, invocation: InvocationView) -> None:
-        tags = self.tags[flow.index]
-        del tags.queue[invocation.id]
-        tags.start = next(iter(tags.queue.values()), tags.finish)
-        self._update(flow, tags)
-
     def _update(self, flow: FlowView, tags: Tags) -> None:
         """Put the flow where it belongs after its tags or counts have changed, then let GVT follow."""
-        if not tags.queue:
+        if not tags.steps:
             self._leave(flow)
         else:
             self._by_start.set(flow, tags.start)
@@ -190,15 +197,18 @@ class MqfqSticky(Queueing):
 
     def violations(self, view: View) -> Sequence[str]:
         wrong = []
-        if self._largest_lead > self._overrun_s + self._largest_step + 1e-9:
+        if self._largest_lead > self._overrun_s + self._largest_step + TOLERANCE:
             wrong.append(f"a dispatch led {self._largest_lead} past GVT: more than T + max(tau/w)")
-        smallest = min((tags.start for tags in self.tags.values() if tags.queue), default=self.gvt)
+        smallest = min((tags.start for tags in self.tags.values() if tags.steps), default=self.gvt)
         if smallest != self.gvt:
             wrong.append(f"GVT is {self.gvt}, but the smallest start tag is {smallest}")
         for index, tags in self.tags.items():
-            ahead = tags.start - self.gvt > self._overrun_s
-            if tags.queue and (tags.state is FlowState.ACTIVE) == ahead:
-                wrong.append(f"flow {index} is {tags.state} with S - GVT = {tags.start - self.gvt}")
-            if tags.queue and tags.start != next(iter(tags.queue.values())):
-                wrong.append(f"flow {index}: S is {tags.start}, not its head's tag")
+            lead = tags.start - self.gvt
+            if tags.steps and (tags.state is FlowState.ACTIVE) != (lead <= self._overrun_s):
+                wrong.append(f"flow {index} is {tags.state} with S - GVT = {lead}")
+            if abs(tags.start + sum(tags.steps.values()) - tags.finish) > TOLERANCE * max(1, tags.finish):
+                wrong.append(f"flow {index}: F is {tags.finish}, not S {tags.start} and the steps of what waits")
+        if self.gvt < self._checked_gvt:
+            wrong.append(f"GVT went back from {self._checked_gvt} to {self.gvt}")
+        self._checked_gvt = self.gvt
         return wrong

@@ -1,0 +1,31 @@
+"""Devices and functions with everything in place, so that a test says only what it is about."""
+
+from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+
+GIB = 2**30
+
+
+def device(
+    name: str = "gpu-1",
+    *,
+    concurrency: int = 1,
+    memory_bytes: int | None = 16 * GIB,
+    kind: str = "gpu",
+    speed: float = 1,
+) -> DeviceSpec:
+    return DeviceSpec(name, kind, memory_bytes, concurrency, speed=speed)
+
+
+def function(
+    name: str = "f",
+    *,
+    run_s: float | None = 1,
+    cold_s: float = 2,
+    load_s: float | None = 0.5,
+    memory_bytes: int = GIB,
+    share: float | None = None,
+    weight: float = 1,
+    times_by_kind: dict[str, Times] | None = None,
+) -> FunctionSpec:
+    times = Times(run_s, cold_s, load_s)
+    return FunctionSpec(name, memory_bytes, share, times, times_by_kind or {}, weight)

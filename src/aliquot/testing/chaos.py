@@ -1,0 +1,200 @@
+"""A shell on a bad day: performs commands in any order of completion, loses sandboxes and devices, changes its mind.
+
+Everything is drawn from a seeded generator, so a failing day can be had again. After every step the books are checked,
+and an account is kept of every invocation: it must end exactly once.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from aliquot.core.clock import after
+from aliquot.core.commands import (
+    Command,
+    Complete,
+    Fail,
+    LoadMemory,
+    Reject,
+    Run,
+    StartSandbox,
+    StopSandbox,
+    UnloadMemory,
+)
+from aliquot.core.events import (
+    DeviceAdded,
+    DeviceLost,
+    Event,
+    FunctionDeployed,
+    FunctionRemoved,
+    InvocationArrived,
+    InvocationCancelled,
+    MemoryLoaded,
+    RunFinished,
+    SandboxLost,
+    SandboxStarted,
+    TenantWeightSet,
+    UtilisationMeasured,
+    Woke,
+)
+from aliquot.core.model import DeviceSpec, FunctionSpec
+from aliquot.testing.harness import Harness
+
+
+class Chaos:
+    def __init__(
+        self,
+        policy: str,
+        *,
+        devices: Sequence[DeviceSpec],
+        functions: Sequence[FunctionSpec],
+        seed: int,
+        keepalive: str,
+    ) -> None:
+        self._random = Random(seed)
+        self._devices = list(devices)
+        self._functions = list(functions)
+        self._harness = Harness(policy, devices=devices, keepalive=keepalive, seed=seed)
+        self._present = {device.name: device for device in devices}
+        self._deployed: dict[tuple[str, str], FunctionSpec] = {}
+        self._doing: dict[int, StartSandbox | LoadMemory | Run] = {}  # what each sandbox is at
+        self._alive: dict[int, str] = {}  # sandboxes and their devices
+        self._open: dict[str, None] = {}  # invocations that have not ended
+        self.ended: dict[str, str] = {}
+        self._calls = 0
+
+    def live_through(self, days: int) -> None:
+        """So many random happenings, then calm until everything has ended."""
+        happenings: list[tuple[int, Callable[[], list[Event]]]] = [
+            (30, self._arrive),
+            (40, self._complete),
+            (3, self._lose_sandbox),
+            (3, self._cancel),
+            (3, self._deploy),
+            (1, self._remove),
+            (1, self._lose_device),
+            (2, self._bring_device),
+            (2, self._reweigh),
+            (2, self._measure),
+            (5, lambda: [Woke()]),
+        ]
+        weights = [weight for weight, _ in happenings]
+        for _ in range(days):
+            events: list[Event] = []
+            for _ in range(self._random.randrange(1, 4)):
+                _, happen = self._random.choices(happenings, weights)[0]
+                events += happen()
+            self._step(events)
+        self._calm_down()
+
+    def _calm_down(self) -> None:
+        for name in [device.name for device in self._devices if device.name not in self._present]:
+            self._step(self._bring_device(name))
+        for device in self._present:
+            self._step([UtilisationMeasured(device, 0)])
+        while self._doing:
+            self._step(self._complete())
+        if self._open:
+            stories = [invocation.tell() for invocation in self._harness.scheduler.invocations.values()]
+            raise AssertionError(f"never ended: {stories}")
+
+    def _step(self, events: list[Event]) -> None:
+        now = after(self._harness.now, self._random.choice((0, 0.1, 1, 7)))
+        for command in self._harness.send(*events, at=now):
+            self._perform(command)
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case StartSandbox():
+                self._alive[command.sandbox] = command.device
+                self._doing[command.sandbox] = command
+            case LoadMemory() | Run():
+                if command.sandbox in self._alive:  # it may have been lost in the same moment
+                    self._doing[command.sandbox] = command
+            case UnloadMemory():
+                if command.sandbox in self._doing:
+                    raise AssertionError(f"swapped out while at {self._doing[command.sandbox]}")
+            case StopSandbox():
+                self._alive.pop(command.sandbox, None)
+                self._doing.pop(command.sandbox, None)
+            case Complete() | Fail() | Reject():
+                self._end(command.invocation, type(command).__name__)
+            case _:
+                pass
+
+    def _end(self, invocation: str, how: str) -> None:
+        if invocation not in self._open:
+            raise AssertionError(f"{invocation} {how}, but it had ended: {self.ended.get(invocation)}")
+        del self._open[invocation]
+        self.ended[invocation] = how
+
+    # --- happenings: each gives events that a shell could truly report ----------------------------------
+
+    def _pick(self, names: Sequence[str]) -> str | None:
+        return self._random.choice(names) if names else None
+
+    def _arrive(self) -> list[Event]:
+        if not self._deployed:
+            return self._deploy()
+        tenant, function = self._random.choice(list(self._deployed))
+        name = f"i{self._calls}"
+        self._calls += 1
+        self._open[name] = None
+        return [InvocationArrived(name, tenant, function)]
+
+    def _complete(self) -> list[Event]:
+        if not self._doing:
+            return []
+        sandbox = self._random.choice(list(self._doing))
+        command = self._doing.pop(sandbox)
+        if isinstance(command, Run):
+            return [RunFinished(command.invocation, sandbox, self._random.choice((0, 0.5, 20)))]
+        return [SandboxStarted(sandbox) if isinstance(command, StartSandbox) else MemoryLoaded(sandbox)]
+
+    def _lose_sandbox(self) -> list[Event]:
+        if not self._alive:
+            return []
+        sandbox = self._random.choice(list(self._alive))
+        del self._alive[sandbox]
+        self._doing.pop(sandbox, None)
+        return [SandboxLost(sandbox, "bad luck")]
+
+    def _cancel(self) -> list[Event]:
+        name = self._pick([*self._open])
+        return [] if name is None else [InvocationCancelled(name)]
+
+    def _deploy(self) -> list[Event]:
+        function = self._random.choice(self._functions)
+        tenant = self._random.choice(("ann", "bob"))
+        self._deployed[tenant, function.name] = function
+        return [FunctionDeployed(tenant, function)]
+
+    def _remove(self) -> list[Event]:
+        if len(self._deployed) < 2:  # noqa: PLR2004 - somebody should be left
+            return []
+        tenant, function = self._random.choice(list(self._deployed))
+        del self._deployed[tenant, function]
+        return [FunctionRemoved(tenant, function)]
+
+    def _lose_device(self) -> list[Event]:
+        name = self._pick([*self._present])
+        if name is None:
+            return []
+        del self._present[name]
+        for sandbox in [sandbox for sandbox, device in self._alive.items() if device == name]:
+            del self._alive[sandbox]
+            self._doing.pop(sandbox, None)
+        return [DeviceLost(name)]
+
+    def _bring_device(self, name: str | None = None) -> list[Event]:
+        missing = [device for device in self._devices if device.name not in self._present]
+        device = next((device for device in missing if device.name == name), missing[0] if missing else None)
+        if device is None:
+            return []
+        self._present[device.name] = device
+        return [DeviceAdded(device)]
+
+    def _reweigh(self) -> list[Event]:
+        return [TenantWeightSet(self._random.choice(("ann", "bob")), self._random.choice((0.5, 1, 3)))]
+
+    def _measure(self) -> list[Event]:
+        name = self._pick([*self._present])
+        return [] if name is None else [UtilisationMeasured(name, self._random.random())]

@@ -1,0 +1,122 @@
+"""Whatever the workload, under every policy: the books balance after every step, and every call ends once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import scenarios
+
+from aliquot.config import PolicySettings
+from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+from aliquot.policies.keepalive import KEEPALIVE
+from aliquot.policies.queueing import QUEUEING
+from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.clairvoyant import SIMULATED
+from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.report import report, to_json
+from aliquot.testing.builders import GIB, device, function
+from aliquot.testing.chaos import Chaos
+
+
+@pytest.mark.parametrize("policy", sorted(SIMULATED))
+@given(scenario=scenarios(), keepalive=st.sampled_from([None, *sorted(KEEPALIVE)]))
+def test_every_call_is_dispatched_once_after_it_arrived_and_ends_once(policy, scenario, keepalive):
+    settings = PolicySettings(policy, keepalive, params={"fixed_ttl": {"ttl_s": "2"}, "exclusive": {"rebalance": "1"}})
+    lines = []
+    recorder = simulate(scenario, settings, on_dispatch=lines.append)
+    arrivals = sorted((a.time_s, a.tenant, a.function) for a in scenario.workload)
+    assert sorted((line.arrived_s, line.tenant, line.function) for line in lines) == arrivals
+    assert all(line.time_s >= line.arrived_s for line in lines)
+    figures = report(policy, 0, recorder, scenario.devices)
+    assert figures.completed == len(arrivals)
+    assert 0 <= figures.fairness.jain <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+@given(scenario=scenarios())
+def test_a_flow_is_served_in_order_of_arrival(policy, scenario):
+    lines = []
+    simulate(scenario, PolicySettings(policy), on_dispatch=lines.append)
+    latest = {}
+    for line in lines:
+        assert latest.get((line.tenant, line.function), 0) <= line.arrived_s
+        latest[line.tenant, line.function] = line.arrived_s
+
+
+@pytest.mark.parametrize("policy", sorted(SIMULATED))
+@given(scenario=scenarios())
+def test_the_same_seed_gives_the_same_bytes(policy, scenario):
+    runs = []
+    for _ in range(2):
+        recorder = simulate(scenario, PolicySettings(policy, seed=3))
+        runs.append(to_json([report(policy, 3, recorder, scenario.devices)]))
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+@given(seed=st.integers(0, 2**32), keepalive=st.sampled_from(sorted(KEEPALIVE)))
+def test_a_bad_day_loses_nothing(policy, seed, keepalive):
+    chaos = Chaos(
+        policy,
+        devices=[
+            device("gpu-1", concurrency=2, memory_bytes=4 * GIB),
+            device("gpu-2", concurrency=3, memory_bytes=3 * GIB),
+            device("cpu-1", kind="cpu", memory_bytes=None),
+        ],
+        functions=[
+            function("small"),
+            function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
+            function("host", share=0),
+            function("unknown", run_s=None, weight=2),
+        ],
+        seed=seed,
+        keepalive=keepalive,
+    )
+    chaos.live_through(120)
+    assert chaos.ended
+
+
+@given(
+    overrun_s=st.sampled_from([0, 1, 5]),
+    concurrency=st.integers(1, 3),
+    profiles=st.lists(
+        st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([1, 2, 4]), st.integers(1, 15)), min_size=2, max_size=5
+    ),
+)
+def test_mqfq_keeps_the_service_of_any_two_backlogged_flows_within_its_bound(overrun_s, concurrency, profiles):
+    """Tags of what is dispatched differ by T + max(tau/w) at most; what is in flight comes on top of that."""
+    functions = {
+        f"f{number}": FunctionSpec(f"f{number}", times=Times(run_s, 0, 0), weight=weight)
+        for number, (run_s, weight, _) in enumerate(profiles)
+    }
+    arrivals = [Arrival(0, f"f{number}") for number, (_, _, count) in enumerate(profiles) for _ in range(count)]
+    scenario = Scenario(
+        [DeviceSpec("gpu-1", memory_bytes=None, concurrency=concurrency)],
+        functions,
+        ListedWorkload(arrivals),
+        check=True,
+    )
+    settings = PolicySettings("mqfq_sticky", params={"mqfq_sticky": {"T": str(overrun_s), "cap": "1"}})
+    recorder = simulate(scenario, settings)
+    largest = max(run_s / weight for run_s, weight, _ in profiles)
+    in_flight = concurrency * largest
+    bound = 2 * (overrun_s + largest) + 2 * in_flight
+    assert recorder.fairness.max_gap_s * concurrency <= bound + 1e-9
+
+
+@given(
+    count=st.integers(1, 200),
+    concurrency=st.integers(1, 3),
+)
+def test_mqfq_never_lets_a_flood_starve_a_single_call(count, concurrency):
+    """One call against a flood that was there before it waits for T + the work in flight, not for the flood."""
+    functions = {name: FunctionSpec(name, times=Times(1, 0, 0)) for name in ("flood", "single")}
+    arrivals = [Arrival(0, "flood") for _ in range(count)] + [Arrival(0.5, "single")]
+    scenario = Scenario(
+        [DeviceSpec("gpu-1", memory_bytes=None, concurrency=concurrency)],
+        functions,
+        ListedWorkload(arrivals),
+        check=True,
+    )
+    recorder = simulate(scenario, PolicySettings("mqfq_sticky"))
+    wait_s = recorder.flows[next(key for key in recorder.flows if key.function == "single")].wait_s[0]
+    assert wait_s <= 5 + 2

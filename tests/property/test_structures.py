@@ -1,0 +1,152 @@
+"""The data structures behind the policies and the report, against slow and obvious versions of themselves."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aliquot.core.clock import after, between
+from aliquot.core.model import FlowKey
+from aliquot.policies.queueing.flow_heap import FlowHeap
+from aliquot.sim.fairness import FairnessMeter
+from aliquot.sim.interference import V100, Curve
+from aliquot.sim.statistics import quantile
+
+
+class Numbered:
+    def __init__(self, index):
+        self.index = index
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.one_of(st.none(), st.integers(0, 9))), max_size=300))
+def test_a_flow_heap_is_a_sorted_dictionary(changes):
+    heap, model = FlowHeap(), {}
+    flows = [Numbered(index) for index in range(7)]
+    for index, key in changes:
+        if key is None:
+            heap.discard(flows[index])
+            model.pop(index, None)
+        else:
+            heap.set(flows[index], float(key))
+            model[index] = float(key)
+        best = min(model.items(), key=lambda entry: (entry[1], entry[0]), default=None)
+        assert (heap.first() and heap.first().index, heap.first_key()) == (best or (None, None))
+        assert len(heap._heap) <= 64 + 4 * 7
+
+
+A, B, C = (FlowKey("t", name) for name in "abc")
+
+
+@st.composite
+def histories(draw):
+    """Backlog and service of three flows, as changes at whole moments; plus the weights."""
+    weights = {key: draw(st.sampled_from([1, 2, 0.5])) for key in (A, B, C)}
+    queued, running = dict.fromkeys(weights, 0), dict.fromkeys(weights, 0)
+    changes = []
+    for moment in range(draw(st.integers(1, 30))):
+        for _ in range(draw(st.integers(0, 3))):
+            key = draw(st.sampled_from([A, B, C]))
+            what = draw(st.sampled_from(["enqueue", "dequeue", "start", "stop"]))
+            if (what == "dequeue" and not queued[key]) or (what == "stop" and not running[key]):
+                continue
+            queued[key] += {"enqueue": 1, "dequeue": -1}.get(what, 0)
+            running[key] += {"start": 1, "stop": -1}.get(what, 0)
+            changes.append((moment, what, key))
+    end = 31
+    changes += [(end, "dequeue", key) for key in queued for _ in range(queued[key])]
+    changes += [(end, "stop", key) for key in running for _ in range(running[key])]
+    return weights, changes
+
+
+def replay(weights, changes):
+    """The meter's verdict."""
+    meter = FairnessMeter(weights)
+    for moment, what, key in changes:
+        match what:
+            case "enqueue":
+                meter.enqueued(key, moment)
+            case "dequeue":
+                meter.dequeued(key, moment)
+            case "start":
+                meter.rate_changed(key, 0.5, moment)
+            case "stop":
+                meter.rate_changed(key, -0.5, moment)
+    return meter
+
+
+def slow_verdict(weights, changes):  # noqa: C901, PLR0912 - as plain as the definitions
+    """The same from the definitions: second by second, pair by pair, window by window."""
+    queued, running = dict.fromkeys(weights, 0), dict.fromkeys(weights, 0)
+    seconds = []
+    for second in range(31):
+        for moment, what, key in changes:
+            if moment == second:
+                queued[key] += {"enqueue": 1, "dequeue": -1}.get(what, 0)
+                running[key] += {"start": 1, "stop": -1}.get(what, 0)
+        seconds.append({key: (queued[key] > 0, 0.5 * running[key]) for key in weights})
+    # A flow that was empty for an instant within a moment starts a new window there.
+    breaks = {key: set() for key in weights}
+    queued = dict.fromkeys(weights, 0)
+    for moment, what, key in changes:
+        queued[key] += {"enqueue": 1, "dequeue": -1}.get(what, 0)
+        if what == "dequeue" and not queued[key]:
+            breaks[key].add(moment)
+    gap = 0.0
+    for one in weights:
+        for other in weights:
+            for begin in range(31):
+                difference = 0.0
+                for end in range(begin, 31):
+                    if end > begin and (end in breaks[one] or end in breaks[other]):
+                        break
+                    if not (seconds[end][one][0] and seconds[end][other][0]):
+                        break
+                    difference += seconds[end][one][1] / weights[one] - seconds[end][other][1] / weights[other]
+                    gap = max(gap, difference)
+    got, due = dict.fromkeys(weights, 0.0), dict.fromkeys(weights, 0.0)
+    for second in seconds:
+        backlogged = [key for key in weights if second[key][0]]
+        if len(backlogged) > 1:
+            rate = sum(second[key][1] for key in backlogged)
+            for key in backlogged:
+                got[key] += second[key][1]
+                due[key] += rate * weights[key] / sum(weights[other] for other in backlogged)
+    spread = sum(got[key] ** 2 / due[key] for key in weights if due[key] > 0)
+    total = sum(got[key] for key in weights if due[key] > 0)
+    jain = total**2 / (sum(due.values()) * spread) if spread else 1.0
+    return gap, jain
+
+
+@given(histories())
+def test_the_fairness_meter_agrees_with_the_definitions(history):
+    meter = replay(*history)
+    gap, jain = slow_verdict(*history)
+    assert meter.max_gap_s == pytest.approx(gap, abs=1e-9)
+    assert meter.jain == pytest.approx(jain, abs=1e-9)
+
+
+@given(st.lists(st.decimals(0, 10_000, places=6), min_size=1, max_size=50))
+def test_sums_on_the_time_grid_are_those_of_decimal_arithmetic(durations):
+    now, exact = 0.0, 0
+    for duration in durations:
+        now = after(now, float(duration))
+        exact += duration
+        assert now == float(exact)
+    assert between(float(durations[0]), now) == float(exact - durations[0])
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=50), st.floats(0, 1))
+def test_a_quantile_lies_between_its_neighbours(values, q):
+    ordered = sorted(values)
+    place = q * (len(ordered) - 1)
+    assert ordered[math.floor(place)] <= quantile(ordered, q) + 1e-9
+    assert quantile(ordered, q) <= ordered[math.ceil(place)] + 1e-9
+
+
+@given(st.integers(1, 12))
+def test_the_interference_curve_goes_through_its_points_and_never_falls(running):
+    curve = Curve(V100)
+    if running in V100:
+        assert curve.stretch(running) == V100[running]
+    assert curve.stretch(running + 1) > curve.stretch(running)
