@@ -31,7 +31,7 @@ class Outputs(Struct, frozen=True):
         for path, option in ((self.json, "--json"), (self.plot, "--plot"), (self.schedule, "--schedule")):
             check_writable(path, option)
         if self.plot is not None:
-            plots.require_matplotlib()
+            plots.check_plot(self.plot)
 
 
 def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: Outputs, title: str) -> None:

@@ -32,7 +32,7 @@ def thesis(
     from aliquot.sim.experiments import thesis as experiment
 
     check_writable(plot, "--plot")
-    plots.require_matplotlib()
+    plots.check_plot(plot)
     agrees = _show_traces()
     agrees &= _show_cold_starts()
     with progress() as bar:

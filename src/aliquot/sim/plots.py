@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aliquot.core.errors import InputError
 from aliquot.sim.recorder import Recorder
@@ -32,14 +32,18 @@ class Panel(NamedTuple):
     log_x: bool = False
 
 
-def require_matplotlib() -> Any:  # noqa: ANN401 - a module
-    """Say at once, before anything long is run, that the extra is missing."""
+def check_plot(path: Path) -> None:
+    """Say at once, before anything long is run, that a picture cannot be drawn."""
     try:
         import matplotlib as mpl  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise InputError("--plot: matplotlib is not installed; pip install 'aliquot[plot]' brings it") from error
     mpl.use("Agg")
-    return mpl
+    from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415
+
+    formats = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix[1:].lower() not in formats:
+        raise InputError(f"--plot: {path} has no ending of a picture; it takes one of {', '.join(formats)}")
 
 
 def draw_comparison(runs: Sequence[tuple[RunReport, Recorder]], title: str, path: Path) -> None:
@@ -78,7 +82,6 @@ def draw_panels(panels: Sequence[Panel], title: str, path: Path, columns: int = 
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple["Figure", list[list["Axes"]]]:
-    require_matplotlib()
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=size, layout="constrained")
@@ -136,5 +139,5 @@ def _save(figure: "Figure", path: Path) -> None:
     try:
         # No software version inside: the same run gives the same file.
         figure.savefig(path, dpi=130, metadata={"Software": None} if path.suffix == ".png" else None)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise InputError(f"--plot: {path} cannot be written: {error}") from error

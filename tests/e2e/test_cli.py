@@ -1,0 +1,219 @@
+"""The command line, as people run it: a process of its own, files on disk."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aliquot.policies.queueing import QUEUEING
+from aliquot.sim.experiments.thesis import DRAWS_RRR, PUBLISHED
+
+PNG = b"\x89PNG\r\n\x1a\n"
+THESIS_ARRIVALS = "time_s,function,tenant\n0,resnet,client1\n1,bert,client2\n2,resnet,client1\n3,resnet,client1\n"
+THESIS_FUNCTIONS = "name,run_s,cold_s,memory_mib\nbert,8,10,500\nresnet,2,4,100\n"
+
+
+def aliquot(*arguments, cwd, code=0, **environment):
+    """Runs `aliquot …`; returns what it printed to stdout, or to stderr if it was to fail."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from aliquot.cli import main; main()", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "160", "TERM": "dumb", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout
+
+
+@pytest.fixture
+def thesis(tmp_path):
+    (tmp_path / "A.csv").write_text(THESIS_ARRIVALS)
+    (tmp_path / "F.csv").write_text(THESIS_FUNCTIONS)
+    return tmp_path
+
+
+@pytest.fixture
+def made(tmp_path):
+    aliquot(
+        *("workload", "make", "--arrivals", "A.csv", "--functions", "F.csv", "--make-functions", 6, "--load", 1.2),
+        *("--duration", 120, "--tenants", 2, "--process", "gamma", "--zipf", 1, "--run-cv", 0.3),
+        cwd=tmp_path,
+    )
+    return tmp_path
+
+
+def simulate(cwd, *more, code=0, **environment):
+    return aliquot("simulate", "--arrivals", "A.csv", "--functions", "F.csv", *more, cwd=cwd, code=code, **environment)
+
+
+@pytest.mark.parametrize("published", PUBLISHED, ids=lambda published: published.policy)
+def test_simulate_gives_the_printed_schedules_of_the_thesis(thesis, published):
+    simulate(
+        thesis,
+        *("--devices", 2, "--concurrency", 1, "--memory", "unbounded", "--policy", published.policy),
+        *("--seed", DRAWS_RRR, "--json", "out.json", "--schedule", "schedule.csv", "--check"),
+    )
+    with (thesis / "schedule.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    schedule = "; ".join(
+        f"{line['function'][0].upper()}{line['arrived_s']} -> {line['time_s']},{line['device'][-1]}" for line in lines
+    )
+    assert schedule == published.schedule
+    (run,) = json.loads((thesis / "out.json").read_bytes())["runs"]
+    assert (run["makespan_s"], run["cold_starts"], run["completed"]) == (published.total_s, published.cold, 4)
+    assert run["wait_s"]["mean"] == published.mean_wait_s
+    assert round(run["per_function"]["resnet"]["wait_s"]["mean"], 2) == published.resnet_wait_s
+    assert run["per_function"]["bert"]["wait_s"]["mean"] == published.bert_wait_s
+    assert [line["start"] for line in lines].count("cold") == published.cold
+
+
+def test_simulate_compares_policies_in_a_table_a_file_and_a_picture(made):
+    names = "fcfs,batch,mqfq_sticky"
+    printed = simulate(made, "--devices", 2, "--policy", names, "--seed", "0,1", "--json", "o.json", "--plot", "o.png")
+    runs = json.loads((made / "o.json").read_bytes())["runs"]
+    assert [(run["policy"], run["seed"]) for run in runs] == [(name, s) for name in names.split(",") for s in (0, 1)]
+    assert (made / "o.png").read_bytes().startswith(PNG)
+    for name in names.split(","):
+        assert name in printed
+    calls = len((made / "A.csv").read_text().splitlines()) - 1
+    for run in runs:
+        assert (run["completed"], run["rejected"]) == (calls, 0)
+        assert set(run["latency_s"]) == set(run["wait_s"]) == {"mean", "p50", "p95", "p99", "max"}
+        assert set(run["fairness"]) == {"jain", "max_gap_s", "variance_of_means"}
+        assert len(run["per_function"]) == 6
+        assert sum(group["completed"] for group in run["per_tenant"].values()) == calls
+        assert 0 < run["utilisation"] <= 1
+
+
+@pytest.mark.parametrize("policy", ["mlfq", "mqfq_sticky"])
+def test_the_same_seed_gives_the_same_bytes_under_any_hash_seed(made, policy):
+    files = []
+    for hash_seed in ("0", "12345"):
+        names = ("--json", "o.json", "--schedule", "s.csv", "--plot", "o.png")
+        simulate(made, "--devices", 2, "--policy", policy, *names, PYTHONHASHSEED=hash_seed)
+        files.append([(made / name).read_bytes() for name in ("o.json", "s.csv", "o.png")])
+    assert files[0] == files[1]
+
+
+def test_parameters_keepalive_and_weights_reach_the_policies(made):
+    def figures(*more):
+        simulate(made, "--device-memory", "8GiB", "--json", "o.json", *more)
+        return json.loads((made / "o.json").read_bytes())["runs"][0]
+
+    plain = figures("--policy", "mqfq_sticky")
+    assert figures("--policy", "mqfq_sticky", "--set", "mqfq_sticky.T=0") != plain
+    assert figures("--policy", "mqfq_sticky", "--keepalive", "none", "--eviction", "lru") != plain
+    assert figures("--policy", "mqfq_sticky", "--interference", "v100") != plain
+    favoured = figures("--policy", "mqfq_sticky", "--tenant-weight", "tenant1=10")
+    assert favoured["per_tenant"]["tenant1"]["latency_s"]["mean"] < plain["per_tenant"]["tenant1"]["latency_s"]["mean"]
+    cold = figures("--policy", "fcfs", "--keepalive", "fixed_ttl", "--set", "fixed_ttl.ttl_s=1")
+    assert cold["cold_starts"] > figures("--policy", "fcfs")["cold_starts"]
+
+
+def test_a_mixed_cluster_with_a_device_file_and_a_cpu(tmp_path):
+    (tmp_path / "A.csv").write_text("time_s,function\n" + "".join(f"0,{name}\n" for name in ("f", "f", "f", "host")))
+    (tmp_path / "F.csv").write_text("name,run_s,cold_s,memory_mib,share,run_s@rtx3090\nf,4,0,10,,6\nhost,1,0,1,0,\n")
+    (tmp_path / "kinds.toml").write_text('[rtx4090]\nspeed = 2\nmemory = "24GiB"\nconcurrency = 1\n')
+    simulate(
+        tmp_path,
+        *("--devices", "rtx4090:1,rtx3090:1", "--device-spec", "kinds.toml", "--concurrency", 1, "--policy", "fcfs"),
+        *("--schedule", "s.csv", "--json", "o.json"),
+    )
+    with (tmp_path / "s.csv").open(newline="") as file:
+        lines = [(line["time_s"], line["device"], line["function"]) for line in csv.DictReader(file)]
+    assert sorted(lines) == [
+        ("0", "cpu-1", "host"),
+        ("0", "rtx3090-1", "f"),
+        ("0", "rtx4090-1", "f"),
+        ("2", "rtx4090-1", "f"),
+    ]
+    assert json.loads((tmp_path / "o.json").read_bytes())["runs"][0]["makespan_s"] == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--policy", "fifo"), "policy: there is no 'fifo'; it takes affinity,"),
+        (("--policy", "fcfs,fcfs"), "--policy: 'fcfs,fcfs' has an empty or repeated part"),
+        (("--keepalive", "forever"), "keepalive: there is no 'forever'; it takes anticipatory, fixed_ttl, none"),
+        (("--eviction", "mru"), "eviction: there is no 'mru'; it takes lru"),
+        (("--set", "mqfq_sticky"), "--set: 'mqfq_sticky' is not of the form name=value"),
+        (("--set", "T=5"), "--set: 'T=5' is not of the form policy.parameter=value"),
+        (("--set", "exclusive.rebalance=1"), "--set: exclusive is not among the policies of this run: mqfq_sticky"),
+        (("--tenant-weight", "a=-1"), "--tenant-weight: the weight of a is '-1'; it takes a number above 0"),
+        (("--seed", "x"), "--seed: 'x' is not a whole number"),
+        (("--memory", "big"), "--memory: 'big' is not known; it takes finite or unbounded"),
+        (("--device-memory", "12 GX"), "--device-memory: '12 GX' is not a size, such as 16GiB"),
+        (("--device-memory", "1MiB"), "F.csv:2: function 'bert' fits no device: gpu-1: needs"),
+        (("--json", "no/such/o.json"), "--json: there is no folder no/such"),
+        (("--plot", "."), "--plot: . is a folder; it takes a file's name"),
+        (("--plot", "o.tiffany"), "--plot: o.tiffany has no ending of a picture; it takes one of"),
+        (("--arrivals", "B.csv"), "B.csv: there is no such file"),
+        (("--device-spec", "k.toml"), "k.toml: there is no such file"),
+    ],
+)
+def test_wrong_options_end_with_2_and_a_line_that_helps(thesis, options, complaint):
+    printed = simulate(thesis, *options, code=2)
+    assert complaint in printed
+    assert "Traceback" not in printed
+
+
+def test_wrong_input_ends_with_2_and_names_file_and_line(thesis):
+    (thesis / "A.csv").write_text("time_s,function\n0,resnet\n0,vgg\n")
+    assert "error: A.csv:3: function 'vgg' is not known" in simulate(thesis, code=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--load", 0), "--load: 0.0 does not fit; it takes a number above 0"),
+        (("--process", "levy"), "--process: there is no 'levy'; it takes bursty, gamma, poisson"),
+        (("--functions", "nowhere.csv"), "nowhere.csv: there is no such file"),
+    ],
+)
+def test_wrong_recipes_are_refused(thesis, options, complaint):
+    base = ("workload", "make", "--arrivals", "B.csv", "--functions", "F.csv")
+    assert complaint in aliquot(*base, *options, cwd=thesis, code=2)
+
+
+def test_reproduce_thesis_prints_both_and_draws(tmp_path):
+    printed = aliquot("reproduce", "thesis", "--seeds", 1, cwd=tmp_path)
+    assert printed.count("same") == 5
+    assert "differs" not in printed
+    assert (tmp_path / "thesis.png").read_bytes().startswith(PNG)
+
+
+def test_demo_compares_policies_on_its_own(tmp_path):
+    printed = aliquot("demo", "--minutes", 2, cwd=tmp_path)
+    assert "mqfq_sticky" in printed
+    assert (tmp_path / "demo-output" / "policies.png").read_bytes().startswith(PNG)
+
+
+def test_policies_lists_the_tables(tmp_path):
+    printed = aliquot("policies", cwd=tmp_path)
+    for name in (*QUEUEING, "srtf_clairvoyant", "fixed_ttl", "lru", "T=5"):
+        assert name in printed
+
+
+def test_help_teaches(tmp_path):
+    assert "aliquot demo" in aliquot("--help", cwd=tmp_path)
+    assert "--policy" in aliquot("simulate", "--help", cwd=tmp_path)
+    assert aliquot("--version", cwd=tmp_path).startswith("aliquot ")
+
+
+def test_a_picture_without_matplotlib_is_refused_before_the_run(thesis):
+    (thesis / "matplotlib.py").write_text("raise ModuleNotFoundError('matplotlib')\n")
+    printed = simulate(thesis, "--plot", "o.png", code=2, PYTHONPATH=str(thesis))
+    assert "pip install 'aliquot[plot]'" in printed
+    assert "cannot" not in simulate(thesis, PYTHONPATH=str(thesis))  # nothing else needs it
+
+
+def test_the_command_is_installed():
+    script = Path(sys.executable).parent / "aliquot"
+    assert "simulate" in subprocess.run([script, "--help"], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,146 @@
+"""The simulator: what takes how long, and what is reported of it."""
+
+import pytest
+
+from aliquot.config import PolicySettings
+from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec, Times
+from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.experiments import thesis
+from aliquot.sim.interference import Curve
+from aliquot.sim.report import report
+from aliquot.testing.builders import GIB, device, function
+
+
+def run(arrivals, functions, *, devices=None, policy="fcfs", **scenario):
+    scenario = Scenario(
+        devices or [device()], {f.name: f for f in functions}, ListedWorkload(arrivals), check=True, **scenario
+    )
+    lines = []
+    recorder = simulate(scenario, PolicySettings(policy), on_dispatch=lines.append)
+    return report(policy, 0, recorder, scenario.devices), recorder, lines
+
+
+def latencies(recorder, name):
+    return list(recorder.flows[FlowKey("default", name)].latency_s)
+
+
+def test_a_start_takes_the_longer_of_cold_and_load_then_the_run():
+    for cold_s, load_s, start_s in ((2, 5, 5), (5, 2, 5)):
+        _, recorder, _ = run([Arrival(0, "f")], [function(cold_s=cold_s, load_s=load_s, run_s=1)])
+        assert latencies(recorder, "f") == [start_s + 1]
+
+
+def test_a_swap_in_takes_load_then_the_run():
+    functions = [function("f"), function("g")]  # run 1, cold 2, load 0.5
+    arrivals = [Arrival(0, "f"), Arrival(10, "g"), Arrival(20, "f")]
+    figures, recorder, _ = run(arrivals, functions, devices=[device(memory_bytes=GIB)])
+    assert latencies(recorder, "f") == [3, 1.5]
+    assert (figures.cold_starts, figures.swap_ins) == (2, 1)
+    assert figures.bytes_moved == 5 * GIB  # two starts, one swap-in, two swap-outs
+
+
+def test_a_call_of_its_own_length_takes_that_long_and_nobody_knew():
+    _, recorder, _ = run([Arrival(0, "f", run_s=7)], [function(cold_s=0, load_s=0)])
+    assert latencies(recorder, "f") == [7]
+
+
+def test_a_faster_device_runs_faster_and_a_kinds_own_time_goes_before_its_speed():
+    arrivals = [Arrival(0, "f", run_s=6)]
+    fast = device(kind="rtx4090", speed=2)
+    _, recorder, _ = run(arrivals, [function(cold_s=0, load_s=0, run_s=4)], devices=[fast])
+    assert latencies(recorder, "f") == [3]
+    own = function(cold_s=0, load_s=0, run_s=4, times_by_kind={"rtx4090": Times(1, 0, 0)})
+    _, recorder, _ = run(arrivals, [own], devices=[fast])
+    assert latencies(recorder, "f") == [1.5]  # 6 of 4, where 1 is declared
+
+
+def test_load_follows_from_the_bandwidth_when_nobody_said():
+    slow_bus = DeviceSpec("gpu-1", memory_bytes=4 * GIB, concurrency=1, bandwidth_bytes_s=GIB / 2)
+    _, recorder, _ = run([Arrival(0, "f")], [function(cold_s=0, load_s=None, run_s=1)], devices=[slow_bus])
+    assert latencies(recorder, "f") == [3]
+
+
+def test_decimal_times_coincide_as_they_do_on_paper():
+    """0.1 + 0.2 is not after 0.3: the device is free when the call arrives."""
+    quick = function("f", run_s=0.1, cold_s=0, load_s=0)
+    arrivals = [Arrival(0, "f"), Arrival(0.1, "f"), Arrival(0.2, "f"), Arrival(0.3, "f")]
+    _, _, lines = run(arrivals, [quick])
+    assert [line.time_s for line in lines] == [0, 0.1, 0.2, 0.3]
+
+
+def test_whole_numbers_stay_whole():
+    figures, _, lines = run([Arrival(0, "f"), Arrival(3, "f")], [function(run_s=2, load_s=0)])
+    assert [line.time_s for line in lines] == [0, 4]
+    assert all(isinstance(line.time_s, int) for line in lines)
+    assert figures.makespan_s == 6
+
+
+def test_interference_stretches_all_that_run_and_is_retimed_when_their_number_changes():
+    free = function(cold_s=0, load_s=0, run_s=4)
+    arrivals = [Arrival(0, "f"), Arrival(2, "f")]
+    _, recorder, _ = run(arrivals, [free], devices=[device(concurrency=2)], interference=Curve({1: 1, 2: 2}))
+    # Alone until 2, half speed together until 6 when the first is done, then alone again.
+    assert latencies(recorder, "f") == [6, 6]
+
+
+def test_runs_that_end_together_under_interference_end_once_each():
+    free = function(cold_s=0, load_s=0, run_s=4)
+    figures, recorder, _ = run(
+        [Arrival(0, "f"), Arrival(0, "f")], [free], devices=[device(concurrency=2)], interference=Curve({1: 1, 2: 1.5})
+    )
+    assert latencies(recorder, "f") == [6, 6]
+    assert figures.completed == 2
+
+
+def test_the_report_counts_by_function_and_by_tenant():
+    arrivals = [Arrival(0, "f", "ann"), Arrival(0, "g", "ann"), Arrival(1, "f", "bob", deadline_s=100)]
+    figures, _, _ = run(arrivals, [function("f"), function("g")])
+    assert {name: group.completed for name, group in figures.per_function.items()} == {"f": 2, "g": 1}
+    assert {name: group.completed for name, group in figures.per_tenant.items()} == {"ann": 2, "bob": 1}
+    assert (figures.slo.deadlines, figures.slo.met, figures.slo.attainment) == (1, 1, 1)
+
+
+def test_utilisation_is_what_ran_by_share():
+    free = function(cold_s=0, load_s=0, run_s=2)
+    figures, _, _ = run([Arrival(5, "f"), Arrival(9, "f")], [free], devices=[device(concurrency=2)])
+    assert figures.utilisation == pytest.approx(0.5 * 4 / 6, abs=1e-9)  # half a device for 4 of 6 s
+    assert figures.makespan_s == 11
+
+
+def test_a_workload_of_nothing_reports_nothing():
+    figures, _, _ = run([], [function()])
+    assert (figures.completed, figures.latency_s.mean, figures.fairness.jain) == (0, None, 1)
+
+
+def test_fairness_sees_a_flow_that_is_passed_over():
+    functions = [FunctionSpec(name, times=Times(run_s, 0, 0)) for name, run_s in (("short", 1), ("long", 4))]
+    arrivals = [Arrival(0, name) for name in ("short", "long") for _ in range(20)]
+    fair, _, _ = run(arrivals, functions, policy="mqfq_sticky")
+    unfair, _, _ = run(arrivals, functions, policy="sjf")
+    assert unfair.fairness.jain < 0.6
+    assert fair.fairness.jain > 0.9
+    assert unfair.fairness.max_gap_s == 19  # 20 calls of one before any of the other, one of which nobody waited beside
+    assert fair.fairness.max_gap_s < unfair.fairness.max_gap_s
+
+
+@pytest.mark.parametrize("published", thesis.PUBLISHED, ids=lambda published: published.policy)
+def test_the_thesis_traces_match_to_the_digit(published):
+    assert thesis.printed_trace(published.policy) == published
+
+
+@pytest.mark.parametrize(("policy", "cold_starts"), thesis.PUBLISHED_COLD_STARTS.items())
+@pytest.mark.parametrize("seed", range(3))
+def test_the_thesis_cold_starts_match(policy, cold_starts, seed):
+    assert thesis.poisson_run(policy, seed=seed).cold_starts == cold_starts
+
+
+def test_exclusive_with_rebalancing_meets_all_cold_starts():
+    assert thesis.poisson_run("exclusive", rebalance=True).cold_starts == 8
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_clairvoyant_srtf_lets_bert_wait_as_long_as_published(seed):
+    wait_s = thesis.poisson_run("srtf_clairvoyant", seed=seed, steps=100).per_function["bert"].wait_s.mean
+    low, high = thesis.SRTF_BERT_WAIT_RANGE_S
+    assert low <= wait_s <= high

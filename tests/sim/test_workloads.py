@@ -1,0 +1,85 @@
+"""Workload makers: the load, the unrest and the popularity that were asked for."""
+
+from itertools import pairwise
+from statistics import mean, stdev
+
+import pytest
+
+from aliquot.core.errors import InputError
+from aliquot.core.model import FunctionSpec, Times
+from aliquot.sim.traces import FunctionsFile, TraceFile
+from aliquot.sim.workloads import PROCESSES, Recipe, make_arrivals, make_functions, write_arrivals, write_functions
+
+FUNCTIONS = make_functions(8, seed=1)
+
+
+def offered_load(arrivals, functions, recipe):
+    work = sum(arrival.run_s or functions[arrival.function].times.run_s for arrival in arrivals)
+    return work / recipe.duration_s / recipe.devices
+
+
+@pytest.mark.parametrize("process", sorted(PROCESSES))
+@pytest.mark.parametrize("zipf", [0, 1.2])
+def test_the_offered_load_is_as_asked_for(process, zipf):
+    recipe = Recipe(load=0.7, devices=3, duration_s=40_000, process=process, cv=2, zipf=zipf, run_cv=0.3)
+    arrivals = list(make_arrivals(FUNCTIONS, recipe))
+    assert offered_load(arrivals, FUNCTIONS, recipe) == pytest.approx(0.7, rel=0.1)
+    assert [arrival.time_s for arrival in arrivals] == sorted(arrival.time_s for arrival in arrivals)
+
+
+def spread(recipe):
+    times = [arrival.time_s for arrival in make_arrivals({"f": FunctionSpec("f", times=Times(1))}, recipe)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    return stdev(gaps) / mean(gaps)
+
+
+def test_gamma_gaps_have_the_spread_asked_for_and_bursts_more_than_poisson():
+    long = Recipe(load=1, devices=1, duration_s=50_000)
+    assert spread(long) == pytest.approx(1, rel=0.05)
+    assert spread(Recipe(load=1, devices=1, duration_s=50_000, process="gamma", cv=0.5)) == pytest.approx(0.5, rel=0.05)
+    assert spread(Recipe(load=1, devices=1, duration_s=50_000, process="gamma", cv=3)) == pytest.approx(3, rel=0.15)
+    assert spread(Recipe(load=1, devices=1, duration_s=50_000, process="bursty")) > 2
+
+
+def test_popularity_falls_with_rank():
+    recipe = Recipe(zipf=1, duration_s=50_000)
+    counts = dict.fromkeys(FUNCTIONS, 0)
+    for arrival in make_arrivals(FUNCTIONS, recipe):
+        counts[arrival.function] += 1
+    first, second, *_, last = counts.values()
+    assert first / second == pytest.approx(2, rel=0.1)
+    assert first / last == pytest.approx(8, rel=0.15)
+
+
+def test_even_work_gives_every_function_the_same_load():
+    recipe = Recipe(duration_s=100_000, even_work=True)
+    work = dict.fromkeys(FUNCTIONS, 0.0)
+    for arrival in make_arrivals(FUNCTIONS, recipe):
+        work[arrival.function] += FUNCTIONS[arrival.function].times.run_s
+    assert max(work.values()) / min(work.values()) < 1.15
+
+
+def test_functions_are_dealt_to_tenants_and_arrivals_put_on_steps():
+    arrivals = list(make_arrivals(FUNCTIONS, Recipe(tenants=3, step_s=2)))
+    assert {arrival.tenant for arrival in arrivals} == {"tenant1", "tenant2", "tenant3"}
+    assert len({(arrival.tenant, arrival.function) for arrival in arrivals}) == 8
+    assert all(arrival.time_s % 2 == 0 for arrival in arrivals)
+
+
+def test_the_same_seed_makes_the_same_file_and_simulate_reads_it(tmp_path):
+    write_functions(FUNCTIONS.values(), tmp_path / "F.csv")
+    listed = FunctionsFile(tmp_path / "F.csv")
+    assert listed.functions == FUNCTIONS
+    files = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        recipe = Recipe(seed=seed, run_cv=0.5, tenants=2)
+        count = write_arrivals(make_arrivals(FUNCTIONS, recipe), tmp_path / name)
+        assert list(TraceFile(tmp_path / name, FUNCTIONS)) == list(make_arrivals(FUNCTIONS, recipe))
+        assert TraceFile(tmp_path / name, FUNCTIONS).overview().calls == count
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1] != files[2]
+
+
+def test_functions_that_run_for_no_time_give_no_load():
+    with pytest.raises(InputError, match="run_s: a function runs for 0 seconds"):
+        make_arrivals({"f": FunctionSpec("f", times=Times(0))}, Recipe())

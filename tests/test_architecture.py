@@ -1,0 +1,88 @@
+"""The house rules that a linter does not know."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import aliquot
+from aliquot.policies.eviction import EVICTION
+from aliquot.policies.keepalive import KEEPALIVE
+from aliquot.policies.queueing import QUEUEING
+
+ROOT = Path(aliquot.__file__).parent
+SOURCES = sorted(ROOT.rglob("*.py"))
+PURE = [path for path in SOURCES if path.relative_to(ROOT).parts[0] in {"core", "policies"}]
+FORBIDDEN_MODULES = (
+    *("asyncio", "datetime", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "selectors"),
+    *("signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "torch", "uuid"),
+)
+FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__", "globals", "id", "hash"}
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_there_is_something_to_check():
+    assert len(PURE) > 25
+
+
+@pytest.mark.parametrize("path", PURE, ids=name)
+def test_pure_packages_touch_neither_clock_nor_chance_nor_the_world(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        else:
+            modules = []
+        for module in modules:
+            assert module.split(".")[0] not in FORBIDDEN_MODULES, f"{name(path)}:{node.lineno} imports {module}"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in FORBIDDEN_CALLS, f"{name(path)}:{node.lineno} calls {node.func.id}"
+
+
+@pytest.mark.parametrize("path", PURE, ids=name)
+def test_decisions_never_iterate_over_a_set(path):
+    """The order of a set depends on hashes; membership is all that decisions may ask of one."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        places = [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"list", "tuple", "iter"}:
+            places += node.args
+        for place in places:
+            is_set = isinstance(place, ast.Set | ast.SetComp) or (
+                isinstance(place, ast.Call)
+                and isinstance(place.func, ast.Name)
+                and place.func.id in {"set", "frozenset"}
+            )
+            assert not is_set, f"{name(path)}: iterates over a set"
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.SetComp)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_every_module_opens_with_what_it_is_for(path):
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_files_have_one_idea(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, "look for the second idea"
+
+
+@pytest.mark.parametrize("kind", ["queueing", "keepalive", "eviction"])
+def test_every_policy_file_is_in_its_table(kind):
+    table = {"queueing": QUEUEING, "keepalive": KEEPALIVE, "eviction": EVICTION}[kind]
+    shared = {"__init__", "arrival_order", "flow_heap", "placement", "shortest"}
+    files = {path.stem for path in (ROOT / "policies" / kind).glob("*.py")} - shared
+    assert files == set(table)
+    assert list(table) == sorted(table)
+
+
+def test_the_tables_name_each_policy_once_in_the_source():
+    """A dictionary swallows a repeated key; the source does not."""
+    for kind in ("queueing", "keepalive", "eviction"):
+        tree = ast.parse((ROOT / "policies" / kind / "__init__.py").read_text(encoding="utf-8"))
+        keys = [key.value for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys]
+        assert len(keys) == len(set(keys))

@@ -1,0 +1,77 @@
+"""A decision's cost must not grow with the number of flows or sandboxes. Counted in bytecodes, so that it is exact."""
+
+import sys
+
+import pytest
+
+from aliquot.core.commands import Run, StartSandbox
+from aliquot.core.events import InvocationArrived, RunFinished, SandboxStarted
+from aliquot.policies.queueing import QUEUEING
+from aliquot.testing import Harness, device, function
+from aliquot.testing.harness import of
+
+WARM_UP, MEASURED = 30, 60
+
+
+class Counter:
+    """Counts the bytecodes that run within a `with` block."""
+
+    def __enter__(self):
+        self.count = 0
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, _):
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        if event == "opcode":
+            self.count += 1
+        return self._trace
+
+
+def busy_scheduler(policy, flows):
+    """All flows have a sandbox and something queued; the slots are taken."""
+    names = [f"f{number}" for number in range(flows)]
+    harness = Harness(
+        policy,
+        devices=[device("gpu-1", concurrency=2, memory_bytes=None), device("gpu-2", concurrency=2, memory_bytes=None)],
+        functions=[function(name, cold_s=0, memory_bytes=1) for name in names],
+    )
+    return harness.scheduler, names
+
+
+def opcodes_per_call(policy, flows):
+    scheduler, names = busy_scheduler(policy, flows)
+    running, calls = [], 0
+
+    def step(events):
+        commands = scheduler.step(scheduler.now + 0.001, events)
+        running.extend(of(Run, commands))
+        for command in of(StartSandbox, commands):
+            running.extend(of(Run, scheduler.step(scheduler.now, [SandboxStarted(command.sandbox)])))
+
+    step([InvocationArrived(f"x{name}", "default", name) for name in names])
+    step([InvocationArrived(f"y{name}", "default", name) for name in names])
+
+    def turn():
+        nonlocal calls
+        calls += 1
+        done = running.pop(0)
+        step([RunFinished(done.invocation, done.sandbox, 1)])
+        step([InvocationArrived(f"z{calls}", "default", names[calls % len(names)])])
+
+    for _ in range(WARM_UP):
+        turn()
+    with Counter() as counter:
+        for _ in range(MEASURED):
+            turn()
+    return counter.count / MEASURED
+
+
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+def test_a_call_costs_about_the_same_with_ten_and_with_two_thousand_flows(policy):
+    few, many = opcodes_per_call(policy, 10), opcodes_per_call(policy, 2000)
+    assert many <= 1.5 * few, f"{few:.0f} bytecodes with 10 flows, {many:.0f} with 2000"
