@@ -66,5 +66,6 @@ def scenarios(draw):
         ListedWorkload(arrivals),
         draw(st.sampled_from([{}, {"ann": 2}])),
         draw(st.sampled_from([None, Curve(V100)])),
+        draw(st.booleans()),
         check=True,
     )

@@ -84,6 +84,27 @@ def test_interference_stretches_all_that_run_and_is_retimed_when_their_number_ch
     assert latencies(recorder, "f") == [6, 6]
 
 
+def test_declared_shares_that_leave_room_do_not_stretch_each_other():
+    def pair(share):
+        free = function(cold_s=0, load_s=0, run_s=4, share=share)
+        calls = [Arrival(0, "f"), Arrival(0, "f")]
+        return run(calls, [free], devices=[device(concurrency=2)], interference=Curve({1: 1, 2: 2}))[1]
+
+    assert latencies(pair(0.5), "f") == [4, 4]
+    assert latencies(pair(None), "f") == [8, 8]
+
+
+def test_transfers_share_the_bus_if_it_is_shared():
+    functions = [function(name, cold_s=1, load_s=4, run_s=1) for name in ("f", "g")]
+    calls = [Arrival(0, "f"), Arrival(2, "g")]
+    _, recorder, _ = run(calls, functions, devices=[device(concurrency=2)], shared_bus=True)
+    # f alone until 2, both at half speed until 6 when f is there, then g alone until 8.
+    assert latencies(recorder, "f") == [7]
+    assert latencies(recorder, "g") == [7]
+    _, recorder, _ = run(calls, functions, devices=[device(concurrency=2)])
+    assert latencies(recorder, "f") == latencies(recorder, "g") == [5]
+
+
 def test_runs_that_end_together_under_interference_end_once_each():
     free = function(cold_s=0, load_s=0, run_s=4)
     figures, recorder, _ = run(

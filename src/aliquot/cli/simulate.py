@@ -39,6 +39,9 @@ def simulate(
     interference: Annotated[
         str, typer.Option(help="How invocations on one device slow each other: off, v100, or factors 1,1.3,1.6.")
     ] = "off",
+    bus: Annotated[
+        str, typer.Option(help="private, or shared: transfers to one device slow each other down.")
+    ] = "private",
     seed: Annotated[str, typer.Option(help="One or more, comma separated: a run for each.")] = "0",
     json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the comparison there (.png, .svg, .pdf).")] = None,
@@ -58,8 +61,8 @@ def simulate(
     outputs = Outputs(json, plot, schedule)
     outputs.check()
     runs = _runs(policy, seed, PolicySettings("", keepalive, eviction, parse_policy_params(set_ or [], "--set")))
-    if memory not in {"finite", "unbounded"}:
-        raise InputError(f"--memory: '{memory}' is not known; it takes finite or unbounded")
+    _check_one_of("--memory", memory, ("finite", "unbounded"))
+    _check_one_of("--bus", bus, ("private", "shared"))
     listed = FunctionsFile(functions)
     all_devices = parse_devices(
         devices,
@@ -75,6 +78,7 @@ def simulate(
         TraceFile(arrivals, listed.functions),
         parse_weights(tenant_weight or [], "--tenant-weight"),
         parse_curve(interference),
+        bus == "shared",
         check,
     )
     compare(scenario, runs, outputs, f"{arrivals.name} on {len(all_devices)} devices, D = {concurrency}")
@@ -94,6 +98,11 @@ def _runs(policy: str, seed: str, common: PolicySettings) -> list[PolicySettings
         if name not in used:
             raise InputError(f"--set: {name} is not among the policies of this run: {', '.join(names)}")
     return runs
+
+
+def _check_one_of(option: str, value: str, known: tuple[str, str]) -> None:
+    if value not in known:
+        raise InputError(f"{option}: '{value}' is not known; it takes {' or '.join(known)}")
 
 
 def _split(text: str, option: str) -> list[str]:

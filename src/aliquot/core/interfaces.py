@@ -35,9 +35,13 @@ class Choice(Struct, frozen=True, gc=False):
 
 
 class Prefetch(Struct, frozen=True, gc=False):
-    """Bring the memory of the flow's idle sandboxes back, as far as it fits without pushing anybody out."""
+    """Bring the memory of the flow's idle sandboxes back, as far as it fits into free memory.
+
+    With `displace`, room is made for the most recently used of them, in eviction order.
+    """
 
     flow: FlowView
+    displace: bool = False
 
 
 class SwapOut(Struct, frozen=True, gc=False):
@@ -101,6 +105,10 @@ class Queueing(ABC):
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         """The invocation is no longer in flight, however it ended; estimates are up to date."""
 
+    def wake_at(self) -> float | None:
+        """When to be asked again even if nothing happens until then; None: no need. No side effects."""
+        return None
+
     def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
         """`flow.resident_on(device)` has changed."""
 
@@ -114,6 +122,7 @@ class Queueing(ABC):
 
 class ExpiryAction(StrEnum):
     SWAP_OUT = "swap_out"
+    LOAD = "load"
     STOP = "stop"
 
 
@@ -140,14 +149,23 @@ class KeepAlive:
         """A flow has nothing queued and nothing in flight; the answer holds for all its idle sandboxes."""
         return None
 
+    def flow_expired(self, flow: FlowView, done: Expiry, *, now: float) -> Expiry | None:
+        """What was to be done for the idle flow has been done; what comes next, if it stays idle? No side effects."""
+        return None
+
 
 class Evictable(Protocol):
-    """Anything with a size that can be brought back: a sandbox's memory, a pool slot, a cached file."""
+    """Anything that can be brought back at a price: a sandbox's memory, a pool slot, a cached file."""
 
     @property
     def id(self) -> int: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def reload_s(self) -> float: ...
+    @property
+    def uses(self) -> int: ...
+    def next_use_s(self, now: float) -> float | None: ...
 
 
 E = TypeVar("E", bound=Evictable)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from aliquot.core.commands import Command, LoadMemory, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.errors import PolicyError
-from aliquot.core.interfaces import ExpiryAction, KeepAlive
+from aliquot.core.interfaces import Expiry, ExpiryAction, KeepAlive
 from aliquot.core.lifecycle import SandboxChange, SandboxState
 from aliquot.core.records import Device, Flow, Invocation, Sandbox
 from aliquot.core.timers import Timers
@@ -45,11 +45,16 @@ class Pool:
         sandbox.device.resident_bytes += sandbox.bytes
         self._emit(LoadMemory(sandbox.id))
 
-    def prefetch(self, flow: Flow, *, now: float) -> None:
-        """Bring back what is idle and swapped out, as far as it fits into free memory."""
+    def prefetch(self, flow: Flow, *, displace: bool, now: float) -> None:
+        """Bring back what is idle and swapped out: into free memory, or, for the first of them, at others' cost."""
         for sandbox in reversed(flow.idle_sandboxes()):
-            if sandbox.state is SandboxState.HOST_WARM and sandbox.bytes <= sandbox.device.free_bytes:
+            if sandbox.state is not SandboxState.HOST_WARM:
+                continue
+            device = sandbox.device
+            room = device.free_bytes + (device.evictable_bytes if displace else 0)
+            if sandbox.bytes <= room:
                 self.load(sandbox, now=now)
+                displace = False
 
     def swap_out(self, flow: Flow) -> None:
         """Move the memory of all idle sandboxes of the flow to the host."""
@@ -60,6 +65,7 @@ class Pool:
         """The sandbox is no longer idle: it belongs to this invocation."""
         self._unshelve(sandbox)
         sandbox.invocation = invocation
+        sandbox.uses += 1
         sandbox.expiry = None
 
     def release(self, sandbox: Sandbox, *, now: float) -> None:
@@ -97,6 +103,16 @@ class Pool:
 
     def flow_idled(self, flow: Flow, *, now: float) -> None:
         flow.expiry = self._keepalive.flow_idled(flow, now=now)
+        self._timers.arm(flow)
+
+    def expire_flow(self, flow: Flow, expiry: Expiry, *, now: float) -> None:
+        """Keep-alive has an end for the idle flow, or a next stage."""
+        if expiry.action is ExpiryAction.LOAD:
+            self.prefetch(flow, displace=False, now=now)
+        else:
+            for sandbox in flow.idle_sandboxes():
+                self.expire(sandbox, expiry.action)
+        flow.expiry = self._keepalive.flow_expired(flow, expiry, now=now)
         self._timers.arm(flow)
 
     def expire(self, sandbox: Sandbox, action: ExpiryAction) -> None:

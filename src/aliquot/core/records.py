@@ -21,14 +21,16 @@ from aliquot.core.view import DeviceView
 if TYPE_CHECKING:
     from aliquot.core.domain import Domain
 
-EWMA_KEEP, EWMA_NEW = 0.9, 0.1
+EWMA_KEEP, EWMA_NEW = 0.9, 0.1  # of run times
+GAP_MEAN, GAP_DEVIATION = 1 / 8, 1 / 4  # of the gaps between arrivals, smoothed as round trips are in TCP
 
 
 class Invocation:
     """One call, from its arrival to its one end."""
 
     __slots__ = (
-        "arrived", "cost_limit", "deadline", "flow", "id", "number", "sandbox", "share", "state", "story",
+        "arrived", "cost_limit", "deadline", "dispatched", "flow", "id", "number", "run_s", "sandbox", "share", "state",
+        "story",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, flow: "Flow", arrived: float) -> None:
@@ -41,7 +43,13 @@ class Invocation:
         self.state = InvocationState.QUEUED
         self.sandbox: Sandbox | None = None
         self.share = 0.0  # held on its device while in flight
+        self.dispatched: float = 0
+        self.run_s: float | None = None  # on the device, once it has run
         self.story: list[tuple[float, str]] = [(arrived, "arrived")]
+
+    @property
+    def device(self) -> "Device | None":
+        return self.sandbox.device if self.sandbox else None
 
     def change(self, change: InvocationChange, now: float) -> None:
         after = lifecycle.INVOCATION.get((self.state, change))
@@ -62,6 +70,7 @@ class Sandbox:
 
     __slots__ = (
         "bytes", "device", "expiry", "flow", "id", "invocation", "retired", "state", "timer_at",
+        "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", device: "Device") -> None:
@@ -71,6 +80,7 @@ class Sandbox:
         self.bytes = flow.spec.memory_bytes
         self.state = SandboxState.STARTING
         self.invocation: Invocation | None = None
+        self.uses = 0  # invocations it has been given
         self.retired: str | None = None  # why it must end as soon as it is idle
         self.expiry: Expiry | None = None
         self.timer_at: float | None = None
@@ -84,6 +94,16 @@ class Sandbox:
     @property
     def holds_memory(self) -> bool:
         return self.state in HOLDS_DEVICE_MEMORY
+
+    @property
+    def reload_s(self) -> float:
+        """What bringing its bytes back would take."""
+        return self.flow.spec.times_on(self.device.spec).load_s or 0
+
+    def next_use_s(self, now: float) -> float | None:
+        """How long from now its flow's next arrival is to be expected; None when there is nothing to go by."""
+        gap_s = self.flow.recent_interarrival_s
+        return None if gap_s is None else abs(self.flow.last_arrival + gap_s - now)
 
     def tell(self) -> str:
         return f"sandbox {self.id} of {self.flow.key} on {self.device.spec.name}, {self.state}"
@@ -111,9 +131,10 @@ class Flow:
     """The queue of one tenant's function, and what has been learned about it."""
 
     __slots__ = (
-        "arrivals", "closed", "domain", "expiry", "first_arrival", "in_flight", "index", "key", "last_arrival",
-        "last_serviced", "misfit", "queue", "run_estimate_s", "run_estimates_s", "sandboxes", "shelves", "spec",
-        "timer_at", "weight",
+        "arrivals", "closed", "domain", "expiry", "first_arrival", "in_flight", "index",
+        "interarrival_deviation_s", "key", "last_arrival",
+        "last_serviced", "misfit", "queue", "recent_interarrival_s", "run_estimate_s", "run_estimates_s", "sandboxes",
+        "shelves", "spec", "tenant_weight", "timer_at", "weight",
     )  # fmt: skip
 
     def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
@@ -121,7 +142,8 @@ class Flow:
         self.key = key
         self.spec = spec
         self.domain = domain
-        self.weight = spec.weight
+        self.tenant_weight: float = 1  # the operator's
+        self.weight = spec.weight  # on one level: the tenant's times its own
         self.queue: OrderedDict[str, Invocation] = OrderedDict()
         self.closed = False  # its function is gone; what is in flight may finish
         self.in_flight = 0
@@ -129,6 +151,8 @@ class Flow:
         self.first_arrival: float = 0
         self.last_arrival: float = 0
         self.last_serviced: float = 0
+        self.recent_interarrival_s: float | None = None
+        self.interarrival_deviation_s: float = 0
         self.run_estimate_s: float | None = None
         self.run_estimates_s: dict[str, float] = {}
         self.sandboxes: dict[int, Sandbox] = {}
@@ -159,8 +183,18 @@ class Flow:
     def saw_arrival(self, now: float) -> None:
         if not self.arrivals:
             self.first_arrival = now
+        else:
+            self._saw_gap(now - self.last_arrival)
         self.arrivals += 1
         self.last_arrival = now
+
+    def _saw_gap(self, gap_s: float) -> None:
+        known = self.recent_interarrival_s
+        if known is None:
+            self.recent_interarrival_s, self.interarrival_deviation_s = gap_s, gap_s / 2
+            return
+        self.interarrival_deviation_s += GAP_DEVIATION * (abs(gap_s - known) - self.interarrival_deviation_s)
+        self.recent_interarrival_s = known + GAP_MEAN * (gap_s - known)
 
     def saw_run(self, kind: str, run_s: float) -> None:
         """Learn from a completed run; what was declared is the prior."""

@@ -53,7 +53,7 @@ class Registry:
         self.tenant_weights[tenant] = weight
         for flow in self.flows.values():
             if flow.key.tenant == tenant:
-                flow.weight = weight * flow.spec.weight
+                _weigh(flow, weight)
 
     def domain(self, function: FunctionSpec, *, now: float) -> Domain:
         """The domain that a function competes in, made when its first function comes."""
@@ -75,7 +75,7 @@ class Registry:
     def describe(self, flow: Flow, function: FunctionSpec) -> None:
         """The flow's function is this from now on; what was learned about an older version is forgotten."""
         flow.spec = function
-        flow.weight = self.tenant_weights.get(flow.key.tenant, 1) * function.weight
+        _weigh(flow, self.tenant_weights.get(flow.key.tenant, 1))
         flow.set_priors(flow.domain.devices)
         flow.misfit = self._misfit(flow)
 
@@ -95,3 +95,8 @@ class Registry:
 
     def _misfit(self, flow: Flow) -> str | None:
         return misfit(flow.spec, [device.spec for device in self.devices.values()])
+
+
+def _weigh(flow: Flow, tenant_weight: float) -> None:
+    flow.tenant_weight = tenant_weight
+    flow.weight = tenant_weight * flow.spec.weight

@@ -29,7 +29,7 @@ from aliquot.core.events import (
     UtilisationMeasured,
     Woke,
 )
-from aliquot.core.interfaces import Choice, Eviction, KeepAlive, Prefetch, Queueing
+from aliquot.core.interfaces import Choice, Eviction, ExpiryAction, KeepAlive, Prefetch, Queueing
 from aliquot.core.lifecycle import InvocationChange, InvocationState, SandboxChange, SandboxState
 from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
@@ -90,7 +90,7 @@ class Scheduler:
             self._handlers[type(event)](event)
         self._expire()
         self._decide()
-        wake = self._timers.next_wake(now)
+        wake = self._timers.next_wake(now, *(domain.policy.wake_at() for domain in self.registry.domains.values()))
         if wake is not None:
             self._outbox.append(WakeAt(wake))
         commands = self._outbox.copy()
@@ -109,7 +109,7 @@ class Scheduler:
         for advice in domain.policy.advise(domain.view):
             flow = self.registry.flows[advice.flow.key]
             if isinstance(advice, Prefetch):
-                self.pool.prefetch(flow, now=self.now)
+                self.pool.prefetch(flow, displace=advice.displace, now=self.now)
             else:
                 self.pool.swap_out(flow)
         if not domain.queued or not domain.has_slot():
@@ -134,6 +134,7 @@ class Scheduler:
             self.pool.load(sandbox, now=self.now)
         invocation.sandbox = sandbox
         invocation.share = flow.spec.share_on(device.spec)
+        invocation.dispatched = self.now
         invocation.change(InvocationChange.DISPATCH, self.now)
         device.take_slot(invocation.share)
         device.last_dispatch = self._dispatches
@@ -258,6 +259,7 @@ class Scheduler:
         if invocation is None or invocation.id != event.invocation or sandbox.state is not SandboxState.BUSY:
             raise EventError(f"{event.invocation} cannot have finished in {sandbox.tell()}")
         flow = invocation.flow
+        invocation.run_s = event.run_s
         flow.saw_run(sandbox.device.spec.kind, event.run_s)
         sandbox.change(SandboxChange.FINISH)
         self.pool.release(sandbox, now=self.now)
@@ -326,10 +328,9 @@ class Scheduler:
             if isinstance(subject, Sandbox):
                 self.pool.expire(subject, expiry.action)
                 continue
-            subject.expiry = None
-            for sandbox in subject.idle_sandboxes():
-                self.pool.expire(sandbox, expiry.action)
-            subject.domain.policy.expired(subject, subject.domain.view)
+            self.pool.expire_flow(subject, expiry, now=self.now)
+            if expiry.action is not ExpiryAction.LOAD:
+                subject.domain.policy.expired(subject, subject.domain.view)
 
     def _sandbox(self, number: int) -> Sandbox | None:
         """None for a sandbox that is gone: what is said of it is late."""

@@ -38,14 +38,15 @@ class Timers:
             elif subject.expiry is not None:
                 yield subject
 
-    def next_wake(self, now: float) -> float | None:
-        """The moment to ask the shell for, if it has not been asked already."""
+    def next_wake(self, now: float, *others: float | None) -> float | None:
+        """The moment to ask the shell for, if it has not been asked already; `others` have wishes of their own."""
         if self._announced is not None and self._announced <= now:
             self._announced = None
-        if not self._heap:
+        earliest = self._heap[0][0] if self._heap else None
+        for wish in others:
+            if wish is not None and wish > now and (earliest is None or wish < earliest):
+                earliest = wish
+        if earliest is None or (self._announced is not None and self._announced <= earliest):
             return None
-        at = self._heap[0][0]
-        if self._announced is not None and self._announced <= at:
-            return None
-        self._announced = at
-        return at
+        self._announced = earliest
+        return earliest

@@ -1,7 +1,7 @@
 """What policies see: the records of the core, read-only by type, and the questions a placement asks.
 
 The protocols have properties only, so `mypy --strict` refuses a policy that assigns to them; nothing is copied.
-An invocation's actual run time is not here, nor anywhere in the core: nobody knows it before it has run.
+An invocation's actual run time is not here before it has run, nor anywhere in the core: nobody knows it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +24,14 @@ class InvocationView(Protocol):
     def deadline(self) -> float | None: ...
     @property
     def cost_limit(self) -> float | None: ...
+    @property
+    def device(self) -> "DeviceView | None": ...  # once it is dispatched
+    @property
+    def dispatched(self) -> float: ...
+    @property
+    def share(self) -> float: ...
+    @property
+    def run_s(self) -> float | None: ...  # once it has run, as measured
 
 
 class SandboxView(Protocol):
@@ -64,7 +72,9 @@ class FlowView(Protocol):
     @property
     def spec(self) -> FunctionSpec: ...
     @property
-    def weight(self) -> float: ...
+    def weight(self) -> float: ...  # on one level: the tenant's times its own
+    @property
+    def tenant_weight(self) -> float: ...  # the operator's
     @property
     def queued(self) -> int: ...
     @property
@@ -77,6 +87,12 @@ class FlowView(Protocol):
     def run_estimates_s(self) -> Mapping[str, float]: ...
     @property
     def mean_interarrival_s(self) -> float | None: ...
+    @property
+    def recent_interarrival_s(self) -> float | None: ...
+    @property
+    def interarrival_deviation_s(self) -> float: ...
+    @property
+    def last_arrival(self) -> float: ...
     @property
     def last_serviced(self) -> float: ...
     def idle_on(self, device: DeviceView) -> SandboxView | None: ...

@@ -1,21 +1,26 @@
 """What is going to happen, in order of time; equal times in order of entry."""
 
+from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import TypeAlias
 
 from aliquot.core.events import Event, Woke
+
+# What the core is told, or something that happens behind its back, such as the end of a transfer.
+Entry: TypeAlias = Event | Callable[[float], None]
 
 
 class Agenda:
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Event]] = []
+        self._heap: list[tuple[float, int, Entry]] = []
         self._order = 0
         self._cancelled: set[int] = set()  # asked for membership only, never iterated
         self._wake = -1
 
-    def add(self, at: float, event: Event) -> int:
+    def add(self, at: float, entry: Entry) -> int:
         """Returns the entry's number, to cancel it by."""
         self._order += 1
-        heappush(self._heap, (at, self._order, event))
+        heappush(self._heap, (at, self._order, entry))
         return self._order
 
     def cancel(self, entry: int) -> None:
@@ -35,11 +40,14 @@ class Agenda:
         return heap[0][0] if heap else None
 
     def take(self, at: float) -> list[Event]:
-        """All events of that moment, in order."""
-        events = []
+        """All events of that moment, in order; what else happens then is done."""
+        events: list[Event] = []
         while self.next_time() == at:
-            _, entry, event = heappop(self._heap)
-            events.append(event)
-            if entry == self._wake:
+            _, number, entry = heappop(self._heap)
+            if number == self._wake:
                 self._wake = -1
+            if callable(entry):
+                entry(at)
+            else:
+                events.append(entry)
         return events

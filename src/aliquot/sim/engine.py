@@ -50,6 +50,7 @@ class Scenario(Struct):
     workload: Workload
     tenant_weights: dict[str, float] = {}
     interference: Curve | None = None
+    shared_bus: bool = False  # transfers to one device slow each other down
     check: bool = False  # the invariants, after every step
 
 
@@ -68,7 +69,13 @@ class Simulation:
         self._flows = overview.flows
         self.scheduler = assemble(settings, queueing)
         self._agenda = Agenda()
-        self._machine = Machine(scenario.devices, scenario.functions, self._agenda, scenario.interference)
+        self._machine = Machine(
+            scenario.devices,
+            scenario.functions,
+            self._agenda,
+            scenario.interference,
+            shared_bus=scenario.shared_bus,
+        )
         self._calls: dict[str, Call] = {}
         self._next_number = 0
         self.ended = 0

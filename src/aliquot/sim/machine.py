@@ -1,30 +1,21 @@
 """The simulated hardware: performs the core's commands by letting time pass.
 
 A start takes max(cold, load), a swap-in load, a run what the call really takes. With an interference curve the
-invocations that run on one device stretch each other: whenever their number changes, what each still has to do is
-re-timed. Starting and loading are not stretched, nor do they stretch others.
+invocations that run on one device stretch each other, unless their declared shares leave room for all; one that
+declares no share would take the whole device if it could. With a shared bus the transfers to one device slow each other
+down: n at once take n times as long. Both are re-timed whenever something begins or ends.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from aliquot.core.clock import after, between
 from aliquot.core.commands import LoadMemory, Run, StartSandbox, StopSandbox
 from aliquot.core.events import MemoryLoaded, RunFinished, SandboxStarted
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
-from aliquot.sim.agenda import Agenda
+from aliquot.sim.agenda import Agenda, Entry
 from aliquot.sim.interference import Curve
-
-
-class Running:
-    """One invocation at work."""
-
-    __slots__ = ("entry", "left_s", "run", "since", "started")
-
-    def __init__(self, run: Run, left_s: float, now: float) -> None:
-        self.run = run
-        self.left_s = left_s  # if it were alone from `since` on
-        self.since = self.started = now
-        self.entry = -1
+from aliquot.sim.sharing import SharedResource, Use
 
 
 class Machine:
@@ -34,60 +25,80 @@ class Machine:
         functions: Mapping[str, FunctionSpec],
         agenda: Agenda,
         interference: Curve | None = None,
+        *,
+        shared_bus: bool = False,
     ) -> None:
+        self._functions = functions
+        self._devices = {device.name: device for device in devices}
         self._times = {
             (function.name, device.name): function.times_on(device)
             for function in functions.values()
             for device in devices
         }
-        self._functions = functions
-        self._devices = {device.name: device for device in devices}
         self._agenda = agenda
-        self._curve = interference
         self._home: dict[int, tuple[str, str]] = {}  # sandbox: function and device
-        self._running: dict[str, dict[int, Running]] = {device.name: {} for device in devices}
+        self._entries: dict[int, int] = {}  # sandbox: its run's end, where nothing is shared
+        self._compute: dict[str, SharedResource[int]] = {}
+        self._bus: dict[str, SharedResource[int]] = {}
+        for name in self._devices:
+            if interference is not None:
+                self._compute[name] = SharedResource(agenda, partial(_stretch, interference))
+            if shared_bus:
+                self._bus[name] = SharedResource(agenda, lambda count, _: count)
 
     def start(self, command: StartSandbox, now: float) -> None:
-        self._home[command.sandbox] = (command.function, command.device)
+        sandbox = command.sandbox
+        self._home[sandbox] = (command.function, command.device)
         times = self._times[command.function, command.device]
-        self._agenda.add(after(now, max(times.cold_s, times.load_s or 0)), SandboxStarted(command.sandbox))
+        started = SandboxStarted(sandbox)
+        if not self._bus or not times.load_s:
+            self._agenda.add(after(now, max(times.cold_s, times.load_s or 0)), started)
+            return
+        process_up = after(now, times.cold_s)
+        self._transfer(sandbox, times, now, lambda at: self._agenda.add(max(at, process_up), started))
 
     def load(self, command: LoadMemory, now: float) -> None:
-        times = self._times[self._home[command.sandbox]]
-        self._agenda.add(after(now, times.load_s or 0), MemoryLoaded(command.sandbox))
+        sandbox = command.sandbox
+        times = self._times[self._home[sandbox]]
+        loaded = MemoryLoaded(sandbox)
+        if not self._bus or not times.load_s:
+            self._agenda.add(after(now, times.load_s or 0), loaded)
+            return
+        self._transfer(sandbox, times, now, lambda at: self._agenda.add(at, loaded))
 
     def stop(self, command: StopSandbox, now: float) -> None:
+        """Whatever the sandbox was at is given up; the news of it, if any is under way, will be late."""
         _, device = self._home.pop(command.sandbox)
-        running = self._running[device]
-        if command.sandbox in running:
-            self._retime(running, now)
-            self._agenda.cancel(running.pop(command.sandbox).entry)
-            self._set_finishes(running, now)
+        if command.sandbox in self._entries:
+            self._agenda.cancel(self._entries.pop(command.sandbox))
+        for resources in (self._compute, self._bus):
+            if device in resources and command.sandbox in resources[device]:
+                resources[device].end([command.sandbox], now, done=False)
 
     def run(self, command: Run, actual_s: float | None, now: float) -> None:
         """`actual_s` is what the call takes where its function's times were declared; None: just the declared."""
-        function, device = self._home[command.sandbox]
-        run_s = _actual(self._functions[function].times, self._times[function, device], actual_s)
-        running = self._running[device]
-        if self._curve is None:
-            finish = RunFinished(command.invocation, command.sandbox, run_s)
-            work = running[command.sandbox] = Running(command, run_s, now)
-            work.entry = self._agenda.add(after(now, run_s), finish)
+        sandbox = command.sandbox
+        function, device = self._home[sandbox]
+        spec = self._functions[function]
+        run_s = _actual(spec.times, self._times[function, device], actual_s)
+        if not self._compute:
+            finish = RunFinished(command.invocation, sandbox, run_s)
+            self._entries[sandbox] = self._agenda.add(after(now, run_s), finish)
             return
-        self._retime(running, now)
-        running[command.sandbox] = Running(command, run_s, now)
-        self._set_finishes(running, now)
+        use = Use(run_s, spec.share or 1, now, partial(_run_finished, command))
+        self._compute[device].begin(sandbox, use, now)
 
     def finished(self, events: Iterable[RunFinished], now: float) -> None:
         """These runs, all of one moment, are over."""
-        touched = {}
+        if not self._compute:
+            for event in events:
+                del self._entries[event.sandbox]
+            return
+        by_device: dict[str, list[int]] = {}
         for event in events:
-            device = self._home[event.sandbox][1]
-            running = touched[device] = self._running[device]
-            self._retime(running, now)
-            del running[event.sandbox]
-        for running in touched.values():
-            self._set_finishes(running, now)
+            by_device.setdefault(self._home[event.sandbox][1], []).append(event.sandbox)
+        for device, sandboxes in by_device.items():
+            self._compute[device].end(sandboxes, now, done=True)
 
     def share(self, sandbox: int) -> float:
         """The part of its device that the sandbox takes while it runs."""
@@ -97,24 +108,23 @@ class Machine:
     def bytes(self, sandbox: int) -> int:
         return self._functions[self._home[sandbox][0]].memory_bytes
 
-    def _retime(self, running: dict[int, Running], now: float) -> None:
-        """Count what each has done at the pace that held until now."""
-        if self._curve is None:
-            return
-        pace = self._curve.stretch(len(running)) if running else 1
-        for work in running.values():
-            work.left_s = max(0.0, work.left_s - (now - work.since) / pace)
-            work.since = now
+    def _transfer(self, sandbox: int, times: Times, now: float, then: Callable[[float], object]) -> None:
+        """Bring the sandbox's bytes over the bus; `then` is told when they are there."""
+        bus = self._bus[self._home[sandbox][1]]
 
-    def _set_finishes(self, running: dict[int, Running], now: float) -> None:
-        if self._curve is None:
-            return
-        pace = self._curve.stretch(len(running)) if running else 1
-        for sandbox, work in running.items():
-            self._agenda.cancel(work.entry)
-            at = after(now, work.left_s * pace)
-            took_s = between(work.started, at)
-            work.entry = self._agenda.add(at, RunFinished(work.run.invocation, sandbox, took_s))
+        def arrived(at: float) -> None:
+            bus.end([sandbox], at, done=True)
+            then(at)
+
+        bus.begin(sandbox, Use(times.load_s or 0, 1, now, lambda _began, _at: arrived), now)
+
+
+def _stretch(curve: Curve, count: int, demand: float) -> float:
+    return 1 if demand <= 1 else curve.stretch(count)
+
+
+def _run_finished(command: Run, began: float, at: float) -> Entry:
+    return RunFinished(command.invocation, command.sandbox, between(began, at))
 
 
 def _actual(declared: Times, here: Times, actual_s: float | None) -> float:

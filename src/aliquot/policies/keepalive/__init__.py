@@ -1,12 +1,16 @@
 """How long what is idle stays: the table."""
 
 from aliquot.core.interfaces import KeepAlive
+from aliquot.policies.keepalive.adaptive import Adaptive
 from aliquot.policies.keepalive.anticipatory import Anticipatory
 from aliquot.policies.keepalive.fixed_ttl import FixedTtl
+from aliquot.policies.keepalive.hybrid_histogram import HybridHistogram
 from aliquot.policies.keepalive.none import UntilEvicted
 
 KEEPALIVE: dict[str, type[KeepAlive]] = {
+    "adaptive": Adaptive,
     "anticipatory": Anticipatory,
     "fixed_ttl": FixedTtl,
+    "hybrid_histogram": HybridHistogram,
     "none": UntilEvicted,
 }

@@ -6,6 +6,7 @@ from aliquot.policies.queueing.balance import Balance
 from aliquot.policies.queueing.batch import Batch
 from aliquot.policies.queueing.eedf import Eedf
 from aliquot.policies.queueing.exclusive import Exclusive
+from aliquot.policies.queueing.fair_resident import FairResident
 from aliquot.policies.queueing.fcfs import Fcfs
 from aliquot.policies.queueing.mlfq import Mlfq
 from aliquot.policies.queueing.mqfq_sticky import MqfqSticky
@@ -19,6 +20,7 @@ QUEUEING: dict[str, type[Queueing]] = {
     "batch": Batch,
     "eedf": Eedf,
     "exclusive": Exclusive,
+    "fair_resident": FairResident,
     "fcfs": Fcfs,
     "mlfq": Mlfq,
     "mqfq_sticky": MqfqSticky,

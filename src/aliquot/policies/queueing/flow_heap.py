@@ -1,45 +1,53 @@
-"""A priority queue of flows whose keys change, in O(log n)."""
+"""A priority queue of flows, or of other numbered things, whose keys change, in O(log n)."""
 
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from aliquot.core.view import FlowView
 
 K = TypeVar("K", float, tuple[float, float], tuple[float, int], tuple[int, int])
 
-_SLACK = 64  # stale entries tolerated on top of three per flow
+_SLACK = 64  # stale entries tolerated on top of three each
 
 
-class FlowHeap(Generic[K]):
-    """Smallest key first, ties to the flow that was deployed first.
+class Numbered(Protocol):
+    @property
+    def index(self) -> int: ...
+
+
+N = TypeVar("N", bound=Numbered)
+
+
+class KeyedHeap(Generic[N, K]):
+    """Smallest key first, ties to the lowest number.
 
     A changed key is pushed beside the old one, which is dropped when it comes up; the heap is rebuilt when stale
-    entries outnumber the flows, so it stays in proportion to them.
+    entries outnumber the others, so it stays in proportion to them.
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[K, int, FlowView]] = []
+        self._heap: list[tuple[K, int, N]] = []
         self._keys: dict[int, K] = {}
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __contains__(self, flow: FlowView) -> bool:
-        return flow.index in self._keys
+    def __contains__(self, item: N) -> bool:
+        return item.index in self._keys
 
-    def set(self, flow: FlowView, key: K) -> None:
-        """The flow is in, with this key."""
-        if self._keys.get(flow.index) == key:
+    def set(self, item: N, key: K) -> None:
+        """It is in, with this key."""
+        if self._keys.get(item.index) == key:
             return
-        self._keys[flow.index] = key
-        heappush(self._heap, (key, flow.index, flow))
+        self._keys[item.index] = key
+        heappush(self._heap, (key, item.index, item))
         if len(self._heap) > _SLACK + 4 * len(self._keys):
             self._drop_stale()
 
-    def discard(self, flow: FlowView) -> None:
-        self._keys.pop(flow.index, None)
+    def discard(self, item: N) -> None:
+        self._keys.pop(item.index, None)
 
-    def first(self) -> FlowView | None:
+    def first(self) -> N | None:
         entry = self._first()
         return entry[2] if entry else None
 
@@ -47,7 +55,7 @@ class FlowHeap(Generic[K]):
         entry = self._first()
         return entry[0] if entry else None
 
-    def _first(self) -> tuple[K, int, FlowView] | None:
+    def _first(self) -> tuple[K, int, N] | None:
         heap, keys = self._heap, self._keys
         while heap:
             entry = heap[0]
@@ -60,3 +68,7 @@ class FlowHeap(Generic[K]):
         keys = self._keys
         self._heap = list({e[1]: e for e in self._heap if keys.get(e[1]) == e[0]}.values())
         heapify(self._heap)
+
+
+class FlowHeap(KeyedHeap[FlowView, K]):
+    """Flows; ties go to the one deployed first."""

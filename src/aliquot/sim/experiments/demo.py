@@ -17,7 +17,7 @@ from aliquot.sim.workloads import Recipe, make_arrivals
 
 GIB = 2**30
 BYTES_PER_S = 12 * GIB  # host to device
-POLICIES = ("fcfs", "batch", "sjf", "affinity", "mqfq_sticky")
+POLICIES = ("fcfs", "batch", "sjf", "affinity", "mqfq_sticky", "fair_resident")
 DEVICES = 2
 
 

@@ -1,0 +1,244 @@
+"""Ours: fair queueing that chooses flow, sandbox and device together. The theory is in docs/decisions/0008.
+
+Fair: two levels of virtual time (`virtual_time.py`), charged with what was really used: device time times share, starts
+and transfers included. A flow may run ahead of the others by a window and no further.
+
+Resident: within the window the most urgent flow goes first. Its urgency is its deadline, or its arrival plus a multiple
+of what serving it would take here and now: a short call of a flow in device memory is urgent at once, a long one or one
+that needs a cold start becomes so with time. The place is the one with the earliest expected end; a flow whose warm
+sandbox is busy compares a start elsewhere with waiting for it behind its own backlog.
+
+Five switches turn single ideas off, for the ablation: `joint`, `true_up`, `predictive`, `adaptive`, `by_value`.
+"""
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+
+from aliquot.core.interfaces import Advice, Choice, Companions, Generator, Params, Prefetch, Queueing
+from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY
+from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+from aliquot.policies.queueing.next_arrival import NextArrival, RecentGaps
+from aliquot.policies.queueing.occupancy import Occupancy
+from aliquot.policies.queueing.placement import Place, sticky
+from aliquot.policies.queueing.virtual_time import TwoLevelClock, Window
+
+LOOK_AT = 8  # flows tried before a decision waits
+LEARN = 0.05
+
+
+class FairResidentParams(Params, frozen=True):
+    patience: float = 10  # how many times its own length a call waits before it is as urgent as one just come
+    window_s: float = 5  # how far ahead a flow may run, in device seconds
+    window_steps: float = 4  # the same in typical charges, when adaptive
+    unknown_s: float = 1  # run time of a function that nobody has declared or seen run
+    joint: bool = True
+    true_up: bool = True
+    predictive: bool = True
+    adaptive: bool = True
+    by_value: bool = True
+
+
+class FairResident(Queueing):
+    params_type = FairResidentParams
+
+    def __init__(self, params: FairResidentParams, generator: Generator) -> None:
+        super().__init__(params, generator)
+        self._params = params
+        self._window = Window(params.window_s)
+        self._clock = TwoLevelClock(self._window)
+        self._occupancy = Occupancy()
+        self.next_arrival: NextArrival = RecentGaps()
+        self._charged: dict[str, float] = {}  # by invocation in flight
+        self._typical = 0.0  # charge of a dispatch
+        self._advice: list[Advice] = []
+        self._awaited: list[tuple[float, int, FlowView]] = []  # swapped-out flows, by when to bring their memory back
+        self._asked = 0
+        self._start_s = 0.0  # of the choice made last
+        self._view = View()
+
+    @classmethod
+    def companions(cls, params: Params) -> Companions:
+        if not isinstance(params, FairResidentParams):
+            raise TypeError(f"FairResidentParams expected, not {params!r}")
+        return Companions(
+            keepalive="adaptive" if params.adaptive else "anticipatory",
+            eviction="cost_aware" if params.by_value else "lru",
+            pool_slots=None if params.by_value else 32,
+        )
+
+    # --- hooks ------------------------------------------------------------------------------------------
+
+    def opened(self, flow: FlowView, view: View) -> None:
+        self._view = view
+        self._clock.open(flow)
+
+    def closed(self, flow: FlowView, view: View) -> None:
+        self._clock.close(flow)
+        for invocation in self._occupancy.forget(flow):
+            del self._charged[invocation]
+        self._advice = [advice for advice in self._advice if advice.flow is not flow]
+        self._awaited = [entry for entry in self._awaited if entry[2] is not flow]
+        heapify(self._awaited)
+
+    def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        if flow.queued == 1 and not flow.in_flight:
+            self._advice.append(Prefetch(flow))
+        self._line_up(flow)
+
+    def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        self._line_up(flow)
+
+    def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
+        run_s = self._run_s(flow, device)
+        charge = (run_s + self._start_s) * invocation.share if self._params.true_up else run_s
+        self._charged[invocation.id] = charge
+        self._clock.charge(flow, charge)
+        self._occupancy.began(flow, invocation, device, view.now + self._start_s + run_s)
+        self._line_up(flow)
+        if self._params.adaptive:
+            self._typical += LEARN * (charge - self._typical) if self._typical else charge
+            self._window.size = self._params.window_steps * self._typical
+
+    def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
+        charged = self._charged.pop(invocation.id)
+        if invocation.device is not None:
+            self._occupancy.ended(flow, invocation, invocation.device)
+        if self._params.true_up:
+            self._clock.charge(flow, (view.now - invocation.dispatched) * invocation.share - charged)
+        if flow.queued:
+            self._line_up(flow)
+
+    def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
+        if flow.queued:
+            self._line_up(flow)
+        elif self._params.predictive and not flow.in_flight and not flow.resident_on(device):
+            self._await(flow, device)
+
+    # --- decisions --------------------------------------------------------------------------------------
+
+    def choose(self, view: View) -> Choice | None:
+        passed_over: list[FlowView] = []
+        choice = None
+        while choice is None and len(passed_over) < LOOK_AT:
+            flow = self._clock.first()
+            if flow is None:
+                break
+            choice = self._choice(view, flow)
+            if choice is None:
+                self._clock.pass_over(flow)
+                passed_over.append(flow)
+        for flow in passed_over:
+            self._line_up(flow)
+        return choice
+
+    def advise(self, view: View) -> Sequence[Advice]:
+        while self._awaited and self._awaited[0][0] <= view.now:
+            flow = heappop(self._awaited)[2]
+            if not flow.queued and not flow.in_flight:
+                self._advice.append(Prefetch(flow, displace=True))
+        advice, self._advice = self._advice, []
+        return advice
+
+    def wake_at(self) -> float | None:
+        return self._awaited[0][0] if self._awaited else None
+
+    def _choice(self, view: View, flow: FlowView) -> Choice | None:
+        allowed = self._worthwhile if self._params.adaptive else None
+        if not self._params.joint:
+            place = sticky(view, flow, allowed)
+            self._start_s = 0.0
+            return Choice(flow, *place, "most urgent") if place else None
+        best = self._best_place(view, flow)
+        if best is None:
+            return None
+        ends_s, start_s, place = best
+        if place[1] is None and start_s > 0 and self._better_to_wait(view, flow, ends_s):
+            return None
+        self._start_s = start_s
+        return Choice(flow, *place, f"most urgent, done in {ends_s:.3g} s by estimate")
+
+    def _best_place(self, view: View, flow: FlowView) -> tuple[float, float, Place] | None:
+        """The place with the earliest expected end, an idle sandbox before a new one."""
+        best: tuple[float, float, Place] | None = None
+        for device in view.devices:
+            if self._params.adaptive and not self._worthwhile(device):
+                continue
+            sandbox = flow.idle_on(device)
+            if sandbox is not None:
+                if not view.can_use(sandbox):
+                    continue
+                start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else self._reload_s(flow, device)
+            elif view.can_start(flow, device):
+                start_s = self._cold_s(flow, device)
+            else:
+                continue
+            ends_s = start_s + self._run_s(flow, device) * self._occupancy.stretch(device, device.running + 1)
+            if best is None or (sandbox is None, ends_s) < (best[2][1] is None, best[0]):
+                best = (ends_s, start_s, (device, sandbox))
+        return best
+
+    def _better_to_wait(self, view: View, flow: FlowView, ends_s: float) -> bool:
+        """Whether a sandbox that the flow has already would serve the call sooner than a new one.
+
+        Its own that are at work count with the flow's backlog: with one sandbox and a hundred calls waiting, the next
+        one to be free is no reason not to start another.
+        """
+        waits_s = []
+        own_s = self._occupancy.own_free_in_s(flow, view.now)
+        if own_s is not None:
+            run_s = self._run_s(flow, view.devices[0])
+            waits_s.append(own_s + run_s * (1 + (flow.queued - 1) / flow.in_flight))
+        for device in flow.idle_devices():  # idle ones, on devices that are full
+            reload_s = 0.0 if flow.resident_on(device) else self._reload_s(flow, device)
+            waits_s.append(self._occupancy.free_in_s(device, view.now) + reload_s + self._run_s(flow, device))
+        return bool(waits_s) and min(waits_s) < ends_s
+
+    def _worthwhile(self, device: DeviceView) -> bool:
+        return device.running < self._occupancy.worthwhile(device)
+
+    # --- urgency ----------------------------------------------------------------------------------------
+
+    def _line_up(self, flow: FlowView) -> None:
+        if not flow.queued:
+            self._clock.rest(flow)
+            return
+        head = flow.head
+        service_s = self._typical_run_s(flow) + (self._best_start_s(flow) if self._params.joint else 0)
+        due = head.arrived + self._params.patience * service_s if head.deadline is None else head.deadline - service_s
+        self._clock.wait(flow, (due, head.number))
+
+    def _best_start_s(self, flow: FlowView) -> float:
+        best_s: float | None = None
+        for device in flow.idle_devices():
+            if flow.resident_on(device):
+                return 0.0
+            reload_s = self._reload_s(flow, device)
+            best_s = reload_s if best_s is None else min(best_s, reload_s)
+        if best_s is not None:
+            return best_s
+        return max(flow.spec.times.cold_s, flow.spec.times.load_s or 0)
+
+    def _typical_run_s(self, flow: FlowView) -> float:
+        known = flow.run_estimate_s
+        return self._params.unknown_s if known is None else known
+
+    def _run_s(self, flow: FlowView, device: DeviceView) -> float:
+        known = flow.run_estimates_s.get(device.spec.kind)
+        return self._typical_run_s(flow) if known is None else known
+
+    def _reload_s(self, flow: FlowView, device: DeviceView) -> float:
+        return flow.spec.times_on(device.spec).load_s or 0
+
+    def _cold_s(self, flow: FlowView, device: DeviceView) -> float:
+        times = flow.spec.times_on(device.spec)
+        return max(times.cold_s, times.load_s or 0)
+
+    def _await(self, flow: FlowView, device: DeviceView) -> None:
+        """Have the memory of a flow that was swapped out brought back before its next call is expected."""
+        expected = self.next_arrival.predict(flow, now=self._view.now)
+        if expected is None:
+            return
+        at = expected.at - expected.spread_s - 2 * self._reload_s(flow, device)
+        if at > self._view.now:
+            self._asked += 1
+            heappush(self._awaited, (at, self._asked, flow))

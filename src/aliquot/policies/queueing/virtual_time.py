@@ -1,0 +1,182 @@
+"""Fair queueing on two levels: between tenants, and between a tenant's own flows.
+
+Every level is a `FairClock`: its members have start tags, which grow by what they are charged divided by their weight;
+its virtual time is the smallest start tag of those that wait. A member that was away comes back at the virtual time, so
+idle time earns no credit. A member is *eligible* while it is at most a window ahead of the virtual time; among the
+eligible ones, whoever uses the clock may choose freely. That freedom is what locality and shortness live on, and the
+window is what it can cost anybody.
+
+The members of the upper clock are tenants, each with a clock of its own flows.
+"""
+
+from typing import Generic, TypeVar
+
+from aliquot.core.view import FlowView
+from aliquot.policies.queueing.flow_heap import KeyedHeap, Numbered
+
+M = TypeVar("M", bound=Numbered)
+
+Urgency = tuple[float, int]  # smaller goes first; the number breaks ties
+
+
+class Window:
+    """How far ahead of the virtual time a member may run; the same for all clocks that share it."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, size: float) -> None:
+        self.size = size
+
+
+class FairClock(Generic[M]):
+    def __init__(self, window: Window) -> None:
+        self.now = 0.0
+        self.window = window
+        self.starts: dict[int, float] = {}
+        self._by_start: KeyedHeap[M, float] = KeyedHeap()
+        self._eligible: KeyedHeap[M, Urgency] = KeyedHeap()
+        self._ahead: KeyedHeap[M, float] = KeyedHeap()
+        self._urgency: dict[int, Urgency] = {}  # of the waiting members
+
+    def start(self, member: M) -> float:
+        return self.starts.get(member.index, self.now)
+
+    def charge(self, member: M, amount: float) -> None:
+        """The member has used so much, by its weight; a negative amount gives back."""
+        self.starts[member.index] = self.start(member) + amount
+        if member.index in self._urgency:
+            self._place(member)
+
+    def wait(self, member: M, urgency: Urgency) -> None:
+        """The member has something waiting, with this urgency."""
+        if member.index not in self._urgency:
+            self.starts[member.index] = max(self.start(member), self.now)
+        self._urgency[member.index] = urgency
+        self._place(member)
+
+    def rest(self, member: M) -> None:
+        """The member has nothing waiting."""
+        if self._urgency.pop(member.index, None) is not None:
+            self._by_start.discard(member)
+            self._eligible.discard(member)
+            self._ahead.discard(member)
+            self._advance()
+
+    def forget(self, member: M) -> None:
+        self.rest(member)
+        self.starts.pop(member.index, None)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._urgency)
+
+    def first(self) -> M | None:
+        """The most urgent of the eligible members."""
+        return self._eligible.first()
+
+    def first_urgency(self) -> Urgency | None:
+        return self._eligible.first_key()
+
+    def pass_over(self, member: M) -> None:
+        """Not this one, for now; `wait` puts it back."""
+        self._eligible.discard(member)
+
+    def lead(self, member: M) -> float:
+        return self.start(member) - self.now
+
+    def _place(self, member: M) -> None:
+        self._by_start.set(member, self.starts[member.index])
+        self._advance()
+        self._sort_in(member)
+
+    def _sort_in(self, member: M) -> None:
+        start = self.starts[member.index]
+        if start - self.now <= self.window.size:
+            self._ahead.discard(member)
+            self._eligible.set(member, self._urgency[member.index])
+        else:
+            self._eligible.discard(member)
+            self._ahead.set(member, start)
+
+    def _advance(self) -> None:
+        """Virtual time never goes back, not even when a charge is given back."""
+        smallest = self._by_start.first_key()
+        if smallest is None:
+            return
+        self.now = max(self.now, smallest)
+        while (member := self._ahead.first()) is not None and self.starts[member.index] - self.now <= self.window.size:
+            self._sort_in(member)
+
+
+class Tenant:
+    """A member of the upper clock, with the clock of its own flows."""
+
+    def __init__(self, index: int, window: Window) -> None:
+        self.index = index
+        self.clock: FairClock[FlowView] = FairClock(window)
+        self.flows = 0
+
+
+class TwoLevelClock:
+    """Tenants by the operator's weights, and each tenant's flows by their own."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.tenants: dict[str, Tenant] = {}
+        self.clock: FairClock[Tenant] = FairClock(window)
+        self._tenants_seen = 0
+
+    def open(self, flow: FlowView) -> None:
+        tenant = self.tenants.get(flow.key.tenant)
+        if tenant is None:
+            tenant = self.tenants[flow.key.tenant] = Tenant(self._tenants_seen, self.window)
+            self._tenants_seen += 1
+        tenant.flows += 1
+
+    def close(self, flow: FlowView) -> None:
+        tenant = self.tenants[flow.key.tenant]
+        tenant.clock.forget(flow)
+        tenant.flows -= 1
+        if tenant.flows:
+            self._refresh(tenant)
+        else:
+            self.clock.forget(tenant)
+            del self.tenants[flow.key.tenant]
+
+    def charge(self, flow: FlowView, amount: float) -> None:
+        """The flow has used so much; its tenant has too."""
+        tenant = self.tenants[flow.key.tenant]
+        tenant.clock.charge(flow, amount / flow.spec.weight)
+        self.clock.charge(tenant, amount / flow.tenant_weight)
+        self._refresh(tenant)
+
+    def wait(self, flow: FlowView, urgency: Urgency) -> None:
+        tenant = self.tenants[flow.key.tenant]
+        tenant.clock.wait(flow, urgency)
+        self._refresh(tenant)
+
+    def rest(self, flow: FlowView) -> None:
+        tenant = self.tenants[flow.key.tenant]
+        tenant.clock.rest(flow)
+        self._refresh(tenant)
+
+    def first(self) -> FlowView | None:
+        """The most urgent flow that is eligible among its tenant's, of a tenant that is eligible among all."""
+        tenant = self.clock.first()
+        return tenant.clock.first() if tenant else None
+
+    def pass_over(self, flow: FlowView) -> None:
+        """Not this one, for now; `wait` puts it back."""
+        tenant = self.tenants[flow.key.tenant]
+        tenant.clock.pass_over(flow)
+        self._refresh(tenant)
+
+    def _refresh(self, tenant: Tenant) -> None:
+        """A tenant is as urgent as its most urgent eligible flow."""
+        urgency = tenant.clock.first_urgency()
+        if urgency is not None:
+            self.clock.wait(tenant, urgency)
+        elif tenant.clock.waiting:
+            self.clock.pass_over(tenant)
+        else:
+            self.clock.rest(tenant)
