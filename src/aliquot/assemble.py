@@ -22,14 +22,14 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
     params = make_params(policy.params_type, settings.queueing, settings.params.get(settings.queueing, {}))
     companions = policy.companions(params)
 
-    keepalive_name = settings.keepalive or companions.keepalive
+    keepalive_name = companions.keepalive if settings.keepalive is None else settings.keepalive
     keepalive = look_up(KEEPALIVE, keepalive_name, "keepalive")
     own = companions.keepalive_params if keepalive_name == companions.keepalive else {}
     keepalive_params = make_params(keepalive.params_type, keepalive_name, own | settings.params.get(keepalive_name, {}))
     return Scheduler(
         lambda domain: policy(params, Random(f"{settings.seed}/{domain}")),
         keepalive(keepalive_params),
-        _make_eviction(settings.eviction or companions.eviction, settings),
+        _make_eviction(companions.eviction if settings.eviction is None else settings.eviction, settings),
         companions.pool_slots,
     )
 

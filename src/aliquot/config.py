@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from math import inf
 from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert
@@ -14,6 +15,8 @@ P = TypeVar("P", bound=Params)
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6  # beyond that virtual times lose their meaning
+_MOST_BYTES = 2**60
 
 
 class PolicySettings(Struct, frozen=True):
@@ -30,9 +33,10 @@ def parse_size(text: str, key: str) -> int:
     """`16GiB`, `512 MB` or a number of bytes."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = _UNITS.get(match[2].upper()) if match else None
-    if match is None or unit is None:
+    size = float(match[1]) * unit if match and unit else inf
+    if size > _MOST_BYTES:
         raise InputError(f"{key}: '{text}' is not a size, such as 16GiB, 512MB or a number of bytes")
-    return round(float(match[1]) * unit)
+    return round(size)
 
 
 def parse_assignments(texts: list[str], key: str) -> dict[str, str]:
@@ -66,8 +70,9 @@ def parse_weights(texts: list[str], key: str) -> dict[str, float]:
             weights[name] = float(value)
         except ValueError:
             weights[name] = 0.0
-        if not 0 < weights[name] < float("inf"):
-            raise InputError(f"{key}: the weight of {name} is '{value}'; it takes a number above 0")
+        if not LEAST_WEIGHT <= weights[name] <= MOST_WEIGHT:
+            takes = f"it takes a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+            raise InputError(f"{key}: the weight of {name} is '{value}'; {takes}")
     return weights
 
 
@@ -87,4 +92,6 @@ def make_params(kind: type[P], policy: str, values: Mapping[str, Any]) -> P:
         number = getattr(params, field.name)
         if isinstance(number, int | float) and not 0 <= number < float("inf"):
             raise InputError(f"{policy}.{name}: {number} does not fit: it takes a number from 0 on")
+        if name == "pool_slots" and number is not None and number < 1:
+            raise InputError(f"{policy}.{name}: {number} does not fit: it takes 1 or more")
     return params

@@ -36,7 +36,7 @@ class Domain:
 
     def has_slot(self) -> bool:
         """Whether asking the policy can lead anywhere."""
-        return any(device.running < device.spec.concurrency for device in self.devices)
+        return any(device.running < device.slots for device in self.devices)
 
     def _has(self, kind: str) -> bool:
         return self.name == ANY or (kind == CPU) == (self.name == CPU)

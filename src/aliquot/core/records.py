@@ -249,12 +249,13 @@ class Device:
 
     __slots__ = (
         "evictable_bytes", "index", "last_dispatch", "measured", "memory_order", "pool_order", "resident_bytes",
-        "running", "sandboxes", "shares_used", "spec",
+        "running", "sandboxes", "shares_used", "slots", "spec",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: DeviceSpec, memory: Eviction[Sandbox], pool: Eviction[Sandbox]) -> None:
         self.index = index
         self.spec = spec
+        self.slots = spec.concurrency  # how many may be in flight
         self.memory_order = memory  # idle and resident: may be swapped out
         self.pool_order = pool  # idle: may be stopped
         self.running = 0

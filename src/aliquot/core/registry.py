@@ -12,7 +12,10 @@ from aliquot.core.records import Device, Flow, Sandbox
 
 class Registry:
     def __init__(
-        self, make_queueing: Callable[[str], Queueing], make_eviction: Callable[[], Eviction[Sandbox]]
+        self,
+        make_queueing: Callable[[str], Queueing],
+        make_eviction: Callable[[], Eviction[Sandbox]],
+        pool_slots: int | None,
     ) -> None:
         self.devices: dict[str, Device] = {}
         self.flows: dict[FlowKey, Flow] = {}
@@ -20,6 +23,7 @@ class Registry:
         self.tenant_weights: dict[str, float] = {}
         self._make_queueing = make_queueing
         self._make_eviction = make_eviction
+        self._pool_slots = pool_slots
         self._devices_seen = self._flows_seen = 0
 
     def device(self, name: str) -> Device:
@@ -37,7 +41,10 @@ class Registry:
     def add_device(self, spec: DeviceSpec) -> None:
         if spec.name in self.devices:
             raise EventError(f"there is a device {spec.name} already")
-        self.devices[spec.name] = Device(self._devices_seen, spec, self._make_eviction(), self._make_eviction())
+        device = Device(self._devices_seen, spec, self._make_eviction(), self._make_eviction())
+        if self._pool_slots is not None and spec.memory_bytes is not None:  # what is in flight needs a pool slot too
+            device.slots = min(device.slots, self._pool_slots)
+        self.devices[spec.name] = device
         self._devices_seen += 1
         self._devices_changed()
 

@@ -58,9 +58,9 @@ class Scheduler:
         self.invocations: dict[str, Invocation] = {}  # those that have not ended
         self._outbox: list[Command] = []
         self._timers = Timers()
-        self.registry = Registry(make_queueing, make_eviction)
+        self.registry = Registry(make_queueing, make_eviction, pool_slots)
         self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox.append)
-        self._arrivals = self._dispatches = 0
+        self._arrivals = self._dispatches = self._turn = 0
         self._handlers: dict[type[Event], Callable[..., None]] = {
             DeviceAdded: lambda event: self.registry.add_device(event.device),
             DeviceLost: self._device_lost,
@@ -100,10 +100,16 @@ class Scheduler:
     # --- deciding ---------------------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        """Ask the domains in turn, a dispatch each, so that those with a device in common take turns at it."""
-        waiting = list(self.registry.domains.values())
-        while waiting:
-            waiting = [domain for domain in waiting if self._dispatch_next(domain)]
+        """Ask the domains in turn, a dispatch each, so that those with a device in common take turns at it.
+
+        The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
+        """
+        domains = list(self.registry.domains.values())
+        refused = 0
+        while refused < len(domains):
+            self._turn %= len(domains)
+            refused = 0 if self._dispatch_next(domains[self._turn]) else refused + 1
+            self._turn += 1
 
     def _dispatch_next(self, domain: Domain) -> bool:
         for advice in domain.policy.advise(domain.view):

@@ -51,6 +51,8 @@ class DeviceView(Protocol):
     @property
     def spec(self) -> DeviceSpec: ...
     @property
+    def slots(self) -> int: ...
+    @property
     def running(self) -> int: ...
     @property
     def shares_used(self) -> float: ...
@@ -111,10 +113,8 @@ class View:
 
     def has_slot(self, flow: FlowView, device: DeviceView) -> bool:
         """Fewer than D run there and the shares add up to at most 1."""
-        spec = device.spec
-        return (
-            device.running < spec.concurrency and device.shares_used + flow.spec.share_on(spec) <= 1 + SHARE_TOLERANCE
-        )
+        used, share = device.shares_used, flow.spec.share_on(device.spec)
+        return device.running < device.slots and used + share <= 1 + SHARE_TOLERANCE
 
     def can_start(self, flow: FlowView, device: DeviceView) -> bool:
         """Whether a new sandbox of the flow may start there now; what is idle makes room, what runs does not."""

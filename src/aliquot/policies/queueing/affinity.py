@@ -5,6 +5,7 @@ by tau, its run estimate. A flow that becomes non-empty restarts at the smallest
 without a scan: all flows by the penalised key, and for each device those resident there by their bare vTime.
 """
 
+from aliquot.core.fit import misfit
 from aliquot.core.interfaces import Choice, Generator, Params, Queueing
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.flow_heap import FlowHeap
@@ -56,6 +57,8 @@ class Affinity(Queueing):
                 place = on_device(view, flow, device)
                 if place is not None:
                     return Choice(flow, *place, reason)
+                if misfit(flow.spec, [device.spec]) is None:
+                    break  # it will fit: to let others past would starve it
         return None
 
     def _ranked(self, device: DeviceView) -> list[tuple[FlowView, str]]:

@@ -125,7 +125,10 @@ class MqfqSticky(Queueing):
         self._update(flow, tags)
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        self._update(flow, self.tags[flow.index])
+        tags = self.tags[flow.index]
+        self._update(flow, tags)
+        if tags.steps and tags.state is FlowState.THROTTLED:  # what it left busy is idle now
+            self._advice.append(SwapOut(flow))
 
     def expired(self, flow: FlowView, view: View) -> None:
         self.tags[flow.index].state = FlowState.INACTIVE  # keep-alive has swapped its memory out already

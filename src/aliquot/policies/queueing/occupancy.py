@@ -69,7 +69,7 @@ class Occupancy:
 
     def worthwhile(self, device: DeviceView) -> int:
         """How many at once the device should run: up to D, as long as each more raises the throughput."""
-        limit = device.spec.concurrency
+        limit = device.slots
         known = self._stretch.get(device.spec.kind, {})
         best = 1.0
         for at_once in range(2, limit + 1):

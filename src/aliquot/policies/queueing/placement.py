@@ -43,7 +43,7 @@ def _most_free_slots(view: View, flow: FlowView, allowed: Callable[[DeviceView],
     best: DeviceView | None = None
     most = 0
     for device in view.devices:
-        free = device.spec.concurrency - device.running
+        free = device.slots - device.running
         if free > most and view.can_start(flow, device) and (allowed is None or allowed(device)):
             best, most = device, free
     return (best, None) if best is not None else None
@@ -51,5 +51,5 @@ def _most_free_slots(view: View, flow: FlowView, allowed: Callable[[DeviceView],
 
 def by_last_dispatch(devices: Sequence[DeviceView]) -> list[DeviceView]:
     """Those with a free slot, longest unused first."""
-    free = [device for device in devices if device.running < device.spec.concurrency]
+    free = [device for device in devices if device.running < device.slots]
     return sorted(free, key=lambda device: (device.last_dispatch, device.index))
