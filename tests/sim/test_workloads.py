@@ -7,7 +7,8 @@ import pytest
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec, Times
-from aliquot.sim.traces import FunctionsFile, TraceFile
+from aliquot.sim.arrivals import Arrival
+from aliquot.sim.traces import MIB, FunctionsFile, TraceFile
 from aliquot.sim.workloads import PROCESSES, Recipe, make_arrivals, make_functions, write_arrivals, write_functions
 
 FUNCTIONS = make_functions(8, seed=1)
@@ -83,3 +84,31 @@ def test_the_same_seed_makes_the_same_file_and_simulate_reads_it(tmp_path):
 def test_functions_that_run_for_no_time_give_no_load():
     with pytest.raises(InputError, match="run_s: a function runs for 0 seconds"):
         make_arrivals({"f": FunctionSpec("f", times=Times(0))}, Recipe())
+
+
+def test_deadlines_and_cost_limits_are_written_where_there_are_any_however_late(tmp_path):
+    arrivals = [Arrival(0, "a\nb", "ann"), Arrival(1, "f", run_s=2), Arrival(2, "f", "bob", None, 5)]
+    arrivals += [Arrival(3, "f"), Arrival(4, "f", cost_limit=0), Arrival(5, "f", "ann", 1, 2, 3)]
+    functions = {name: FunctionSpec(name, times=Times(1)) for name in ("a\nb", "f")}
+    headers = []
+    for count in (2, 4, 6):
+        assert write_arrivals(iter(arrivals[:count]), tmp_path / "A.csv") == count
+        assert list(TraceFile(tmp_path / "A.csv", functions)) == arrivals[:count]
+        headers.append((tmp_path / "A.csv").read_text().partition("\n")[0])
+    assert headers[0] == "time_s,function,tenant,run_s"
+    assert headers[1] == headers[0] + ",deadline_s"
+    assert headers[2] == headers[1] + ",cost_limit"
+
+
+def test_shares_and_times_on_other_kinds_are_written_where_there_are_any(tmp_path):
+    plain = FunctionSpec("plain", MIB, times=Times(1, 2, 3))
+    shared = FunctionSpec("shared", MIB, share=0, times=Times(1, 2, 3), times_by_kind={"cpu": Times(4, 2, 3)})
+    slow = FunctionSpec("slow", MIB, 0.5, Times(1, 2, 3), {"old": Times(5, 6, 3), "cpu": Times(7, 2, 0)}, weight=2)
+    headers = []
+    for functions in ([plain], [plain, shared], [plain, shared, slow]):
+        write_functions(iter(functions), tmp_path / "F.csv")
+        assert list(FunctionsFile(tmp_path / "F.csv").functions.values()) == functions
+        headers.append((tmp_path / "F.csv").read_text().partition("\n")[0])
+    assert headers[0] == "name,run_s,cold_s,memory_mib,load_s,weight"
+    assert headers[1] == headers[0] + ",share,run_s@cpu"
+    assert headers[2] == headers[0] + ",share,run_s@cpu,load_s@cpu,run_s@old,cold_s@old"

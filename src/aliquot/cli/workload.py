@@ -8,7 +8,7 @@ import typer
 from aliquot.cli.console import check_writable, output
 from aliquot.core.errors import InputError
 
-app = typer.Typer(help="Make workloads to simulate.", no_args_is_help=True)
+app = typer.Typer(help="Make workloads to simulate, or import real traces.", no_args_is_help=True)
 
 
 @app.callback()
@@ -68,3 +68,61 @@ def make(
         workloads.write_functions(called.values(), functions)
     count = workloads.write_arrivals(workloads.make_arrivals(called, recipe), arrivals)
     output.print(f"wrote {count} arrivals of {len(called)} functions to {arrivals}", highlight=False)
+
+
+@app.command("import")
+def import_trace(
+    kind: Annotated[str, typer.Argument(help="azure_functions, azure_llm, mooncake, philly or servegen.")],
+    data: Annotated[Path, typer.Option(help="The folder that holds a folder for each trace.")],
+    arrivals: Annotated[Path, typer.Option(help="Write the arrivals there.")],
+    functions: Annotated[Path, typer.Option(help="Write the functions there.")],
+    load: Annotated[
+        float | None, typer.Option(help="Stretch or squeeze the time axis to this offered load; else as it was.")
+    ] = None,
+    devices: Annotated[int, typer.Option(min=1, help="The devices that the load refers to.")] = 1,
+    calls: Annotated[int | None, typer.Option(min=1, help="Stop after so many calls.")] = None,
+    start_s: Annotated[float, typer.Option(help="Begin so many seconds into the trace.")] = 0,
+    duration_s: Annotated[
+        float | None, typer.Option(help="Take so many seconds of the trace; all, of servegen 24 hours.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="azure_functions: what the functions are like, mqfq (default), timm or own.")
+    ] = None,
+    flows: Annotated[int | None, typer.Option(min=1, help="Keep so many flows, the busiest.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same files.")] = 0,
+) -> None:
+    """Write a real trace, or a part of it, as the two files that `aliquot simulate` reads.
+
+    aliquot workload import azure_functions --data DATA --arrivals A.csv --functions F.csv --flows 24 --load 0.9
+    """
+    from aliquot.sim import workloads
+    from aliquot.sim.importers import IMPORTERS
+    from aliquot.sim.importers.request import ImportRequest
+    from aliquot.sim.importers.scaling import measure, rescale, time_scale
+
+    if kind not in IMPORTERS:
+        raise InputError(f"KIND: there is no '{kind}'; it takes {', '.join(IMPORTERS)}")
+    for option, value in {"--load": load, "--duration-s": duration_s}.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError(f"{option}: {value} does not fit; it takes a number above 0")
+    if not 0 <= start_s < float("inf"):
+        raise InputError(f"--start-s: {start_s} does not fit; it takes a number from 0 on")
+    if not data.is_dir():
+        raise InputError(f"--data: there is no folder {data}; it takes the one that holds a folder for each trace")
+    check_writable(arrivals, "--arrivals")
+    check_writable(functions, "--functions")
+    request = ImportRequest(data, profile, flows, start_s, duration_s, calls, seed)
+    # Read twice, as a stream: whatever is wrong comes up in the first pass, before a file is written.
+    imported = IMPORTERS[kind](request)
+    measured = measure(imported.arrivals, imported.functions)
+    if not measured.calls:
+        raise InputError(f"--start-s, --duration-s: {kind} has no call there; it takes a time with some")
+    scale = 1 if load is None else time_scale(measured, load, devices)
+    called = dict.fromkeys(flow.function for flow in measured.flows)
+    listed = [function for name, function in imported.functions.items() if name in called]
+    workloads.write_functions(listed, functions)
+    workloads.write_arrivals(rescale(IMPORTERS[kind](request).arrivals, scale), arrivals)
+    who = f"{len(measured.flows)} flows and {len(measured.tenants)} tenants"
+    output.print(f"wrote {measured.calls} calls of {who} to {arrivals}", highlight=False)
+    natural = f"natural offered load {measured.load(devices):.6g} on {devices} devices"
+    output.print(f"{natural}; times multiplied by {scale:.6g}", highlight=False)

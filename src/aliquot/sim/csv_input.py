@@ -1,15 +1,13 @@
 """Reading CSV files row by row, with errors that name file, line, field and what it takes."""
 
 import csv
-import gzip
-import zlib
 from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import IO
 
 from aliquot.core.clock import DECIMALS
 from aliquot.core.errors import InputError
+from aliquot.sim.text_input import UNREADABLE, cannot_be_read, open_text
 
 
 class Row:
@@ -58,12 +56,15 @@ def parse_number(text: str) -> float | None:
 
 
 def read_rows(
-    path: Path, required: Sequence[str], optional: Sequence[str], prefixes: Sequence[str] = ()
+    path: Path, required: Sequence[str], optional: Sequence[str] | None, prefixes: Sequence[str] = ()
 ) -> Iterator[Row]:
-    """The rows of a file with a header, `.gz` or plain, as a stream. Columns may also begin with one of `prefixes`."""
+    """The rows of a file with a header, `.gz` or plain, as a stream.
+
+    Columns may also begin with one of `prefixes`; with None for `optional` any others may be there.
+    """
     line = 0
     try:
-        with _open(path) as file:
+        with open_text(path) as file:
             reader = csv.reader(file, strict=True)
             header = next(reader, None)
             line = 1
@@ -75,26 +76,19 @@ def read_rows(
                 if len(values) != len(names):
                     raise InputError(f"{path}:{line}: {len(values)} fields; it takes {len(names)}: {','.join(names)}")
                 yield Row(str(path), line, dict(zip(names, values, strict=True)))
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}:{line + 1}: cannot be read from here on: {_reason(error)}") from error
-
-
-def _open(path: Path) -> IO[str]:
-    if not path.exists():
-        raise InputError(f"{path}: there is no such file")
-    if not path.is_file():
-        raise InputError(f"{path}: is not a regular file; it is read more than once")
-    with path.open("rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    if zipped or path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+    except (*UNREADABLE, csv.Error) as error:
+        raise cannot_be_read(path, line + 1, error) from error
 
 
 def _check_header(
-    path: Path, header: list[str] | None, required: Sequence[str], optional: Sequence[str], prefixes: Sequence[str]
+    path: Path,
+    header: list[str] | None,
+    required: Sequence[str],
+    optional: Sequence[str] | None,
+    prefixes: Sequence[str],
 ) -> list[str]:
-    takes = f"it takes {','.join(required)}, and may have {','.join([*optional, *(p + 'KIND' for p in prefixes)])}"
+    others = "others" if optional is None else ",".join([*optional, *(p + "KIND" for p in prefixes)])
+    takes = f"it takes {','.join(required)}" + (f", and may have {others}" if others else "")
     if header is None:
         raise InputError(f"{path}:1: is empty, where a header is expected: {takes}")
     names = [name.strip() for name in header]
@@ -105,14 +99,6 @@ def _check_header(
         if name in names[:place]:
             raise InputError(f"{path}:1: the column {name} is there twice")
         own_kind = any(name.startswith(prefix) and len(name) > len(prefix) for prefix in prefixes)
-        if name not in required and name not in optional and not own_kind:
+        if optional is not None and name not in required and name not in optional and not own_kind:
             raise InputError(f"{path}:1: the column '{name}' is not known; {takes}")
     return names
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
-        return f"the gzip file is damaged or cut off ({error})"
-    if isinstance(error, UnicodeDecodeError):
-        return f"it is not UTF-8 text ({error.reason})"
-    return str(error)

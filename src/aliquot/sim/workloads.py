@@ -6,6 +6,7 @@ from heapq import merge
 from math import floor, log, sqrt
 from pathlib import Path
 from random import Random
+from typing import IO
 
 from msgspec import Struct
 
@@ -117,10 +118,10 @@ def _stream(function: FunctionSpec, tenant: str, gaps: Gaps, rate: float, recipe
         at = round(time_s, MICROSECONDS)
         if recipe.step_s:
             at = floor(time_s / recipe.step_s) * recipe.step_s
-        yield Arrival(at, function.name, tenant, _run_s(random, function.times.run_s or 0, recipe.run_cv))
+        yield Arrival(at, function.name, tenant, draw_run_s(random, function.times.run_s or 0, recipe.run_cv))
 
 
-def _run_s(random: Random, mean_s: float, cv: float) -> float | None:
+def draw_run_s(random: Random, mean_s: float, cv: float) -> float | None:
     """Log-normal around the declared time; None: just that."""
     if not cv or not mean_s:
         return None
@@ -145,24 +146,52 @@ def make_functions(count: int, seed: int) -> dict[str, FunctionSpec]:
 
 
 def write_arrivals(arrivals: Iterable[Arrival], path: Path) -> int:
-    """As `simulate --arrivals` reads them; returns how many."""
+    """As `simulate --arrivals` reads them, deadlines and cost limits where there are any; returns how many."""
     count = 0
-    with path.open("w", encoding="utf-8", newline="") as file:
+    width = 4  # up to run_s
+    with path.open("w+", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["time_s", "function", "tenant", "run_s"])
+        writer.writerow(Arrival._fields[:width])
         for arrival in arrivals:
-            run_s = "" if arrival.run_s is None else arrival.run_s
-            writer.writerow([arrival.time_s, arrival.function, arrival.tenant, run_s])
+            needed = 6 if arrival.cost_limit is not None else 5 if arrival.deadline_s is not None else 4
+            if needed > width:
+                _widen(file, needed)
+                width = needed
+            writer.writerow(arrival[:width])  # None is written as an empty field
             count += 1
     return count
 
 
+def _widen(file: IO[str], width: int) -> None:
+    """Give an arrivals file more columns, empty in what is written already: a stream tells late that it has them."""
+    file.seek(0)
+    _, *lines = csv.reader(file)
+    file.seek(0)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(Arrival._fields[:width])
+    writer.writerows(line + [""] * (width - len(line)) for line in lines)
+
+
 def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
-    """As `simulate --functions` reads them."""
+    """As `simulate --functions` reads them; shares and times on other kinds where there are any."""
+    listed = list(functions)
+    shares = any(function.share is not None for function in listed)
+    kinds = list(dict.fromkeys(kind for function in listed for kind in function.times_by_kind))
+    own = [(time, kind) for kind in kinds for time in ("run_s", "cold_s", "load_s") if _differs(listed, kind, time)]
+    header = ["name", "run_s", "cold_s", "memory_mib", "load_s", "weight", *(["share"] if shares else [])]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["name", "run_s", "cold_s", "memory_mib", "load_s", "weight"])
-        for function in functions:
+        writer.writerow([*header, *(f"{time}@{kind}" for time, kind in own)])
+        for function in listed:
             times = function.times
             mib = function.memory_bytes / MIB
-            writer.writerow([function.name, times.run_s, times.cold_s, mib, times.load_s, function.weight])
+            line = [function.name, times.run_s, times.cold_s, mib, times.load_s, function.weight]
+            line += [function.share] if shares else []
+            there = function.times_by_kind
+            writer.writerow(line + [getattr(there[kind], time) if kind in there else None for time, kind in own])
+
+
+def _differs(functions: Iterable[FunctionSpec], kind: str, time: str) -> bool:
+    """Whether a column of its own is needed for a time on that kind; without it the general one is taken."""
+    pairs = [(f.times_by_kind[kind], f.times) for f in functions if kind in f.times_by_kind]
+    return time == "run_s" or any(getattr(there, time) != getattr(here, time) for there, here in pairs)

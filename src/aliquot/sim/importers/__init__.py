@@ -1,0 +1,18 @@
+"""Real traces as workloads: the table of those that can be imported."""
+
+from collections.abc import Callable
+
+from aliquot.sim.importers.azure_functions import read_azure_functions
+from aliquot.sim.importers.azure_llm import read_azure_llm
+from aliquot.sim.importers.mooncake import read_mooncake
+from aliquot.sim.importers.philly import read_philly
+from aliquot.sim.importers.request import Imported, ImportRequest
+from aliquot.sim.importers.servegen import read_servegen
+
+IMPORTERS: dict[str, Callable[[ImportRequest], Imported]] = {
+    "azure_functions": read_azure_functions,
+    "azure_llm": read_azure_llm,
+    "mooncake": read_mooncake,
+    "philly": read_philly,
+    "servegen": read_servegen,
+}

@@ -1,0 +1,124 @@
+"""Azure's functions of 2019: eight hours of 500 functions, with the owners they really had.
+
+Owners are tenants `o-…`, functions `f-…`, both by the first digits of their hashes. The trace counts calls by the
+minute: within it they are spread evenly at random. How long they took is known for CPUs alone (profile `own`); to
+stand for GPU functions each gets one of the GPU profiles instead, drawn by the seed (`mqfq`, `timm`). Time 0 is the
+trace's first minute.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import ceil, inf
+from pathlib import Path
+from random import Random
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aliquot.core.errors import InputError
+from aliquot.core.model import FunctionSpec
+from aliquot.sim.arrivals import Arrival
+from aliquot.sim.csv_input import Row, read_rows
+from aliquot.sim.importers.azure_own import read_own
+from aliquot.sim.importers.profiles import PROFILES
+from aliquot.sim.importers.request import Imported, ImportRequest
+from aliquot.sim.importers.window import busiest, in_window
+from aliquot.sim.workloads import MICROSECONDS
+
+COLUMNS = ("HashOwner", "HashApp", "HashFunction", "Trigger")
+MINUTE_S = 60
+DIGITS = 6  # of a hash in a name; more where two would be alike
+
+
+class Counted(Struct, frozen=True):
+    """A function's calls by the minute."""
+
+    owner: str
+    function: str
+    calls: list[int]
+
+
+RunTimes = dict[str, Callable[[Random], float]]  # by function; the others run as long as they declare
+
+
+def read_azure_functions(request: ImportRequest) -> Imported:
+    folder = request.data / "azure_functions_2019"
+    minutes = _minutes(request)
+    counted = _read_counts(folder / "dirigent500_invocations.csv.gz")
+    owners = _names("o", [each.owner for each in counted])
+    names = _names("f", [each.function for each in counted])
+    called = {each.function: sum(each.calls[minutes]) for each in counted}
+    kept = dict.fromkeys(busiest(called, request.flows))
+    functions, run_times = _functions(folder, {key: names[key] for key in kept}, request)
+    flows = [Counted(owners[each.owner], names[each.function], each.calls) for each in counted if each.function in kept]
+    return Imported(functions, in_window(_arrivals(flows, run_times, minutes, request.seed), request))
+
+
+def _minutes(request: ImportRequest) -> slice:
+    """Those that the window touches."""
+    return slice(int(request.start_s // MINUTE_S), None if request.end_s == inf else ceil(request.end_s / MINUTE_S))
+
+
+def _read_counts(path: Path) -> list[Counted]:
+    counted: dict[str, Counted] = {}
+    for row in read_rows(path, COLUMNS, None):
+        minutes = [name for name in row.values if name not in COLUMNS]
+        if not counted:
+            _check_minutes(path, minutes)
+        key = row.text("HashFunction")
+        if key in counted:
+            raise row.error(f"function {key} is there twice")
+        counted[key] = Counted(row.text("HashOwner"), key, [_calls(row, minute) for minute in minutes])
+    if not counted:
+        raise InputError(f"{path}:2: there are no functions; it takes one a line")
+    return list(counted.values())
+
+
+def _check_minutes(path: Path, minutes: Sequence[str]) -> None:
+    first = int(minutes[0]) if minutes and minutes[0].isdecimal() else 0
+    if list(minutes) != [str(first + place) for place in range(len(minutes))] or not minutes:
+        raise InputError(f"{path}:1: the columns after {COLUMNS[-1]} are no minutes; it takes numbers, one by one")
+
+
+def _calls(row: Row, minute: str) -> int:
+    takes = "a whole number of calls"
+    calls = row.number(minute, takes)
+    if calls != int(calls):
+        raise row.error(f"{minute} is '{row.values[minute]}'; it takes {takes}")
+    return int(calls)
+
+
+def _names(letter: str, hashes: Sequence[str]) -> dict[str, str]:
+    """Short names, each for one hash alone."""
+    keys = list(dict.fromkeys(hashes))
+    digits = DIGITS
+    while len({key[:digits] for key in keys}) < len(keys):
+        digits += 1
+    return {key: f"{letter}-{key[:digits]}" for key in keys}
+
+
+def _functions(folder: Path, names: dict[str, str], request: ImportRequest) -> tuple[dict[str, FunctionSpec], RunTimes]:
+    kind = request.profile or "mqfq"
+    if kind == "own":
+        own = read_own(folder, names)
+        return {name: own[name].function for name in names.values()}, {name: own[name].draw_run_s for name in own}
+    if kind not in PROFILES:
+        raise InputError(f"--profile: there is no '{kind}'; it takes {', '.join([*PROFILES, 'own'])}")
+    profiles = PROFILES[kind](request.data)
+    drawn = {name: Random(f"{request.seed}/{name}/profile").choice(profiles) for name in names.values()}
+    return {name: replace(profile, name=name) for name, profile in drawn.items()}, {}
+
+
+def _arrivals(flows: Sequence[Counted], run_times: RunTimes, minutes: slice, seed: int) -> Iterator[Arrival]:
+    """Minute by minute: only one is held in memory. With generators of its own a function is the same in any set."""
+    spreads = [Random(f"{seed}/{flow.function}/times") for flow in flows]
+    runs = [Random(f"{seed}/{flow.function}/runs") for flow in flows]
+    last = len(flows[0].calls) if flows else 0
+    for minute in range(last)[minutes]:
+        arrivals = []
+        for flow, spread, run in zip(flows, spreads, runs, strict=True):
+            draw = run_times.get(flow.function)
+            for _ in range(flow.calls[minute]):
+                time_s = round(MINUTE_S * (minute + spread.random()), MICROSECONDS)
+                arrivals.append(Arrival(time_s, flow.function, flow.owner, draw(run) if draw else None))
+        arrivals.sort(key=lambda arrival: arrival.time_s)
+        yield from arrivals

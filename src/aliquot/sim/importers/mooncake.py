@@ -1,0 +1,42 @@
+"""Mooncake's request traces of 2025: `conversation` and `synthetic`, each a tenant with one function.
+
+The traces give tokens; `tokens.py` states how long they are assumed to take. Both begin at 0, and are played at the
+same time. Their block hashes, which tell what a cache of prefixes could save, are not used.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from aliquot.sim.arrivals import Arrival
+from aliquot.sim.importers.json_lines import read_json_lines
+from aliquot.sim.importers.listed import import_listed
+from aliquot.sim.importers.request import Imported, ImportRequest, refuse_profiles
+from aliquot.sim.importers.tokens import language_model, tokens_run_s
+from aliquot.sim.workloads import MICROSECONDS
+
+SERVICES = ("conversation", "synthetic")
+FromZero = Annotated[float, Meta(ge=0)]
+
+
+class Request(Struct):
+    """A line of the trace; what else it has is passed over."""
+
+    timestamp: FromZero  # ms
+    input_length: FromZero  # tokens
+    output_length: FromZero
+
+
+def read_mooncake(request: ImportRequest) -> Imported:
+    refuse_profiles(request, "mooncake")
+    folder = request.data / "mooncake"
+    calls = [call for name in SERVICES for call in _calls(folder / f"{name}_trace.jsonl.gz", name)]
+    return import_listed(calls, language_model, request)
+
+
+def _calls(path: Path, name: str) -> Iterator[Arrival]:
+    for line in read_json_lines(path, Request):
+        run_s = tokens_run_s(line.input_length, line.output_length)
+        yield Arrival(round(line.timestamp / 1000, MICROSECONDS), name, name, run_s)

@@ -1,0 +1,39 @@
+"""Microsoft's Philly cluster of 2017: training jobs of 15 virtual clusters, those that asked for one GPU.
+
+A virtual cluster is a tenant `vc-…` with one function `job-…`; a job's duration is its run time. Assumed of all:
+8 GiB of memory, 30 s to start. Time 0 is the first job with one GPU.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from aliquot.core.model import FunctionSpec, Times
+from aliquot.sim.arrivals import Arrival
+from aliquot.sim.csv_input import read_rows
+from aliquot.sim.importers.listed import import_listed
+from aliquot.sim.importers.moments import read_moment, since_first
+from aliquot.sim.importers.request import Imported, ImportRequest, refuse_profiles
+from aliquot.sim.importers.sizes import GIB, load_s
+
+COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
+MEMORY_BYTES = 8 * GIB
+COLD_S = 30
+
+
+def read_philly(request: ImportRequest) -> Imported:
+    refuse_profiles(request, "philly")
+    calls = _calls(request.data / "philly_jobs" / "philly_jobs.csv.gz")
+    return import_listed(since_first(calls), _job, request)
+
+
+def _calls(path: Path) -> Iterator[Arrival]:
+    for row in read_rows(path, COLUMNS, ("gpu_time",)):
+        if row.number("num_gpus", "a number of GPUs, 0 or more") != 1:
+            continue
+        cluster = row.text("cluster")
+        run_s = row.number("duration", "seconds, 0 or more")
+        yield Arrival(read_moment(row, "timestamp"), f"job-{cluster}", f"vc-{cluster}", run_s)
+
+
+def _job(name: str, run_s: float) -> FunctionSpec:
+    return FunctionSpec(name, MEMORY_BYTES, times=Times(run_s, COLD_S, load_s(MEMORY_BYTES)))

@@ -1,0 +1,112 @@
+"""GPU profiles to give to functions of which only the calls are known.
+
+`mqfq`: the nine functions of a published table, measured on a V100. The run is the warm one, the start what a cold call
+takes longer. Memory is not published; the sizes below are assumed.
+
+`timm`: image classifiers, measured on an RTX 3090 and an RTX 4090. Assumed: a call classifies 256 images; its memory is
+512 MiB of context, 4 bytes a parameter and 2 bytes an activation of 32 images at once; it starts in 2 s and the time
+that its weights take from the store. Of a model that was measured at several image sizes the smallest is taken; one
+without a count of activations, or above 16 GiB, is left out.
+
+Of both: bytes come from the store at 1 GiB/s and go to the device at 12 GiB/s.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from aliquot.core.errors import InputError
+from aliquot.core.model import FunctionSpec, Times
+from aliquot.sim.csv_input import Row, read_rows
+from aliquot.sim.importers.sizes import GIB, STORE_BYTES_PER_S, load_s
+from aliquot.sim.traces import MIB
+from aliquot.sim.workloads import MICROSECONDS
+
+MQFQ_MIB = {
+    "imagenet": 3500,
+    "roberta": 2500,
+    "ffmpeg": 1500,
+    "fft": 2500,
+    "isoneural": 1000,
+    "lud": 2000,
+    "myocyte": 1000,
+    "needle": 4000,
+    "pathfinder": 3000,
+}
+MQFQ_COLUMNS = ("function", "gpu_warm_s", "gpu_cold_s", "in_published_table")
+MQFQ_OTHERS = ("suite", "cpu_warm_s", "cold_container_no_gpu_s")
+
+TIMM_KINDS = ("rtx3090", "rtx4090")  # the first is what run_s refers to
+TIMM_COLUMNS = ("model", "infer_img_size", "infer_samples_per_sec", "param_count", "infer_macts")
+TIMM_OTHERS = ("infer_step_time", "infer_batch_size", "infer_gmacs")
+IMAGES = 256  # a call
+IMAGES_AT_ONCE = min(IMAGES, 32)
+CONTEXT_BYTES = 512 * MIB
+TIMM_START_S = 2
+LARGEST_BYTES = 16 * GIB
+
+
+def read_mqfq(data: Path) -> list[FunctionSpec]:
+    path = data / "function_profiles" / "mqfq_v100_table.csv"
+    profiles = []
+    for row in read_rows(path, MQFQ_COLUMNS, MQFQ_OTHERS):
+        if row.number("in_published_table", "0 or 1") != 1:
+            continue
+        name = row.text("function")
+        if name not in MQFQ_MIB:
+            raise row.error(f"function '{name}' has no known memory size; it takes {', '.join(MQFQ_MIB)}")
+        warm_s = row.number("gpu_warm_s", "seconds, 0 or more")
+        cold_s = row.number("gpu_cold_s", "seconds, 0 or more")
+        memory_bytes = MQFQ_MIB[name] * MIB
+        times = Times(warm_s, round(max(0, cold_s - warm_s), MICROSECONDS), load_s(memory_bytes))
+        profiles.append(FunctionSpec(name, memory_bytes, times=times))
+    return _some(profiles, path)
+
+
+def read_timm(data: Path) -> list[FunctionSpec]:
+    folder = data / "function_profiles" / "timm"
+    paths = [folder / f"benchmark-infer-amp-nchw-pt240-cu124-{kind}.csv" for kind in TIMM_KINDS]
+    here, there = (_timm_rows(path) for path in paths)
+    smallest: dict[str, FunctionSpec] = {}
+    sizes: dict[str, float] = {}
+    for (name, size), row in here.items():
+        if (name, size) not in there or size >= sizes.get(name, float("inf")):
+            continue
+        profile = _timm(name, row, there[name, size])
+        if profile is not None:
+            smallest[name] = profile
+            sizes[name] = size
+    return _some(list(smallest.values()), paths[0])
+
+
+def _timm_rows(path: Path) -> dict[tuple[str, float], Row]:
+    rows = read_rows(path, TIMM_COLUMNS, TIMM_OTHERS)
+    return {(row.text("model"), row.number("infer_img_size", "pixels, 0 or more")): row for row in rows}
+
+
+def _timm(name: str, row: Row, there: Row) -> FunctionSpec | None:
+    activations_m = row.optional("infer_macts", "millions of activations, 0 or more")
+    if activations_m is None:
+        return None
+    weight_bytes = 4 * 10**6 * row.number("param_count", "millions of parameters, 0 or more")
+    memory_bytes = round(CONTEXT_BYTES + weight_bytes + 2 * 10**6 * activations_m * IMAGES_AT_ONCE)
+    if memory_bytes > LARGEST_BYTES:
+        return None
+    cold_s = round(TIMM_START_S + weight_bytes / STORE_BYTES_PER_S, MICROSECONDS)
+    by_kind = {
+        kind: Times(_timm_run_s(measured), cold_s, load_s(memory_bytes))
+        for kind, measured in zip(TIMM_KINDS, (row, there), strict=True)
+    }
+    return FunctionSpec(name, memory_bytes, times=by_kind[TIMM_KINDS[0]], times_by_kind=by_kind)
+
+
+def _timm_run_s(row: Row) -> float:
+    return round(IMAGES / row.number("infer_samples_per_sec", "images a second, above 0", above=0), MICROSECONDS)
+
+
+def _some(profiles: list[FunctionSpec], path: Path) -> list[FunctionSpec]:
+    if not profiles:
+        raise InputError(f"{path}: there are no profiles that can be used; it takes one a line")
+    return profiles
+
+
+PROFILES: dict[str, Callable[[Path], list[FunctionSpec]]] = {"mqfq": read_mqfq, "timm": read_timm}

@@ -1,0 +1,57 @@
+"""How much work a trace brings, and the same trace at another load: its time axis stretched or squeezed."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from aliquot.core.errors import InputError
+from aliquot.core.model import FlowKey, FunctionSpec
+from aliquot.sim.arrivals import Arrival
+from aliquot.sim.workloads import MICROSECONDS
+
+
+class Measured(Struct, frozen=True):
+    """What one pass over arrivals tells."""
+
+    calls: int
+    flows: list[FlowKey]  # in order of first appearance
+    work_s: float  # of all calls together, on the device their times refer to
+    span_s: float  # from the first arrival to the last
+
+    @property
+    def tenants(self) -> list[str]:
+        return list(dict.fromkeys(flow.tenant for flow in self.flows))
+
+    def load(self, devices: int) -> float:
+        """The offered load: run times over the span over the devices; infinite if all came at one moment."""
+        return self.work_s / self.span_s / devices if self.span_s else float("inf")
+
+
+def measure(arrivals: Iterable[Arrival], functions: Mapping[str, FunctionSpec]) -> Measured:
+    declared = {name: function.times.run_s or 0 for name, function in functions.items()}
+    flows: dict[FlowKey, None] = {}
+    calls = 0
+    work_s = first_s = last_s = 0.0
+    for arrival in arrivals:
+        if not calls:
+            first_s = arrival.time_s
+        calls += 1
+        last_s = arrival.time_s
+        work_s += declared[arrival.function] if arrival.run_s is None else arrival.run_s
+        flows.setdefault(FlowKey(arrival.tenant, arrival.function))
+    return Measured(calls, list(flows), work_s, last_s - first_s)
+
+
+def time_scale(measured: Measured, load: float, devices: int) -> float:
+    """What times must be multiplied by, so that the offered load becomes `load`."""
+    natural = measured.load(devices)
+    if not 0 < natural < float("inf"):
+        why = "run for no time" if measured.span_s else "come at one moment"
+        raise InputError(f"--load: all calls {why}, so no time scale gives a load of {load}; it takes others")
+    return natural / load
+
+
+def rescale(arrivals: Iterable[Arrival], scale: float) -> Iterator[Arrival]:
+    """The same calls at other times."""
+    for arrival in arrivals:
+        yield arrival._replace(time_s=round(arrival.time_s * scale, MICROSECONDS))

@@ -1,0 +1,129 @@
+"""ServeGen's clients of Alibaba's Model Studio: a tenant and a function for each client of three models.
+
+The data tell each client's rate in windows of ten minutes, and the law that was fitted to the gaps between its calls:
+Gamma or Weibull, p1 the shape, p2 the scale. Arrivals are made from them, window by window. The scale is not taken from
+p2 but from the rate: where a client's calls of a window came in one clump, the fitted gaps would fill the whole
+window with such calls. Each window begins at a random moment of its law, not at a call, which would give a client with
+few and clumped calls too many. Windows without a law have exponential gaps.
+
+Assumed run times, drawn log-normal for each call with a coefficient of variation of 0.5, memory and starts: see
+`MODELS`. Unless told otherwise the first 24 hours are taken: that is all there is of two of the models.
+"""
+
+from collections.abc import Iterator
+from heapq import merge
+from pathlib import Path
+from random import Random
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aliquot.core.model import FunctionSpec, Times
+from aliquot.sim.arrivals import Arrival
+from aliquot.sim.csv_input import Row, read_rows
+from aliquot.sim.importers.gaps import LAWS
+from aliquot.sim.importers.request import Imported, ImportRequest, refuse_profiles
+from aliquot.sim.importers.sizes import GIB, load_s
+from aliquot.sim.importers.window import busiest, in_window
+from aliquot.sim.workloads import MICROSECONDS, draw_run_s
+
+COLUMNS = ("model", "client", "t_s", "rate_rps", "dist", "p1")
+OTHERS = ("cv", "p2")
+DAY_S = 86_400
+WINDOW_S = 600  # where there is but one, so that nothing tells how long it is
+RUN_CV = 0.5
+
+
+class Model(Struct, frozen=True):
+    run_s: float
+    memory_gib: int
+    cold_s: float
+
+
+MODELS = {"m-small": Model(0.4, 4, 8), "deepseek-r1": Model(4, 12, 20), "mm-image": Model(1.2, 8, 12)}
+
+
+class Window(Struct, frozen=True):
+    """A client's calls for a while: how many a second, and how the gaps between them are spread."""
+
+    start_s: float
+    rate: float
+    law: str
+    shape: float
+
+
+def read_servegen(request: ImportRequest) -> Imported:
+    refuse_profiles(request, "servegen")
+    if request.duration_s is None:
+        request = replace(request, duration_s=DAY_S)
+    clients = _read_clients(request.data / "servegen_clients" / "servegen_client_rates.csv.gz")
+    expected = {client: _expected(windows, request) for client, windows in clients.items()}
+    functions = {}
+    streams = []
+    for model, client in busiest(expected, request.flows):
+        function = _function(f"{model}-c{client}", MODELS[model])
+        functions[function.name] = function
+        streams.append(_arrivals(function, clients[model, client], request))
+    return Imported(functions, in_window(merge(*streams, key=lambda arrival: arrival.time_s), request))
+
+
+def _function(name: str, model: Model) -> FunctionSpec:
+    memory_bytes = model.memory_gib * GIB
+    return FunctionSpec(name, memory_bytes, times=Times(model.run_s, model.cold_s, load_s(memory_bytes)))
+
+
+def _read_clients(path: Path) -> dict[tuple[str, str], list[Window]]:
+    clients: dict[tuple[str, str], list[Window]] = {}
+    for row in read_rows(path, COLUMNS, OTHERS):
+        model = row.text("model")
+        if model not in MODELS:
+            raise row.error(f"model '{model}' is not known; it takes {', '.join(MODELS)}")
+        windows = clients.setdefault((model, row.text("client")), [])
+        window = _window(row)
+        if windows and window.start_s <= windows[-1].start_s:
+            raise row.error(
+                f"t_s is {window.start_s} after {windows[-1].start_s} of the client; it takes ascending ones"
+            )
+        windows.append(window)
+    return clients
+
+
+def _window(row: Row) -> Window:
+    start_s = row.number("t_s", "seconds, 0 or more")
+    rate = row.number("rate_rps", "calls a second, 0 or more")
+    law = row.values["dist"].strip()
+    if law not in LAWS:
+        raise row.error(f"dist is '{law}'; it takes {', '.join(filter(None, LAWS))} or nothing")
+    shape = row.number("p1", "a shape above 0", above=0) if law and rate else 1
+    return Window(start_s, rate, law, shape)
+
+
+def _spans(windows: list[Window], request: ImportRequest) -> Iterator[tuple[Window, float, float]]:
+    """Each window with calls that the request touches, with its start and its end."""
+    length_s: float = WINDOW_S
+    for place, window in enumerate(windows):
+        if place + 1 < len(windows):
+            length_s = windows[place + 1].start_s - window.start_s
+        end_s = window.start_s + length_s
+        if window.rate and end_s > request.start_s and window.start_s < request.end_s:
+            yield window, window.start_s, end_s
+
+
+def _expected(windows: list[Window], request: ImportRequest) -> float:
+    spans = _spans(windows, request)
+    return sum(
+        window.rate * (min(end_s, request.end_s) - max(start_s, request.start_s)) for window, start_s, end_s in spans
+    )
+
+
+def _arrivals(function: FunctionSpec, windows: list[Window], request: ImportRequest) -> Iterator[Arrival]:
+    gaps = Random(f"{request.seed}/{function.name}/gaps")
+    runs = Random(f"{request.seed}/{function.name}/runs")
+    mean_s = function.times.run_s or 0
+    for window, start_s, end_s in _spans(windows, request):
+        first_gap, next_gap = LAWS[window.law](window.shape, 1 / window.rate)
+        time_s = start_s + first_gap(gaps)
+        while time_s < end_s:
+            run_s = draw_run_s(runs, mean_s, RUN_CV)
+            yield Arrival(round(time_s, MICROSECONDS), function.name, function.name, run_s)
+            time_s += next_gap(gaps)

@@ -1,0 +1,471 @@
+"""Importers on small files made here, with exact expectations, and on the real data where they are at hand."""
+
+import ast
+import gzip
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from statistics import mean, pstdev
+
+import pytest
+
+import aliquot.sim.importers
+from aliquot.core.errors import InputError
+from aliquot.core.model import FlowKey, FunctionSpec, Times
+from aliquot.sim.arrivals import Arrival
+from aliquot.sim.importers import IMPORTERS
+from aliquot.sim.importers.gaps import LAWS
+from aliquot.sim.importers.profiles import read_mqfq, read_timm
+from aliquot.sim.importers.request import ImportRequest
+from aliquot.sim.importers.scaling import measure, rescale, time_scale
+from aliquot.sim.traces import MIB, FunctionsFile, TraceFile
+from aliquot.sim.workloads import write_arrivals, write_functions
+
+GIB = 2**30
+REAL = Path(__file__).parents[2].parent / "shared" / "data"
+real = pytest.mark.skipif(not REAL.is_dir(), reason="the real traces are not beside the repository")
+
+AZURE = "azure_functions_2019/dirigent500_invocations.csv.gz"
+DURATIONS = "azure_functions_2019/dirigent500_durations.csv.gz"
+MEMORY = "azure_functions_2019/dirigent500_memory.csv.gz"
+CODE = "azure_llm_2023/AzureLLMInferenceTrace_code.csv"
+CONV = "azure_llm_2023/AzureLLMInferenceTrace_conv.csv"
+CONVERSATION = "mooncake/conversation_trace.jsonl.gz"
+SYNTHETIC = "mooncake/synthetic_trace.jsonl.gz"
+PHILLY = "philly_jobs/philly_jobs.csv.gz"
+SERVEGEN = "servegen_clients/servegen_client_rates.csv.gz"
+MQFQ = "function_profiles/mqfq_v100_table.csv"
+TIMM = "function_profiles/timm/benchmark-infer-amp-nchw-pt240-cu124-{}.csv"
+
+LLM_HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+TIMM_HEADER = (
+    "model,infer_img_size,infer_samples_per_sec,infer_step_time,infer_batch_size,param_count,infer_gmacs,infer_macts\n"
+)
+SMALL = {
+    AZURE: (
+        "HashOwner,HashApp,HashFunction,Trigger,480,481,482\n"
+        "aaaaaaaa1,app1,ffffff01,http,2,0,1\n"
+        "aaaaaaaa1,app2,ffffff02,queue,0,300,0\n"
+        "bbbbbbbb1,app3,eeeeee01,timer,0,0,0\n"
+        "aaaaaaaa2,app4,dddddd01,http,1,1,1\n"
+    ),
+    DURATIONS: (
+        "HashOwner,HashApp,HashFunction,Average,Count,percentile_Average_0,percentile_Average_1,percentile_Average_25,"
+        "percentile_Average_50,percentile_Average_75,percentile_Average_99,percentile_Average_100\n"
+        "aaaaaaaa1,app2,ffffff02,300,9,100,100,200,300,400,500,500\n"
+        "aaaaaaaa1,app1,ffffff01,0,9,0,0,0,0,0,0,0\n"
+        "aaaaaaaa2,app4,dddddd01,2500,9,2500,2500,2500,2500,2500,2500,2500\n"
+    ),
+    MEMORY: (
+        "HashFunction,HashOwner,HashApp,SampleCount,AverageAllocatedMb_pct50,AverageAllocatedMb_pct99\n"
+        "ffffff01,aaaaaaaa1,app1,3,512.0,600.0\n"
+        "ffffff02,aaaaaaaa1,app2,3,1024.0,1100.0\n"
+        "dddddd01,aaaaaaaa2,app4,3,0.5,1.0\n"
+    ),
+    CODE: LLM_HEADER + "2023-11-16 18:17:03.0000000,1000,10\r\n2023-11-16 18:17:05.5000001,2000,30",
+    CONV: LLM_HEADER + "2023-11-16 18:17:01.9799600,100,100\r\n",
+    CONVERSATION: (
+        '{"timestamp": 0, "input_length": 5000, "output_length": 50, "hash_ids": [0, 1]}\n'
+        '{"timestamp": 27000, "input_length": 0, "output_length": 1, "hash_ids": []}\n'
+    ),
+    SYNTHETIC: '\n{"timestamp": 1500, "input_length": 10, "output_length": 0, "hash_ids": []}\n',
+    PHILLY: (
+        "timestamp,duration,num_gpus,gpu_time,cluster\n"
+        "2017-10-09 07:01:55,66.0,1,66.0,b\n"
+        "2017-10-09 06:00:00,10.0,8,80.0,a\n"
+        "2017-10-09 07:01:45,100.0,1,100.0,a\n"
+        "2017-10-09 08:01:45,200.0,1,200.0,a\n\n"
+    ),
+    SERVEGEN: (
+        "model,client,t_s,rate_rps,cv,dist,p1,p2\n"
+        "m-small,0,0,0.0,0.0,,0.0,0.0\n"
+        "m-small,0,300,0.5,2.0,Gamma,0.25,8.0\n"
+        "m-small,0,600,0.0,0.0,,0.0,0.0\n"
+        "deepseek-r1,7,0,0.1,1.5,Weibull,0.7,7.9\n"
+        "deepseek-r1,7,300,0.2,1.0,,0.0,0.0\n"
+        "mm-image,1,0,0.0,0.0,,0.0,0.0\n"
+    ),
+    MQFQ: (
+        "function,suite,gpu_warm_s,cpu_warm_s,gpu_cold_s,cold_container_no_gpu_s,in_published_table\n"
+        "imagenet,ML,2.253,5.477,8.581,6.907,1\n"
+        "myocyte,Rodinia,2.784,39.277,2.145,0.980,1\n"
+        "rnn,ML,0.366,0.048,4.284,3.776,0\n"
+    ),
+    TIMM.format("rtx3090"): (
+        TIMM_HEADER + "tiny,224,1024,1,1024,100,1,2\n"
+        "tiny,160,2048,1,1024,100,1,1\n"
+        "huge,224,10,1,64,100,1,300\n"
+        "blank,224,10,1,64,100,,\n"
+        "only-here,224,10,1,64,100,1,1\n"
+    ),
+    TIMM.format("rtx4090"): (
+        TIMM_HEADER + "tiny,160,4096,1,1024,100,1,1\n"
+        "tiny,224,3072,1,1024,100,1,2\n"
+        "huge,224,20,1,64,100,1,300\n"
+        "blank,224,20,1,64,100,,\n"
+    ),
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "data"
+    for name, text in SMALL.items():
+        write(folder, name, text)
+    return folder
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+
+
+def take(kind, data, **options):
+    """An import, its arrivals as a list."""
+    imported = IMPORTERS[kind](ImportRequest(data, **options))
+    return imported.functions, list(imported.arrivals)
+
+
+def check(kind, data, **options):
+    """What holds for every import."""
+    functions, arrivals = take(kind, data, **options)
+    assert arrivals[0].time_s == 0
+    assert all(one.time_s <= other.time_s for one, other in pairwise(arrivals))
+    assert {arrival.function for arrival in arrivals} <= set(functions)
+    assert all(name == function.name for name, function in functions.items())
+    return functions, arrivals
+
+
+def test_the_table_names_every_importer_once():
+    folder = Path(aliquot.sim.importers.__file__).parent
+    readers = {path.stem for path in folder.glob("*.py") if "(request: ImportRequest) -> Imported:" in path.read_text()}
+    keys = [
+        key.value
+        for node in ast.walk(ast.parse((folder / "__init__.py").read_text()))
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+    ]
+    assert keys == sorted(readers) == list(IMPORTERS)
+
+
+# --- azure_llm, mooncake, philly: every call is listed
+
+
+def test_llm_calls_of_both_services_are_merged_and_timed_by_their_tokens(data):
+    functions, arrivals = check("azure_llm", data)
+    assert arrivals == [
+        Arrival(0, "conv", "conv", 2.02),
+        Arrival(1.02004, "code", "code", 0.4),
+        Arrival(3.52004, "code", "code", 1.0),
+    ]
+    assert functions["conv"] == FunctionSpec("conv", 13 * GIB, times=Times(2.02, 15, 1.083333))
+    assert functions["code"].times.run_s == 0.7
+
+
+def test_mooncake_is_the_same_from_json_lines(data):
+    functions, arrivals = check("mooncake", data)
+    assert arrivals == [
+        Arrival(0, "conversation", "conversation", 2.0),
+        Arrival(1.5, "synthetic", "synthetic", 0.002),
+        Arrival(27, "conversation", "conversation", 0.02),
+    ]
+    assert functions["conversation"] == FunctionSpec("conversation", 13 * GIB, times=Times(1.01, 15, 1.083333))
+
+
+def test_philly_jobs_with_one_gpu_are_sorted_and_belong_to_their_cluster(data):
+    functions, arrivals = check("philly", data)
+    assert arrivals == [
+        Arrival(0, "job-a", "vc-a", 100),
+        Arrival(10, "job-b", "vc-b", 66),
+        Arrival(3600, "job-a", "vc-a", 200),
+    ]
+    assert functions["job-a"] == FunctionSpec("job-a", 8 * GIB, times=Times(150, 30, 0.666667))
+    assert list(functions) == ["job-a", "job-b"]
+
+
+def test_a_window_has_its_own_mean_and_begins_at_0(data):
+    functions, arrivals = check("philly", data, start_s=5, duration_s=3595.5)
+    assert [tuple(arrival[:4]) for arrival in arrivals] == [(0, "job-b", "vc-b", 66), (3590, "job-a", "vc-a", 200)]
+    assert functions["job-a"].times.run_s == 200
+    assert len(take("philly", data, start_s=5, duration_s=3595)[1]) == 1  # its end is outside
+
+
+def test_the_busiest_flows_are_kept_and_calls_are_cut(data):
+    functions, arrivals = check("azure_llm", data, flows=1)
+    assert list(functions) == ["code"]
+    assert [arrival.time_s for arrival in arrivals] == [0, 2.5]
+    assert len(take("azure_llm", data, calls=2)[1]) == 2
+    assert take("azure_llm", data, start_s=100) == ({}, [])
+
+
+@pytest.mark.parametrize("kind", ["azure_llm", "mooncake", "philly", "servegen"])
+def test_traces_with_run_times_take_no_other_profiles(data, kind):
+    assert take(kind, data, profile="own") == take(kind, data)
+    with pytest.raises(InputError, match=f"--profile: {kind} has run times of its own, not 'timm'; it takes own"):
+        take(kind, data, profile="timm")
+
+
+# --- azure_functions
+
+
+def test_azure_functions_are_called_as_often_as_their_minutes_say(data):
+    functions, arrivals = check("azure_functions", data)
+    assert list(functions) == ["f-ffffff01", "f-ffffff02", "f-dddddd01"]  # eight digits tell them apart
+    flows = Counter((arrival.tenant, arrival.function) for arrival in arrivals)
+    assert flows == {
+        ("o-aaaaaaaa1", "f-ffffff01"): 3,
+        ("o-aaaaaaaa1", "f-ffffff02"): 300,
+        ("o-aaaaaaaa2", "f-dddddd01"): 3,
+    }
+    assert all(arrival.run_s is None for arrival in arrivals)
+    inside = [arrival.time_s for arrival in take("azure_functions", data, start_s=60, duration_s=60)[1]]
+    assert len(inside) == 301
+    assert 55 < inside[-1] < 60
+    assert mean(inside) == pytest.approx(30, abs=3)
+
+
+def test_short_names_have_six_digits_where_they_suffice(data):
+    write(data, AZURE, SMALL[AZURE].replace("ffffff02", "abcdef99").replace("aaaaaaaa2", "cccccccc2"))
+    functions, arrivals = check("azure_functions", data)
+    assert list(functions) == ["f-ffffff", "f-abcdef", "f-dddddd"]
+    assert {arrival.tenant for arrival in arrivals} == {"o-aaaaaa", "o-cccccc"}
+
+
+def test_a_function_is_called_at_the_same_times_whoever_else_is_kept(data):
+    _, everything = take("azure_functions", data, start_s=60, duration_s=60)
+    functions, alone = take("azure_functions", data, start_s=60, duration_s=60, flows=1)
+    assert list(functions) == ["f-ffffff02"]
+    same = [arrival for arrival in everything if arrival.function == "f-ffffff02"]
+    gaps = [[round(other.time_s - one.time_s, 6) for one, other in pairwise(arrivals)] for arrivals in (same, alone)]
+    assert gaps[0] == gaps[1]
+
+
+def test_mqfq_profiles_are_the_published_ones(data):
+    imagenet, myocyte = read_mqfq(data)
+    assert imagenet == FunctionSpec("imagenet", 3500 * MIB, times=Times(2.253, 6.328, 0.284831))
+    assert myocyte == FunctionSpec("myocyte", 1000 * MIB, times=Times(2.784, 0, 0.08138))
+    functions, _ = take("azure_functions", data)
+    by_default = {name: function.times for name, function in functions.items()}
+    assert set(by_default.values()) <= {imagenet.times, myocyte.times}
+    assert take("azure_functions", data, profile="mqfq")[0] == functions
+    seeds = [tuple(take("azure_functions", data, seed=seed)[0].values()) for seed in range(6)]
+    assert len(set(map(str, seeds))) > 1
+
+
+def test_timm_profiles_are_of_models_that_both_devices_ran_at_their_smallest_size(data):
+    (tiny,) = read_timm(data)
+    bytes_ = 512 * MIB + 400_000_000 + 64_000_000
+    assert tiny.memory_bytes == bytes_
+    assert tiny.times == Times(0.125, 2.372529, round(bytes_ / (12 * GIB), 6))
+    assert tiny.times_by_kind == {"rtx3090": tiny.times, "rtx4090": Times(0.0625, 2.372529, tiny.times.load_s)}
+    functions, _ = check("azure_functions", data, profile="timm")
+    assert {function.times_by_kind["rtx4090"].run_s for function in functions.values()} == {0.0625}
+
+
+def test_own_profiles_draw_run_times_between_the_percentiles(data):
+    functions, arrivals = check("azure_functions", data, profile="own")
+    assert functions["f-ffffff02"] == FunctionSpec("f-ffffff02", GIB, times=Times(0.3, 1.5, 0.083333))
+    assert functions["f-ffffff01"] == FunctionSpec("f-ffffff01", GIB // 2, times=Times(0.001, 1, 0.041667))
+    runs = {name: [a.run_s for a in arrivals if a.function == name] for name in functions}
+    assert runs["f-ffffff01"] == [0.001] * 3
+    assert runs["f-dddddd01"] == [2.5] * 3
+    assert 0.1 <= min(runs["f-ffffff02"]) < 0.12
+    assert 0.48 < max(runs["f-ffffff02"]) <= 0.5
+    assert mean(runs["f-ffffff02"]) == pytest.approx(0.3, abs=0.02)
+    times = [arrival.time_s for arrival in arrivals]
+    assert times == [arrival.time_s for arrival in take("azure_functions", data)[1]]  # whatever the profile
+
+
+# --- servegen
+
+
+def test_servegen_clients_are_tenants_with_calls_in_their_windows(data):
+    functions, arrivals = check("servegen", data, seed=3)
+    assert functions == {
+        "m-small-c0": FunctionSpec("m-small-c0", 4 * GIB, times=Times(0.4, 8, 0.333333)),
+        "deepseek-r1-c7": FunctionSpec("deepseek-r1-c7", 12 * GIB, times=Times(4, 20, 1)),
+    }
+    assert all(arrival.tenant == arrival.function for arrival in arrivals)
+    assert arrivals[-1].time_s < 600
+    _, early = take("servegen", data, duration_s=300)
+    assert {arrival.function for arrival in early} == {"deepseek-r1-c7"}  # the other one is silent then
+    functions, late = check("servegen", data, start_s=300, flows=1)
+    assert list(functions) == ["m-small-c0"]
+    assert late[-1].time_s < 300
+    assert take("servegen", data, start_s=600) == ({}, [])
+
+
+def test_servegen_keeps_rates_and_run_times(data):
+    many = "".join(f"m-small,{client},0,0.5,2,Gamma,0.25,0.001\n" for client in range(60))
+    write(data, SERVEGEN, SMALL[SERVEGEN].splitlines()[0] + "\n" + many)
+    _, arrivals = take("servegen", data)
+    assert len(arrivals) == pytest.approx(60 * 0.5 * 600, rel=0.05)  # one window: 600 s
+    runs = [arrival.run_s for arrival in arrivals]
+    assert mean(runs) == pytest.approx(0.4, rel=0.02)
+    assert pstdev(runs) / mean(runs) == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(("law", "shape", "cv"), [("", 1, 1), ("Gamma", 0.25, 2), ("Weibull", 0.5, 5**0.5)])
+def test_laws_have_their_mean_and_spread_and_begin_at_a_random_moment(law, shape, cv):
+    first, gap = LAWS[law](shape, 10)
+    random = Random(1)
+    gaps = [gap(random) for _ in range(40_000)]
+    assert mean(gaps) == pytest.approx(10, rel=0.05)
+    assert pstdev(gaps) / mean(gaps) == pytest.approx(cv, rel=0.05)
+    waits = [first(random) for _ in range(40_000)]
+    assert mean(waits) == pytest.approx(10 * (1 + cv**2) / 2, rel=0.06)
+
+
+# --- what cannot be used
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "old", "new", "complaint"),
+    [
+        ("azure_functions", AZURE, "Trigger", "Triger", r"invocations.csv.gz:1: the column Trigger is missing"),
+        ("azure_functions", AZURE, ",481,", ",483,", r"invocations.csv.gz:1: the columns after Trigger are no minutes"),
+        ("azure_functions", AZURE, ",300,", ",2.5,", r"invocations.csv.gz:3: 481 is '2.5'; it takes a whole number"),
+        ("azure_functions", AZURE, ",300,", ",-3,", r"invocations.csv.gz:3: 481 is '-3'; it takes a whole number"),
+        ("azure_functions", AZURE, "ffffff02", "ffffff01", r"invocations.csv.gz:3: function ffffff01 is there twice"),
+        ("azure_functions", MQFQ, "imagenet", "resnet", r"table.csv:2: function 'resnet' has no known memory size"),
+        ("azure_functions", MQFQ, "2.253", "fast", r"table.csv:2: gpu_warm_s is 'fast'; it takes seconds, 0 or more"),
+        ("own", DURATIONS, "ffffff02", "ffffff09", r"durations.csv.gz: function ffffff02 is missing"),
+        ("own", DURATIONS, "100,200", "100,50", r"durations.csv.gz:2: the percentiles are .*; it takes ascending ones"),
+        ("own", MEMORY, "ffffff02", "ffffff09", r"memory.csv.gz: function ffffff02 is missing"),
+        ("own", MEMORY, ",1024.0,", ",much,", r"memory.csv.gz:3: AverageAllocatedMb_pct50 is 'much'; it takes MB"),
+        ("timm", TIMM.format("rtx4090"), "4096", "0", r"rtx4090.csv:2: infer_samples_per_sec is '0'; it takes images"),
+        ("timm", TIMM.format("rtx4090"), "tiny", "other", r"rtx3090.csv: there are no profiles that can be used"),
+        ("azure_llm", CODE, "ContextTokens", "Tokens", r"code.csv:1: the column ContextTokens is missing"),
+        ("azure_llm", CODE, ",2000,", ",many,", r"code.csv:3: ContextTokens is 'many'; it takes a number of tokens"),
+        ("azure_llm", CONV, "2023-11-16 ", "at ", r"conv.csv:2: TIMESTAMP is 'at 18.*'; it takes a date and time"),
+        ("azure_llm", CONV, "9799600", "97Z", r"conv.csv:2: TIMESTAMP is .* it takes a date and time without a zone"),
+        ("mooncake", SYNTHETIC, "1500", "-1", r"jsonl.gz:2: .*timestamp.*; it takes a JSON object with timestamp, inp"),
+        ("mooncake", CONVERSATION, "27000", '"x"', r"jsonl.gz:2: Expected `float`, got `str` - at `\$.timestamp`"),
+        ("mooncake", CONVERSATION, "}\n{", "}{", r"jsonl.gz:1: JSON is malformed"),
+        ("philly", PHILLY, "100.0,1", "-1,1", r"philly_jobs.csv.gz:4: duration is '-1'; it takes seconds, 0 or more"),
+        ("philly", PHILLY, "66.0,b", "66.0,", r"philly_jobs.csv.gz:2: cluster is empty; it takes a name"),
+        ("servegen", SERVEGEN, "mm-image", "gpt", r"rates.csv.gz:7: model 'gpt' is not known; it takes m-small, deep"),
+        ("servegen", SERVEGEN, "Weibull", "Zipf", r"rates.csv.gz:5: dist is 'Zipf'; it takes Gamma, Weibull or noth"),
+        ("servegen", SERVEGEN, "Gamma,0.25", "Gamma,0", r"rates.csv.gz:3: p1 is '0'; it takes a shape above 0"),
+        ("servegen", SERVEGEN, "0,600,", "0,300,", r"rates.csv.gz:4: t_s is 300 after 300 of the client"),
+    ],
+)
+def test_wrong_files_are_refused_with_file_and_line(data, kind, name, old, new, complaint):
+    assert old in SMALL[name]
+    write(data, name, SMALL[name].replace(old, new))
+    profile = kind if kind in {"own", "timm"} else None
+    with pytest.raises(InputError, match=complaint):
+        take("azure_functions" if profile else kind, data, profile=profile)
+
+
+def test_an_unknown_profile_a_missing_file_and_a_damaged_one_are_refused(data):
+    with pytest.raises(InputError, match="--profile: there is no 'cpu'; it takes mqfq, timm, own"):
+        take("azure_functions", data, profile="cpu")
+    (data / CODE).unlink()
+    with pytest.raises(InputError, match=r"code.csv: there is no such file"):
+        take("azure_llm", data)
+    (data / SYNTHETIC).write_bytes(gzip.compress(b"{}" * 999)[:30])
+    with pytest.raises(InputError, match=r"jsonl.gz:1: cannot be read from here on: the gzip file is damaged"):
+        take("mooncake", data)
+    write(data, AZURE, SMALL[AZURE].splitlines()[0])
+    with pytest.raises(InputError, match=r"invocations.csv.gz:2: there are no functions"):
+        take("azure_functions", data)
+
+
+# --- all of them
+
+
+@pytest.mark.parametrize("kind", IMPORTERS)
+@pytest.mark.parametrize("profile", [None, "own"])
+def test_what_is_written_is_what_is_read(data, tmp_path, kind, profile):
+    functions, arrivals = check(kind, data, profile=profile)
+    assert write_arrivals(arrivals, tmp_path / "A.csv") == len(arrivals)
+    write_functions(functions.values(), tmp_path / "F.csv")
+    read = FunctionsFile(tmp_path / "F.csv").functions
+    assert read == functions
+    assert list(TraceFile(tmp_path / "A.csv", read)) == arrivals
+
+
+@pytest.mark.parametrize("kind", ["azure_functions", "servegen"])
+def test_the_same_seed_gives_the_same_calls_and_another_others(data, kind):
+    assert take(kind, data, seed=1) == take(kind, data, seed=1)
+    assert take(kind, data, seed=1)[1] != take(kind, data, seed=2)[1]
+
+
+@pytest.mark.parametrize("kind", IMPORTERS)
+def test_scaling_hits_the_load(data, kind):
+    functions, arrivals = check(kind, data)
+    measured = measure(arrivals, functions)
+    assert measured.calls == len(arrivals)
+    scaled = list(rescale(arrivals, time_scale(measured, 0.7, 3)))
+    assert measure(scaled, functions).load(3) == pytest.approx(0.7, rel=1e-5)
+    assert [arrival[1:] for arrival in scaled] == [arrival[1:] for arrival in arrivals]
+
+
+def test_the_offered_load_is_the_work_over_the_span_over_the_devices():
+    functions = {"f": FunctionSpec("f", times=Times(3)), "g": FunctionSpec("g", times=Times(100))}
+    arrivals = [Arrival(0, "f", "ann"), Arrival(1, "g", "bob", run_s=2), Arrival(4, "f", "bob")]
+    measured = measure(arrivals, functions)
+    assert (measured.work_s, measured.span_s, measured.calls) == (8, 4, 3)
+    assert measured.flows == [FlowKey("ann", "f"), FlowKey("bob", "g"), FlowKey("bob", "f")]
+    assert measured.tenants == ["ann", "bob"]
+    assert (measured.load(1), measured.load(2)) == (2, 1)
+    assert time_scale(measured, 0.5, 1) == 4
+    assert [arrival.time_s for arrival in rescale(arrivals, 4)] == [0, 4, 16]
+    with pytest.raises(InputError, match="--load: all calls come at one moment, so no time scale gives a load of 1"):
+        time_scale(measure(arrivals[:1], functions), 1, 1)
+    idle = [arrival._replace(run_s=0) for arrival in arrivals]
+    with pytest.raises(InputError, match="--load: all calls run for no time, so no time scale gives a load of 1"):
+        time_scale(measure(idle, functions), 1, 1)
+
+
+# --- the real data
+
+
+@real
+@pytest.mark.parametrize(
+    ("kind", "calls"),
+    [
+        ("azure_llm", {"code": 8_819, "conv": 19_366}),
+        ("mooncake", {"conversation": 12_031, "synthetic": 3_993}),
+    ],
+)
+def test_the_real_llm_traces_have_the_calls_their_readme_counts(kind, calls):
+    functions, arrivals = check(kind, REAL)
+    assert Counter(arrival.function for arrival in arrivals) == calls
+    assert set(functions) == set(calls)
+    assert arrivals[-1].time_s < 3600
+
+
+@real
+def test_the_real_philly_jobs_are_of_15_tenants():
+    functions, arrivals = check("philly", REAL)
+    assert len(arrivals) == 76_627
+    assert len(functions) == len({arrival.tenant for arrival in arrivals}) == 15
+    day = take("philly", REAL, start_s=30 * 86_400, duration_s=86_400)[1]
+    assert day
+    assert day[-1].time_s < 86_400
+
+
+@real
+@pytest.mark.parametrize("profile", ["mqfq", "timm", "own"])
+def test_the_real_azure_functions_are_called_as_counted(profile):
+    with gzip.open(REAL / AZURE, "rt") as file:
+        next(file)
+        counts = [[int(count) for count in line.split(",")[4:]] for line in file]
+    assert sum(map(sum, counts)) == 3_037_902
+    functions, arrivals = check("azure_functions", REAL, profile=profile, start_s=3600, duration_s=300)
+    assert len(arrivals) == sum(sum(row[60:65]) for row in counts)
+    assert len(functions) == sum(any(row[60:65]) for row in counts)
+    assert arrivals[-1].time_s < 300
+    assert all(function.memory_bytes <= 16 * GIB for function in functions.values())
+
+
+@real
+def test_the_real_servegen_clients_call_at_their_rates():
+    functions, arrivals = check("servegen", REAL, calls=20_000)
+    assert len(arrivals) == 20_000
+    assert {name.rpartition("-c")[0] for name in functions} == {"m-small", "deepseek-r1", "mm-image"}
+    assert len(functions) == 137  # of 151 clients, the others are silent on the first day
