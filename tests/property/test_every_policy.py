@@ -67,9 +67,11 @@ def test_a_bad_day_loses_nothing(policy, seed, keepalive):
             function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
             function("host", share=0),
             function("unknown", run_s=None, weight=2),
+            function("either", times_by_kind={"cpu": Times(5, 1, 0)}),
         ],
         seed=seed,
         keepalive=keepalive,
+        params={"fixed_ttl": {"ttl_s": "5"}, "hybrid_histogram": {"bin_s": "2", "bins": "5", "enough": "1"}},
     )
     chaos.live_through(120)
     assert chaos.ended

@@ -209,9 +209,18 @@ def test_a_cold_sandbox_goes_to_the_device_with_most_free_slots():
 
 def test_no_token_above_the_utilisation_cap():
     harness = mqfq(devices=[device("gpu-1", concurrency=2), device("gpu-2", concurrency=2)])
+    assert [where for _, where, _ in dispatched(harness.call("a"))] == ["gpu-1"]
     harness.send(UtilisationMeasured("gpu-1", 0.96))
-    assert [where for _, where, _ in dispatched(harness.call("a", "b", "a"))] == ["gpu-2", "gpu-2"]
-    assert dispatched(harness.send(UtilisationMeasured("gpu-1", 0.95))) == [("2", "gpu-1", "cold")]
+    assert [where for _, where, _ in dispatched(harness.call("b", "a", "b"))] == ["gpu-2", "gpu-2"]
+    assert dispatched(harness.send(UtilisationMeasured("gpu-1", 0.95))) == [("3", "gpu-1", "cold")]
+
+
+def test_what_was_measured_before_a_device_fell_idle_does_not_hold_it_up():
+    harness = mqfq()
+    started = harness.call("a")
+    harness.send(UtilisationMeasured("gpu-1", 0.99))
+    harness.run_all(started)
+    assert dispatched(harness.call("b")) == [("1", "gpu-1", "cold")]
 
 
 def test_the_pool_is_bounded_and_lru_among_the_idle():

@@ -145,6 +145,17 @@ def test_a_function_with_times_for_the_cpu_may_use_either():
     assert [where for _, where, _ in dispatched(harness.call("both", "both"))] == ["gpu-1", "cpu-1"]
 
 
+def test_domains_take_turns_from_step_to_step():
+    both = function("both", times_by_kind={"cpu": Times(5, 1, 0)})
+    harness = Harness(devices=[device("gpu-1")], functions=[function("f"), both])
+    commands = harness.call("f", "f", "f", "both", "both")
+    order = []
+    while commands:
+        order += [name for name, _, _ in dispatched(commands)]
+        commands = harness.run_all(commands)
+    assert order == ["0", "3", "1", "4", "2"]
+
+
 def test_domains_with_a_device_in_common_take_turns_at_it():
     both = function("both", times_by_kind={"cpu": Times(5, 1, 0)})
     harness = Harness(devices=[device("gpu-1", concurrency=2)], functions=[function("f"), both])
@@ -225,8 +236,7 @@ def test_removing_a_function_fails_what_waits_and_lets_what_runs_finish():
     harness.ready(harness.call("f", "f"))
     assert harness.send(FunctionRemoved("default", "f")) == [Fail("1", "its function was removed")]
     assert harness.finish("0") == [StopSandbox(1, "its function was removed"), Complete("0")]
-    with pytest.raises(EventError, match="tenant default has no function f"):
-        harness.call("f")
+    assert harness.call("f") == [Reject("2", "tenant default has no function f")]
 
 
 def test_a_function_that_no_longer_needs_a_gpu_moves_to_the_cpu():
@@ -279,6 +289,35 @@ def test_fixed_ttl_stops_a_sandbox_that_was_idle_for_so_long():
     assert harness.send(Woke(), at=16) == [StopSandbox(1, "keep-alive is over")]
 
 
+def test_a_call_at_the_moment_of_expiry_finds_the_sandbox_still_there():
+    harness = Harness(
+        devices=[device()], functions=[function()], keepalive="fixed_ttl", params={"fixed_ttl": {"ttl_s": "10"}}
+    )
+    harness.run_all(harness.call("f"))
+    assert dispatched(harness.call("f", at=10)) == [("1", "gpu-1", "warm")]
+
+
+def test_a_wake_up_that_comes_early_is_asked_for_again():
+    harness = Harness(devices=[device()], functions=[function()], keepalive="fixed_ttl")
+    harness.run_all(harness.call("f"))
+    assert harness.send(Woke(), at=599.999999) == [WakeAt(600)]
+
+
+def test_what_an_older_version_took_teaches_nothing_about_the_new_one():
+    harness = one_device()
+    harness.ready(harness.call("f"))
+    harness.send(FunctionDeployed("default", function("f", run_s=7)))
+    harness.finish("0", run_s=100)
+    assert harness.flow("f").run_estimate_s == 7
+
+
+def test_a_device_that_comes_late_brings_the_prior_of_its_kind():
+    harness = Harness(devices=[], functions=[function("f", run_s=4)])
+    assert harness.call("f") == [Reject("0", "there are no devices")]
+    harness.send(DeviceAdded(device("gpu-1", kind="rtx4090", speed=2)))
+    assert harness.flow("f").run_estimates_s == {"rtx4090": 2}
+
+
 def test_anticipatory_swaps_out_a_flow_that_stays_away_longer_than_usual():
     harness = Harness(devices=[device()], functions=[function()], keepalive="anticipatory")
     for second in (0, 4, 8):
@@ -293,13 +332,18 @@ def test_anticipatory_swaps_out_a_flow_that_stays_away_longer_than_usual():
     ("event", "complaint"),
     [
         (SandboxStarted(7), "there never was a sandbox 7"),
-        (SandboxStarted(1), "ready while busy: sandbox 1 of f on gpu-1"),
+        (SandboxStarted(1), "it was not starting: sandbox 1 of f on gpu-1, busy"),
+        (MemoryLoaded(1), "it was not loading: sandbox 1 of f on gpu-1, busy"),
         (RunFinished("9", 1, 1), "9 cannot have finished in sandbox 1 of f on gpu-1, busy"),
         (
             InvocationArrived("0", "default", "f"),
             r"arrived twice: invocation 0 of f \(arrived at 0, dispatch at 0, run at 0",
         ),
-        (InvocationArrived("5", "nobody", "f"), "tenant nobody has no function f"),
+        (RunFinished("0", 1, float("nan")), "a run time of nan s cannot be: invocation 0 of f"),
+        (FunctionDeployed("default", function("f", weight=0)), "function f: weight 0 is not above 0"),
+        (FunctionDeployed("default", function("f", share=-1)), "function f: share -1 is not from 0 to 1"),
+        (FunctionDeployed("default", function("f", run_s=float("inf"))), "function f: run_s inf is not 0 or more"),
+        (DeviceAdded(device("gpu-2", concurrency=0)), "device gpu-2: concurrency 0 is below 1"),
         (DeviceAdded(device()), "there is a device gpu-1 already"),
         (DeviceLost("gpu-9"), "there is no device gpu-9; there are gpu-1"),
         (TenantWeightSet("default", 0), "weight 0 is not above 0"),
@@ -316,11 +360,12 @@ def test_an_impossible_event_is_refused_and_changes_nothing(event, complaint):
     assert harness.finish("0") == [Complete("0")]
 
 
-def test_commands_caused_before_an_impossible_event_come_with_the_next_step():
+def test_the_other_events_of_a_step_are_taken_in_and_their_commands_come_with_the_next():
     harness = one_device()
-    with pytest.raises(EventError):
-        harness.send(InvocationArrived("x", "default", "f"), SandboxStarted(99))
-    assert dispatched(harness.send()) == [("x", "gpu-1", "cold")]
+    harness.ready(harness.call("f"))
+    with pytest.raises(EventError, match="event 1 of 3, SandboxStarted: there never was a sandbox 99"):
+        harness.send(InvocationArrived("x", "default", "f"), SandboxStarted(99), RunFinished("0", 1, 1))
+    assert harness.send() == [Complete("0"), Dispatch("x", 1, "gpu-1", Start.WARM, "oldest"), Run("x", 1)]
 
 
 def test_the_clock_does_not_go_back():

@@ -59,7 +59,7 @@ class Companions(Struct, frozen=True):
     keepalive: str = "none"
     eviction: str = "lru"
     keepalive_params: dict[str, float] = {}
-    pool_slots: int | None = None  # sandboxes per device; None: bounded by bytes alone
+    pool_slots: int | None = None  # sandboxes per device; None: no bound
 
 
 class Queueing(ABC):
@@ -89,6 +89,9 @@ class Queueing(ABC):
 
     def closed(self, flow: FlowView, view: View) -> None:
         """The flow is gone: its queue is empty, and it is not spoken of again, nor may it be."""
+
+    def redeployed(self, flow: FlowView, view: View) -> None:
+        """The flow's function has a new version: estimates and weight may have changed."""
 
     def devices_changed(self, view: View) -> None:
         """A device came or went."""

@@ -203,10 +203,12 @@ class Flow:
         known = self.run_estimates_s.get(kind)
         self.run_estimates_s[kind] = run_s if known is None else EWMA_KEEP * known + EWMA_NEW * run_s
 
-    def set_priors(self, devices: "list[Device]") -> None:
-        """Take the declared run times as first estimates, one per kind; the first device's as the general one."""
+    def forget_runs(self) -> None:
         self.run_estimate_s = None
         self.run_estimates_s = {}
+
+    def add_priors(self, devices: "list[Device]") -> None:
+        """Take declared run times as estimates where nothing is known: by kind, and the first device's in general."""
         for device in devices:
             run_s = self.spec.times_on(device.spec).run_s
             if run_s is None or not self.spec.runs_on(device.spec):
@@ -268,8 +270,8 @@ class Device:
 
     @property
     def utilisation(self) -> float:
-        """As measured; until somebody measures, the shares in use."""
-        return self.shares_used if self.measured is None else self.measured
+        """As measured; until somebody measures, the shares in use. What was measured before it fell idle is stale."""
+        return self.shares_used if self.measured is None or not self.running else self.measured
 
     @property
     def free_bytes(self) -> float:

@@ -8,6 +8,7 @@ from aliquot.core.fit import misfit
 from aliquot.core.interfaces import Eviction, Queueing
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
 from aliquot.core.records import Device, Flow, Sandbox
+from aliquot.core.validate import device_complaints
 
 
 class Registry:
@@ -41,6 +42,8 @@ class Registry:
     def add_device(self, spec: DeviceSpec) -> None:
         if spec.name in self.devices:
             raise EventError(f"there is a device {spec.name} already")
+        for complaint in device_complaints(spec):
+            raise EventError(f"device {spec.name}: {complaint}")
         device = Device(self._devices_seen, spec, self._make_eviction(), self._make_eviction())
         if self._pool_slots is not None and spec.memory_bytes is not None:  # what is in flight needs a pool slot too
             device.slots = min(device.slots, self._pool_slots)
@@ -83,7 +86,8 @@ class Registry:
         """The flow's function is this from now on; what was learned about an older version is forgotten."""
         flow.spec = function
         _weigh(flow, self.tenant_weights.get(flow.key.tenant, 1))
-        flow.set_priors(flow.domain.devices)
+        flow.forget_runs()
+        flow.add_priors(flow.domain.devices)
         flow.misfit = self._misfit(flow)
 
     def close(self, flow: Flow) -> None:
@@ -97,8 +101,7 @@ class Registry:
             domain.set_devices(self.devices.values())
         for flow in self.flows.values():
             flow.misfit = self._misfit(flow)
-            if not flow.arrivals:
-                flow.set_priors(flow.domain.devices)
+            flow.add_priors(flow.domain.devices)
 
     def _misfit(self, flow: Flow) -> str | None:
         return misfit(flow.spec, [device.spec for device in self.devices.values()])

@@ -3,11 +3,12 @@
 All events of one moment are taken in before anything is decided, so that two devices which fall free together
 are both seen to be free. Then the policies are asked, dispatch by dispatch, until each answers that it waits.
 
-An event that cannot have happened raises `EventError` and changes nothing; commands that earlier events of the
-same step gave rise to are returned by the next step.
+An event that cannot have happened changes nothing. The other events of its step are taken in all the same; then
+`EventError` is raised, and the commands that they gave rise to are returned by the next step.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from aliquot.core.clock import after
 from aliquot.core.commands import Command, Complete, Dispatch, Fail, Reject, Run, Start, WakeAt
@@ -36,6 +37,7 @@ from aliquot.core.pool import Pool
 from aliquot.core.records import Device, Flow, Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.timers import Timers
+from aliquot.core.validate import function_complaints
 
 # What an invocation finds in an idle sandbox; one that is being brought up already counts as what it was.
 _START = {
@@ -74,7 +76,7 @@ class Scheduler:
             MemoryLoaded: self._sandbox_ready,
             SandboxLost: self._sandbox_lost,
             RunFinished: self._run_finished,
-            Woke: lambda _: None,
+            Woke: lambda _: self._timers.woke(),
         }
 
     # --- the one way in ---------------------------------------------------------------------------------
@@ -86,16 +88,27 @@ class Scheduler:
         self.now = now
         for domain in self.registry.domains.values():
             domain.view.now = now
-        for event in events:
-            self._handlers[type(event)](event)
-        self._expire()
+        wrong = self._take_in(events)
         self._decide()
+        self._expire()
         wake = self._timers.next_wake(now, *(domain.policy.wake_at() for domain in self.registry.domains.values()))
         if wake is not None:
             self._outbox.append(WakeAt(wake))
+        if wrong:
+            raise EventError("; ".join(wrong))
         commands = self._outbox.copy()
         self._outbox.clear()
         return commands
+
+    def _take_in(self, events: Sequence[Event]) -> list[str]:
+        """Handle each event; returns what was wrong with those that cannot have happened."""
+        wrong = []
+        for number, event in enumerate(events):
+            try:
+                self._handlers[type(event)](event)
+            except EventError as error:
+                wrong.append(f"event {number} of {len(events)}, {type(event).__name__}: {error}")
+        return wrong
 
     # --- deciding ---------------------------------------------------------------------------------------
 
@@ -128,8 +141,7 @@ class Scheduler:
 
     def _dispatch(self, domain: Domain, choice: Choice) -> None:
         flow, device, sandbox = self._resolve(domain, choice)
-        invocation = flow.queue.popitem(last=False)[1]
-        domain.queued -= 1
+        invocation = flow.head
         if sandbox is None:
             start = Start.COLD
             sandbox = self.pool.start(flow, device, now=self.now)
@@ -138,6 +150,8 @@ class Scheduler:
         self.pool.hold(sandbox, invocation)
         if sandbox.state is SandboxState.HOST_WARM:
             self.pool.load(sandbox, now=self.now)
+        del flow.queue[invocation.id]
+        domain.queued -= 1
         invocation.sandbox = sandbox
         invocation.share = flow.spec.share_on(device.spec)
         invocation.dispatched = self.now
@@ -190,6 +204,8 @@ class Scheduler:
         self.registry.device(event.device).measured = event.utilisation
 
     def _function_deployed(self, event: FunctionDeployed) -> None:
+        for complaint in function_complaints(event.function):
+            raise EventError(f"function {event.function.name}: {complaint}")
         key = FlowKey(event.tenant, event.function.name)
         domain = self.registry.domain(event.function, now=self.now)
         flow = self.registry.flows.get(key)
@@ -201,6 +217,7 @@ class Scheduler:
             return
         self._retire(flow, "its function has a newer version")
         self.registry.describe(flow, event.function)
+        domain.policy.redeployed(flow, domain.view)
         if flow.misfit is not None:
             self._fail_queued(flow, flow.misfit)
 
@@ -222,9 +239,12 @@ class Scheduler:
     # --- invocations ------------------------------------------------------------------------------------
 
     def _invocation_arrived(self, event: InvocationArrived) -> None:
-        flow = self.registry.flow(event.tenant, event.function)
         if event.invocation in self.invocations:
             raise EventError(f"arrived twice: {self.invocations[event.invocation].tell()}")
+        flow = self.registry.flows.get(FlowKey(event.tenant, event.function))
+        if flow is None:  # it may have been removed while the call was under way
+            self._outbox.append(Reject(event.invocation, f"tenant {event.tenant} has no function {event.function}"))
+            return
         flow.saw_arrival(self.now)
         if flow.misfit is not None:
             self._outbox.append(Reject(event.invocation, flow.misfit))
@@ -264,9 +284,12 @@ class Scheduler:
         invocation = sandbox.invocation
         if invocation is None or invocation.id != event.invocation or sandbox.state is not SandboxState.BUSY:
             raise EventError(f"{event.invocation} cannot have finished in {sandbox.tell()}")
+        if not 0 <= event.run_s < inf:
+            raise EventError(f"a run time of {event.run_s} s cannot be: {invocation.tell()}")
         flow = invocation.flow
         invocation.run_s = event.run_s
-        flow.saw_run(sandbox.device.spec.kind, event.run_s)
+        if sandbox.retired is None:  # an older version teaches nothing about this one
+            flow.saw_run(sandbox.device.spec.kind, event.run_s)
         sandbox.change(SandboxChange.FINISH)
         self.pool.release(sandbox, now=self.now)
         self._end(invocation)
@@ -309,6 +332,9 @@ class Scheduler:
         sandbox = self._sandbox(event.sandbox)
         if sandbox is None:
             return
+        expected = SandboxState.STARTING if isinstance(event, SandboxStarted) else SandboxState.LOADING
+        if sandbox.state is not expected:
+            raise EventError(f"it was not {expected}: {sandbox.tell()}")
         self.pool.ready(sandbox, now=self.now)
         if sandbox.invocation is not None:
             self._run(sandbox, sandbox.invocation)

@@ -5,15 +5,18 @@ looked at when it comes up and put back if the subject's expiry has moved on mea
 """
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from aliquot.core.records import Flow, Sandbox
+
+SLACK = 64  # stale entries tolerated
 
 
 class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Flow | Sandbox]] = []
         self._order = 0
+        self._armed = 0  # entries that are not stale
         self._announced: float | None = None
 
     def arm(self, subject: Flow | Sandbox) -> None:
@@ -21,9 +24,13 @@ class Timers:
         expiry = subject.expiry
         if expiry is None or (subject.timer_at is not None and subject.timer_at <= expiry.at):
             return
+        self._armed += subject.timer_at is None
         subject.timer_at = expiry.at
         self._order += 1
         heappush(self._heap, (expiry.at, self._order, subject))
+        if len(self._heap) > SLACK + 4 * self._armed:
+            self._heap = [entry for entry in self._heap if entry[2].timer_at == entry[0]]
+            heapify(self._heap)
 
     def due(self, now: float) -> Iterator[Flow | Sandbox]:
         """The subjects whose expiry has come, each once."""
@@ -33,10 +40,15 @@ class Timers:
             if subject.timer_at != at:  # an earlier one was armed later
                 continue
             subject.timer_at = None
+            self._armed -= 1
             if subject.expiry is not None and subject.expiry.at > now:
                 self.arm(subject)
             elif subject.expiry is not None:
                 yield subject
+
+    def woke(self) -> None:
+        """The shell's wake-up has come, perhaps a little early; ask for another if one is still needed."""
+        self._announced = None
 
     def next_wake(self, now: float, *others: float | None) -> float | None:
         """The moment to ask the shell for, if it has not been asked already; `others` have wishes of their own."""

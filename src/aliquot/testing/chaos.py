@@ -4,13 +4,14 @@ Everything is drawn from a seeded generator, so a failing day can be had again. 
 and an account is kept of every invocation: it must end exactly once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from aliquot.core.clock import after
 from aliquot.core.commands import (
     Command,
     Complete,
+    Dispatch,
     Fail,
     LoadMemory,
     Reject,
@@ -18,6 +19,7 @@ from aliquot.core.commands import (
     StartSandbox,
     StopSandbox,
     UnloadMemory,
+    WakeAt,
 )
 from aliquot.core.events import (
     DeviceAdded,
@@ -48,11 +50,13 @@ class Chaos:
         functions: Sequence[FunctionSpec],
         seed: int,
         keepalive: str,
+        params: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self._random = Random(seed)
         self._devices = list(devices)
         self._functions = list(functions)
-        self._harness = Harness(policy, devices=devices, keepalive=keepalive, seed=seed)
+        self._harness = Harness(policy, devices=devices, keepalive=keepalive, seed=seed, params=params)
+        self._wake: float | None = None
         self._present = {device.name: device for device in devices}
         self._deployed: dict[tuple[str, str], FunctionSpec] = {}
         self._doing: dict[int, StartSandbox | LoadMemory | Run] = {}  # what each sandbox is at
@@ -88,8 +92,6 @@ class Chaos:
     def _calm_down(self) -> None:
         for name in [device.name for device in self._devices if device.name not in self._present]:
             self._step(self._bring_device(name))
-        for device in self._present:
-            self._step([UtilisationMeasured(device, 0)])
         while self._doing:
             self._step(self._complete())
         if self._open:
@@ -98,6 +100,9 @@ class Chaos:
 
     def _step(self, events: list[Event]) -> None:
         now = after(self._harness.now, self._random.choice((0, 0.1, 1, 7)))
+        if self._wake is not None and self._wake <= now:
+            self._wake = None
+            events.append(Woke())
         for command in self._harness.send(*events, at=now):
             self._perform(command)
 
@@ -117,7 +122,9 @@ class Chaos:
                 self._doing.pop(command.sandbox, None)
             case Complete() | Fail() | Reject():
                 self._end(command.invocation, type(command).__name__)
-            case _:
+            case WakeAt():
+                self._wake = command.at
+            case Dispatch():
                 pass
 
     def _end(self, invocation: str, how: str) -> None:

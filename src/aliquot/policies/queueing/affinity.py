@@ -1,7 +1,8 @@
 """Completely fair scheduling with residency, as the Kernel-as-a-Service pool does it.
 
 A free device takes the flow with the smallest `vTime + (0 if it is resident here else 10 tau)`; then its vTime grows
-by tau, its run estimate. A flow that becomes non-empty restarts at the smallest vTime. Two heaps give the minimum
+by tau, its run estimate. A flow that becomes non-empty restarts at the smallest vTime, or at its own if that is larger:
+being empty for an instant earns nothing. Two heaps give the minimum
 without a scan: all flows by the penalised key, and for each device those resident there by their bare vTime.
 """
 
@@ -32,7 +33,7 @@ class Affinity(Queueing):
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         if flow.queued == 1:
-            self._vtime[flow.index] = self._smallest
+            self._vtime[flow.index] = max(self._smallest, self._vtime.get(flow.index, 0.0))
             self._place(flow, view)
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
@@ -44,6 +45,13 @@ class Affinity(Queueing):
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         self._place(flow, view)
+
+    def redeployed(self, flow: FlowView, view: View) -> None:
+        self._place(flow, view)
+
+    def devices_changed(self, view: View) -> None:
+        present = {device.index for device in view.devices}
+        self._here = {index: heap for index, heap in self._here.items() if index in present}
 
     def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
         self._place_on(flow, device)

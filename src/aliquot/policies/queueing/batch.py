@@ -12,8 +12,9 @@ class Batch(InArrivalOrder):
         self._draining: FlowView | None = None
 
     def choose(self, view: View) -> Choice | None:
+        oldest = self.order.first()
         if self._draining is None or not self._draining.queued:
-            self._draining = self.order.first()
+            self._draining = oldest
         flow = self._draining
         place = sticky(view, flow) if flow else None
         return Choice(flow, *place, "draining") if flow and place else None

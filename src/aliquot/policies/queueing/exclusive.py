@@ -2,15 +2,20 @@
 
 Devices are split evenly between the clients; where there are more clients than devices, clients share one. A call
 without a named tenant belongs to its function's client, for in the thesis a client has one model. With `rebalance`
-a device moves to the fullest queue when that is more than 150 % as full as another that has a device to spare.
+a device moves to the fullest queue when that is more than 150 % as full as another that has a device to spare: nobody
+is left without one.
 """
+
+from typing import TypeAlias
 
 from aliquot.core.fit import misfit
 from aliquot.core.interfaces import Choice, Generator, Params, Queueing
 from aliquot.core.model import DEFAULT_TENANT
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.arrival_order import ArrivalOrder
-from aliquot.policies.queueing.placement import Place, least_recent
+from aliquot.policies.queueing.placement import least_recent
+
+Client: TypeAlias = tuple[str, str]
 
 
 class ExclusiveParams(Params, frozen=True):
@@ -34,9 +39,9 @@ class Exclusive(Queueing):
         super().__init__(params, generator)
         self._rebalance = params.rebalance
         self._threshold = params.threshold
-        self._clients: dict[str, int] = {}  # how many flows each has
+        self._clients: dict[Client, int] = {}  # how many flows each has
         self._groups: list[Group] = []
-        self._group_of: dict[str, Group] = {}
+        self._group_of: dict[Client, Group] = {}
 
     def opened(self, flow: FlowView, view: View) -> None:
         client = _client(flow)
@@ -68,20 +73,19 @@ class Exclusive(Queueing):
         self._group_of[_client(flow)].queued -= 1
 
     def choose(self, view: View) -> Choice | None:
-        best: Choice | None = None
-        for group in self._groups:
-            flow = group.order.first()
-            if flow is None or (best is not None and best.flow.head.number < flow.head.number):
-                continue
-            place = self._place(view, flow, group)
+        heads = [(flow, group) for group in self._groups if (flow := group.order.first()) is not None]
+        reserved: dict[int, None] = {}  # devices that an older guest waits for
+        for flow, group in sorted(heads, key=lambda head: head[0].head.number):
+            devices = group.devices
+            guest = misfit(flow.spec, [device.spec for device in devices]) is not None
+            if guest:  # too large for its own: better a guest elsewhere than never
+                devices = [device for device in view.devices if misfit(flow.spec, [device.spec]) is None]
+            place = least_recent(view, flow, [device for device in devices if device.index not in reserved])
             if place is not None:
-                best = Choice(flow, *place, f"client {_client(flow)}, its own device")
-        return best
-
-    def _place(self, view: View, flow: FlowView, group: Group) -> Place | None:
-        if misfit(flow.spec, [device.spec for device in group.devices]) is None:
-            return least_recent(view, flow, group.devices)
-        return least_recent(view, flow)  # too large for its own: better a guest elsewhere than never
+                return Choice(flow, *place, f"client {_client(flow)[1]}, {'a guest' if guest else 'its own device'}")
+            if guest:
+                reserved.update((device.index, None) for device in devices)
+        return None
 
     def _split(self, view: View) -> None:
         """Deal devices to clients, in order and evenly, and queued invocations to their clients' groups."""
@@ -112,5 +116,5 @@ class Exclusive(Queueing):
             fullest.devices.sort(key=lambda device: device.index)
 
 
-def _client(flow: FlowView) -> str:
-    return flow.key.function if flow.key.tenant == DEFAULT_TENANT else flow.key.tenant
+def _client(flow: FlowView) -> Client:
+    return ("function", flow.key.function) if flow.key.tenant == DEFAULT_TENANT else ("tenant", flow.key.tenant)

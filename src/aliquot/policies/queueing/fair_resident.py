@@ -85,6 +85,9 @@ class FairResident(Queueing):
             self._advice.append(Prefetch(flow))
         self._line_up(flow)
 
+    def redeployed(self, flow: FlowView, view: View) -> None:
+        self._line_up(flow)
+
     def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         self._line_up(flow)
 

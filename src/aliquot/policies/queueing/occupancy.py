@@ -1,15 +1,41 @@
 """Who is at work where, until when by estimate, and how much work side by side slows down: measured as it happens.
 
-The stretch of a kind of device at k invocations at once is the mean of their run times over those of the same function
-alone. Throughput at k is k over that stretch; more at once than the throughput gains by is not worth having.
+The stretch of a kind of device at k invocations at once is how much longer they run than the same functions do alone,
+as a mean of logarithms, since run times vary by factors. Throughput at k is k over that stretch. More at once is not
+worth having once the measurements say, beyond their own spread, that it does not raise the throughput.
 """
+
+from math import exp, log, sqrt
 
 from aliquot.core.view import DeviceView, FlowView, InvocationView
 
 LEARN = 0.05
+REMEMBERED = 2 / LEARN - 1  # how many measurements a moving mean amounts to
 ENOUGH = 20  # runs before a stretch is believed
-WORTH = 1.02  # by how much one more at once must raise the throughput
+WORTH = log(1.02)  # by how much one more at once must raise the throughput
 GUESS = 0.3  # stretch per further invocation, until it is measured
+
+
+class Moving:
+    """A moving mean with its spread."""
+
+    __slots__ = ("count", "mean", "variance")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = self.variance = 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        learn = max(LEARN, 1 / self.count)
+        off = value - self.mean
+        self.mean += learn * off
+        self.variance = (1 - learn) * (self.variance + learn * off * off)
+
+    @property
+    def error(self) -> float:
+        """Of the mean: two standard errors."""
+        return 2 * sqrt(self.variance / min(self.count, REMEMBERED)) if self.count else 0.0
 
 
 class Stint:
@@ -27,8 +53,9 @@ class Occupancy:
     def __init__(self) -> None:
         self._stints: dict[int, dict[str, Stint]] = {}  # by device
         self._own: dict[int, dict[str, Stint]] = {}  # by flow
-        self._alone_s: dict[tuple[int, str], float] = {}
-        self._stretch: dict[str, dict[int, tuple[float, int]]] = {}  # kind: at once: mean and count
+        self._alone: dict[tuple[int, str], Moving] = {}  # flow and kind: logarithms of run times
+        self._stretch: dict[str, dict[int, Moving]] = {}  # kind: at once: logarithms of stretches
+        self._deviation_s: dict[int, float] = {}  # by flow: of run times from their estimates
 
     def began(self, flow: FlowView, invocation: InvocationView, device: DeviceView, ends: float) -> None:
         stint = Stint(device.index, ends, device.running)
@@ -50,47 +77,55 @@ class Occupancy:
         for name, stint in own.items():
             self._stints[stint.device].pop(name, None)
         for kind in self._stretch:
-            self._alone_s.pop((flow.index, kind), None)
+            self._alone.pop((flow.index, kind), None)
+        self._deviation_s.pop(flow.index, None)
         return list(own)
 
     def free_in_s(self, device: DeviceView, now: float) -> float:
         """When, by estimate, the first invocation on the device will be done."""
-        ends = [stint.ends for stint in self._stints.get(device.index, {}).values()]
-        return max(0.0, min(ends) - now) if ends else 0.0
+        return min((_left_s(stint, now) for stint in self._stints.get(device.index, {}).values()), default=0.0)
 
     def own_free_in_s(self, flow: FlowView, now: float) -> float | None:
         """When, by estimate, the first of the flow's own will be done; None when none is at work."""
         own = self._own.get(flow.index)
-        return max(0.0, min(stint.ends for stint in own.values()) - now) if own else None
+        if not own:
+            return None
+        return min(_left_s(stint, now) for stint in own.values()) + self._deviation_s.get(flow.index, 0.0)
 
     def stretch(self, device: DeviceView, at_once: int) -> float:
-        mean, count = self._stretch.get(device.spec.kind, {}).get(at_once, (0.0, 0))
-        return mean if count >= ENOUGH else 1 + GUESS * (at_once - 1)
+        known = self._stretch.get(device.spec.kind, {}).get(at_once)
+        return exp(known.mean) if known is not None and known.count >= ENOUGH else 1 + GUESS * (at_once - 1)
 
     def worthwhile(self, device: DeviceView) -> int:
-        """How many at once the device should run: up to D, as long as each more raises the throughput."""
-        limit = device.slots
+        """How many at once the device should run: up to D, unless it is known that fewer do as much."""
         known = self._stretch.get(device.spec.kind, {})
-        best = 1.0
-        for at_once in range(2, limit + 1):
-            mean, count = known.get(at_once, (0.0, 0))
-            if count < ENOUGH:  # not known yet: try it
+        below = 0.0  # logarithm of the throughput with one less
+        for at_once in range(2, device.slots + 1):
+            here = known.get(at_once)
+            if here is None or here.count < ENOUGH:  # not known yet: try it
                 return at_once
-            if at_once / mean < WORTH * best:
+            throughput = log(at_once) - here.mean
+            if throughput + here.error < below + WORTH:
                 return at_once - 1
-            best = at_once / mean
-        return limit
+            below = throughput
+        return device.slots
 
     def _learn(self, flow: FlowView, device: DeviceView, at_once: float, run_s: float) -> None:
+        estimate_s = flow.run_estimate_s or run_s
+        known_s = self._deviation_s.get(flow.index, 0.0)
+        self._deviation_s[flow.index] = known_s + LEARN * (abs(run_s - estimate_s) - known_s)
         kind = device.spec.kind
-        key = (flow.index, kind)
-        alone_s = self._alone_s.get(key)
-        if alone_s is None:
-            alone_s = self._alone_s[key] = flow.spec.times_on(device.spec).run_s or run_s
+        alone = self._alone.get((flow.index, kind))
+        if alone is None:
+            alone = self._alone[flow.index, kind] = Moving()
+            alone.mean = log(flow.spec.times_on(device.spec).run_s or run_s)
         if at_once == 1:
-            self._alone_s[key] = alone_s + LEARN * (run_s - alone_s)
-        elif alone_s > 0:
+            alone.add(log(run_s))
+        else:
             stretches = self._stretch.setdefault(kind, {})
-            mean, count = stretches.get(round(at_once), (0.0, 0))
-            learn = max(LEARN, 1 / (count + 1))
-            stretches[round(at_once)] = (mean + learn * (run_s / alone_s - mean), count + 1)
+            stretches.setdefault(round(at_once), Moving()).add(log(run_s) - alone.mean)
+
+
+def _left_s(stint: Stint, now: float) -> float:
+    """What is overdue is likely to take as long again as it is overdue."""
+    return abs(stint.ends - now)

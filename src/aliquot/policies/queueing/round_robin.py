@@ -16,8 +16,9 @@ class RoundRobin(InArrivalOrder):
         flow = self.order.first()
         if flow is None:
             return None
-        place = on_device(view, flow, self._device(flow, view))
-        return Choice(flow, *place, f"turn of device {self._turn + 1}") if place else None
+        device = self._device(flow, view)
+        place = on_device(view, flow, device)
+        return Choice(flow, *place, f"{device.spec.name}'s turn") if place else None
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
         self._turn = (view.devices.index(device) + 1) % len(view.devices)

@@ -35,6 +35,9 @@ class Shortest(Queueing):
     def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         self._place(flow)
 
+    def redeployed(self, flow: FlowView, view: View) -> None:
+        self._place(flow)
+
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         self._place(flow)
 
