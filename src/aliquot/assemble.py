@@ -26,12 +26,15 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
     keepalive = look_up(KEEPALIVE, keepalive_name, "keepalive")
     own = companions.keepalive_params if keepalive_name == companions.keepalive else {}
     keepalive_params = make_params(keepalive.params_type, keepalive_name, own | settings.params.get(keepalive_name, {}))
-    return Scheduler(
+    eviction_name = companions.eviction if settings.eviction is None else settings.eviction
+    scheduler = Scheduler(
         lambda domain: policy(params, Random(f"{settings.seed}/{domain}")),
         keepalive(keepalive_params),
-        _make_eviction(companions.eviction if settings.eviction is None else settings.eviction, settings),
+        _make_eviction(eviction_name, settings),
         companions.pool_slots,
     )
+    scheduler.policy_names = (settings.queueing, keepalive_name, eviction_name)
+    return scheduler
 
 
 def look_up(table: Mapping[str, T], name: str, key: str) -> T:

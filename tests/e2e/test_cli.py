@@ -119,7 +119,7 @@ def test_parameters_keepalive_and_weights_reach_the_policies(made):
 def test_a_mixed_cluster_with_a_device_file_and_a_cpu(tmp_path):
     (tmp_path / "A.csv").write_text("time_s,function\n" + "".join(f"0,{name}\n" for name in ("f", "f", "f", "host")))
     (tmp_path / "F.csv").write_text("name,run_s,cold_s,memory_mib,share,run_s@rtx3090\nf,4,0,10,,6\nhost,1,0,1,0,\n")
-    (tmp_path / "kinds.toml").write_text('[rtx4090]\nspeed = 2\nmemory = "24GiB"\nconcurrency = 1\n')
+    (tmp_path / "kinds.toml").write_text('[rtx4090]\nspeed = 2\nmemory = "24GiB"\nconcurrency = 1\n[rtx3090]\n')
     simulate(
         tmp_path,
         *("--devices", "rtx4090:1,rtx3090:1", "--device-spec", "kinds.toml", "--concurrency", 1, "--policy", "fcfs"),
@@ -152,7 +152,7 @@ def test_a_mixed_cluster_with_a_device_file_and_a_cpu(tmp_path):
         (("--device-memory", "12 GX"), "--device-memory: '12 GX' is not a size, such as 16GiB"),
         (("--device-memory", "1MiB"), "F.csv:2: function 'bert' fits no device: gpu-1: needs"),
         (("--json", "no/such/o.json"), "--json: there is no folder no/such"),
-        (("--plot", "."), "--plot: . is a folder; it takes a file's name"),
+        (("--json", "."), "--json: . is a folder; it takes a file's name"),
         (("--plot", "o.tiffany"), "--plot: o.tiffany has no ending of a picture; it takes one of"),
         (("--arrivals", "B.csv"), "B.csv: there is no such file"),
         (("--device-spec", "k.toml"), "k.toml: there is no such file"),
@@ -164,6 +164,57 @@ def test_wrong_options_end_with_2_and_a_line_that_helps(thesis, options, complai
     assert "Traceback" not in printed
 
 
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--schedule", "A.csv"), "--schedule: A.csv is also given as --arrivals; it takes a file of its own"),
+        (("--json", "./F.csv"), "--json: F.csv is also given as --functions"),
+        (("--json", "z", "--schedule", "z"), "--schedule: z is also given as --json"),
+        (("--json", "/proc/o.json"), "--json: /proc/o.json cannot be written"),
+        (("--schedule", "/dev/full"), "No space left on device"),
+        (
+            ("--devices", "rtx409O:1", "--device-spec", "kinds.toml"),
+            "kind rtx409O is not in the device file, which has a",
+        ),
+        (("--tenant-weight", "nobody=3"), "--tenant-weight: there is no tenant nobody; there are client1, client2"),
+        (("--set", "fixed_ttl.ttl_s=1"), "--set: fixed_ttl is not among the policies of this run: mqfq_sticky, antic"),
+        (("--keepalive", ""), "keepalive: there is no ''; it takes adaptive"),
+        (("--set", "mqfq_sticky.pool_slots=0"), "mqfq_sticky.pool_slots: 0 does not fit: it takes 1 or more"),
+        (("--tenant-weight", "client1=1e-308"), "the weight of client1 is '1e-308'; it takes a number from 1e-06"),
+        (("--device-memory", "9" * 400), "is not a size, such as 16GiB"),
+    ],
+)
+def test_mistakes_are_said_and_files_left_alone(thesis, options, complaint):
+    (thesis / "kinds.toml").write_text("[a]\n")
+    (thesis / "z").write_text("precious")
+    assert complaint in simulate(thesis, *options, code=2).replace("\n", " ")
+    assert (thesis / "A.csv").read_text() == THESIS_ARRIVALS
+    assert (thesis / "F.csv").read_text() == THESIS_FUNCTIONS
+    assert (thesis / "z").read_text() == "precious"
+
+
+def test_more_at_once_than_pool_slots_just_wait(thesis):
+    (thesis / "A.csv").write_text("time_s,function\n" + "0,resnet\n" * 40)
+    options = ("--concurrency", 40, "--device-memory", "64GiB", "--check", "--json", "o.json")
+    simulate(thesis, *options)
+    assert json.loads((thesis / "o.json").read_bytes())["runs"][0]["completed"] == 40
+
+
+def test_odd_names_come_out_as_they_are(thesis):
+    (thesis / "A.csv").write_text("time_s,function\n0,$\\foo$\n0,[red]\n")
+    (thesis / "F.csv").write_text("name,run_s,cold_s,memory_mib\n$\\foo$,1,1,1\n[red],1,1,1\n")
+    (thesis / "A.csv").rename(thesis / "C[red].csv")
+    printed = aliquot(
+        *("simulate", "--arrivals", "C[red].csv", "--functions", "F.csv", "--plot", "o.svg", "--json", "x[b].json"),
+        cwd=thesis,
+    )
+    assert "C[red].csv" in printed
+    assert "x[b].json" in printed
+    first = (thesis / "o.svg").read_bytes()
+    aliquot("simulate", "--arrivals", "C[red].csv", "--functions", "F.csv", "--plot", "o.svg", cwd=thesis)
+    assert (thesis / "o.svg").read_bytes() == first
+
+
 def test_wrong_input_ends_with_2_and_names_file_and_line(thesis):
     (thesis / "A.csv").write_text("time_s,function\n0,resnet\n0,vgg\n")
     assert "error: A.csv:3: function 'vgg' is not known" in simulate(thesis, code=2)
@@ -172,7 +223,7 @@ def test_wrong_input_ends_with_2_and_names_file_and_line(thesis):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--load", 0), "--load: 0.0 does not fit; it takes a number above 0"),
+        (("--load", 0), "--load: 0.0 does not fit; it takes a number above 0, at most 1e+09"),
         (("--process", "levy"), "--process: there is no 'levy'; it takes bursty, gamma, poisson"),
         (("--functions", "nowhere.csv"), "nowhere.csv: there is no such file"),
     ],
@@ -220,7 +271,7 @@ def test_an_import_lists_only_the_functions_that_are_called(llm_data):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--load", 0), "--load: 0.0 does not fit; it takes a number above 0"),
+        (("--load", 0), "--load: 0.0 does not fit; it takes a number above 0, at most 1e+09"),
         (("--duration-s", -1), "--duration-s: -1.0 does not fit; it takes a number above 0"),
         (("--start-s", "nan"), "--start-s: nan does not fit; it takes a number from 0 on"),
         (("--start-s", 9999), "--start-s, --duration-s: azure_llm has no call there"),

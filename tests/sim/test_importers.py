@@ -19,8 +19,8 @@ from aliquot.sim.importers.gaps import LAWS
 from aliquot.sim.importers.profiles import read_mqfq, read_timm
 from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.importers.scaling import measure, rescale, time_scale
+from aliquot.sim.trace_output import write_arrivals, write_functions
 from aliquot.sim.traces import MIB, FunctionsFile, TraceFile
-from aliquot.sim.workloads import write_arrivals, write_functions
 
 GIB = 2**30
 REAL = Path(__file__).parents[2].parent / "shared" / "data"

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from aliquot.core.errors import InputError
-from aliquot.core.model import Times
+from aliquot.core.model import DeviceSpec, Times
 from aliquot.sim.devices import Kind, parse_devices, read_kinds, with_cpu
 from aliquot.sim.interference import parse_curve
 from aliquot.sim.traces import FunctionsFile, TraceFile
@@ -46,7 +46,8 @@ def test_a_functions_file_with_times_for_other_kinds(tmp_path):
     assert listed["f"].times == Times(1, 2, 0.5)
     assert listed["f"].times_by_kind == {"cpu": Times(9, 1, 0.5)}
     assert (listed["f"].share, listed["f"].weight, listed["f"].memory_bytes) == (0.25, 3, 3 * 2**19)
-    assert (listed["g"].times, listed["g"].share, listed["g"].weight) == (Times(1, 2, 0), None, 1)
+    assert (listed["g"].times, listed["g"].share, listed["g"].weight) == (Times(1, 2, None), None, 1)
+    assert listed["g"].times_on(DeviceSpec("gpu-1")).load_s == 0
     assert listed["g"].times_by_kind == {}
 
 
@@ -60,6 +61,9 @@ def test_a_functions_file_with_times_for_other_kinds(tmp_path):
         ("time_s,function\n0,f\n-1,f\n", r"A.csv:3: time_s is '-1'; it takes seconds since the start, 0 or more"),
         ("time_s,function\nnan,f\n", r"A.csv:2: time_s is 'nan'"),
         ("time_s,function\ninf,f\n", r"A.csv:2: time_s is 'inf'"),
+        ("time_s,function\n1e308,f\n", r"A.csv:2: time_s is '1e308'"),
+        ("time_s,function\n1_0,f\n", r"A.csv:2: time_s is '1_0'"),
+        ("time_s,function\n-1e-12,f\n", r"A.csv:2: time_s is '-1e-12'"),
         ("time_s,function\nsoon,f\n", r"A.csv:2: time_s is 'soon'"),
         ("time_s,function\n2,f\n1,f\n", r"A.csv:3: time_s is 1 after 2 before it; it takes ascending times"),
         ("time_s,function\n0,h\n", r"A.csv:2: function 'h' is not known; it takes one of the functions file's names"),
@@ -68,7 +72,10 @@ def test_a_functions_file_with_times_for_other_kinds(tmp_path):
         ("time_s,function,run_s\n0,f,-2\n", r"A.csv:2: run_s is '-2'; it takes seconds, 0 or more"),
         ("time_s,function,deadline_s\n0,f,0\n", r"A.csv:2: deadline_s is '0'; it takes seconds after arrival"),
         ('time_s,function\n0,"f\n', r"A.csv:\d: cannot be read from here on: unexpected end of data"),
-        (b"time_s,function\n0,\xff\n", r"A.csv:\d: cannot be read from here on: it is not UTF-8 text"),
+        (
+            b"time_s,function\n" + b"0,f\n" * 3000 + b"0,\xff\n",
+            r"A.csv:3002: cannot be read from here on: it is not UTF-8 text",
+        ),
     ],
 )
 def test_wrong_arrivals_are_refused_with_file_line_and_what_is_expected(tmp_path, text, complaint):
@@ -84,7 +91,10 @@ def test_wrong_arrivals_are_refused_with_file_line_and_what_is_expected(tmp_path
         (FUNCTIONS + "f,1,1,1\n", r"F.csv:4: function 'f' is there twice"),
         ("name,run_s,cold_s,memory_mib\nf,,2,1\n", r"F.csv:2: run_s is ''; it takes seconds, 0 or more"),
         ("name,run_s,cold_s,memory_mib,share\nf,1,2,1,1.5\n", r"F.csv:2: share is '1.5'; it takes a part of a device"),
-        ("name,run_s,cold_s,memory_mib,weight\nf,1,2,1,0\n", r"F.csv:2: weight is '0'; it takes a number above 0"),
+        (
+            "name,run_s,cold_s,memory_mib,weight\nf,1,2,1,0\n",
+            r"F.csv:2: weight is 0; it takes a number from 1e-06 to 1e\+06",
+        ),
         ("name,run_s,cold_s,memory_mib,cold_s@cpu\nf,1,2,1,4\n", r"F.csv:2: run_s@cpu is missing"),
         ("name,run_s,cold_s,memory_mib,run_s@\nf,1,2,1,4\n", r"F.csv:1: the column 'run_s@' is not known"),
     ],
@@ -137,9 +147,12 @@ def test_a_cpu_device_is_there_for_functions_without_a_gpu_share(tmp_path):
     text = "name,run_s,cold_s,memory_mib,share\nf,1,2,1,0\n"
     host = functions(tmp_path, text).functions.values()
     gpus = parse_devices("1", memory_bytes=1, concurrency=2)
-    assert [d.name for d in with_cpu(gpus, host, 2)] == ["gpu-1", "cpu-1"]
+    assert [d.name for d in with_cpu(gpus, host, concurrency=2)] == ["gpu-1", "cpu-1"]
     own = parse_devices("gpu:1,cpu:2", memory_bytes=1, concurrency=2)
-    assert with_cpu(own, host, 2) == own
+    assert with_cpu(own, host, concurrency=2) == own
+    described = with_cpu(gpus, host, concurrency=2, kinds={"cpu": Kind(concurrency=4)})
+    assert described[-1].concurrency == 4
+    assert with_cpu(gpus, functions(tmp_path).functions.values(), concurrency=2) == gpus
 
 
 @pytest.mark.parametrize(
@@ -154,7 +167,7 @@ def test_wrong_devices_are_refused(text, complaint):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[a]\nspeed = 0\n", r"\[a\].speed is 0.0; it takes a number above 0"),
+        ("[a]\nspeed = 0\n", r"\[a\].speed is 0.0; it takes a number from 1e-06 to 1e\+06"),
         ("[a]\nspeeed = 1\n", r"\[a\]: .*speeed.*; it takes memory, concurrency, bandwidth, speed"),
         ("[a]\nconcurrency = 'x'\n", r"\[a\]: Expected"),
         ("a = 1\n", r"\[a\]: Expected"),

@@ -53,3 +53,7 @@ def main() -> None:
     except BrokenPipeError:  # the reader has gone, as in `aliquot … | head`
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:  # a disk that is full, a folder that went away
+        where = f"{error.filename}: " if error.filename else ""
+        errors.print(f"[bold red]error:[/] {errors.escape(where + (error.strerror or str(error)))}", soft_wrap=True)
+        sys.exit(2)

@@ -1,6 +1,6 @@
 """Running one scenario under several policies, with everything people want to see of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -8,10 +8,11 @@ from pathlib import Path
 from msgspec import Struct
 from rich.progress import Progress, TaskID
 
-from aliquot.cli.console import check_writable, output, progress, write_file
+from aliquot.cli.console import check_distinct, check_writable, output, progress, say, write_file
 from aliquot.config import PolicySettings
 from aliquot.core.errors import InputError
 from aliquot.sim import plots
+from aliquot.sim.arrivals import Overview
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.recorder import Recorder
 from aliquot.sim.report import RunReport, report, to_json
@@ -26,17 +27,18 @@ class Outputs(Struct, frozen=True):
     plot: Path | None = None
     schedule: Path | None = None
 
-    def check(self) -> None:
-        """Before the long run, not after it."""
-        for path, option in ((self.json, "--json"), (self.plot, "--plot"), (self.schedule, "--schedule")):
-            check_writable(path, option)
+    def check(self, inputs: Mapping[str, Path | None] | None = None) -> None:
+        """Before the long run, not after it: what cannot be written, or would overwrite what is read."""
+        written = {"--json": self.json, "--plot": self.plot, "--schedule": self.schedule}
+        check_distinct({**(inputs or {}), **written})
         if self.plot is not None:
             plots.check_plot(self.plot)
+        for option, path in written.items():
+            check_writable(path, option)
 
 
 def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: Outputs, title: str) -> None:
     """Simulate each, show the table, write the files."""
-    outputs.check()
     results = _simulate_all(scenario, runs, outputs.schedule)
     reports = [result for result, _ in results]
     output.print(comparison(reports, title))
@@ -46,7 +48,7 @@ def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: Outputs
         plots.draw_comparison(results, title, outputs.plot)
     for path in (outputs.json, outputs.plot, outputs.schedule):
         if path is not None:
-            output.print(f"wrote {path}", highlight=False)
+            say(f"wrote {path}")
 
 
 def _simulate_all(
@@ -54,11 +56,12 @@ def _simulate_all(
 ) -> list[tuple[RunReport, Recorder]]:
     results = []
     with ExitStack() as stack:
-        writer = _open_schedule(schedule, stack)
         bar = stack.enter_context(progress())
         reading = bar.add_task("reading the trace", total=None)
         overview = scenario.workload.overview()
         bar.remove_task(reading)
+        _check_tenants(scenario, overview)
+        writer = _open_schedule(schedule, stack)
         for settings in runs:
             task = bar.add_task(f"{settings.queueing}, seed {settings.seed}", total=overview.calls)
             recorder = simulate(
@@ -70,6 +73,13 @@ def _simulate_all(
             )
             results.append((report(settings.queueing, settings.seed, recorder, scenario.devices), recorder))
     return results
+
+
+def _check_tenants(scenario: Scenario, overview: Overview) -> None:
+    tenants = dict.fromkeys(key.tenant for key in overview.flows)
+    for tenant in scenario.tenant_weights:
+        if tenant not in tenants:
+            raise InputError(f"--tenant-weight: there is no tenant {tenant}; there are {', '.join(tenants) or 'none'}")
 
 
 def _show(bar: Progress, task: TaskID, ended: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from aliquot.cli.console import check_writable, output, progress
+from aliquot.cli.console import check_writable, output, progress, say
 
 if TYPE_CHECKING:
     from aliquot.sim.experiments.thesis import Published
@@ -39,7 +39,7 @@ def thesis(
         task = bar.add_task("sweeps", total=experiment.sweep_points() * seeds)
         panels = list(experiment.sweep_panels(range(seeds), lambda: bar.advance(task)))
     plots.draw_panels(panels, "Mean time on queue in the thesis' setting", plot)
-    output.print(f"wrote {plot}", highlight=False)
+    say(f"wrote {plot}")
     if not agrees:
         raise typer.Exit(1)
 

@@ -9,8 +9,6 @@ from msgspec.structs import replace
 from aliquot.assemble import assemble
 from aliquot.config import PolicySettings, parse_policy_params, parse_size, parse_weights
 from aliquot.core.errors import InputError
-from aliquot.policies.eviction import EVICTION
-from aliquot.policies.keepalive import KEEPALIVE
 
 
 def simulate(
@@ -53,24 +51,26 @@ def simulate(
     aliquot simulate --arrivals A.csv --functions F.csv --devices 2 --policy fcfs,batch,mqfq_sticky --plot out.png
     """
     from aliquot.cli.compare import Outputs, compare
-    from aliquot.sim.devices import parse_devices, read_kinds, with_cpu
+    from aliquot.sim.devices import check_kinds, parse_devices, read_kinds, with_cpu
     from aliquot.sim.engine import Scenario
     from aliquot.sim.interference import parse_curve
     from aliquot.sim.traces import FunctionsFile, TraceFile
 
     outputs = Outputs(json, plot, schedule)
-    outputs.check()
+    outputs.check({"--arrivals": arrivals, "--functions": functions, "--device-spec": device_spec})
     runs = _runs(policy, seed, PolicySettings("", keepalive, eviction, parse_policy_params(set_ or [], "--set")))
     _check_one_of("--memory", memory, ("finite", "unbounded"))
     _check_one_of("--bus", bus, ("private", "shared"))
+    kinds = read_kinds(device_spec) if device_spec else None
     listed = FunctionsFile(functions)
     all_devices = parse_devices(
         devices,
         memory_bytes=parse_size(device_memory, "--device-memory") if memory == "finite" else None,
         concurrency=concurrency,
-        kinds=read_kinds(device_spec) if device_spec else None,
+        kinds=kinds,
     )
-    all_devices = with_cpu(all_devices, listed.functions.values(), concurrency)
+    check_kinds(all_devices, kinds or {})
+    all_devices = with_cpu(all_devices, listed.functions.values(), concurrency=concurrency, kinds=kinds)
     listed.check_fit(all_devices)
     scenario = Scenario(
         all_devices,
@@ -91,12 +91,10 @@ def _runs(policy: str, seed: str, common: PolicySettings) -> list[PolicySettings
     names = _split(policy, "--policy")
     seeds = [_seed(text) for text in _split(seed, "--seed")]
     runs = [replace(common, queueing=name, seed=number) for name in names for number in seeds]
-    for run in runs:
-        assemble(run, SIMULATED)
-    used = {*names, *KEEPALIVE, *EVICTION}
+    used = dict.fromkeys(name for run in runs for name in assemble(run, SIMULATED).policy_names)
     for name in common.params:
         if name not in used:
-            raise InputError(f"--set: {name} is not among the policies of this run: {', '.join(names)}")
+            raise InputError(f"--set: {name} is not among the policies of this run: {', '.join(used)}")
     return runs
 
 

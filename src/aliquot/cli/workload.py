@@ -1,11 +1,12 @@
 """`aliquot workload`: traces to simulate."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from aliquot.cli.console import check_writable, output
+from aliquot.cli.console import check_distinct, check_writable, say
 from aliquot.core.errors import InputError
 
 app = typer.Typer(help="Make workloads to simulate, or import real traces.", no_args_is_help=True)
@@ -48,16 +49,20 @@ def make(
     aliquot workload make --arrivals A.csv --functions F.csv --make-functions 24 --load 0.9 --zipf 1.1
     """
     from aliquot.sim import workloads
+    from aliquot.sim.trace_output import write_arrivals, write_functions
     from aliquot.sim.traces import FunctionsFile
 
-    above_zero = {"--load": load, "--duration": duration, "--cv": cv, "--on": on, "--off": off}
-    for option, value in above_zero.items():
-        if not 0 < value < float("inf"):
-            raise InputError(f"{option}: {value} does not fit; it takes a number above 0")
+    _check_range({"--load": load, "--duration": duration, "--on": on, "--off": off}, 0, 1e9)
+    _check_range({"--cv": cv}, 0.01, 100)
+    _check_range({"--zipf": zipf, "--run-cv": run_cv}, None, 20)
+    if step:
+        _check_range({"--step": step}, 1e-6, duration)
     if process not in workloads.PROCESSES:
         raise InputError(f"--process: there is no '{process}'; it takes {', '.join(workloads.PROCESSES)}")
+    check_distinct({"--functions": functions, "--arrivals": arrivals})
     check_writable(arrivals, "--arrivals")
-    check_writable(functions, "--functions")
+    if make_functions is not None:
+        check_writable(functions, "--functions")
     recipe = workloads.Recipe(
         load, devices, duration, process, cv, on, off, zipf, even_work, tenants, run_cv, step, seed
     )
@@ -65,9 +70,9 @@ def make(
         called = FunctionsFile(functions).functions
     else:
         called = workloads.make_functions(make_functions, seed)
-        workloads.write_functions(called.values(), functions)
-    count = workloads.write_arrivals(workloads.make_arrivals(called, recipe), arrivals)
-    output.print(f"wrote {count} arrivals of {len(called)} functions to {arrivals}", highlight=False)
+        write_functions(called.values(), functions)
+    count = write_arrivals(workloads.make_arrivals(called, recipe), arrivals)
+    say(f"wrote {count} arrivals of {len(called)} functions to {arrivals}")
 
 
 @app.command("import")
@@ -95,20 +100,18 @@ def import_trace(
 
     aliquot workload import azure_functions --data DATA --arrivals A.csv --functions F.csv --flows 24 --load 0.9
     """
-    from aliquot.sim import workloads
     from aliquot.sim.importers import IMPORTERS
     from aliquot.sim.importers.request import ImportRequest
     from aliquot.sim.importers.scaling import measure, rescale, time_scale
+    from aliquot.sim.trace_output import write_arrivals, write_functions
 
     if kind not in IMPORTERS:
         raise InputError(f"KIND: there is no '{kind}'; it takes {', '.join(IMPORTERS)}")
-    for option, value in {"--load": load, "--duration-s": duration_s}.items():
-        if value is not None and not 0 < value < float("inf"):
-            raise InputError(f"{option}: {value} does not fit; it takes a number above 0")
-    if not 0 <= start_s < float("inf"):
-        raise InputError(f"--start-s: {start_s} does not fit; it takes a number from 0 on")
+    _check_range({"--load": load, "--duration-s": duration_s}, 0, 1e9)
+    _check_range({"--start-s": start_s}, None, 1e9)
     if not data.is_dir():
         raise InputError(f"--data: there is no folder {data}; it takes the one that holds a folder for each trace")
+    check_distinct({"--functions": functions, "--arrivals": arrivals})
     check_writable(arrivals, "--arrivals")
     check_writable(functions, "--functions")
     request = ImportRequest(data, profile, flows, start_s, duration_s, calls, seed)
@@ -120,9 +123,20 @@ def import_trace(
     scale = 1 if load is None else time_scale(measured, load, devices)
     called = dict.fromkeys(flow.function for flow in measured.flows)
     listed = [function for name, function in imported.functions.items() if name in called]
-    workloads.write_functions(listed, functions)
-    workloads.write_arrivals(rescale(IMPORTERS[kind](request).arrivals, scale), arrivals)
+    write_functions(listed, functions)
+    write_arrivals(rescale(IMPORTERS[kind](request).arrivals, scale), arrivals)
     who = f"{len(measured.flows)} flows and {len(measured.tenants)} tenants"
-    output.print(f"wrote {measured.calls} calls of {who} to {arrivals}", highlight=False)
+    say(f"wrote {measured.calls} calls of {who} to {arrivals}")
     natural = f"natural offered load {measured.load(devices):.6g} on {devices} devices"
-    output.print(f"{natural}; times multiplied by {scale:.6g}", highlight=False)
+    say(f"{natural}; times multiplied by {scale:.6g}")
+
+
+def _check_range(options: Mapping[str, float | None], above: float | None, most: float) -> None:
+    """Numbers above `above`, or from 0 on when that is None, and at most `most`."""
+    for option, value in options.items():
+        if value is None:
+            continue
+        fits = 0 <= value <= most if above is None else above < value <= most
+        if not fits:
+            least = "from 0 on" if above is None else f"above {above:g}"
+            raise InputError(f"{option}: {value} does not fit; it takes a number {least}, at most {most:g}")

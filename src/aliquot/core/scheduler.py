@@ -57,6 +57,7 @@ class Scheduler:
         pool_slots: int | None = None,
     ) -> None:
         self.now: float = 0
+        self.policy_names: tuple[str, ...] = ()  # what it was assembled from
         self.invocations: dict[str, Invocation] = {}  # those that have not ended
         self._outbox: list[Command] = []
         self._timers = Timers()

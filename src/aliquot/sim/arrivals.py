@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+from aliquot.core.clock import after
 from aliquot.core.model import DEFAULT_TENANT, FlowKey
 
 
@@ -35,7 +36,8 @@ class ListedWorkload:
     """A workload held in memory."""
 
     def __init__(self, arrivals: Iterable[Arrival]) -> None:
-        self.arrivals = sorted(arrivals, key=lambda arrival: arrival.time_s)
+        on_grid = (arrival._replace(time_s=after(0, arrival.time_s)) for arrival in arrivals)
+        self.arrivals = sorted(on_grid, key=lambda arrival: arrival.time_s)
 
     def __iter__(self) -> Iterator[Arrival]:
         return iter(self.arrivals)

@@ -1,13 +1,16 @@
 """Reading CSV files row by row, with errors that name file, line, field and what it takes."""
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
-from math import isfinite
 from pathlib import Path
 
 from aliquot.core.clock import DECIMALS
 from aliquot.core.errors import InputError
-from aliquot.sim.text_input import UNREADABLE, cannot_be_read, open_text
+from aliquot.sim.text_input import UNREADABLE, cannot_be_read, text_lines
+
+NUMBER = re.compile(r"\s*\+?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
+LARGEST = 1e12  # some thirty thousand years: beyond it sums of floats mean little
 
 
 class Row:
@@ -31,7 +34,7 @@ class Row:
 
     def number(self, column: str, takes: str, *, above: float | None = None, most: float | None = None) -> float:
         value = parse_number(self.values[column])
-        if value is None or value < 0 or (above is not None and value <= above) or (most is not None and value > most):
+        if value is None or (above is not None and value <= above) or (most is not None and value > most):
             raise self.error(f"{column} is '{self.values[column]}'; it takes {takes}")
         return value
 
@@ -45,13 +48,16 @@ class Row:
 
 
 def parse_number(text: str) -> float | None:
-    """A finite number on the time grid; whole numbers as int, so that sums of them stay exact. None if it is none."""
-    try:
-        value = round(float(text), DECIMALS)
-    except ValueError:
+    """A number from 0 to `LARGEST`, on the time grid; None if it is none.
+
+    Whole numbers are ints, so that sums of them stay exact. What the grid would make 0 is kept as it is.
+    """
+    if NUMBER.fullmatch(text) is None:
         return None
-    if not isfinite(value):
+    exact = float(text)
+    if exact > LARGEST:
         return None
+    value = round(exact, DECIMALS) or exact
     return int(value) if value == int(value) else value
 
 
@@ -64,18 +70,17 @@ def read_rows(
     """
     line = 0
     try:
-        with open_text(path) as file:
-            reader = csv.reader(file, strict=True)
-            header = next(reader, None)
-            line = 1
-            names = _check_header(path, header, required, optional, prefixes)
-            for values in reader:
-                line = reader.line_num
-                if not values:
-                    continue
-                if len(values) != len(names):
-                    raise InputError(f"{path}:{line}: {len(values)} fields; it takes {len(names)}: {','.join(names)}")
-                yield Row(str(path), line, dict(zip(names, values, strict=True)))
+        reader = csv.reader(text_lines(path), strict=True)
+        header = next(reader, None)
+        line = 1
+        names = _check_header(path, header, required, optional, prefixes)
+        for values in reader:
+            line = reader.line_num
+            if not values:
+                continue
+            if len(values) != len(names):
+                raise InputError(f"{path}:{line}: {len(values)} fields; it takes {len(names)}: {','.join(names)}")
+            yield Row(str(path), line, dict(zip(names, values, strict=True)))
     except (*UNREADABLE, csv.Error) as error:
         raise cannot_be_read(path, line + 1, error) from error
 

@@ -12,6 +12,9 @@ from aliquot.config import parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec
 
+SLOWEST, FASTEST = 1e-6, 1e6
+PLAIN = ("gpu", CPU)  # kinds that need no description
+
 
 class Kind(Struct, frozen=True, forbid_unknown_fields=True):
     """One table of the device file: what is special about a kind of device."""
@@ -46,12 +49,27 @@ def parse_devices(
     return devices
 
 
-def with_cpu(devices: list[DeviceSpec], functions: Iterable[FunctionSpec], concurrency: int) -> list[DeviceSpec]:
-    """Every node has a `cpu` device too; it is listed where a function without a GPU share needs it."""
-    wanted = any(function.share == 0 for function in functions)
+def check_kinds(devices: Iterable[DeviceSpec], kinds: dict[str, Kind]) -> None:
+    """A table that no device uses beside a device that no table describes: one of them is misspelt."""
+    used = {device.kind: None for device in devices}
+    idle = [kind for kind in kinds if kind not in used and kind != CPU]
+    plain = [kind for kind in used if kind not in kinds and kind not in PLAIN]
+    if idle and plain:
+        raise InputError(f"--devices: kind {plain[0]} is not in the device file, which has {', '.join(kinds)}")
+
+
+def with_cpu(
+    devices: list[DeviceSpec],
+    functions: Iterable[FunctionSpec],
+    *,
+    concurrency: int,
+    kinds: dict[str, Kind] | None = None,
+) -> list[DeviceSpec]:
+    """Every node has a `cpu` device too; it is listed where a function can use it."""
+    wanted = any(function.share == 0 or CPU in function.times_by_kind for function in functions)
     if not wanted or any(device.kind == CPU for device in devices):
         return devices
-    return [*devices, DeviceSpec(f"{CPU}-1", CPU, None, concurrency)]
+    return [*devices, *parse_devices(f"{CPU}:1", memory_bytes=None, concurrency=concurrency, kinds=kinds)]
 
 
 def read_kinds(path: Path) -> dict[str, Kind]:
@@ -69,6 +87,7 @@ def read_kinds(path: Path) -> dict[str, Kind]:
         except msgspec.ValidationError as error:
             raise InputError(f"{path}: [{name}]: {error}; it takes memory, concurrency, bandwidth, speed") from error
         for key, number in (("concurrency", kinds[name].concurrency), ("speed", kinds[name].speed)):
-            if number is not None and not 0 < number < float("inf"):
-                raise InputError(f"{path}: [{name}].{key} is {number}; it takes a number above 0")
+            if number is not None and not SLOWEST <= number <= FASTEST:
+                takes = f"it takes a number from {SLOWEST:g} to {FASTEST:g}"
+                raise InputError(f"{path}: [{name}].{key} is {number}; {takes}")
     return kinds

@@ -20,6 +20,7 @@ from aliquot.core.commands import (
     UnloadMemory,
     WakeAt,
 )
+from aliquot.core.domain import domain_of
 from aliquot.core.errors import SchedulerError
 from aliquot.core.events import (
     DeviceAdded,
@@ -83,7 +84,8 @@ class Simulation:
             key: scenario.tenant_weights.get(key.tenant, 1) * scenario.functions[key.function].weight
             for key in overview.flows
         }
-        self.recorder = Recorder(weights, on_dispatch)
+        domains = {key: domain_of(scenario.functions[key.function]) for key in overview.flows}
+        self.recorder = Recorder(weights, domains, on_dispatch)
 
     def moments(self) -> Iterator[float]:
         """Run to the end, moment by moment."""
@@ -132,7 +134,10 @@ class Simulation:
         match command:
             case Run():
                 call = self._calls[command.invocation]
-                self.recorder.started(call, self._machine.share(command.sandbox), now)
+                sandbox = command.sandbox
+                self.recorder.started(
+                    call, self._machine.share(sandbox), now, accelerated=self._machine.accelerated(sandbox)
+                )
                 self._machine.run(command, call.arrival.run_s, now)
             case Complete():
                 self.recorder.finished(self._calls.pop(command.invocation), now)
@@ -141,12 +146,12 @@ class Simulation:
                 self.recorder.dispatched(self._calls[command.invocation], command, now)
             case StartSandbox():
                 self._machine.start(command, now)
-                self.recorder.bytes_moved += self._machine.bytes(command.sandbox)
+                self.recorder.bytes_moved += self._machine.bytes_to_move(command.sandbox)
             case LoadMemory():
                 self._machine.load(command, now)
-                self.recorder.bytes_moved += self._machine.bytes(command.sandbox)
+                self.recorder.bytes_moved += self._machine.bytes_to_move(command.sandbox)
             case UnloadMemory():
-                self.recorder.bytes_moved += self._machine.bytes(command.sandbox)
+                self.recorder.bytes_moved += self._machine.bytes_to_move(command.sandbox)
             case StopSandbox():
                 self._machine.stop(command, now)
             case WakeAt():

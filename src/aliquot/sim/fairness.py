@@ -12,6 +12,8 @@ demand.
   those that join are left out until they have been empty once.
 """
 
+from collections.abc import Iterable, Iterator
+
 from aliquot.core.model import FlowKey
 
 TRACKED = 128
@@ -89,14 +91,9 @@ class FairnessMeter:
             self._compare(flow, now)
         flow.rate += by
 
-    @property
-    def jain(self) -> float:
-        """1 when nothing was ever contested."""
-        flows = [flow for flow in self._flows.values() if flow.due_s > 0]
-        got = sum(flow.got_s for flow in flows)
-        spread = sum(flow.got_s**2 / flow.due_s for flow in flows)
-        due = sum(flow.due_s for flow in flows)
-        return got**2 / (due * spread) if spread else 1.0
+    def flows(self) -> Iterator[FlowMeter]:
+        """Those that were ever due anything."""
+        return (flow for flow in self._flows.values() if flow.due_s > 0)
 
     def _advance(self, now: float) -> None:
         if self._backlogged > 1:
@@ -144,3 +141,12 @@ class FairnessMeter:
 
 def _signed(flow: FlowMeter, other: FlowMeter, gap: float) -> float:
     return gap if flow.number < other.number else -gap
+
+
+def jain(meters: Iterable[FairnessMeter]) -> float:
+    """Over the flows of all meters; 1 when nothing was ever contested."""
+    flows = [flow for meter in meters for flow in meter.flows()]
+    got = sum(flow.got_s for flow in flows)
+    spread = sum(flow.got_s**2 / flow.due_s for flow in flows)
+    due = sum(flow.due_s for flow in flows)
+    return got**2 / (due * spread) if spread else 1.0

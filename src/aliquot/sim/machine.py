@@ -12,7 +12,7 @@ from functools import partial
 from aliquot.core.clock import after, between
 from aliquot.core.commands import LoadMemory, Run, StartSandbox, StopSandbox
 from aliquot.core.events import MemoryLoaded, RunFinished, SandboxStarted
-from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.sim.agenda import Agenda, Entry
 from aliquot.sim.interference import Curve
 from aliquot.sim.sharing import SharedResource, Use
@@ -37,7 +37,6 @@ class Machine:
         }
         self._agenda = agenda
         self._home: dict[int, tuple[str, str]] = {}  # sandbox: function and device
-        self._entries: dict[int, int] = {}  # sandbox: its run's end, where nothing is shared
         self._compute: dict[str, SharedResource[int]] = {}
         self._bus: dict[str, SharedResource[int]] = {}
         for name in self._devices:
@@ -67,23 +66,19 @@ class Machine:
         self._transfer(sandbox, times, now, lambda at: self._agenda.add(at, loaded))
 
     def stop(self, command: StopSandbox, now: float) -> None:
-        """Whatever the sandbox was at is given up; the news of it, if any is under way, will be late."""
+        """Only what is idle is stopped here; bytes on their way are given up, and the news of others will be late."""
         _, device = self._home.pop(command.sandbox)
-        if command.sandbox in self._entries:
-            self._agenda.cancel(self._entries.pop(command.sandbox))
-        for resources in (self._compute, self._bus):
-            if device in resources and command.sandbox in resources[device]:
-                resources[device].end([command.sandbox], now, done=False)
+        if device in self._bus and command.sandbox in self._bus[device]:
+            self._bus[device].end([command.sandbox], now, done=False)
 
     def run(self, command: Run, actual_s: float | None, now: float) -> None:
         """`actual_s` is what the call takes where its function's times were declared; None: just the declared."""
         sandbox = command.sandbox
         function, device = self._home[sandbox]
         spec = self._functions[function]
-        run_s = _actual(spec.times, self._times[function, device], actual_s)
+        run_s = _actual(spec.times, self._times[function, device], actual_s, self._devices[device].speed)
         if not self._compute:
-            finish = RunFinished(command.invocation, sandbox, run_s)
-            self._entries[sandbox] = self._agenda.add(after(now, run_s), finish)
+            self._agenda.add(after(now, run_s), RunFinished(command.invocation, sandbox, run_s))
             return
         use = Use(run_s, spec.share or 1, now, partial(_run_finished, command))
         self._compute[device].begin(sandbox, use, now)
@@ -91,8 +86,6 @@ class Machine:
     def finished(self, events: Iterable[RunFinished], now: float) -> None:
         """These runs, all of one moment, are over."""
         if not self._compute:
-            for event in events:
-                del self._entries[event.sandbox]
             return
         by_device: dict[str, list[int]] = {}
         for event in events:
@@ -105,8 +98,13 @@ class Machine:
         function, device = self._home[sandbox]
         return self._functions[function].share_on(self._devices[device])
 
-    def bytes(self, sandbox: int) -> int:
-        return self._functions[self._home[sandbox][0]].memory_bytes
+    def accelerated(self, sandbox: int) -> bool:
+        """Whether it is on a device with memory of its own; the `cpu` has the host's."""
+        return self._devices[self._home[sandbox][1]].kind != CPU
+
+    def bytes_to_move(self, sandbox: int) -> int:
+        function, _ = self._home[sandbox]
+        return self._functions[function].memory_bytes if self.accelerated(sandbox) else 0
 
     def _transfer(self, sandbox: int, times: Times, now: float, then: Callable[[float], object]) -> None:
         """Bring the sandbox's bytes over the bus; `then` is told when they are there."""
@@ -127,10 +125,12 @@ def _run_finished(command: Run, began: float, at: float) -> Entry:
     return RunFinished(command.invocation, command.sandbox, between(began, at))
 
 
-def _actual(declared: Times, here: Times, actual_s: float | None) -> float:
-    """A call's own run time, carried over to this device in proportion to the declared times."""
+def _actual(declared: Times, here: Times, actual_s: float | None, speed: float) -> float:
+    """A call's own run time, carried over to this device in proportion to the declared times, or else to its speed."""
     if actual_s is None:
         return here.run_s or 0
-    if not declared.run_s or here.run_s == declared.run_s:
+    if not declared.run_s:
+        return actual_s if speed == 1 else actual_s / speed
+    if here.run_s == declared.run_s:
         return actual_s
     return actual_s * (here.run_s or 0) / declared.run_s

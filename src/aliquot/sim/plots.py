@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8a8a00", "#000000"]
 
 
+UPRIGHT = 5  # names that fit under an axis side by side
+
+
 class Line(NamedTuple):
     label: str
     xs: Sequence[float]
@@ -39,6 +42,7 @@ def check_plot(path: Path) -> None:
     except ModuleNotFoundError as error:
         raise InputError("--plot: matplotlib is not installed; pip install 'aliquot[plot]' brings it") from error
     mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "aliquot"
     from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415
 
     formats = sorted(FigureCanvasBase.get_supported_filetypes())
@@ -49,7 +53,7 @@ def check_plot(path: Path) -> None:
 def draw_comparison(runs: Sequence[tuple[RunReport, Recorder]], title: str, path: Path) -> None:
     """Latencies as a cumulative curve; mean latency by tenant or function; cold starts and fairness."""
     figure, axes = _figure(2, 2, (11.5, 7.5))
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=12)
     labels = _labels([run for run, _ in runs])
     curves = []
     for label, (_, recorder) in zip(labels, runs, strict=True):
@@ -72,7 +76,7 @@ def draw_panels(panels: Sequence[Panel], title: str, path: Path, columns: int = 
     """A sheet of line charts that share their legend."""
     rows = -(-len(panels) // columns)
     figure, axes = _figure(rows, columns, (4.4 * columns, 3.4 * rows))
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=12)
     flat = [axis for row in axes for axis in row]
     for axis, panel in zip(flat, panels, strict=False):
         _draw_lines(axis, panel)
@@ -111,7 +115,8 @@ def _draw_groups(axis: "Axes", runs: Sequence[RunReport], labels: Sequence[str])
         xs = [number + (place - (len(runs) - 1) / 2) * width for number in range(len(names))]
         means = [group[name].latency_s.mean or 0 for name in names]
         axis.bar(xs, means, width, label=label, color=COLOURS[place % len(COLOURS)])
-    axis.set_xticks(range(len(names)), names, rotation=0 if len(names) < 6 else 45, fontsize=8)  # noqa: PLR2004
+    rotation = 0 if len(names) <= UPRIGHT else 45
+    axis.set_xticks(range(len(names)), [_plain(name) for name in names], rotation=rotation, fontsize=8)
     axis.set_title(f"Mean latency by {'tenant' if by_tenant else 'function'}, s", loc="left", fontsize=10)
     axis.set_yscale("log")
     axis.grid(visible=True, axis="y", alpha=0.25)
@@ -121,9 +126,14 @@ def _draw_bars(axis: "Axes", labels: Sequence[str], values: Sequence[float], tit
     colours = [COLOURS[place % len(COLOURS)] for place in range(len(labels))]
     bars = axis.bar(range(len(labels)), values, color=colours)
     axis.bar_label(bars, fmt="%.3g", fontsize=8)
-    axis.set_xticks(range(len(labels)), labels, rotation=20 if len(labels) > 4 else 0, fontsize=8)  # noqa: PLR2004
+    axis.set_xticks(range(len(labels)), labels, rotation=0 if len(labels) <= UPRIGHT else 20, fontsize=8)
     axis.set_title(title, loc="left", fontsize=10)
     axis.grid(visible=True, axis="y", alpha=0.25)
+
+
+def _plain(text: str) -> str:
+    """A dollar sign would begin a formula."""
+    return text.replace("$", r"\$")
 
 
 def _unready(run: RunReport) -> float:
@@ -136,8 +146,9 @@ def _labels(runs: Sequence[RunReport]) -> list[str]:
 
 
 def _save(figure: "Figure", path: Path) -> None:
+    # Neither version nor time of drawing inside: the same run gives the same file.
+    metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     try:
-        # No software version inside: the same run gives the same file.
-        figure.savefig(path, dpi=130, metadata={"Software": None} if path.suffix == ".png" else None)
+        figure.savefig(path, dpi=130, metadata=metadata.get(path.suffix.lower()))
     except OSError as error:
         raise InputError(f"--plot: {path} cannot be written: {error}") from error

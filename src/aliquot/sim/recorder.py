@@ -14,7 +14,7 @@ from aliquot.sim.fairness import FairnessMeter
 class Call:
     """A call that has not ended."""
 
-    __slots__ = ("arrival", "dispatched", "key", "share", "started")
+    __slots__ = ("accelerated", "arrival", "dispatched", "key", "share", "started")
 
     def __init__(self, arrival: Arrival, key: FlowKey) -> None:
         self.arrival = arrival
@@ -22,6 +22,7 @@ class Call:
         self.dispatched: float = 0
         self.started: float = 0
         self.share = 0.0
+        self.accelerated = False
 
 
 class DispatchLine(NamedTuple):
@@ -43,16 +44,27 @@ class FlowRecord:
         self.latency_s = array("d")
         self.wait_s = array("d")
         self.starts = dict.fromkeys(Start, 0)
-        self.rejected = self.failed = 0
+        self.rejected = 0
         self.deadlines = self.deadlines_met = 0
 
 
 class Recorder:
-    def __init__(self, weights: dict[FlowKey, float], on_dispatch: Callable[[DispatchLine], None] | None) -> None:
+    def __init__(
+        self,
+        weights: dict[FlowKey, float],
+        domains: dict[FlowKey, str],
+        on_dispatch: Callable[[DispatchLine], None] | None,
+    ) -> None:
         self.flows = {key: FlowRecord() for key in weights}
-        self.fairness = FairnessMeter(weights)
+        # Flows that never compete are not compared.
+        meters = {
+            domain: FairnessMeter({key: weight for key, weight in weights.items() if domains[key] == domain})
+            for domain in dict.fromkeys(domains.values())
+        }
+        self._meters = {key: meters[domains[key]] for key in weights}
+        self.meters = list(meters.values())
         self.bytes_moved = 0
-        self.busy_s = 0.0  # device time, by share
+        self.busy_s = 0.0  # time of accelerators, by share
         self.first_arrival_s: float | None = None
         self.last_finish_s: float = 0
         self._on_dispatch = on_dispatch
@@ -60,21 +72,20 @@ class Recorder:
     def arrived(self, call: Call, now: float) -> None:
         if self.first_arrival_s is None:
             self.first_arrival_s = now
-        self.fairness.enqueued(call.key, now)
+        self._meters[call.key].enqueued(call.key, now)
 
     def rejected(self, call: Call, now: float) -> None:
-        self.flows[call.key].rejected += 1
-        self.fairness.dequeued(call.key, now)
-
-    def failed(self, call: Call) -> None:
-        self.flows[call.key].failed += 1
+        record = self.flows[call.key]
+        record.rejected += 1
+        record.deadlines += call.arrival.deadline_s is not None
+        self._meters[call.key].dequeued(call.key, now)
 
     def dispatched(self, call: Call, command: Dispatch, now: float) -> None:
         call.dispatched = now
         record = self.flows[call.key]
         record.starts[command.start] += 1
         record.wait_s.append(between(call.arrival.time_s, now))
-        self.fairness.dequeued(call.key, now)
+        self._meters[call.key].dequeued(call.key, now)
         if self._on_dispatch is not None:
             warmth = "cold" if command.start is Start.COLD else "warm"
             arrival = call.arrival
@@ -84,10 +95,11 @@ class Recorder:
                 )
             )
 
-    def started(self, call: Call, share: float, now: float) -> None:
+    def started(self, call: Call, share: float, now: float, *, accelerated: bool) -> None:
         call.started = now
         call.share = share
-        self.fairness.rate_changed(call.key, share, now)
+        call.accelerated = accelerated
+        self._meters[call.key].rate_changed(call.key, share, now)
 
     def finished(self, call: Call, now: float) -> None:
         latency_s = between(call.arrival.time_s, now)
@@ -96,9 +108,10 @@ class Recorder:
         if call.arrival.deadline_s is not None:
             record.deadlines += 1
             record.deadlines_met += latency_s <= call.arrival.deadline_s
-        self.busy_s += call.share * (now - call.started)
+        if call.accelerated:
+            self.busy_s += call.share * (now - call.started)
         self.last_finish_s = now
-        self.fairness.rate_changed(call.key, -call.share, now)
+        self._meters[call.key].rate_changed(call.key, -call.share, now)
 
     def all_latencies(self) -> Iterable[float]:
         return (value for record in self.flows.values() for value in record.latency_s)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from aliquot.core.commands import Start
-from aliquot.core.model import DeviceSpec, FlowKey
+from aliquot.core.model import CPU, DeviceSpec, FlowKey
+from aliquot.sim.fairness import jain
 from aliquot.sim.recorder import FlowRecord, Recorder
 from aliquot.sim.statistics import Summary, summarise, tidy, variance
 
@@ -61,6 +62,8 @@ def report(policy: str, seed: int, recorder: Recorder, devices: Sequence[DeviceS
     total = _group(records)
     per_function = _groups(recorder, lambda key: key.function)
     means = [group.latency_s.mean for group in per_function.values() if group.latency_s.mean is not None]
+    gaps = [meter.max_gap_s for meter in recorder.meters]
+    accelerators = sum(device.kind != CPU for device in devices)
     span_s = recorder.last_finish_s - (recorder.first_arrival_s or 0)
     deadlines = sum(record.deadlines for record in records)
     met = sum(record.deadlines_met for record in records)
@@ -75,9 +78,9 @@ def report(policy: str, seed: int, recorder: Recorder, devices: Sequence[DeviceS
         total.cold_rate,
         swap_ins=sum(record.starts[Start.SWAP_IN] for record in records),
         bytes_moved=recorder.bytes_moved,
-        utilisation=tidy(recorder.busy_s / (len(devices) * span_s)) if span_s else 0,
+        utilisation=tidy(recorder.busy_s / (accelerators * span_s)) if span_s and accelerators else 0,
         makespan_s=tidy(recorder.last_finish_s),
-        fairness=Fairness(tidy(recorder.fairness.jain), tidy(recorder.fairness.max_gap_s), variance(means)),
+        fairness=Fairness(tidy(jain(recorder.meters)), tidy(max(gaps, default=0)), variance(means)),
         slo=Slo(deadlines, met, tidy(met / deadlines) if deadlines else None),
         per_function=per_function,
         per_tenant=_groups(recorder, lambda key: key.tenant),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from aliquot.sim.report import RunReport
@@ -29,7 +30,7 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
         ("jain", [run.fairness.jain for run in runs], max),
         ("gap s", [run.fairness.max_gap_s for run in runs], min),
     ]
-    table = Table(title=title, title_justify="left", caption=None)
+    table = Table(title=escape(title), title_justify="left", caption=None)
     table.add_column("policy")
     several_seeds = len({run.seed for run in runs}) > 1
     if several_seeds:
@@ -37,7 +38,7 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
     for name, _, _ in columns:
         table.add_column(name, justify="right")
     for place, run in enumerate(runs):
-        cells = [run.policy, *([str(run.seed)] if several_seeds else [])]
+        cells = [escape(run.policy), *([str(run.seed)] if several_seeds else [])]
         for _, values, best in columns:
             cell = seconds(values[place])
             known = [value for value in values if value is not None]

@@ -2,25 +2,27 @@
 
 import gzip
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from aliquot.core.errors import InputError
 
 UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
 
 
-def open_text(path: Path) -> IO[str]:
-    """Gzip is told by its first bytes, whatever the file is called."""
+def text_lines(path: Path) -> Iterator[str]:
+    """The lines of a file; gzip is told by its first bytes, whatever the file is called."""
     if not path.exists():
         raise InputError(f"{path}: there is no such file")
     if not path.is_file():
         raise InputError(f"{path}: is not a regular file; it is read more than once")
     with path.open("rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    if zipped or path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+        zipped = file.read(2) == b"\x1f\x8b" or path.suffix == ".gz"
+    with gzip.open(path, "rb") if zipped else path.open("rb") as lines:
+        encoding = "utf-8-sig"
+        for line in lines:
+            yield str(line, encoding)
+            encoding = "utf-8"
 
 
 def cannot_be_read(path: Path, line: int, error: Exception) -> InputError:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec, Times
@@ -79,7 +80,7 @@ def _function(row: Row) -> FunctionSpec:
     name = row.text("name")
     run_s = row.number("run_s", _SECONDS)
     cold_s = row.number("cold_s", _SECONDS)
-    load_s = row.optional("load_s", _SECONDS) or 0
+    load_s = row.optional("load_s", _SECONDS)  # None: as the device's bandwidth says, or 0
     kinds = {column.partition("@")[2]: None for column in row.values if "@" in column}
     by_kind = {}
     for kind in kinds:
@@ -94,7 +95,9 @@ def _function(row: Row) -> FunctionSpec:
                 cold_s if cold_there is None else cold_there,
                 load_s if load_there is None else load_there,
             )
-    weight = row.optional("weight", "a number above 0", above=0)
+    weight = row.optional("weight", f"a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}", most=MOST_WEIGHT)
+    if weight is not None and weight < LEAST_WEIGHT:
+        raise row.error(f"weight is {weight}; it takes a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
     return FunctionSpec(
         name,
         memory_bytes=round(row.number("memory_mib", "MiB, 0 or more") * MIB),

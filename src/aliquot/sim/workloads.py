@@ -1,12 +1,9 @@
 """Workload makers: arrivals at a given load, with a given unrest and popularity, the same for the same seed."""
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
 from math import floor, log, sqrt
-from pathlib import Path
 from random import Random
-from typing import IO
 
 from msgspec import Struct
 
@@ -55,8 +52,11 @@ def gamma(recipe: Recipe) -> Gaps:
     shape = 1 / recipe.cv**2
 
     def gaps(random: Random, rate: float) -> Iterator[float]:
+        scale = 1 / (rate * shape)
+        # The first at a random moment of a gap, which is likely a long one: else every flow would begin with a burst.
+        yield random.random() * random.gammavariate(shape + 1, scale)
         while True:
-            yield random.gammavariate(shape, 1 / (rate * shape))
+            yield random.gammavariate(shape, scale)
 
     return gaps
 
@@ -117,7 +117,7 @@ def _stream(function: FunctionSpec, tenant: str, gaps: Gaps, rate: float, recipe
             return
         at = round(time_s, MICROSECONDS)
         if recipe.step_s:
-            at = floor(time_s / recipe.step_s) * recipe.step_s
+            at = round(floor(time_s / recipe.step_s) * recipe.step_s, MICROSECONDS)
         yield Arrival(at, function.name, tenant, draw_run_s(random, function.times.run_s or 0, recipe.run_cv))
 
 
@@ -143,55 +143,3 @@ def make_functions(count: int, seed: int) -> dict[str, FunctionSpec]:
         name = f"f{number:03}"
         functions[name] = FunctionSpec(name, memory_mib * MIB, times=times)
     return functions
-
-
-def write_arrivals(arrivals: Iterable[Arrival], path: Path) -> int:
-    """As `simulate --arrivals` reads them, deadlines and cost limits where there are any; returns how many."""
-    count = 0
-    width = 4  # up to run_s
-    with path.open("w+", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Arrival._fields[:width])
-        for arrival in arrivals:
-            needed = 6 if arrival.cost_limit is not None else 5 if arrival.deadline_s is not None else 4
-            if needed > width:
-                _widen(file, needed)
-                width = needed
-            writer.writerow(arrival[:width])  # None is written as an empty field
-            count += 1
-    return count
-
-
-def _widen(file: IO[str], width: int) -> None:
-    """Give an arrivals file more columns, empty in what is written already: a stream tells late that it has them."""
-    file.seek(0)
-    _, *lines = csv.reader(file)
-    file.seek(0)
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(Arrival._fields[:width])
-    writer.writerows(line + [""] * (width - len(line)) for line in lines)
-
-
-def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
-    """As `simulate --functions` reads them; shares and times on other kinds where there are any."""
-    listed = list(functions)
-    shares = any(function.share is not None for function in listed)
-    kinds = list(dict.fromkeys(kind for function in listed for kind in function.times_by_kind))
-    own = [(time, kind) for kind in kinds for time in ("run_s", "cold_s", "load_s") if _differs(listed, kind, time)]
-    header = ["name", "run_s", "cold_s", "memory_mib", "load_s", "weight", *(["share"] if shares else [])]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*header, *(f"{time}@{kind}" for time, kind in own)])
-        for function in listed:
-            times = function.times
-            mib = function.memory_bytes / MIB
-            line = [function.name, times.run_s, times.cold_s, mib, times.load_s, function.weight]
-            line += [function.share] if shares else []
-            there = function.times_by_kind
-            writer.writerow(line + [getattr(there[kind], time) if kind in there else None for time, kind in own])
-
-
-def _differs(functions: Iterable[FunctionSpec], kind: str, time: str) -> bool:
-    """Whether a column of its own is needed for a time on that kind; without it the general one is taken."""
-    pairs = [(f.times_by_kind[kind], f.times) for f in functions if kind in f.times_by_kind]
-    return time == "run_s" or any(getattr(there, time) != getattr(here, time) for there, here in pairs)

@@ -50,8 +50,7 @@ class Affinity(Queueing):
         self._place(flow, view)
 
     def devices_changed(self, view: View) -> None:
-        present = {device.index for device in view.devices}
-        self._here = {index: heap for index, heap in self._here.items() if index in present}
+        self._here = {device.index: self._here.get(device.index, FlowHeap()) for device in view.devices}
 
     def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
         self._place_on(flow, device)

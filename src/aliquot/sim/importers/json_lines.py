@@ -8,7 +8,7 @@ from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
 
 from aliquot.core.errors import InputError
-from aliquot.sim.text_input import UNREADABLE, cannot_be_read, open_text
+from aliquot.sim.text_input import UNREADABLE, cannot_be_read, text_lines
 
 T = TypeVar("T", bound=Struct)
 
@@ -18,10 +18,9 @@ def read_json_lines(path: Path, kind: type[T]) -> Iterator[T]:
     decoder = Decoder(kind)
     line = 0
     try:
-        with open_text(path) as file:
-            for line, text in enumerate(file, start=1):
-                if text.strip():
-                    yield _decode(decoder, text, f"{path}:{line}")
+        for line, text in enumerate(text_lines(path), start=1):
+            if text.strip():
+                yield _decode(decoder, text, f"{path}:{line}")
     except UNREADABLE as error:
         raise cannot_be_read(path, line + 1, error) from error
 

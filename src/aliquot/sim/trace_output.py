@@ -1,0 +1,65 @@
+"""Writing the two files of a simulation, as `sim/traces.py` reads them; `.gz` where the name says so."""
+
+import csv
+import gzip
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO
+
+from aliquot.core.model import FunctionSpec
+from aliquot.sim.arrivals import Arrival
+from aliquot.sim.traces import MIB
+
+
+def write_arrivals(arrivals: Iterable[Arrival], path: Path) -> int:
+    """Returns how many; what an arrival does not have is an empty field."""
+    count = 0
+    with _create(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Arrival._fields)
+        for arrival in arrivals:
+            writer.writerow(arrival)
+            count += 1
+    return count
+
+
+def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
+    """As `simulate --functions` reads them; shares and times on other kinds where there are any."""
+    listed = list(functions)
+    shares = any(function.share is not None for function in listed)
+    kinds = list(dict.fromkeys(kind for function in listed for kind in function.times_by_kind))
+    own = [(time, kind) for kind in kinds for time in ("run_s", "cold_s", "load_s") if _differs(listed, kind, time)]
+    header = ["name", "run_s", "cold_s", "memory_mib", "load_s", "weight", *(["share"] if shares else [])]
+    with _create(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*header, *(f"{time}@{kind}" for time, kind in own)])
+        for function in listed:
+            times = function.times
+            mib = function.memory_bytes / MIB
+            line = [function.name, times.run_s, times.cold_s, mib, times.load_s, function.weight]
+            line += [function.share] if shares else []
+            there = function.times_by_kind
+            writer.writerow(line + [getattr(there[kind], time) if kind in there else None for time, kind in own])
+
+
+def _differs(functions: Iterable[FunctionSpec], kind: str, time: str) -> bool:
+    """Whether a column of its own is needed for a time on that kind; without it the general one is taken."""
+    pairs = [(f.times_by_kind[kind], f.times) for f in functions if kind in f.times_by_kind]
+    return time == "run_s" or any(getattr(there, time) != getattr(here, time) for there, here in pairs)
+
+
+@contextmanager
+def _create(path: Path) -> Iterator[IO[str]]:
+    if path.suffix != ".gz":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    # Neither name nor time of writing inside: the same content gives the same bytes.
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as zipped,
+        TextIOWrapper(zipped, encoding="utf-8", newline="") as file,
+    ):
+        yield file
