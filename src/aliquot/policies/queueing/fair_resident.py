@@ -27,9 +27,9 @@ LEARN = 0.05
 
 
 class FairResidentParams(Params, frozen=True):
-    patience: float = 10  # how many times its own length a call waits before it is as urgent as one just come
+    patience: float = 30  # how many times its own length a call waits before it is as urgent as one just come
     window_s: float = 5  # how far ahead a flow may run, in device seconds
-    window_steps: float = 4  # the same in typical charges, when adaptive
+    window_steps: float = 8  # the same in typical charges, divided by the devices, when adaptive
     unknown_s: float = 1  # run time of a function that nobody has declared or seen run
     joint: bool = True
     true_up: bool = True
@@ -100,7 +100,7 @@ class FairResident(Queueing):
         self._line_up(flow)
         if self._params.adaptive:
             self._typical += LEARN * (charge - self._typical) if self._typical else charge
-            self._window.size = self._params.window_steps * self._typical
+            self._window.size = self._params.window_steps * self._typical / len(view.devices)
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         charged = self._charged.pop(invocation.id)
@@ -155,7 +155,7 @@ class FairResident(Queueing):
         if best is None:
             return None
         ends_s, start_s, place = best
-        if place[1] is None and start_s > 0 and self._better_to_wait(view, flow, ends_s):
+        if place[1] is None and start_s > 0 and self._better_to_wait(view, flow, start_s):
             return None
         self._start_s = start_s
         return Choice(flow, *place, f"most urgent, done in {ends_s:.3g} s by estimate")
@@ -180,21 +180,25 @@ class FairResident(Queueing):
                 best = (ends_s, start_s, (device, sandbox))
         return best
 
-    def _better_to_wait(self, view: View, flow: FlowView, ends_s: float) -> bool:
-        """Whether a sandbox that the flow has already would serve the call sooner than a new one.
+    def _better_to_wait(self, view: View, flow: FlowView, start_s: float) -> bool:
+        """Whether a sandbox that the flow has already would take the call before a new one is up.
 
         Its own that are at work count with the flow's backlog: with one sandbox and a hundred calls waiting, the next
-        one to be free is no reason not to start another.
+        one to be free is no reason not to start another. While slots are idle a start costs nobody else anything: then
+        waiting must promise to be quicker by up to half.
         """
-        waits_s = []
+        busy = sum(device.running for device in view.devices) / sum(device.slots for device in view.devices)
+        start_s *= (1 + busy) / 2
         own_s = self._occupancy.own_free_in_s(flow, view.now)
         if own_s is not None:
-            run_s = self._run_s(flow, view.devices[0])
-            waits_s.append(own_s + run_s * (1 + (flow.queued - 1) / flow.in_flight))
+            behind_s = self._typical_run_s(flow) * (flow.queued - 1) / flow.in_flight
+            if own_s + behind_s < start_s:
+                return True
         for device in flow.idle_devices():  # idle ones, on devices that are full
             reload_s = 0.0 if flow.resident_on(device) else self._reload_s(flow, device)
-            waits_s.append(self._occupancy.free_in_s(device, view.now) + reload_s + self._run_s(flow, device))
-        return bool(waits_s) and min(waits_s) < ends_s
+            if self._occupancy.free_in_s(device, view.now) + reload_s < start_s:
+                return True
+        return False
 
     def _worthwhile(self, device: DeviceView) -> bool:
         return device.running < self._occupancy.worthwhile(device)

@@ -13,6 +13,10 @@ LEARN = 0.05
 REMEMBERED = 2 / LEARN - 1  # how many measurements a moving mean amounts to
 ENOUGH = 20  # runs before a stretch is believed
 WORTH = log(1.02)  # by how much one more at once must raise the throughput
+# A function whose own run times vary tells nothing about its neighbours, and long runs meet more of them than short.
+STEADY_RUNS, STEADY = 20, 0.05  # runs alone, and largest variance of their logarithms
+BEYOND = 0.2  # worse than taking turns, as a logarithm: caches and memory bandwidth
+DOUBT_AFTER = 200  # runs
 GUESS = 0.3  # stretch per further invocation, until it is measured
 
 
@@ -56,6 +60,7 @@ class Occupancy:
         self._alone: dict[tuple[int, str], Moving] = {}  # flow and kind: logarithms of run times
         self._stretch: dict[str, dict[int, Moving]] = {}  # kind: at once: logarithms of stretches
         self._deviation_s: dict[int, float] = {}  # by flow: of run times from their estimates
+        self._doubt: dict[str, int] = {}  # kind: runs since what is known about it was doubted
 
     def began(self, flow: FlowView, invocation: InvocationView, device: DeviceView, ends: float) -> None:
         stint = Stint(device.index, ends, device.running)
@@ -115,15 +120,26 @@ class Occupancy:
         known_s = self._deviation_s.get(flow.index, 0.0)
         self._deviation_s[flow.index] = known_s + LEARN * (abs(run_s - estimate_s) - known_s)
         kind = device.spec.kind
+        self._reconsider(device)
         alone = self._alone.get((flow.index, kind))
         if alone is None:
             alone = self._alone[flow.index, kind] = Moving()
-            alone.mean = log(flow.spec.times_on(device.spec).run_s or run_s)
         if at_once == 1:
             alone.add(log(run_s))
-        else:
-            stretches = self._stretch.setdefault(kind, {})
-            stretches.setdefault(round(at_once), Moving()).add(log(run_s) - alone.mean)
+        elif alone.count >= STEADY_RUNS and alone.variance <= STEADY:
+            # At the worst they take turns: what goes beyond that is not their neighbours' doing.
+            stretch = min(max(0.0, log(run_s) - alone.mean), log(at_once) + BEYOND)
+            self._stretch.setdefault(kind, {}).setdefault(round(at_once), Moving()).add(stretch)
+
+    def _reconsider(self, device: DeviceView) -> None:
+        """Where fewer run than could, nothing more is learned about more: try it again from time to time."""
+        kind, limit = device.spec.kind, self.worthwhile(device)
+        if limit == device.slots:
+            return
+        self._doubt[kind] = self._doubt.get(kind, 0) + 1
+        if self._doubt[kind] >= DOUBT_AFTER:
+            self._doubt[kind] = 0
+            self._stretch[kind].pop(limit + 1, None)
 
 
 def _left_s(stint: Stint, now: float) -> float:
