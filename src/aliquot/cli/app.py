@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from aliquot import __version__
-from aliquot.cli import demo, policies, reproduce, simulate, workload
+from aliquot.cli import bench, demo, policies, reproduce, simulate, workload
 from aliquot.cli.console import errors
 from aliquot.core.errors import AliquotError
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("policies")(policies.policies)
+app.command("bench")(bench.bench)
 app.add_typer(workload.app, name="workload")
 app.add_typer(reproduce.app, name="reproduce")
 

@@ -69,7 +69,7 @@ class Sandbox:
     """One process or container of one flow on one device. It is idle when no invocation holds it."""
 
     __slots__ = (
-        "bytes", "device", "expiry", "flow", "id", "invocation", "retired", "state", "timer_at",
+        "bytes", "device", "expiry", "flow", "id", "invocation", "reload_s", "retired", "state", "timer_at",
         "uses",
     )  # fmt: skip
 
@@ -78,6 +78,7 @@ class Sandbox:
         self.flow = flow
         self.device = device
         self.bytes = flow.spec.memory_bytes
+        self.reload_s = flow.spec.times_on(device.spec).load_s or 0  # to bring its bytes back
         self.state = SandboxState.STARTING
         self.invocation: Invocation | None = None
         self.uses = 0  # invocations it has been given
@@ -94,11 +95,6 @@ class Sandbox:
     @property
     def holds_memory(self) -> bool:
         return self.state in HOLDS_DEVICE_MEMORY
-
-    @property
-    def reload_s(self) -> float:
-        """What bringing its bytes back would take."""
-        return self.flow.spec.times_on(self.device.spec).load_s or 0
 
     def next_use_s(self, now: float) -> float | None:
         """How long from now its flow's next arrival is to be expected; None when there is nothing to go by."""

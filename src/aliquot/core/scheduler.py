@@ -64,6 +64,7 @@ class Scheduler:
         self.registry = Registry(make_queueing, make_eviction, pool_slots)
         self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox.append)
         self._arrivals = self._dispatches = self._turn = 0
+        self._domains: list[Domain] = []  # those of the registry, for the loops of every step
         self._handlers: dict[type[Event], Callable[..., None]] = {
             DeviceAdded: lambda event: self.registry.add_device(event.device),
             DeviceLost: self._device_lost,
@@ -87,12 +88,12 @@ class Scheduler:
         if now < self.now:
             raise EventError(f"the clock went back from {self.now} to {now}")
         self.now = now
-        for domain in self.registry.domains.values():
+        for domain in self._domains:
             domain.view.now = now
         wrong = self._take_in(events)
         self._decide()
         self._expire()
-        wake = self._timers.next_wake(now, *(domain.policy.wake_at() for domain in self.registry.domains.values()))
+        wake = self._timers.next_wake(now, [domain.policy.wake_at() for domain in self._domains])
         if wake is not None:
             self._outbox.append(WakeAt(wake))
         if wrong:
@@ -118,7 +119,7 @@ class Scheduler:
 
         The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
         """
-        domains = list(self.registry.domains.values())
+        domains = self._domains
         refused = 0
         while refused < len(domains):
             self._turn %= len(domains)
@@ -209,6 +210,7 @@ class Scheduler:
             raise EventError(f"function {event.function.name}: {complaint}")
         key = FlowKey(event.tenant, event.function.name)
         domain = self.registry.domain(event.function, now=self.now)
+        self._domains = list(self.registry.domains.values())
         flow = self.registry.flows.get(key)
         if flow is not None and flow.domain is not domain:
             self._close(flow, "its function moved to other devices")

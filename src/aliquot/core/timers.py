@@ -4,7 +4,7 @@ Subjects are re-armed lazily: a sandbox that is used a thousand times a second k
 looked at when it comes up and put back if the subject's expiry has moved on meanwhile.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from aliquot.core.records import Flow, Sandbox
@@ -50,7 +50,7 @@ class Timers:
         """The shell's wake-up has come, perhaps a little early; ask for another if one is still needed."""
         self._announced = None
 
-    def next_wake(self, now: float, *others: float | None) -> float | None:
+    def next_wake(self, now: float, others: Sequence[float | None]) -> float | None:
         """The moment to ask the shell for, if it has not been asked already; `others` have wishes of their own."""
         if self._announced is not None and self._announced <= now:
             self._announced = None

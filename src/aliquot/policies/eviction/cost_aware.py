@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 
 from aliquot.core.interfaces import E, Eviction, Params
 
-LOOK_AT = 8
+LOOK_AT = 4
 SOONEST_S = 1e-3  # sooner than this is at once
 _SLACK = 64
 

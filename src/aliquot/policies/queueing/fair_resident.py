@@ -54,6 +54,7 @@ class FairResident(Queueing):
         self._awaited: list[tuple[float, int, FlowView]] = []  # swapped-out flows, by when to bring their memory back
         self._asked = 0
         self._start_s = 0.0  # of the choice made last
+        self._changed: dict[int, FlowView] = {}  # to be lined up anew before the next choice
         self._view = View()
 
     @classmethod
@@ -79,17 +80,18 @@ class FairResident(Queueing):
         self._advice = [advice for advice in self._advice if advice.flow is not flow]
         self._awaited = [entry for entry in self._awaited if entry[2] is not flow]
         heapify(self._awaited)
+        self._changed.pop(flow.index, None)
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         if flow.queued == 1 and not flow.in_flight:
             self._advice.append(Prefetch(flow))
-        self._line_up(flow)
+        self._changed[flow.index] = flow
 
     def redeployed(self, flow: FlowView, view: View) -> None:
-        self._line_up(flow)
+        self._changed[flow.index] = flow
 
     def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        self._line_up(flow)
+        self._changed[flow.index] = flow
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
         run_s = self._run_s(flow, device)
@@ -97,7 +99,7 @@ class FairResident(Queueing):
         self._charged[invocation.id] = charge
         self._clock.charge(flow, charge)
         self._occupancy.began(flow, invocation, device, view.now + self._start_s + run_s)
-        self._line_up(flow)
+        self._changed[flow.index] = flow
         if self._params.adaptive:
             self._typical += LEARN * (charge - self._typical) if self._typical else charge
             self._window.size = self._params.window_steps * self._typical / len(view.devices)
@@ -108,28 +110,30 @@ class FairResident(Queueing):
             self._occupancy.ended(flow, invocation, invocation.device)
         if self._params.true_up:
             self._clock.charge(flow, (view.now - invocation.dispatched) * invocation.share - charged)
-        if flow.queued:
-            self._line_up(flow)
+        self._changed[flow.index] = flow
 
     def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
         if flow.queued:
-            self._line_up(flow)
+            self._changed[flow.index] = flow
         elif self._params.predictive and not flow.in_flight and not flow.resident_on(device):
             self._await(flow, device)
 
     # --- decisions --------------------------------------------------------------------------------------
 
     def choose(self, view: View) -> Choice | None:
+        for flow in self._changed.values():
+            self._line_up(flow)
+        self._changed.clear()
         passed_over: list[FlowView] = []
         choice = None
         while choice is None and len(passed_over) < LOOK_AT:
-            flow = self._clock.first()
-            if flow is None:
+            first = self._clock.first()
+            if first is None:
                 break
-            choice = self._choice(view, flow)
+            choice = self._choice(view, first)
             if choice is None:
-                self._clock.pass_over(flow)
-                passed_over.append(flow)
+                self._clock.pass_over(first)
+                passed_over.append(first)
         for flow in passed_over:
             self._line_up(flow)
         return choice

@@ -60,6 +60,7 @@ class Occupancy:
         self._alone: dict[tuple[int, str], Moving] = {}  # flow and kind: logarithms of run times
         self._stretch: dict[str, dict[int, Moving]] = {}  # kind: at once: logarithms of stretches
         self._deviation_s: dict[int, float] = {}  # by flow: of run times from their estimates
+        self._limits: dict[int, int] = {}  # by device, until something new is learned
         self._doubt: dict[str, int] = {}  # kind: runs since what is known about it was doubted
 
     def began(self, flow: FlowView, invocation: InvocationView, device: DeviceView, ends: float) -> None:
@@ -103,6 +104,12 @@ class Occupancy:
 
     def worthwhile(self, device: DeviceView) -> int:
         """How many at once the device should run: up to D, unless it is known that fewer do as much."""
+        limit = self._limits.get(device.index)
+        if limit is None:
+            limit = self._limits[device.index] = self._limit(device)
+        return limit
+
+    def _limit(self, device: DeviceView) -> int:
         known = self._stretch.get(device.spec.kind, {})
         below = 0.0  # logarithm of the throughput with one less
         for at_once in range(2, device.slots + 1):
@@ -130,6 +137,7 @@ class Occupancy:
             # At the worst they take turns: what goes beyond that is not their neighbours' doing.
             stretch = min(max(0.0, log(run_s) - alone.mean), log(at_once) + BEYOND)
             self._stretch.setdefault(kind, {}).setdefault(round(at_once), Moving()).add(stretch)
+            self._limits.clear()
 
     def _reconsider(self, device: DeviceView) -> None:
         """Where fewer run than could, nothing more is learned about more: try it again from time to time."""
@@ -140,6 +148,7 @@ class Occupancy:
         if self._doubt[kind] >= DOUBT_AFTER:
             self._doubt[kind] = 0
             self._stretch[kind].pop(limit + 1, None)
+            self._limits.clear()
 
 
 def _left_s(stint: Stint, now: float) -> float:

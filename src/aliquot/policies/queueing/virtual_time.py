@@ -42,10 +42,8 @@ class FairClock(Generic[M]):
         return self.starts.get(member.index, self.now)
 
     def charge(self, member: M, amount: float) -> None:
-        """The member has used so much, by its weight; a negative amount gives back."""
+        """The member has used so much, by its weight; a negative amount gives back. `wait` or `rest` must follow."""
         self.starts[member.index] = self.start(member) + amount
-        if member.index in self._urgency:
-            self._place(member)
 
     def wait(self, member: M, urgency: Urgency) -> None:
         """The member has something waiting, with this urgency."""
@@ -144,11 +142,10 @@ class TwoLevelClock:
             del self.tenants[flow.key.tenant]
 
     def charge(self, flow: FlowView, amount: float) -> None:
-        """The flow has used so much; its tenant has too."""
+        """The flow has used so much; its tenant has too. `wait` or `rest` must follow."""
         tenant = self.tenants[flow.key.tenant]
         tenant.clock.charge(flow, amount / flow.spec.weight)
         self.clock.charge(tenant, amount / flow.tenant_weight)
-        self._refresh(tenant)
 
     def wait(self, flow: FlowView, urgency: Urgency) -> None:
         tenant = self.tenants[flow.key.tenant]
@@ -157,8 +154,10 @@ class TwoLevelClock:
 
     def rest(self, flow: FlowView) -> None:
         tenant = self.tenants[flow.key.tenant]
+        was_waiting = tenant.clock.waiting
         tenant.clock.rest(flow)
-        self._refresh(tenant)
+        if was_waiting:  # else nothing of the tenant's waits, before or after
+            self._refresh(tenant)
 
     def first(self) -> FlowView | None:
         """The most urgent flow that is eligible among its tenant's, of a tenant that is eligible among all."""

@@ -1,0 +1,48 @@
+"""The cases of the fairness benchmark: real arrivals at a given load on a given number of devices."""
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from aliquot.core.model import DeviceSpec
+from aliquot.sim.arrivals import ListedWorkload
+from aliquot.sim.engine import Scenario
+from aliquot.sim.importers import IMPORTERS
+from aliquot.sim.importers.request import ImportRequest
+from aliquot.sim.importers.scaling import measure, rescale, time_scale
+from aliquot.sim.interference import V100, Curve
+
+GIB = 2**30
+LOADS = (0.6, 0.9, 1.3)
+DEVICES = (1, 2, 4)
+MANY_FLOWS = 10  # goals are for sets with that many flows or more
+DAY_S = 86_400
+
+# Where in each trace to begin: somewhere busy. The time axis is then stretched to the load.
+SETS: dict[str, float] = {
+    "azure_functions": 0,
+    "servegen": 10 * 3600,
+    "philly": 30 * DAY_S,
+    "azure_llm": 0,
+    "mooncake": 0,
+}
+
+
+class Case(Struct, frozen=True):
+    set_name: str
+    load: float
+    devices: int
+    seed: int
+
+
+def make_scenario(case: Case, data: Path, calls: int) -> tuple[Scenario, int]:
+    """The scenario and how many flows it has: 16 GiB devices, D = 2, V100 interference, a shared bus."""
+    request = ImportRequest(data, start_s=SETS[case.set_name], calls=calls, seed=case.seed)
+    imported = IMPORTERS[case.set_name](request)
+    arrivals = list(imported.arrivals)
+    measured = measure(arrivals, imported.functions)
+    scale = time_scale(measured, case.load, case.devices)
+    devices = [DeviceSpec(f"gpu-{number}", memory_bytes=16 * GIB) for number in range(1, case.devices + 1)]
+    workload = ListedWorkload(rescale(arrivals, scale))
+    scenario = Scenario(devices, imported.functions, workload, interference=Curve(V100), shared_bus=True)
+    return scenario, len(measured.flows)

@@ -1,0 +1,26 @@
+"""What a tenant can take from another: many functions, or a large weight of its own."""
+
+from aliquot.config import PolicySettings
+from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.report import report
+
+QUIET_EVERY_S, UNTIL_S = 4, 400
+GREEDY_EVERY_S = 0.5
+
+
+def quiet_mean_s(policy: str, *, functions: int = 1, weight: float = 1) -> float:
+    """The mean latency of a tenant with one function, beside one that floods the device with these."""
+    greedy = [FunctionSpec(f"g{number}", 1, times=Times(1, 0, 0), weight=weight) for number in range(functions)]
+    quiet = FunctionSpec("quiet", 1, times=Times(1, 0, 0))
+    steps = int(UNTIL_S / GREEDY_EVERY_S)
+    arrivals = [Arrival(step * GREEDY_EVERY_S, f"g{step % functions}", "greedy") for step in range(steps)]
+    arrivals += [Arrival(second, "quiet", "quiet") for second in range(0, UNTIL_S, QUIET_EVERY_S)]
+    scenario = Scenario(
+        [DeviceSpec("gpu-1", memory_bytes=2**30, concurrency=1)],
+        {function.name: function for function in (*greedy, quiet)},
+        ListedWorkload(arrivals),
+    )
+    figures = report(policy, 0, simulate(scenario, PolicySettings(policy)), scenario.devices)
+    return figures.per_tenant["quiet"].latency_s.mean or 0

@@ -1,0 +1,71 @@
+"""What a benchmark says: goals, each with the value that was measured and whether it was met, and the tables behind."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from rich.table import Table
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """`goal` is what `value` was to be at most, or at least; `met` says whether it is."""
+
+    name: str
+    value: float | None
+    goal: float
+    unit: str
+    met: bool
+
+
+def at_most(name: str, value: float | None, goal: float, unit: str = "") -> Goal:
+    return Goal(name, value, goal, f"{unit}, at most".lstrip(", "), value is not None and value <= goal)
+
+
+def at_least(name: str, value: float | None, goal: float, unit: str = "") -> Goal:
+    return Goal(name, value, goal, f"{unit}, at least".lstrip(", "), value is not None and value >= goal)
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """A table of a benchmark."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str | float | None]]
+
+
+class Result(msgspec.Struct, frozen=True):
+    name: str
+    quick: bool
+    goals: list[Goal]
+    tables: list[Rows] = []
+
+    def to_json(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+
+def cell(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"  # noqa: PLR2004 - where decimals stop helping
+    return str(value)
+
+
+def rich_table(rows: Rows) -> Table:
+    table = Table(title=rows.title, title_justify="left")
+    for number, column in enumerate(rows.columns):
+        numeric = any(isinstance(row[number], int | float) for row in rows.rows)
+        table.add_column(column, justify="right" if numeric else "left")
+    for row in rows.rows:
+        table.add_row(*(cell(value) for value in row))
+    return table
+
+
+def goals_table(goals: Sequence[Goal]) -> Table:
+    table = Table(title="Goals", title_justify="left")
+    for column in ("goal", "value", "wanted", "met"):
+        table.add_column(column, justify="left" if column == "goal" else "right")
+    for goal in goals:
+        met = "[green]yes[/]" if goal.met else "[bold red]no[/]"
+        table.add_row(goal.name, cell(goal.value), f"{cell(goal.goal)} ({goal.unit})", met)
+    return table
