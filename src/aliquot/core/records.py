@@ -246,7 +246,7 @@ class Device:
     """A device's slots and bytes, and who may be moved off it."""
 
     __slots__ = (
-        "evictable_bytes", "index", "last_dispatch", "measured", "memory_order", "pool_order", "resident_bytes",
+        "evictable_bytes", "freed", "index", "last_dispatch", "measured", "memory_order", "pool_order", "resident_bytes",
         "running", "sandboxes", "shares_used", "slots", "spec",
     )  # fmt: skip
 
@@ -257,6 +257,7 @@ class Device:
         self.memory_order = memory  # idle and resident: may be swapped out
         self.pool_order = pool  # idle: may be stopped
         self.running = 0
+        self.freed = 0  # slots given back, ever
         self.shares_used: float = 0
         self.measured: float | None = None
         self.resident_bytes = 0
@@ -279,5 +280,6 @@ class Device:
 
     def free_slot(self, share: float) -> None:
         self.running -= 1
+        self.freed += 1
         # Starting again from nought when nothing runs keeps rounding errors from adding up.
         self.shares_used = self.shares_used - share if self.running else 0

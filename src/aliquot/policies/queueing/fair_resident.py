@@ -55,6 +55,8 @@ class FairResident(Queueing):
         self._asked = 0
         self._start_s = 0.0  # of the choice made last
         self._changed: dict[int, FlowView] = {}  # to be lined up anew before the next choice
+        self._held: dict[int, FlowView] = {}  # passed over until there is more room than there was then
+        self._room: tuple[int, int, int] = (0, 0, 0)
         self._view = View()
 
     @classmethod
@@ -81,6 +83,7 @@ class FairResident(Queueing):
         self._awaited = [entry for entry in self._awaited if entry[2] is not flow]
         heapify(self._awaited)
         self._changed.pop(flow.index, None)
+        self._held.pop(flow.index, None)
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         if flow.queued == 1 and not flow.in_flight:
@@ -121,22 +124,24 @@ class FairResident(Queueing):
     # --- decisions --------------------------------------------------------------------------------------
 
     def choose(self, view: View) -> Choice | None:
+        room = _room(view.devices)
+        if room != self._room:
+            self._room = room
+            self._changed.update(self._held)
+            self._held.clear()
         for flow in self._changed.values():
             self._line_up(flow)
         self._changed.clear()
-        passed_over: list[FlowView] = []
-        choice = None
-        while choice is None and len(passed_over) < LOOK_AT:
+        for _ in range(LOOK_AT):
             first = self._clock.first()
             if first is None:
-                break
+                return None
             choice = self._choice(view, first)
-            if choice is None:
-                self._clock.pass_over(first)
-                passed_over.append(first)
-        for flow in passed_over:
-            self._line_up(flow)
-        return choice
+            if choice is not None:
+                return choice
+            self._clock.pass_over(first)
+            self._held[first.index] = first
+        return None
 
     def advise(self, view: View) -> Sequence[Advice]:
         while self._awaited and self._awaited[0][0] <= view.now:
@@ -253,3 +258,12 @@ class FairResident(Queueing):
         if at > self._view.now:
             self._asked += 1
             heappush(self._awaited, (at, self._asked, flow))
+
+
+def _room(devices: Sequence[DeviceView]) -> tuple[int, int, int]:
+    """Changes whenever a slot or memory has been freed anywhere, also by flows of other domains."""
+    return (
+        sum(device.freed for device in devices),
+        sum(device.evictable_bytes for device in devices),
+        sum(device.resident_bytes for device in devices),
+    )
