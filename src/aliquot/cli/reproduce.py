@@ -44,6 +44,38 @@ def thesis(
         raise typer.Exit(1)
 
 
+@app.command("mqfq")
+def mqfq(
+    plot: Annotated[Path, typer.Option(help="Draw the comparison and the sweeps there.")] = Path("mqfq.png"),
+    seeds: Annotated[int, typer.Option(min=1, help="Average over so many seeds.")] = 3,
+) -> None:
+    """The setting of the MQFQ-Sticky paper: nine functions at three loads, every policy, D, T and alpha swept."""
+    from aliquot.sim import plots
+    from aliquot.sim.experiments import mqfq as experiment
+
+    plots.check_plot(plot)
+    check_writable(plot, "--plot")
+    with progress() as bar:
+        task = bar.add_task("simulating", total=experiment.steps(seeds))
+        compared = list(experiment.comparisons(range(seeds), lambda: bar.advance(task)))
+        sweeps = experiment.sweeps(range(seeds), lambda: bar.advance(task))
+    table = Table(title="Mean latency in s, and how many times mqfq_sticky's it is", title_justify="left")
+    table.add_column("policy")
+    for one in compared:
+        table.add_column(f"load {one.load}\n{one.devices} dev.", justify="right")
+    table.add_column("published", justify="right")
+    for policy in experiment.POLICIES:
+        cells = [f"{one.means_s[policy]:.3g} ({one.times(policy):.2f})" for one in compared]
+        table.add_row(policy, *cells, experiment.PUBLISHED.get(policy, ""))
+    output.print(table)
+    for panel in sweeps:
+        for line in panel.lines:
+            points = ", ".join(f"{x:g}: {y:.3g}" for x, y in zip(line.xs, line.ys, strict=True))
+            say(f"{panel.title}; {line.label}: {points}")
+    plots.draw_panels([*experiment.panels(compared), *sweeps], "The setting of MQFQ-Sticky", plot)
+    say(f"wrote {plot}")
+
+
 def _show_traces() -> bool:
     from aliquot.sim.experiments.thesis import PUBLISHED, printed_trace
 

@@ -246,8 +246,8 @@ class Device:
     """A device's slots and bytes, and who may be moved off it."""
 
     __slots__ = (
-        "evictable_bytes", "freed", "index", "last_dispatch", "measured", "memory_order", "pool_order", "resident_bytes",
-        "running", "sandboxes", "shares_used", "slots", "spec",
+        "evictable_bytes", "freed", "index", "last_dispatch", "measured", "memory_order", "pool_order",
+        "resident_bytes", "running", "sandboxes", "shares_used", "slots", "spec",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: DeviceSpec, memory: Eviction[Sandbox], pool: Eviction[Sandbox]) -> None:

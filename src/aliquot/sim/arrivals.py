@@ -23,6 +23,7 @@ class Overview(NamedTuple):
 
     calls: int
     flows: list[FlowKey]  # in order of first appearance
+    last_s: float = 0  # the last arrival
 
 
 class Workload(Protocol):
@@ -49,7 +50,9 @@ class ListedWorkload:
 def overview(arrivals: Iterable[Arrival]) -> Overview:
     flows: dict[FlowKey, None] = {}
     count = 0
+    last_s: float = 0
     for arrival in arrivals:
         count += 1
+        last_s = arrival.time_s
         flows.setdefault(FlowKey(arrival.tenant, arrival.function))
-    return Overview(count, list(flows))
+    return Overview(count, list(flows), last_s)

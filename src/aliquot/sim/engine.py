@@ -41,6 +41,7 @@ from aliquot.sim.machine import Machine
 from aliquot.sim.recorder import Call, DispatchLine, Recorder
 
 PROGRESS_EVERY = 500  # ended calls
+SAMPLES = 60  # of fairness, over the arrivals
 
 
 class Scenario(Struct):
@@ -68,6 +69,7 @@ class Simulation:
     ) -> None:
         self._scenario = scenario
         self._flows = overview.flows
+        self._sample_every_s = overview.last_s / SAMPLES
         self.scheduler = assemble(settings, queueing)
         self._agenda = Agenda()
         self._machine = Machine(
@@ -92,6 +94,7 @@ class Simulation:
         arrivals = iter(self._scenario.workload)
         arrival = next(arrivals, None)
         self._step(0, self._opening())
+        sample_at = self._sample_every_s
         while True:
             now = self._agenda.next_time()
             if arrival is not None and (now is None or arrival.time_s <= now):
@@ -103,6 +106,9 @@ class Simulation:
                 events.append(self._arrive(arrival, now))
                 arrival = next(arrivals, None)
             self._step(now, events)
+            if now >= sample_at > 0:
+                self.recorder.sample_fairness(now)
+                sample_at = now + self._sample_every_s
             yield now
         self._check_end()
 

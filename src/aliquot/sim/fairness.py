@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from aliquot.core.model import FlowKey
 
 TRACKED = 128
+LEAST_DUE_S = 1e-12  # less is a rounding error
 
 
 class FlowMeter:
@@ -91,6 +92,18 @@ class FairnessMeter:
             self._compare(flow, now)
         flow.rate += by
 
+    def accounts(self, now: float) -> list[tuple[float, float]]:
+        """What each flow has got and was due so far."""
+        self._advance(now)
+        accounts = []
+        for flow in self._flows.values():
+            got_s, due_s = flow.got_s, flow.due_s
+            if flow.queued:
+                got_s += flow.rate * (self._contested_s - flow.clock)
+                due_s += flow.weight * (self._due - flow.due_mark)
+            accounts.append((got_s, due_s))
+        return accounts
+
     def flows(self) -> Iterator[FlowMeter]:
         """Those that were ever due anything."""
         return (flow for flow in self._flows.values() if flow.due_s > 0)
@@ -145,8 +158,12 @@ def _signed(flow: FlowMeter, other: FlowMeter, gap: float) -> float:
 
 def jain(meters: Iterable[FairnessMeter]) -> float:
     """Over the flows of all meters; 1 when nothing was ever contested."""
-    flows = [flow for meter in meters for flow in meter.flows()]
-    got = sum(flow.got_s for flow in flows)
-    spread = sum(flow.got_s**2 / flow.due_s for flow in flows)
-    due = sum(flow.due_s for flow in flows)
-    return got**2 / (due * spread) if spread else 1.0
+    return jain_of((flow.got_s, flow.due_s) for meter in meters for flow in meter.flows())
+
+
+def jain_of(accounts: Iterable[tuple[float, float]]) -> float:
+    """Jain's index of what was got against what was due."""
+    counted = [(got_s, due_s) for got_s, due_s in accounts if due_s > LEAST_DUE_S]
+    spread = sum(got_s**2 / due_s for got_s, due_s in counted)
+    total_due_s = sum(due_s for _, due_s in counted)
+    return sum(got_s for got_s, _ in counted) ** 2 / (total_due_s * spread) if spread else 1.0

@@ -67,7 +67,11 @@ def draw_comparison(runs: Sequence[tuple[RunReport, Recorder]], title: str, path
     _draw_bars(
         axes[1][0], labels, [100 * _unready(run) for run in reports], "Calls that met a cold start or swap-in, %"
     )
-    _draw_bars(axes[1][1], labels, [run.fairness.jain for run in reports], "Fairness while flows wait: Jain's index")
+    over_time = [
+        Line(f"{label}: {run.fairness.jain:.3f}", *_columns(recorder.fairness_over_time))
+        for label, (run, recorder) in zip(labels, runs, strict=True)
+    ]
+    _draw_lines(axes[1][1], Panel("Fairness while flows wait: Jain's index over time, and overall", "s", "", over_time))
     axes[1][1].set_ylim(0, 1.05)
     _save(figure, path)
 
@@ -129,6 +133,10 @@ def _draw_bars(axis: "Axes", labels: Sequence[str], values: Sequence[float], tit
     axis.set_xticks(range(len(labels)), labels, rotation=0 if len(labels) <= UPRIGHT else 20, fontsize=8)
     axis.set_title(title, loc="left", fontsize=10)
     axis.grid(visible=True, axis="y", alpha=0.25)
+
+
+def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [first for first, _ in pairs], [second for _, second in pairs]
 
 
 def _plain(text: str) -> str:

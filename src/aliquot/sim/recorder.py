@@ -8,7 +8,7 @@ from aliquot.core.clock import between
 from aliquot.core.commands import Dispatch, Start
 from aliquot.core.model import FlowKey
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.fairness import FairnessMeter
+from aliquot.sim.fairness import LEAST_DUE_S, FairnessMeter, jain_of
 
 
 class Call:
@@ -68,6 +68,8 @@ class Recorder:
         self.first_arrival_s: float | None = None
         self.last_finish_s: float = 0
         self._on_dispatch = on_dispatch
+        self.fairness_over_time: list[tuple[float, float]] = []  # moments, and Jain's index since the one before
+        self._accounts: list[tuple[float, float]] = [(0.0, 0.0)] * len(weights)
 
     def arrived(self, call: Call, now: float) -> None:
         if self.first_arrival_s is None:
@@ -112,6 +114,17 @@ class Recorder:
             self.busy_s += call.share * (now - call.started)
         self.last_finish_s = now
         self._meters[call.key].rate_changed(call.key, -call.share, now)
+
+    def sample_fairness(self, now: float) -> None:
+        """Note how fair the time since the last sample was, if anything was contested in it."""
+        accounts = [account for meter in self.meters for account in meter.accounts(now)]
+        since = [
+            (got_s - got_before, due_s - due_before)
+            for (got_s, due_s), (got_before, due_before) in zip(accounts, self._accounts, strict=True)
+        ]
+        self._accounts = accounts
+        if any(due_s > LEAST_DUE_S for _, due_s in since):
+            self.fairness_over_time.append((now, jain_of(since)))
 
     def all_latencies(self) -> Iterable[float]:
         return (value for record in self.flows.values() for value in record.latency_s)

@@ -114,8 +114,8 @@ class Occupancy:
         below = 0.0  # logarithm of the throughput with one less
         for at_once in range(2, device.slots + 1):
             here = known.get(at_once)
-            if here is None or here.count < ENOUGH:  # not known yet: try it
-                return at_once
+            if here is None or here.count < ENOUGH:  # not known: nothing speaks against as many as are allowed
+                return device.slots
             throughput = log(at_once) - here.mean
             if throughput + here.error < below + WORTH:
                 return at_once - 1
@@ -147,7 +147,7 @@ class Occupancy:
         self._doubt[kind] = self._doubt.get(kind, 0) + 1
         if self._doubt[kind] >= DOUBT_AFTER:
             self._doubt[kind] = 0
-            self._stretch[kind].pop(limit + 1, None)
+            self._stretch.get(kind, {}).pop(limit + 1, None)
             self._limits.clear()
 
 

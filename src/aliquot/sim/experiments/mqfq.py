@@ -1,0 +1,136 @@
+"""The setting of the MQFQ-Sticky paper: its nine functions, its parameters swept, every policy beside it.
+
+The paper's own traces are not published; arrivals here come in clusters (gamma, cv 3) with popularity falling as 1/rank.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import fsum
+
+from msgspec import Struct
+
+from aliquot.config import PolicySettings
+from aliquot.core.model import DeviceSpec
+from aliquot.policies.queueing import QUEUEING
+from aliquot.sim.arrivals import ListedWorkload
+from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.experiments.v100 import V100_FUNCTIONS
+from aliquot.sim.interference import V100, Curve
+from aliquot.sim.plots import Line, Panel
+from aliquot.sim.report import report
+from aliquot.sim.workloads import Recipe, make_arrivals
+
+LOADS = (0.6, 0.9, 1.3)
+DEVICES = (1, 2)
+DURATION_S = 600
+POLICIES = tuple(QUEUEING)
+CONCURRENCY = (1, 2, 3, 4)
+OVERRUN_S = (0, 1, 2, 5, 10, 20)
+ALPHA = (0.5, 1, 1.5, 2, 4)
+SWEPT_LOAD = 0.9
+
+PUBLISHED = {
+    "fcfs": "1.2 to 6.7",  # how many times its mean latency is mqfq_sticky's
+    "batch": "0.8 to 1.7",
+}
+
+
+class Setting(Struct, frozen=True):
+    load: float
+    devices: int
+    concurrency: int = 2
+    seed: int = 0
+
+
+def mean_s(setting: Setting, policy: str, params: dict[str, float] | None = None) -> float:
+    """Mean latency of a policy in a setting."""
+    recipe = Recipe(
+        load=setting.load,
+        devices=setting.devices,
+        duration_s=DURATION_S,
+        process="gamma",
+        cv=3,
+        zipf=1,
+        run_cv=0.2,
+        seed=setting.seed,
+    )
+    devices = [
+        DeviceSpec(f"gpu-{number}", memory_bytes=16 * 2**30, concurrency=setting.concurrency)
+        for number in range(1, setting.devices + 1)
+    ]
+    scenario = Scenario(
+        devices,
+        V100_FUNCTIONS,
+        ListedWorkload(make_arrivals(V100_FUNCTIONS, recipe)),
+        interference=Curve(V100),
+        shared_bus=True,
+    )
+    own = {policy: {name: str(value) for name, value in (params or {}).items()}}
+    recorder = simulate(scenario, PolicySettings(policy, params=own))
+    return report(policy, setting.seed, recorder, devices).latency_s.mean or 0
+
+
+class Comparison(Struct, frozen=True):
+    """Mean latencies of all policies in one setting, over the seeds."""
+
+    load: float
+    devices: int
+    means_s: dict[str, float]
+
+    def times(self, policy: str) -> float:
+        """How many times mqfq_sticky's mean latency another policy's is."""
+        return self.means_s[policy] / self.means_s["mqfq_sticky"]
+
+
+def steps(seeds: int) -> int:
+    """How many simulations a full reproduction takes."""
+    compared = len(LOADS) * len(DEVICES) * len(POLICIES)
+    return seeds * (compared + 2 * len(CONCURRENCY) + len(OVERRUN_S) + len(ALPHA))
+
+
+def comparisons(seeds: Sequence[int], on_step: Callable[[], None]) -> Iterator[Comparison]:
+    for devices in DEVICES:
+        for load in LOADS:
+            means = {}
+            for policy in POLICIES:
+                values = []
+                for seed in seeds:
+                    on_step()
+                    values.append(mean_s(Setting(load, devices, seed=seed), policy))
+                means[policy] = fsum(values) / len(values)
+            yield Comparison(load, devices, means)
+
+
+def sweeps(seeds: Sequence[int], on_step: Callable[[], None]) -> list[Panel]:
+    """Mean latency against D, T and alpha, on one device at high load."""
+
+    def averaged(concurrency: int, policy: str, params: dict[str, float]) -> float:
+        values = []
+        for seed in seeds:
+            on_step()
+            values.append(mean_s(Setting(SWEPT_LOAD, 1, concurrency, seed), policy, params))
+        return fsum(values) / len(values)
+
+    by_d = [
+        Line(policy, CONCURRENCY, [averaged(d, policy, {}) for d in CONCURRENCY])
+        for policy in ("mqfq_sticky", "fair_resident")
+    ]
+    by_t = [Line("mqfq_sticky", OVERRUN_S, [averaged(2, "mqfq_sticky", {"T": t}) for t in OVERRUN_S])]
+    by_alpha = [Line("mqfq_sticky", ALPHA, [averaged(2, "mqfq_sticky", {"alpha": alpha}) for alpha in ALPHA])]
+    return [
+        Panel("D: how many at once (published best: 2)", "D", "mean latency, s", by_d),
+        Panel("T: how far ahead (published: 12.9 s at 0, 3.8 s at 5)", "T, s", "mean latency, s", by_t),
+        Panel("Anticipation (published best: 1.5)", "alpha, mean inter-arrival times", "mean latency, s", by_alpha),
+    ]
+
+
+def panels(compared: Sequence[Comparison]) -> Iterator[Panel]:
+    """Mean latency against load, for each number of devices."""
+    for devices in DEVICES:
+        here = [comparison for comparison in compared if comparison.devices == devices]
+        lines = [
+            Line(policy, [one.load for one in here], [one.means_s[policy] for one in here])
+            for policy in ("fcfs", "batch", "sjf", "affinity", "mqfq_sticky", "fair_resident")
+        ]
+        yield Panel(
+            f"Policies on {devices} device{'s' if devices > 1 else ''}", "offered load", "mean latency, s", lines
+        )
