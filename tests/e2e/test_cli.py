@@ -298,6 +298,31 @@ def test_reproduce_thesis_prints_both_and_draws(tmp_path):
     assert (tmp_path / "thesis.png").read_bytes().startswith(PNG)
 
 
+def test_reproduce_mqfq_prints_every_policy_beside_the_published_ratios(tmp_path):
+    printed = aliquot("reproduce", "mqfq", "--seeds", 1, cwd=tmp_path)
+    for name in (*QUEUEING, "1.2 to 6.7", "T: how far ahead"):
+        assert name in printed
+    assert (tmp_path / "mqfq.png").read_bytes().startswith(PNG)
+
+
+def test_compare_takes_any_trace(made):
+    printed = aliquot("compare", "--arrivals", "A.csv", "--functions", "F.csv", "--devices", 2, cwd=made)
+    for name in ("fcfs", "mqfq_sticky", "fair_resident"):
+        assert name in printed
+    assert (made / "compare.png").read_bytes().startswith(PNG)
+
+
+def test_bench_says_what_is_met_and_what_is_not(tmp_path):
+    aliquot("bench", "sim", "--quick", "--json", "o.json", "--plot", "o.png", cwd=tmp_path)
+    result = json.loads((tmp_path / "o.json").read_bytes())
+    assert result["name"] == "sim"
+    for goal in result["goals"]:
+        assert set(goal) == {"name", "value", "goal", "unit", "met"}
+    assert (tmp_path / "o.png").read_bytes().startswith(PNG)
+    assert "there is no 'speed'; it takes fairness, sim" in aliquot("bench", "speed", cwd=tmp_path, code=2)
+    assert "--data: there is no folder" in aliquot("bench", "fairness", "--data", "nowhere", cwd=tmp_path, code=2)
+
+
 def test_demo_compares_policies_on_its_own(tmp_path):
     printed = aliquot("demo", "--minutes", 2, cwd=tmp_path)
     assert "mqfq_sticky" in printed

@@ -106,11 +106,40 @@ def test_mqfq_keeps_the_service_of_any_two_backlogged_flows_within_its_bound(ove
 
 
 @given(
+    concurrency=st.integers(1, 3),
+    share=st.sampled_from([None, 0.3, 0.5]),
+    profiles=st.lists(
+        st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([0.5, 1, 4]), st.integers(1, 15)), min_size=2, max_size=5
+    ),
+)
+def test_fair_resident_keeps_the_service_of_any_two_backlogged_tenants_within_its_bound(concurrency, share, profiles):
+    """As docs/decisions/0008 derives it: the window, the largest charge, and what is in flight, for each of the two."""
+    functions = {
+        f"f{number}": FunctionSpec(f"f{number}", 0, share, Times(run_s, 0, 0))
+        for number, (run_s, _, _) in enumerate(profiles)
+    }
+    arrivals = [Arrival(0, f"f{n}", f"t{n}") for n, (_, _, count) in enumerate(profiles) for _ in range(count)]
+    scenario = Scenario(
+        [DeviceSpec("gpu-1", memory_bytes=None, concurrency=concurrency)],
+        functions,
+        ListedWorkload(arrivals),
+        {f"t{number}": weight for number, (_, weight, _) in enumerate(profiles)},
+        check=True,
+    )
+    recorder = simulate(scenario, PolicySettings("fair_resident"))
+    part = share or 1 / concurrency
+    charge = max(run_s * part / weight for run_s, weight, _ in profiles)
+    window = 8 * max(run_s * part for run_s, _, _ in profiles)
+    assert recorder.meters[0].max_gap_s <= 2 * (window + charge + concurrency * charge) + 1e-9
+
+
+@given(
     count=st.integers(1, 200),
     concurrency=st.integers(1, 3),
+    policy=st.sampled_from(["fair_resident", "mqfq_sticky"]),
 )
-def test_mqfq_never_lets_a_flood_starve_a_single_call(count, concurrency):
-    """One call against a flood that was there before it waits for T + the work in flight, not for the flood."""
+def test_a_fair_policy_never_lets_a_flood_starve_a_single_call(policy, count, concurrency):
+    """One call against a flood that was there before it waits for the window and what is in flight, not for it all."""
     functions = {name: FunctionSpec(name, times=Times(1, 0, 0)) for name in ("flood", "single")}
     arrivals = [Arrival(0, "flood") for _ in range(count)] + [Arrival(0.5, "single")]
     scenario = Scenario(
@@ -119,6 +148,6 @@ def test_mqfq_never_lets_a_flood_starve_a_single_call(count, concurrency):
         ListedWorkload(arrivals),
         check=True,
     )
-    recorder = simulate(scenario, PolicySettings("mqfq_sticky"))
+    recorder = simulate(scenario, PolicySettings(policy))
     wait_s = recorder.flows[next(key for key in recorder.flows if key.function == "single")].wait_s[0]
-    assert wait_s <= 5 + 2
+    assert wait_s <= 8 + 2

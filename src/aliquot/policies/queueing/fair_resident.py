@@ -212,6 +212,11 @@ class FairResident(Queueing):
     def _worthwhile(self, device: DeviceView) -> bool:
         return device.running < self._occupancy.worthwhile(device)
 
+    def violations(self, view: View) -> Sequence[str]:
+        if self._occupancy.at_work != len(self._charged):
+            return [f"{len(self._charged)} are charged for, {self._occupancy.at_work} at work"]
+        return self._clock.violations()
+
     # --- urgency ----------------------------------------------------------------------------------------
 
     def _line_up(self, flow: FlowView) -> None:

@@ -63,6 +63,10 @@ class Occupancy:
         self._limits: dict[int, int] = {}  # by device, until something new is learned
         self._doubt: dict[str, int] = {}  # kind: runs since what is known about it was doubted
 
+    @property
+    def at_work(self) -> int:
+        return sum(len(own) for own in self._own.values())
+
     def began(self, flow: FlowView, invocation: InvocationView, device: DeviceView, ends: float) -> None:
         stint = Stint(device.index, ends, device.running)
         self._stints.setdefault(device.index, {})[invocation.id] = stint
@@ -75,7 +79,7 @@ class Occupancy:
         if not own:
             self._own.pop(flow.index, None)
         if stint is not None and invocation.run_s:
-            self._learn(flow, device, (stint.at_once + device.running + 1) / 2, invocation.run_s)
+            self._learn(flow, device, max(stint.at_once, device.running + 1), invocation.run_s)
 
     def forget(self, flow: FlowView) -> list[str]:
         """The flow is gone; returns which of its invocations were at work."""
@@ -122,7 +126,7 @@ class Occupancy:
             below = throughput
         return device.slots
 
-    def _learn(self, flow: FlowView, device: DeviceView, at_once: float, run_s: float) -> None:
+    def _learn(self, flow: FlowView, device: DeviceView, at_once: int, run_s: float) -> None:
         estimate_s = flow.run_estimate_s or run_s
         known_s = self._deviation_s.get(flow.index, 0.0)
         self._deviation_s[flow.index] = known_s + LEARN * (abs(run_s - estimate_s) - known_s)
@@ -136,7 +140,7 @@ class Occupancy:
         elif alone.count >= STEADY_RUNS and alone.variance <= STEADY:
             # At the worst they take turns: what goes beyond that is not their neighbours' doing.
             stretch = min(max(0.0, log(run_s) - alone.mean), log(at_once) + BEYOND)
-            self._stretch.setdefault(kind, {}).setdefault(round(at_once), Moving()).add(stretch)
+            self._stretch.setdefault(kind, {}).setdefault(at_once, Moving()).add(stretch)
             self._limits.clear()
 
     def _reconsider(self, device: DeviceView) -> None:

@@ -9,6 +9,7 @@ window is what it can cost anybody.
 The members of the upper clock are tenants, each with a clock of its own flows.
 """
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from aliquot.core.view import FlowView
@@ -37,6 +38,7 @@ class FairClock(Generic[M]):
         self._eligible: KeyedHeap[M, Urgency] = KeyedHeap()
         self._ahead: KeyedHeap[M, float] = KeyedHeap()
         self._urgency: dict[int, Urgency] = {}  # of the waiting members
+        self._checked = 0.0  # virtual time when the invariants were last looked at
 
     def start(self, member: M) -> float:
         return self.starts.get(member.index, self.now)
@@ -81,6 +83,15 @@ class FairClock(Generic[M]):
 
     def lead(self, member: M) -> float:
         return self.start(member) - self.now
+
+    def violations(self) -> Iterator[str]:
+        if self.now < self._checked:
+            yield f"virtual time went back from {self._checked} to {self.now}"
+        self._checked = self.now
+        if len(self._by_start) != self.waiting:
+            yield f"{self.waiting} wait, {len(self._by_start)} are in order of their start tags"
+        if len(self._eligible) + len(self._ahead) > self.waiting:
+            yield f"{len(self._eligible)} are eligible and {len(self._ahead)} ahead, of {self.waiting} that wait"
 
     def _place(self, member: M) -> None:
         self._by_start.set(member, self.starts[member.index])
@@ -169,6 +180,10 @@ class TwoLevelClock:
         tenant = self.tenants[flow.key.tenant]
         tenant.clock.pass_over(flow)
         self._refresh(tenant)
+
+    def violations(self) -> list[str]:
+        own = (complaint for tenant in self.tenants.values() for complaint in tenant.clock.violations())
+        return [*self.clock.violations(), *own]
 
     def _refresh(self, tenant: Tenant) -> None:
         """A tenant is as urgent as its most urgent eligible flow."""

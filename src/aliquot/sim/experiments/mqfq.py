@@ -1,6 +1,6 @@
 """The setting of the MQFQ-Sticky paper: its nine functions, its parameters swept, every policy beside it.
 
-The paper's own traces are not published; arrivals here come in clusters (gamma, cv 3) with popularity falling as 1/rank.
+The paper's own traces are not published; arrivals here are clustered (gamma, cv 3), popularity falls as 1/rank.
 """
 
 from collections.abc import Callable, Iterator, Sequence

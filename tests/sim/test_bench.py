@@ -1,0 +1,36 @@
+"""The fairness benchmark, on a little of the real data where that is at hand."""
+
+from pathlib import Path
+
+import pytest
+
+from aliquot.bench import cases, fairness
+from aliquot.bench.fairness import FairnessBench
+from aliquot.bench.result import at_least, at_most
+from aliquot.bench.run import Request
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+def test_a_goal_is_met_or_it_is_not():
+    assert at_most("x", 1, 1).met
+    assert not at_most("x", 1.01, 1).met
+    assert not at_most("x", None, 1).met
+    assert at_least("x", 1, 1, "times").unit == "times, at least"
+    assert not at_least("x", 0.99, 1).met
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real traces are not at hand")
+def test_the_fairness_benchmark_measures_every_set_and_says_every_goal(monkeypatch, tmp_path):
+    monkeypatch.setattr(fairness, "SETS", {"azure_functions": 0})
+    monkeypatch.setattr(fairness, "DEVICES", (2,))
+    bench = FairnessBench(Request(DATA, quick=True))
+    bench._calls = 400
+    steps = []
+    result = bench.run(steps.append)
+    assert len(steps) == bench.steps
+    assert any("azure_functions: p99" in goal.name for goal in result.goals)
+    assert [rows.title for rows in result.tables][-1].startswith("Ablation")
+    assert len(result.tables[0].rows) == len(cases.LOADS) * 6
+    bench.draw(tmp_path / "o.png")
+    assert (tmp_path / "o.png").stat().st_size > 0

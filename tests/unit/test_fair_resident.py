@@ -1,0 +1,170 @@
+"""Our scheduler, by the holes it closes; each switch turns one of them open again."""
+
+import pytest
+
+from aliquot.bench.isolation import quiet_mean_s
+from aliquot.config import PolicySettings
+from aliquot.core.commands import LoadMemory
+from aliquot.core.events import InvocationArrived, Woke
+from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.engine import Scenario, simulate
+from aliquot.testing import Harness, device, function
+from aliquot.testing.builders import GIB
+from aliquot.testing.harness import dispatched, of
+
+
+def resident(*functions, devices=None, tenant_weights=None, **params):
+    return Harness(
+        "fair_resident",
+        devices=devices or [device()],
+        functions=functions,
+        params={"fair_resident": {name: str(value).lower() for name, value in params.items()}},
+        tenant_weights=tenant_weights,
+    )
+
+
+def order(harness, commands):
+    names = []
+    while commands:
+        names += [name for name, _, _ in dispatched(commands)]
+        commands = harness.run_all(commands)
+    return names
+
+
+def test_hole_1_a_flow_whose_warm_sandbox_is_about_to_be_free_waits_for_it():
+    devices = [device("gpu-1"), device("gpu-2")]
+    for joint, started in ((True, []), (False, [("1", "gpu-2", "cold")])):
+        harness = resident(function("f", run_s=1, cold_s=20), devices=devices, joint=joint)
+        harness.run_all(harness.call("f"))
+        harness.ready(harness.call("f"))
+        assert [line[1:] for line in dispatched(harness.call("f"))] == [line[1:] for line in started]
+
+
+def test_hole_1_a_backlog_is_a_reason_to_start_another():
+    harness = resident(function("f", run_s=1, cold_s=20), devices=[device("gpu-1"), device("gpu-2")])
+    harness.run_all(harness.call("f"))
+    harness.call(*("f" for _ in range(60)))
+    assert [line[1:] for line in dispatched(harness.log)[1:]] == [("gpu-1", "warm"), ("gpu-2", "cold")]
+
+
+def test_hole_1_a_flow_in_device_memory_goes_before_one_that_is_not():
+    harness = resident(function("a"), function("b"), devices=[device(memory_bytes=GIB)])
+    harness.run_all(harness.call("a"))
+    harness.run_all(harness.call("b"))  # a is swapped out now
+    commands = harness.call("b")
+    harness.call("a", "b", at=1)
+    assert order(harness, commands) == ["2", "4", "3"]
+
+
+def test_hole_2_what_was_really_used_is_charged():
+    def starts(true_up):
+        harness = resident(function("f", run_s=1, cold_s=5, load_s=0), true_up=true_up)
+        harness.ready(harness.call("f", at=0), at=5)
+        harness.finish("0", run_s=9, at=14)
+        clock = harness.policy()._clock
+        return clock.tenants["default"].clock.starts[harness.flow("f").index], clock.clock.starts[0]
+
+    assert starts(True) == (14, 14)
+    assert starts(False) == (1, 1)
+
+
+def first_served(arrivals, functions, count, **scenario):
+    """The tenants of the first so many dispatches, all calls being there from the start."""
+    listed = {name: function(name, cold_s=0, load_s=0) for name in functions}
+    lines = []
+    settings = PolicySettings("fair_resident", params={"fair_resident": {"window_steps": "0"}})
+    workload = ListedWorkload(Arrival(0, name, tenant) for tenant, name in arrivals)
+    simulate(Scenario([device()], listed, workload, check=True, **scenario), settings, on_dispatch=lines.append)
+    return [line.tenant for line in lines[:count]]
+
+
+def test_fairness_has_two_levels():
+    """A tenant with four functions and one with one get the same."""
+    names = ["f0", "f1", "f2", "f3"]
+    arrivals = [("many", name) for name in names for _ in range(10)] + [("single", "g")] * 10
+    assert first_served(arrivals, [*names, "g"], 20).count("single") == 10
+
+
+def test_the_operators_weights_hold_between_tenants():
+    arrivals = [("heavy", "f")] * 30 + [("light", "g")] * 30
+    assert first_served(arrivals, ["f", "g"], 20, tenant_weights={"heavy": 3}).count("heavy") == 15
+
+
+@pytest.mark.parametrize("greed", [{"functions": 100}, {"weight": 1000}])
+def test_neither_many_functions_nor_a_large_weight_takes_from_another_tenant(greed):
+    assert quiet_mean_s("fair_resident", **greed) <= 1.05 * quiet_mean_s("fair_resident")
+
+
+def test_many_functions_do_take_from_others_in_the_flat_baseline():
+    assert quiet_mean_s("mqfq_sticky", functions=100) > 2 * quiet_mean_s("mqfq_sticky")
+
+
+def test_hole_3_an_earlier_deadline_goes_first():
+    harness = resident(function("a"), function("b"))
+    commands = harness.call("a")
+    for name, deadline_s in (("a", 50), ("b", 10)):
+        harness.send(InvocationArrived(f"due-{name}", "default", name, deadline_s=deadline_s))
+    assert order(harness, commands) == ["0", "due-b", "due-a"]
+
+
+def test_hole_4_memory_is_brought_back_before_a_regular_flow_calls_again():
+    for predictive in (True, False):
+        harness = resident(
+            function("clock", load_s=1),
+            function("other"),
+            devices=[device(memory_bytes=GIB)],
+            predictive=predictive,
+        )
+        for moment in range(0, 200, 10):
+            harness.now = moment
+            harness.run_all(harness.call("clock"))
+        harness.run_all(harness.call("other", at=191))  # pushes it out
+        before = len(of(LoadMemory, harness.log))
+        for tenth in range(1920, 2000):
+            harness.send(Woke(), at=tenth / 10)
+        assert len(of(LoadMemory, harness.log)) - before == predictive
+
+
+def test_hole_5_no_more_at_once_than_raise_the_throughput():
+    harness = resident(function("f", run_s=1, cold_s=0, load_s=0), devices=[device(concurrency=2)])
+
+    def pair(run_s):
+        harness.ready(harness.call("f", "f"))
+        for name in [*harness.scheduler.invocations]:
+            harness.finish(name, run_s=run_s)
+
+    for _ in range(25):
+        harness.run_all(harness.call("f"))  # alone: 1 s
+    for _ in range(25):
+        pair(3)  # side by side: three times as long
+    occupancy = harness.policy()._occupancy
+    gpu = harness.scheduler.registry.device("gpu-1")
+    assert occupancy.worthwhile(gpu) == 1
+    commands = harness.call("f", "f")
+    assert len(dispatched(commands)) == 1
+    tried_again = False
+    for _ in range(900):
+        commands = harness.run_all(commands) or harness.call("f")
+        tried_again |= occupancy.worthwhile(gpu) == 2
+    assert tried_again
+
+
+def test_hole_5_mild_interference_is_worth_it():
+    harness = resident(function("f", run_s=1, cold_s=0, load_s=0), devices=[device(concurrency=2)])
+    for _ in range(25):
+        harness.run_all(harness.call("f"))
+    for _ in range(25):
+        harness.ready(harness.call("f", "f"))
+        for name in [*harness.scheduler.invocations]:
+            harness.finish(name, run_s=1.28)
+    occupancy = harness.policy()._occupancy
+    gpu = harness.scheduler.registry.device("gpu-1")
+    assert occupancy.worthwhile(gpu) == 2
+    assert occupancy.stretch(gpu, 2) == pytest.approx(1.28, abs=0.1)
+
+
+def test_hole_6_the_switch_brings_back_a_pool_by_count_and_lru():
+    assert resident(function("f")).scheduler.policy_names == ("fair_resident", "adaptive", "cost_aware")
+    old = resident(function("f"), by_value=False, adaptive=False)
+    assert old.scheduler.policy_names == ("fair_resident", "anticipatory", "lru")
+    assert old.scheduler.pool.slots == 32
