@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint types architecture tests test-long docs-pictures clean
+.PHONY: help demo test lint types architecture tests test-long docs-pictures docs-benchmarks clean
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -34,6 +34,11 @@ docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 	$(BIN)/aliquot demo --out demo-output
 	cp demo-output/policies.png docs/images/policies.png
 	$(BIN)/aliquot reproduce thesis --plot docs/images/thesis.png
+	$(BIN)/aliquot reproduce mqfq --plot docs/images/mqfq.png
+
+docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md shows (a quarter of an hour)
+	$(BIN)/aliquot bench fairness --markdown docs/benchmarks/fairness.md --plot docs/images/fairness.png
+	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
 
 clean: ## Remove everything that was made
 	rm -rf $(VENV) demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -39,6 +39,17 @@ class Result(msgspec.Struct, frozen=True):
     goals: list[Goal]
     tables: list[Rows] = []
 
+    def to_markdown(self) -> str:
+        """The same for a page of the documents."""
+        met = [
+            [goal.name, goal.value, f"{cell(goal.goal)} {goal.unit}", "yes" if goal.met else "**no**"]
+            for goal in self.goals
+        ]
+        goals = Rows("Goals", ["goal", "value", "wanted", "met"], met)
+        size = " --quick" if self.quick else ""
+        intro = f"*Written by `aliquot bench {self.name}{size} --markdown FILE`; do not edit.*\n"
+        return "\n".join([intro, *(_markdown(rows) for rows in (goals, *self.tables))])
+
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
@@ -49,6 +60,12 @@ def cell(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
     if isinstance(value, float):
         return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"  # noqa: PLR2004 - where decimals stop helping
     return str(value)
+
+
+def _markdown(rows: Rows) -> str:
+    lines = [f"**{rows.title}**\n", " | ".join(rows.columns), " | ".join("---" for _ in rows.columns)]
+    lines += [" | ".join(cell(value) for value in row) for row in rows.rows]
+    return "\n".join([lines[0], *(f"| {line} |" for line in lines[1:]), ""])
 
 
 def rich_table(rows: Rows) -> Table:

@@ -15,6 +15,7 @@ def bench(
     quick: Annotated[bool, typer.Option(help="A smaller run of the same, in minutes.")] = False,
     data: Annotated[Path, typer.Option(help="The folder that holds a folder for each trace.")] = Path("../shared/data"),
     json: Annotated[Path | None, typer.Option(help="Write goals and tables there.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables there, for the documents.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the result there.")] = None,
 ) -> None:
     """Measure what is claimed, and say what is met and what is not."""
@@ -24,10 +25,10 @@ def bench(
     from aliquot.sim import plots
 
     make = look_up(BENCHES, name, "NAME")
-    check_distinct({"--json": json, "--plot": plot})
+    check_distinct({"--json": json, "--markdown": markdown, "--plot": plot})
     if plot is not None:
         plots.check_plot(plot)
-    for option, path in (("--json", json), ("--plot", plot)):
+    for option, path in (("--json", json), ("--markdown", markdown), ("--plot", plot)):
         check_writable(path, option)
     if name == "fairness" and not data.is_dir():
         raise InputError(f"--data: there is no folder {data}; it takes the one that holds a folder for each trace")
@@ -45,6 +46,9 @@ def bench(
     if json is not None:
         write_file(json, result.to_json(), "--json")
         say(f"wrote {json}")
+    if markdown is not None:
+        write_file(markdown, result.to_markdown().encode(), "--markdown")
+        say(f"wrote {markdown}")
     if plot is not None:
         chosen.draw(plot)
         say(f"wrote {plot}")

@@ -124,9 +124,7 @@ class FairResident(Queueing):
     # --- decisions --------------------------------------------------------------------------------------
 
     def choose(self, view: View) -> Choice | None:
-        room = _room(view.devices)
-        if room != self._room:
-            self._room = room
+        if self._held and _room(view.devices) != self._room:
             self._changed.update(self._held)
             self._held.clear()
         for flow in self._changed.values():
@@ -141,6 +139,7 @@ class FairResident(Queueing):
                 return choice
             self._clock.pass_over(first)
             self._held[first.index] = first
+            self._room = _room(view.devices)
         return None
 
     def advise(self, view: View) -> Sequence[Advice]:
