@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario
-from aliquot.sim.experiments.v100 import V100_FUNCTIONS
 from aliquot.sim.interference import V100, Curve
+from aliquot.sim.v100 import V100_FUNCTIONS
 from aliquot.sim.workloads import Recipe, make_arrivals
 
 GIB = 2**30

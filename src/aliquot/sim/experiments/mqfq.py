@@ -13,10 +13,10 @@ from aliquot.core.model import DeviceSpec
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.experiments.v100 import V100_FUNCTIONS
 from aliquot.sim.interference import V100, Curve
 from aliquot.sim.plots import Line, Panel
 from aliquot.sim.report import report
+from aliquot.sim.v100 import V100_FUNCTIONS
 from aliquot.sim.workloads import Recipe, make_arrivals
 
 LOADS = (0.6, 0.9, 1.3)

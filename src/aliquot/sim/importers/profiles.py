@@ -1,7 +1,7 @@
 """GPU profiles to give to functions of which only the calls are known.
 
 `mqfq`: the nine functions of a published table, measured on a V100. The run is the warm one, the start what a cold call
-takes longer. Memory is not published; the sizes below are assumed.
+takes longer. Memory is not published; the sizes are those assumed in `v100.py`.
 
 `timm`: image classifiers, measured on an RTX 3090 and an RTX 4090. Assumed: a call classifies 256 images; its memory is
 512 MiB of context, 4 bytes a parameter and 2 bytes an activation of 32 images at once; it starts in 2 s and the time
@@ -19,19 +19,9 @@ from aliquot.core.model import FunctionSpec, Times
 from aliquot.sim.csv_input import Row, read_rows
 from aliquot.sim.importers.sizes import GIB, STORE_BYTES_PER_S, load_s
 from aliquot.sim.traces import MIB
+from aliquot.sim.v100 import V100_FUNCTIONS
 from aliquot.sim.workloads import MICROSECONDS
 
-MQFQ_MIB = {
-    "imagenet": 3500,
-    "roberta": 2500,
-    "ffmpeg": 1500,
-    "fft": 2500,
-    "isoneural": 1000,
-    "lud": 2000,
-    "myocyte": 1000,
-    "needle": 4000,
-    "pathfinder": 3000,
-}
 MQFQ_COLUMNS = ("function", "gpu_warm_s", "gpu_cold_s", "in_published_table")
 MQFQ_OTHERS = ("suite", "cpu_warm_s", "cold_container_no_gpu_s")
 
@@ -52,11 +42,11 @@ def read_mqfq(data: Path) -> list[FunctionSpec]:
         if row.number("in_published_table", "0 or 1") != 1:
             continue
         name = row.text("function")
-        if name not in MQFQ_MIB:
-            raise row.error(f"function '{name}' has no known memory size; it takes {', '.join(MQFQ_MIB)}")
+        if name not in V100_FUNCTIONS:
+            raise row.error(f"function '{name}' has no known memory size; it takes {', '.join(V100_FUNCTIONS)}")
         warm_s = row.number("gpu_warm_s", "seconds, 0 or more")
         cold_s = row.number("gpu_cold_s", "seconds, 0 or more")
-        memory_bytes = MQFQ_MIB[name] * MIB
+        memory_bytes = V100_FUNCTIONS[name].memory_bytes
         times = Times(warm_s, round(max(0, cold_s - warm_s), MICROSECONDS), load_s(memory_bytes))
         profiles.append(FunctionSpec(name, memory_bytes, times=times))
     return _some(profiles, path)
