@@ -29,7 +29,7 @@ LEARN = 0.05
 class FairResidentParams(Params, frozen=True):
     patience: float = 30  # how many times its own length a call waits before it is as urgent as one just come
     window_s: float = 5  # how far ahead a flow may run, in device seconds
-    window_steps: float = 8  # the same in typical charges, divided by the devices, when adaptive
+    window_steps: float = 12  # the same in typical charges, divided by devices ** 1.5, when adaptive
     unknown_s: float = 1  # run time of a function that nobody has declared or seen run
     joint: bool = True
     true_up: bool = True
@@ -105,7 +105,7 @@ class FairResident(Queueing):
         self._changed[flow.index] = flow
         if self._params.adaptive:
             self._typical += LEARN * (charge - self._typical) if self._typical else charge
-            self._window.size = self._params.window_steps * self._typical / len(view.devices)
+            self._window.size = self._params.window_steps * self._typical / len(view.devices) ** 1.5
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         charged = self._charged.pop(invocation.id)
