@@ -289,6 +289,23 @@ def test_fixed_ttl_stops_a_sandbox_that_was_idle_for_so_long():
     assert harness.send(Woke(), at=16) == [StopSandbox(1, "keep-alive is over")]
 
 
+def test_bytes_that_arrive_after_keep_alive_is_over_are_given_back():
+    harness = Harness(
+        "mqfq_sticky",
+        devices=[device(concurrency=2)],
+        functions=[function("f"), function("g")],
+        keepalive="anticipatory",
+    )
+    for second in (0, 1):
+        harness.now = second
+        harness.run_all(harness.call("f"))
+    assert of(UnloadMemory, harness.send(Woke(), at=10))
+    loading = harness.call("f", at=10)  # its bytes are on their way
+    harness.send(InvocationCancelled("2"), at=10)
+    harness.send(Woke(), at=40)  # too late for them
+    assert of(UnloadMemory, harness.ready(loading, at=41)) == [UnloadMemory(1)]
+
+
 def test_a_call_at_the_moment_of_expiry_finds_the_sandbox_still_there():
     harness = Harness(
         devices=[device()], functions=[function()], keepalive="fixed_ttl", params={"fixed_ttl": {"ttl_s": "10"}}

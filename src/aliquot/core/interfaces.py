@@ -152,6 +152,9 @@ class KeepAlive:
         """A flow has nothing queued and nothing in flight; the answer holds for all its idle sandboxes."""
         return None
 
+    def flow_closed(self, flow: FlowView) -> None:
+        """The flow is gone: forget what was known about it."""
+
     def flow_expired(self, flow: FlowView, done: Expiry, *, now: float) -> Expiry | None:
         """What was to be done for the idle flow has been done; what comes next, if it stays idle? No side effects."""
         return None

@@ -66,6 +66,7 @@ class Pool:
         self._unshelve(sandbox)
         sandbox.invocation = invocation
         sandbox.uses += 1
+        sandbox.unwanted = False
         sandbox.expiry = None
 
     def release(self, sandbox: Sandbox, *, now: float) -> None:
@@ -85,6 +86,9 @@ class Pool:
         if sandbox.invocation is None:
             sandbox.flow.shelf(sandbox.device).others.pop(sandbox.id)
             self._shelve(sandbox, now=now)
+            if sandbox.unwanted:
+                self._unload(sandbox)
+        sandbox.unwanted = False
 
     def stop(self, sandbox: Sandbox, reason: str) -> None:
         self.drop(sandbox)
@@ -105,6 +109,10 @@ class Pool:
         flow.expiry = self._keepalive.flow_idled(flow, now=now)
         self._timers.arm(flow)
 
+    def flow_closed(self, flow: Flow) -> None:
+        flow.expiry = None
+        self._keepalive.flow_closed(flow)
+
     def expire_flow(self, flow: Flow, expiry: Expiry, *, now: float) -> None:
         """Keep-alive has an end for the idle flow, or a next stage."""
         if expiry.action is ExpiryAction.LOAD:
@@ -116,12 +124,14 @@ class Pool:
         self._timers.arm(flow)
 
     def expire(self, sandbox: Sandbox, action: ExpiryAction) -> None:
-        """Keep-alive is over for an idle sandbox."""
+        """Keep-alive is over for an idle sandbox; one whose bytes are still on their way gives them back on arrival."""
         sandbox.expiry = None
         if action is ExpiryAction.STOP:
             self.stop(sandbox, "keep-alive is over")
-        else:
+        elif sandbox.state is SandboxState.WARM:
             self._unload(sandbox)
+        else:
+            sandbox.unwanted = sandbox.holds_memory
 
     def _unload(self, sandbox: Sandbox) -> None:
         """Swap out an idle sandbox; where memory is unbounded there is nothing to gain, and it stays."""

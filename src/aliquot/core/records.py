@@ -70,7 +70,7 @@ class Sandbox:
 
     __slots__ = (
         "bytes", "device", "expiry", "flow", "id", "invocation", "reload_s", "retired", "state", "timer_at",
-        "uses",
+        "unwanted", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", device: "Device") -> None:
@@ -82,6 +82,7 @@ class Sandbox:
         self.state = SandboxState.STARTING
         self.invocation: Invocation | None = None
         self.uses = 0  # invocations it has been given
+        self.unwanted = False  # to be swapped out as soon as its bytes have arrived
         self.retired: str | None = None  # why it must end as soon as it is idle
         self.expiry: Expiry | None = None
         self.timer_at: float | None = None

@@ -92,7 +92,6 @@ class Registry:
 
     def close(self, flow: Flow) -> None:
         flow.closed = True
-        flow.expiry = None
         del self.flows[flow.key]
         flow.domain.policy.closed(flow, flow.domain.view)
 

@@ -230,6 +230,7 @@ class Scheduler:
     def _close(self, flow: Flow, reason: str) -> None:
         self._fail_queued(flow, reason)
         self._retire(flow, reason)
+        self.pool.flow_closed(flow)
         self.registry.close(flow)
 
     def _retire(self, flow: Flow, reason: str) -> None:

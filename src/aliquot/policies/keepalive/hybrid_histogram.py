@@ -84,6 +84,9 @@ class HybridHistogram(KeepAlive):
             return Expiry(max(now, after(idle_since, self._keep_s(histogram))), ExpiryAction.STOP)
         return None
 
+    def flow_closed(self, flow: FlowView) -> None:
+        self._histograms.pop(flow.index, None)
+
     def _knows(self, histogram: Histogram) -> bool:
         return histogram.total >= self._params.enough and histogram.total >= histogram.beyond
 
