@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from aliquot import __version__
-from aliquot.cli import bench, compare_command, demo, policies, reproduce, simulate, workload
+from aliquot.cli import bench, compare, demo, policies, reproduce, simulate, workload
 from aliquot.cli.console import errors
 from aliquot.core.errors import AliquotError
 
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
-app.command("compare")(compare_command.compare)
+app.command("compare")(compare.compare)
 app.command("policies")(policies.policies)
 app.command("bench")(bench.bench)
 app.add_typer(workload.app, name="workload")

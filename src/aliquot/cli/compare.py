@@ -1,95 +1,44 @@
-"""Running one scenario under several policies, with everything people want to see of it."""
+"""`aliquot compare`: any trace under the policies that matter, with the picture."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
+from typing import Annotated
 
-from msgspec import Struct
-from rich.progress import Progress, TaskID
+import typer
 
-from aliquot.cli.console import check_distinct, check_writable, output, progress, say, write_file
-from aliquot.config import PolicySettings
-from aliquot.core.errors import InputError
-from aliquot.sim import plots
-from aliquot.sim.arrivals import Overview
-from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.recorder import Recorder
-from aliquot.sim.report import RunReport, report, to_json
-from aliquot.sim.schedule import ScheduleWriter
-from aliquot.sim.tables import comparison
+from aliquot.cli.simulate import simulate
 
 
-class Outputs(Struct, frozen=True):
-    """Where results go besides the terminal."""
+def compare(
+    arrivals: Annotated[Path, typer.Option(help="CSV, as for aliquot simulate.")],
+    functions: Annotated[Path, typer.Option(help="CSV, as for aliquot simulate.")],
+    devices: Annotated[str, typer.Option(help="How many, or kinds: rtx4090:2,rtx3090:2.")] = "1",
+    device_spec: Annotated[Path | None, typer.Option(help="TOML, as for aliquot simulate.")] = None,
+    device_memory: Annotated[str, typer.Option(help="Memory of each device.")] = "16GiB",
+    concurrency: Annotated[int, typer.Option(min=1, help="D: how many may run on a device at once.")] = 2,
+    policy: Annotated[
+        str, typer.Option(help="Comma separated; see aliquot policies.")
+    ] = "fcfs,batch,sjf,affinity,mqfq_sticky,fair_resident",
+    interference: Annotated[str, typer.Option(help="As for aliquot simulate.")] = "v100",
+    bus: Annotated[str, typer.Option(help="As for aliquot simulate.")] = "shared",
+    seed: Annotated[str, typer.Option(help="One or more, comma separated.")] = "0",
+    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
+    plot: Annotated[Path, typer.Option(help="Latencies, fairness over time, cold starts.")] = Path("compare.png"),
+) -> None:
+    """Compare the policies on a trace as a real machine would run it: with interference and a shared bus.
 
-    json: Path | None = None
-    plot: Path | None = None
-    schedule: Path | None = None
-
-    def check(self, inputs: Mapping[str, Path | None] | None = None) -> None:
-        """Before the long run, not after it: what cannot be written, or would overwrite what is read."""
-        written = {"--json": self.json, "--plot": self.plot, "--schedule": self.schedule}
-        check_distinct({**(inputs or {}), **written})
-        if self.plot is not None:
-            plots.check_plot(self.plot)
-        for option, path in written.items():
-            check_writable(path, option)
-
-
-def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: Outputs, title: str) -> None:
-    """Simulate each, show the table, write the files."""
-    results = _simulate_all(scenario, runs, outputs.schedule)
-    reports = [result for result, _ in results]
-    output.print(comparison(reports, title))
-    if outputs.json is not None:
-        write_file(outputs.json, to_json(reports), "--json")
-    if outputs.plot is not None:
-        plots.draw_comparison(results, title, outputs.plot)
-    for path in (outputs.json, outputs.plot, outputs.schedule):
-        if path is not None:
-            say(f"wrote {path}")
-
-
-def _simulate_all(
-    scenario: Scenario, runs: Sequence[PolicySettings], schedule: Path | None
-) -> list[tuple[RunReport, Recorder]]:
-    results = []
-    with ExitStack() as stack:
-        bar = stack.enter_context(progress())
-        reading = bar.add_task("reading the trace", total=None)
-        overview = scenario.workload.overview()
-        bar.remove_task(reading)
-        _check_tenants(scenario, overview)
-        writer = _open_schedule(schedule, stack)
-        for settings in runs:
-            task = bar.add_task(f"{settings.queueing}, seed {settings.seed}", total=overview.calls)
-            recorder = simulate(
-                scenario,
-                settings,
-                overview=overview,
-                on_dispatch=None if writer is None else partial(writer.write, settings),
-                on_progress=partial(_show, bar, task),
-            )
-            results.append((report(settings.queueing, settings.seed, recorder, scenario.devices), recorder))
-    return results
-
-
-def _check_tenants(scenario: Scenario, overview: Overview) -> None:
-    tenants = dict.fromkeys(key.tenant for key in overview.flows)
-    for tenant in scenario.tenant_weights:
-        if tenant not in tenants:
-            raise InputError(f"--tenant-weight: there is no tenant {tenant}; there are {', '.join(tenants) or 'none'}")
-
-
-def _show(bar: Progress, task: TaskID, ended: int) -> None:
-    bar.update(task, completed=ended)
-
-
-def _open_schedule(path: Path | None, stack: ExitStack) -> ScheduleWriter | None:
-    if path is None:
-        return None
-    try:
-        return ScheduleWriter(stack.enter_context(path.open("w", encoding="utf-8", newline="")))
-    except OSError as error:
-        raise InputError(f"--schedule: {path} cannot be written: {error.strerror}") from error
+    aliquot compare --arrivals A.csv --functions F.csv --devices 2
+    """
+    simulate(
+        arrivals=arrivals,
+        functions=functions,
+        devices=devices,
+        device_spec=device_spec,
+        device_memory=device_memory,
+        concurrency=concurrency,
+        policy=policy,
+        interference=interference,
+        bus=bus,
+        seed=seed,
+        json=json,
+        plot=plot,
+    )

@@ -16,7 +16,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Another seed, another day.")] = 0,
 ) -> None:
     """Compare scheduling policies on a built-in workload: four tenants on two GPUs."""
-    from aliquot.cli.compare import Outputs, compare
+    from aliquot.cli.comparison import Outputs, compare
     from aliquot.sim.experiments.demo import POLICIES, TENANTS, scenario
 
     try:
