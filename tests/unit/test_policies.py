@@ -186,20 +186,7 @@ def test_affinity_restarts_a_flow_at_the_smallest_vtime():
     harness.run_all(commands, run_s=3)
     harness.call("b")
     policy = harness.policy()
-    assert policy._vtime[harness.flow("b").index] == policy._vtime[harness.flow("a").index] == 6
-
-
-def test_affinity_gives_nothing_for_being_empty_for_an_instant():
-    """One call running and one waiting, over and over, must not keep the other flow out."""
-    harness = affinity(function("x"), function("y"))
-    commands = harness.call("x")
-    harness.call("x", "y")
-    served = []
-    for _ in range(40):
-        commands = harness.run_all(commands)
-        served += [name for name, _, _ in dispatched(commands)]
-        harness.call("x")
-    assert "2" in served
+    assert policy._vtime[harness.flow("b").index] == policy._vtime[harness.flow("a").index] == 3
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Completely fair scheduling with residency, as the Kernel-as-a-Service pool does it.
 
 A free device takes the flow with the smallest `vTime + (0 if it is resident here else 10 tau)`; then its vTime grows
-by tau, its run estimate. A flow that becomes non-empty restarts at the smallest vTime, or at its own if that is larger:
-being empty for an instant earns nothing. Two heaps give the minimum
+by tau, its run estimate. A flow that becomes non-empty restarts at the smallest vTime, as it is described: a flow that is
+often empty for an instant is served the better for it. Two heaps give the minimum
 without a scan: all flows by the penalised key, and for each device those resident there by their bare vTime.
 """
 
@@ -33,7 +33,7 @@ class Affinity(Queueing):
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         if flow.queued == 1:
-            self._vtime[flow.index] = max(self._smallest, self._vtime.get(flow.index, 0.0))
+            self._vtime[flow.index] = self._smallest
             self._place(flow, view)
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
