@@ -19,9 +19,7 @@ def wait_of_large(policy, large, small, devices):
     return next(line.time_s for line in lines if line.function == "large")
 
 
-@pytest.mark.parametrize(
-    "policy", ["affinity", "balance", "eedf", "fair_resident", "fcfs", "mqfq_sticky", "round_robin"]
-)
+@pytest.mark.parametrize("policy", ["balance", "eedf", "fair_resident", "fcfs", "mqfq_sticky", "round_robin"])
 def test_a_large_share_is_not_starved_by_small_ones(policy):
     large, small = (FunctionSpec(name, 1, share, Times(1, 0, 0)) for name, share in (("large", 1), ("small", 0.5)))
     assert wait_of_large(policy, large, small, [DeviceSpec("gpu-1", memory_bytes=10)]) < LAST_S / 4

@@ -1,8 +1,8 @@
 """Completely fair scheduling with residency, as the Kernel-as-a-Service pool does it.
 
 A free device takes the flow with the smallest `vTime + (0 if it is resident here else 10 tau)`; then its vTime grows
-by tau, its run estimate. A flow that becomes non-empty restarts at the smallest vTime, as it is described: a flow that is
-often empty for an instant is served the better for it. Two heaps give the minimum
+by tau, its run estimate. A flow that becomes non-empty restarts at the smallest vTime, as it is described: a flow that
+is often empty for an instant is served the better for it, at the cost of those that wait. Two heaps give the minimum
 without a scan: all flows by the penalised key, and for each device those resident there by their bare vTime.
 """
 
