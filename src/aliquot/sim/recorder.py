@@ -14,12 +14,11 @@ from aliquot.sim.fairness import LEAST_DUE_S, FairnessMeter, jain_of
 class Call:
     """A call that has not ended."""
 
-    __slots__ = ("accelerated", "arrival", "dispatched", "key", "share", "started")
+    __slots__ = ("accelerated", "arrival", "key", "share", "started")
 
     def __init__(self, arrival: Arrival, key: FlowKey) -> None:
         self.arrival = arrival
         self.key = key
-        self.dispatched: float = 0
         self.started: float = 0
         self.share = 0.0
         self.accelerated = False
@@ -83,7 +82,6 @@ class Recorder:
         self._meters[call.key].dequeued(call.key, now)
 
     def dispatched(self, call: Call, command: Dispatch, now: float) -> None:
-        call.dispatched = now
         record = self.flows[call.key]
         record.starts[command.start] += 1
         record.wait_s.append(between(call.arrival.time_s, now))

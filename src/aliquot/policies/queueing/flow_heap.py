@@ -32,9 +32,6 @@ class KeyedHeap(Generic[N, K]):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __contains__(self, item: N) -> bool:
-        return item.index in self._keys
-
     def set(self, item: N, key: K) -> None:
         """It is in, with this key."""
         if self._keys.get(item.index) == key:

@@ -81,9 +81,6 @@ class FairClock(Generic[M]):
         """Not this one, for now; `wait` puts it back."""
         self._eligible.discard(member)
 
-    def lead(self, member: M) -> float:
-        return self.start(member) - self.now
-
     def violations(self) -> Iterator[str]:
         if self.now < self._checked:
             yield f"virtual time went back from {self._checked} to {self.now}"
