@@ -1,0 +1,1 @@
+"""The HTTP side. It speaks Apache OpenWhisk."""

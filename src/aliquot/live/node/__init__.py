@@ -1,0 +1,1 @@
+"""One machine: its devices and the sandboxes on them."""

@@ -1,0 +1,133 @@
+"""The node's interface: the service tells it what the core commands, and it tells a listener what came of it.
+
+The service numbers the sandboxes as the core does. Everything here is called on the event loop and returns at once;
+outcomes come through the listener, also on the event loop, and never from within the call that caused them.
+"""
+
+from enum import IntEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from aliquot.core.model import DeviceSpec
+
+
+class Status(IntEnum):
+    """How an invocation ended; the numbers are OpenWhisk's `statusCode`."""
+
+    SUCCESS = 0
+    APPLICATION_ERROR = 1  # the function says so: its result has `error`
+    DEVELOPER_ERROR = 2  # the function did not answer as it must: crashed, ran out of time or memory, does not compile
+    INTERNAL_ERROR = 3  # the platform's own fault
+
+
+class Launch(Struct, frozen=True):
+    """All that a sandbox needs to become ready for a function. One revision of one action of one tenant."""
+
+    tenant: str
+    function: str  # `name` or `package/name`
+    revision: str
+    version: str
+    kind: str  # python:3.11 or nodejs:20
+    code: str  # plain text, or base64 of a zip when `binary`
+    binary: bool
+    main: str  # the entry point's name
+    env: dict[str, str]  # set before the code is imported: init parameters and __OW_*
+    timeout_ms: int
+    memory_bytes: int  # of the host: the limit
+    logs_bytes: int
+    imports: tuple[str, ...] = ()  # loaded by the zygote
+    requirements: tuple[str, ...] = ()  # installed into an environment of their own
+    device: str = "cpu"
+    sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
+
+
+class RunRequest(Struct, frozen=True, gc=False):
+    """One run. The payload is what the function gets: a JSON object, or the SDK's pickled arguments."""
+
+    invocation: str
+    payload: bytes
+    pickled: bool
+    env: dict[str, str]  # __OW_* of this activation
+    timeout_ms: int
+    logs_bytes: int
+
+
+class Outcome(Struct, frozen=True, gc=False):
+    """What came of a run, or of a start that failed."""
+
+    status: Status
+    result: bytes  # JSON; for an error an object with `error`
+    run_s: float  # from the frame to the sandbox to its answer
+    logs: tuple[str, ...] = ()  # formatted lines, both streams
+    pickled: bytes | None = None  # the SDK's result; `result` then says so in JSON
+    timed_out: bool = False
+
+
+class Listener(Protocol):
+    """Who is told. The service."""
+
+    def sandbox_started(self, sandbox: int, init_s: float, logs: tuple[str, ...]) -> None:
+        """It is initialised and waits for its first run; the logs are the import's."""
+        ...
+
+    def sandbox_lost(self, sandbox: int, outcome: Outcome) -> None:
+        """It is gone, or is being killed, and will not be spoken of again.
+
+        The outcome is that of the run it had, or of its start; a sandbox that dies idle has one too.
+        """
+        ...
+
+    def sandbox_refused(self, sandbox: int) -> None:
+        """It is shutting down and has not begun the run it was given: that may run elsewhere. It is gone."""
+        ...
+
+    def memory_loaded(self, sandbox: int) -> None: ...
+
+    def run_finished(self, sandbox: int, outcome: Outcome) -> None:
+        """The sandbox is fit for another run."""
+        ...
+
+
+class SandboxUsage(Struct, frozen=True):
+    """For people who watch."""
+
+    sandbox: int
+    pid: int
+    rss_bytes: int
+    cpu_s: float
+
+
+class Node(Protocol):
+    @property
+    def devices(self) -> tuple[DeviceSpec, ...]: ...
+
+    async def start(self, listener: Listener) -> None:
+        """Ready for commands on return. Whatever an earlier server left behind here is gone by then."""
+        ...
+
+    async def stop(self) -> None:
+        """End every sandbox and zygote; nothing is reported any more."""
+        ...
+
+    def start_sandbox(self, sandbox: int, launch: Launch) -> None:
+        """Then `sandbox_started` or `sandbox_lost`. Waits for stops and unloads on its device that are under way."""
+        ...
+
+    def run(self, sandbox: int, request: RunRequest) -> None:
+        """Then `run_finished`, `sandbox_lost` or `sandbox_refused`. One at a time."""
+        ...
+
+    def stop_sandbox(self, sandbox: int) -> None:
+        """Kill it with all its children; nothing is reported. One that is gone already is passed over."""
+        ...
+
+    def unload(self, sandbox: int) -> None:
+        """Swap it out: it stands still until it is loaded again."""
+        ...
+
+    def load(self, sandbox: int) -> None:
+        """Then `memory_loaded`."""
+        ...
+
+    def usage(self) -> list[SandboxUsage]: ...

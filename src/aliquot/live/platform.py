@@ -1,0 +1,49 @@
+"""What the gateway may ask of the service. The service implements it; tests of the gateway may too."""
+
+from typing import Any, Protocol
+
+from aliquot.live.call import Call
+from aliquot.live.records import Action, Activation, Namespace
+
+
+class Overloaded(Exception):  # noqa: N818 - it reads as what it says
+    """The platform cannot take the call now: it drains before a stop, or the store fails. The text says which."""
+
+
+class Platform(Protocol):
+    def submit(self, call: Call) -> None:
+        """Take a call whose answer is awaited. `call.done(call)` comes once, with `outcome` and `activation` set.
+
+        Raises `Overloaded`.
+        """
+        ...
+
+    async def accept(self, call: Call) -> None:
+        """Take a call that is acknowledged before it runs: durable on return. Raises `Overloaded`."""
+        ...
+
+    async def detach(self, call: Call) -> None:
+        """The caller of a submitted call will not wait any longer and gets its id instead: durable on return."""
+        ...
+
+    def cancel(self, activation_id: str) -> None:
+        """End it; passed over when it has ended."""
+        ...
+
+    async def activation(self, namespace: str, activation_id: str) -> Activation | None: ...
+
+    def deploy(self, action: Action) -> None:
+        """A new action, or a new revision: from now on calls run this one."""
+        ...
+
+    def remove(self, namespace: str, name: str) -> None: ...
+
+    def misfit(self, action: Action) -> str | None:
+        """Why no device could ever run the action; None when one can."""
+        ...
+
+    def set_weight(self, namespace: Namespace) -> None: ...
+
+    def status(self) -> dict[str, Any]:
+        """Devices, flows with their virtual time, sandboxes, counts: what `aliquot top` shows. Plain JSON values."""
+        ...

@@ -1,0 +1,1 @@
+"""What must survive: documents, activations, the queue of accepted invocations, the journal."""

@@ -1,0 +1,1 @@
+"""What people import: functions that run here or on the platform."""
