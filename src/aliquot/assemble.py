@@ -1,12 +1,13 @@
 """Settings in, a scheduler with its policies out: the one place that both shells go through."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
 from aliquot.config import PolicySettings, make_params
 from aliquot.core.errors import InputError
-from aliquot.core.interfaces import Eviction, Queueing
+from aliquot.core.interfaces import Eviction, Params, Queueing
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.policies.eviction import EVICTION
@@ -28,7 +29,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
     keepalive_params = make_params(keepalive.params_type, keepalive_name, own | settings.params.get(keepalive_name, {}))
     eviction_name = companions.eviction if settings.eviction is None else settings.eviction
     scheduler = Scheduler(
-        lambda domain: policy(params, Random(f"{settings.seed}/{domain}")),
+        partial(_make_queueing, policy, params, settings.seed),
         keepalive(keepalive_params),
         _make_eviction(eviction_name, settings),
         companions.pool_slots,
@@ -45,7 +46,12 @@ def look_up(table: Mapping[str, T], name: str, key: str) -> T:
     return entry
 
 
+def _make_queueing(policy: type[Queueing], params: Params, seed: int, domain: str) -> Queueing:
+    """Each domain's own policy with its own generator; a function with a name, so that a scheduler can be pickled."""
+    return policy(params, Random(f"{seed}/{domain}"))
+
+
 def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Sandbox]]:
     eviction: type[Eviction[Any]] = look_up(EVICTION, name, "eviction")
     params = make_params(eviction.params_type, name, settings.params.get(name, {}))
-    return lambda: eviction(params)
+    return partial(eviction, params)

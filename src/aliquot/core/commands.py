@@ -1,4 +1,4 @@
-"""What shall be done: all that leaves the core. Imperative, frozen, performed by a shell.
+"""What shall be done: all that leaves the core. Imperative, frozen, performed by a shell, written to its journal.
 
 The shell performs the commands of one device in order: a `StartSandbox` or `LoadMemory` begins only when the
 `UnloadMemory` and `StopSandbox` before it are done, for they make its room. A command about a sandbox that was lost in
@@ -19,7 +19,7 @@ class Start(StrEnum):
     WARM = "warm"  # ready to run at once
 
 
-class Dispatch(Struct, frozen=True, gc=False):
+class Dispatch(Struct, frozen=True, tag=True, gc=False):
     """The invocation has its sandbox; `Run` follows as soon as that is ready. Its data may be fetched now."""
 
     invocation: str
@@ -29,7 +29,7 @@ class Dispatch(Struct, frozen=True, gc=False):
     reason: str
 
 
-class StartSandbox(Struct, frozen=True, gc=False):
+class StartSandbox(Struct, frozen=True, tag=True, gc=False):
     """Start the process and load its bytes to the device, both at once; then `SandboxStarted`."""
 
     sandbox: int
@@ -38,51 +38,51 @@ class StartSandbox(Struct, frozen=True, gc=False):
     device: str
 
 
-class LoadMemory(Struct, frozen=True, gc=False):
+class LoadMemory(Struct, frozen=True, tag=True, gc=False):
     """Bring a swapped-out sandbox's bytes to its device; then `MemoryLoaded`."""
 
     sandbox: int
 
 
-class UnloadMemory(Struct, frozen=True, gc=False):
+class UnloadMemory(Struct, frozen=True, tag=True, gc=False):
     """Move the sandbox's bytes from the device to the host."""
 
     sandbox: int
 
 
-class StopSandbox(Struct, frozen=True, gc=False):
+class StopSandbox(Struct, frozen=True, tag=True, gc=False):
     sandbox: int
     reason: str
 
 
-class Run(Struct, frozen=True, gc=False):
+class Run(Struct, frozen=True, tag=True, gc=False):
     """Run it in the sandbox; then `RunFinished`."""
 
     invocation: str
     sandbox: int
 
 
-class Complete(Struct, frozen=True, gc=False):
+class Complete(Struct, frozen=True, tag=True, gc=False):
     """The invocation has ended with what its run gave: answer, record. `Fail` and `Reject` are the other two ends."""
 
     invocation: str
 
 
-class Fail(Struct, frozen=True, gc=False):
+class Fail(Struct, frozen=True, tag=True, gc=False):
     """The accepted invocation ends here, without a result."""
 
     invocation: str
     reason: str
 
 
-class Reject(Struct, frozen=True, gc=False):
+class Reject(Struct, frozen=True, tag=True, gc=False):
     """The invocation is not taken."""
 
     invocation: str
     reason: str
 
 
-class WakeAt(Struct, frozen=True, gc=False):
+class WakeAt(Struct, frozen=True, tag=True, gc=False):
     """Send `Woke` at that moment; a later `WakeAt` replaces an earlier one."""
 
     at: float

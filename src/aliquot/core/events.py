@@ -28,6 +28,15 @@ class UtilisationMeasured(Struct, frozen=True, tag=True):
     utilisation: float
 
 
+class HostMemorySet(Struct, frozen=True, tag=True):
+    """How many bytes of the host all sandboxes together may claim; idle ones are stopped to keep within it.
+
+    What runs is bounded by the devices' slots, not by this. Comes before any sandbox.
+    """
+
+    memory_bytes: int
+
+
 class TenantWeightSet(Struct, frozen=True, tag=True):
     """The operator's word; tenants cannot send it."""
 
@@ -95,6 +104,7 @@ Event: TypeAlias = (
     DeviceAdded
     | DeviceLost
     | UtilisationMeasured
+    | HostMemorySet
     | TenantWeightSet
     | FunctionDeployed
     | FunctionRemoved

@@ -108,6 +108,10 @@ class Queueing(ABC):
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         """The invocation is no longer in flight, however it ended; estimates are up to date."""
 
+    def virtual_time(self, flow: FlowView) -> float | None:
+        """How much service the flow has had by the policy's own count, for people who watch; None: it keeps none."""
+        return None
+
     def wake_at(self) -> float | None:
         """When to be asked again even if nothing happens until then; None: no need. No side effects."""
         return None

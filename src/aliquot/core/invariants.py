@@ -26,6 +26,9 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
         yield from _flow(flow)
     for sandbox in scheduler.pool.sandboxes.values():
         yield from _sandbox(sandbox, scheduler)
+    claimed = sum(sandbox.host_bytes for sandbox in scheduler.pool.sandboxes.values())
+    if scheduler.pool.host_bytes != claimed:
+        yield f"the host counts {scheduler.pool.host_bytes} bytes claimed, there are {claimed}"
     for domain in scheduler.registry.domains.values():
         queued = sum(flow.queued for flow in scheduler.registry.flows.values() if flow.domain is domain)
         if queued != domain.queued:

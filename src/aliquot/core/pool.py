@@ -2,40 +2,50 @@
 
 An idle sandbox lies on its flow's shelf for its device and in the device's eviction orders; one that an
 invocation holds is in neither. Room for bytes is made by swapping idle sandboxes out in eviction order, room for
-a sandbox in a bounded pool by stopping idle ones; what is held is never touched.
+a sandbox in a bounded pool, or on a host with bounded memory, by stopping idle ones; what is held is never touched.
 """
 
-from collections.abc import Callable
-
 from aliquot.core.commands import Command, LoadMemory, StartSandbox, StopSandbox, UnloadMemory
-from aliquot.core.errors import PolicyError
-from aliquot.core.interfaces import Expiry, ExpiryAction, KeepAlive
+from aliquot.core.errors import EventError, PolicyError
+from aliquot.core.interfaces import Eviction, Expiry, ExpiryAction, KeepAlive
 from aliquot.core.lifecycle import SandboxChange, SandboxState
 from aliquot.core.records import Device, Flow, Invocation, Sandbox
 from aliquot.core.timers import Timers
 
 
 class Pool:
-    def __init__(
-        self, keepalive: KeepAlive, slots: int | None, timers: Timers, emit: Callable[[Command], None]
-    ) -> None:
+    def __init__(self, keepalive: KeepAlive, slots: int | None, timers: Timers, outbox: list[Command]) -> None:
         self.sandboxes: dict[int, Sandbox] = {}
         self.started = 0  # also the last number given out
         self.slots = slots
         self._keepalive = keepalive
         self._timers = timers
-        self._emit = emit
+        self._outbox = outbox
+        self.host_bytes = 0  # claimed by all sandboxes
+        self.host_limit: int | None = None
+        self._host_order: Eviction[Sandbox] | None = None  # idle, on whichever device: may be stopped
+
+    def bound_host_memory(self, limit: int, order: Eviction[Sandbox]) -> None:
+        if self.sandboxes:
+            raise EventError("the host's memory must be known before the first sandbox starts")
+        if limit < 0:
+            raise EventError(f"a host has no {limit} bytes of memory")
+        self.host_limit = limit
+        self._host_order = order
 
     def start(self, flow: Flow, device: Device, *, now: float) -> Sandbox:
         """A new sandbox, held by its caller, with its bytes set aside on the device."""
         if self.slots is not None and device.spec.memory_bytes is not None:
             self._free_pool_slot(device, now=now)
+        if self._host_order is not None:
+            self._free_host_memory(flow.spec.host_bytes, self._host_order, now=now)
         self._make_room(device, flow.spec.memory_bytes, now=now)
         self.started += 1
         sandbox = Sandbox(self.started, flow, device)
         self.sandboxes[sandbox.id] = flow.sandboxes[sandbox.id] = device.sandboxes[sandbox.id] = sandbox
         device.resident_bytes += sandbox.bytes
-        self._emit(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, device.spec.name))
+        self.host_bytes += sandbox.host_bytes
+        self._outbox.append(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, device.spec.name))
         return sandbox
 
     def load(self, sandbox: Sandbox, *, now: float) -> None:
@@ -43,7 +53,7 @@ class Pool:
         self._make_room(sandbox.device, sandbox.bytes, now=now)
         sandbox.change(SandboxChange.LOAD)
         sandbox.device.resident_bytes += sandbox.bytes
-        self._emit(LoadMemory(sandbox.id))
+        self._outbox.append(LoadMemory(sandbox.id))
 
     def prefetch(self, flow: Flow, *, displace: bool, now: float) -> None:
         """Bring back what is idle and swapped out: into free memory, or, for the first of them, at others' cost."""
@@ -77,6 +87,8 @@ class Pool:
             return
         self._shelve(sandbox, now=now)
         sandbox.device.pool_order.add(sandbox, now=now)
+        if self._host_order is not None:
+            self._host_order.add(sandbox, now=now)
         sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
         self._timers.arm(sandbox)
 
@@ -92,7 +104,7 @@ class Pool:
 
     def stop(self, sandbox: Sandbox, reason: str) -> None:
         self.drop(sandbox)
-        self._emit(StopSandbox(sandbox.id, reason))
+        self._outbox.append(StopSandbox(sandbox.id, reason))
 
     def drop(self, sandbox: Sandbox) -> None:
         """The sandbox is gone."""
@@ -100,6 +112,7 @@ class Pool:
             self._unshelve(sandbox)
         if sandbox.holds_memory:
             sandbox.device.resident_bytes -= sandbox.bytes
+        self.host_bytes -= sandbox.host_bytes
         sandbox.change(SandboxChange.END)
         sandbox.expiry = None
         for book in (self.sandboxes, sandbox.flow.sandboxes, sandbox.device.sandboxes):
@@ -145,7 +158,7 @@ class Pool:
         device.evictable_bytes -= sandbox.bytes
         device.resident_bytes -= sandbox.bytes
         sandbox.change(SandboxChange.SWAP_OUT)
-        self._emit(UnloadMemory(sandbox.id))
+        self._outbox.append(UnloadMemory(sandbox.id))
         if not shelf.resident:
             flow.domain.policy.residency_changed(flow, device)
 
@@ -165,6 +178,8 @@ class Pool:
         device, flow = sandbox.device, sandbox.flow
         shelf = flow.shelf(device)
         device.pool_order.remove(sandbox)
+        if self._host_order is not None:
+            self._host_order.remove(sandbox)
         if shelf.others.pop(sandbox.id, None) is not None:
             return
         if shelf.resident.pop(sandbox.id, None) is None:
@@ -187,3 +202,11 @@ class Pool:
             if victim is None:
                 raise PolicyError(f"{device.spec.name}: all {self.slots} pool slots are in use")
             self.stop(victim, "its pool slot is needed")
+
+    def _free_host_memory(self, needed: int, order: Eviction[Sandbox], *, now: float) -> None:
+        """As far as idle sandboxes can give it; what runs may claim more than there is: limits are seldom used up."""
+        while self.host_limit is not None and self.host_bytes + needed > self.host_limit:
+            victim = order.victim(now=now)
+            if victim is None:
+                return
+            self.stop(victim, "the host's memory is needed")

@@ -69,8 +69,8 @@ class Sandbox:
     """One process or container of one flow on one device. It is idle when no invocation holds it."""
 
     __slots__ = (
-        "bytes", "device", "expiry", "flow", "id", "invocation", "reload_s", "retired", "state", "timer_at",
-        "unwanted", "uses",
+        "bytes", "device", "expiry", "flow", "host_bytes", "id", "invocation", "reload_s", "retired", "state",
+        "timer_at", "unwanted", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", device: "Device") -> None:
@@ -78,6 +78,7 @@ class Sandbox:
         self.flow = flow
         self.device = device
         self.bytes = flow.spec.memory_bytes
+        self.host_bytes = flow.spec.host_bytes
         self.reload_s = flow.spec.times_on(device.spec).load_s or 0  # to bring its bytes back
         self.state = SandboxState.STARTING
         self.invocation: Invocation | None = None

@@ -23,7 +23,7 @@ class Registry:
         self.domains: dict[str, Domain] = {}
         self.tenant_weights: dict[str, float] = {}
         self._make_queueing = make_queueing
-        self._make_eviction = make_eviction
+        self.make_eviction = make_eviction
         self._pool_slots = pool_slots
         self._devices_seen = self._flows_seen = 0
 
@@ -44,7 +44,7 @@ class Registry:
             raise EventError(f"there is a device {spec.name} already")
         for complaint in device_complaints(spec):
             raise EventError(f"device {spec.name}: {complaint}")
-        device = Device(self._devices_seen, spec, self._make_eviction(), self._make_eviction())
+        device = Device(self._devices_seen, spec, self.make_eviction(), self.make_eviction())
         if self._pool_slots is not None and spec.memory_bytes is not None:  # what is in flight needs a pool slot too
             device.slots = min(device.slots, self._pool_slots)
         self.devices[spec.name] = device

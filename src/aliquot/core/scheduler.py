@@ -7,8 +7,9 @@ An event that cannot have happened changes nothing. The other events of its step
 `EventError` is raised, and the commands that they gave rise to are returned by the next step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
+from typing import Any
 
 from aliquot.core.clock import after
 from aliquot.core.commands import Command, Complete, Dispatch, Fail, Reject, Run, Start, WakeAt
@@ -20,6 +21,7 @@ from aliquot.core.events import (
     Event,
     FunctionDeployed,
     FunctionRemoved,
+    HostMemorySet,
     InvocationArrived,
     InvocationCancelled,
     MemoryLoaded,
@@ -62,13 +64,17 @@ class Scheduler:
         self._outbox: list[Command] = []
         self._timers = Timers()
         self.registry = Registry(make_queueing, make_eviction, pool_slots)
-        self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox.append)
+        self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox)
         self._arrivals = self._dispatches = self._turn = 0
         self._domains: list[Domain] = []  # those of the registry, for the loops of every step
-        self._handlers: dict[type[Event], Callable[..., None]] = {
+        self._handlers = self._make_handlers()
+
+    def _make_handlers(self) -> dict[type[Event], Callable[..., None]]:
+        return {
             DeviceAdded: lambda event: self.registry.add_device(event.device),
             DeviceLost: self._device_lost,
             UtilisationMeasured: self._utilisation_measured,
+            HostMemorySet: self._host_memory_set,
             TenantWeightSet: lambda event: self.registry.set_weight(event.tenant, event.weight),
             FunctionDeployed: self._function_deployed,
             FunctionRemoved: self._function_removed,
@@ -80,6 +86,14 @@ class Scheduler:
             RunFinished: self._run_finished,
             Woke: lambda _: self._timers.woke(),
         }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All that a snapshot needs: state and policies, not the code that works on them."""
+        return {name: value for name, value in self.__dict__.items() if name != "_handlers"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._handlers = self._make_handlers()
 
     # --- the one way in ---------------------------------------------------------------------------------
 
@@ -204,6 +218,9 @@ class Scheduler:
 
     def _utilisation_measured(self, event: UtilisationMeasured) -> None:
         self.registry.device(event.device).measured = event.utilisation
+
+    def _host_memory_set(self, event: HostMemorySet) -> None:
+        self.pool.bound_host_memory(event.memory_bytes, self.registry.make_eviction())
 
     def _function_deployed(self, event: FunctionDeployed) -> None:
         for complaint in function_complaints(event.function):

@@ -11,9 +11,8 @@ class Call:
     """Filled in as it goes. The gateway makes it, `Service.submit` takes it, and `done` is called once at its end."""
 
     __slots__ = (
-        "action", "activation", "arrived_s", "cause", "device", "dispatched_s", "done", "durable", "id", "init_s",
-        "namespace", "outcome", "payload", "pickled", "reason", "start", "started_ms", "started_s", "transaction",
-        "wait_ms",
+        "action", "activation", "arrived_s", "attempts", "begun_s", "device", "done", "durable", "id", "init_s",
+        "namespace", "outcome", "parked", "payload", "pickled", "reason", "start", "transaction", "unbegun", "wait_ms",
     )  # fmt: skip
 
     def __init__(
@@ -36,15 +35,15 @@ class Call:
         self.durable = durable  # it is in the store's queue: accepted before it ran
         self.transaction = transaction
         self.done = done
-        # Times of the service's clock, in seconds; the record's are epoch milliseconds.
-        self.arrived_s: float = 0
-        self.dispatched_s: float = 0
-        self.started_s: float = 0
-        self.started_ms = 0
+        self.arrived_s: float = 0  # by the platform's clock
+        self.begun_s: float = 0  # the same; 0 until its run begins
         self.wait_ms = 0
         self.init_s: float | None = None  # when the start was cold
         self.device = ""
         self.start: Start | None = None
         self.reason = ""  # the policy's, or why it was refused
-        self.outcome: Outcome | None = None
+        self.attempts = 1
+        self.unbegun = False  # its sandbox was gone before the run began: it may be tried again
+        self.parked = False  # left in the store's queue for the next server
+        self.outcome: Outcome | None = None  # None at the end: it was refused, and `reason` says why
         self.activation: Activation | None = None  # its record, from the end on

@@ -216,6 +216,9 @@ class FairResident(Queueing):
             return [f"{len(self._charged)} are charged for, {self._occupancy.at_work} at work"]
         return self._clock.violations()
 
+    def virtual_time(self, flow: FlowView) -> float | None:
+        return self._clock.start(flow)
+
     # --- urgency ----------------------------------------------------------------------------------------
 
     def _line_up(self, flow: FlowView) -> None:

@@ -151,6 +151,10 @@ class MqfqSticky(Queueing):
     def _below_cap(self, device: DeviceView) -> bool:
         return device.utilisation <= self._cap
 
+    def virtual_time(self, flow: FlowView) -> float | None:
+        tags = self.tags.get(flow.index)
+        return tags.start if tags else None
+
     # --- virtual time -----------------------------------------------------------------------------------
 
     def _update(self, flow: FlowView, tags: Tags) -> None:

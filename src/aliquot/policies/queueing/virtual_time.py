@@ -167,6 +167,10 @@ class TwoLevelClock:
         if was_waiting:  # else nothing of the tenant's waits, before or after
             self._refresh(tenant)
 
+    def start(self, flow: FlowView) -> float:
+        """The flow's start tag among its tenant's."""
+        return self.tenants[flow.key.tenant].clock.start(flow)
+
     def first(self) -> FlowView | None:
         """The most urgent flow that is eligible among its tenant's, of a tenant that is eligible among all."""
         tenant = self.clock.first()

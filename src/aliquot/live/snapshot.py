@@ -1,0 +1,67 @@
+"""A scheduler as bytes, and back: where a replay begins.
+
+The state is pickled, for it is a graph of plain objects that refer to each other; what is unpickled may consist of the
+core's and the policies' own classes and nothing else, so that a journal from elsewhere cannot run anything.
+"""
+
+import io
+import pickle
+
+import msgspec
+from msgspec import Struct
+
+from aliquot import __version__
+from aliquot.config import PolicySettings
+from aliquot.core.errors import InputError
+from aliquot.core.scheduler import Scheduler
+
+_OWN = ("aliquot.core.", "aliquot.policies.")
+_OTHERS = {
+    ("aliquot.assemble", "_make_queueing"),
+    ("builtins", "set"),
+    ("collections", "OrderedDict"),
+    ("collections", "deque"),
+    ("functools", "partial"),
+    ("random", "Random"),
+}
+
+
+class Snapshot(Struct, frozen=True):
+    """The head of a journal segment."""
+
+    version: str
+    settings: PolicySettings
+    taken_ms: int  # epoch
+    state: bytes
+
+
+def take(scheduler: Scheduler, settings: PolicySettings, *, now_ms: int) -> bytes:
+    state = pickle.dumps(scheduler, protocol=5)
+    return msgspec.msgpack.encode(Snapshot(__version__, settings, now_ms, state))
+
+
+def read(body: bytes) -> Snapshot:
+    try:
+        return msgspec.msgpack.decode(body, type=Snapshot)
+    except msgspec.DecodeError as error:
+        raise InputError(f"journal: a segment does not begin with a snapshot: {error}") from error
+
+
+def restore(snapshot: Snapshot) -> Scheduler:
+    """The scheduler as it was. Only the version that took a snapshot knows what its parts mean."""
+    if snapshot.version != __version__:
+        raise InputError(f"journal: written by aliquot {snapshot.version}, this is {__version__}; use that version")
+    try:
+        scheduler = _Unpickler(io.BytesIO(snapshot.state)).load()
+    except (pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexError, TypeError) as error:
+        raise InputError(f"journal: a snapshot cannot be read: {error}") from error
+    if not isinstance(scheduler, Scheduler):
+        raise InputError(f"journal: a snapshot holds a {type(scheduler).__name__}, not a scheduler")
+    return scheduler
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> object:
+        if (module.startswith(_OWN) and "." not in name) or (module, name) in _OTHERS:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} does not belong into a snapshot")

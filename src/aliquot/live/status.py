@@ -1,0 +1,67 @@
+"""What people see who watch: devices, flows, sandboxes, as plain values."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from aliquot.core.records import Device, Flow, Sandbox
+from aliquot.core.scheduler import Scheduler
+from aliquot.live.node.base import SandboxUsage
+
+
+def describe(scheduler: Scheduler, usage: Iterable[SandboxUsage], *, calls: int, stopping: bool) -> dict[str, Any]:
+    used = {entry.sandbox: entry for entry in usage}
+    pool = scheduler.pool
+    return {
+        "now_s": scheduler.now,
+        "stopping": stopping,
+        "policies": list(scheduler.policy_names),
+        "calls": calls,
+        "host_bytes": pool.host_bytes,
+        "host_limit_bytes": pool.host_limit,
+        "sandboxes_started": pool.started,
+        "devices": [_device(device) for device in scheduler.registry.devices.values()],
+        "flows": [_flow(flow) for flow in scheduler.registry.flows.values()],
+        "sandboxes": [_sandbox(sandbox, used.get(sandbox.id)) for sandbox in pool.sandboxes.values()],
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    return {
+        "name": device.spec.name,
+        "kind": device.spec.kind,
+        "slots": device.slots,
+        "running": device.running,
+        "shares_used": device.shares_used,
+        "memory_bytes": device.spec.memory_bytes,
+        "resident_bytes": device.resident_bytes,
+        "sandboxes": len(device.sandboxes),
+    }
+
+
+def _flow(flow: Flow) -> dict[str, Any]:
+    return {
+        "tenant": flow.key.tenant,
+        "function": flow.key.function,
+        "weight": flow.weight,
+        "queued": flow.queued,
+        "in_flight": flow.in_flight,
+        "arrivals": flow.arrivals,
+        "run_estimate_s": flow.run_estimate_s,
+        "virtual_time": flow.domain.policy.virtual_time(flow),
+        "sandboxes": len(flow.sandboxes),
+        "misfit": flow.misfit,
+    }
+
+
+def _sandbox(sandbox: Sandbox, usage: SandboxUsage | None) -> dict[str, Any]:
+    return {
+        "sandbox": sandbox.id,
+        "tenant": sandbox.flow.key.tenant,
+        "function": sandbox.flow.key.function,
+        "device": sandbox.device.spec.name,
+        "state": str(sandbox.state),
+        "uses": sandbox.uses,
+        "pid": usage.pid if usage else None,
+        "rss_bytes": usage.rss_bytes if usage else None,
+        "cpu_s": usage.cpu_s if usage else None,
+    }
