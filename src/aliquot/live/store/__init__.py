@@ -1,1 +1,23 @@
 """What must survive: documents, activations, the queue of accepted invocations, the journal."""
+
+from aliquot.live.store.base import (
+    ActivationQuery,
+    Document,
+    JournalEntry,
+    Retention,
+    Store,
+    StoreError,
+)
+from aliquot.live.store.journal import read_journal
+from aliquot.live.store.sqlite import SqliteStore
+
+__all__ = [
+    "ActivationQuery",
+    "Document",
+    "JournalEntry",
+    "Retention",
+    "SqliteStore",
+    "Store",
+    "StoreError",
+    "read_journal",
+]

@@ -1,0 +1,62 @@
+"""The journal in the file: many entries in one row, and a reader that needs no server."""
+
+import sqlite3
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from aliquot.live.store.base import JournalEntry, StoreError
+from aliquot.live.store.schema import connect_reader, locate
+from aliquot.live.store.trouble import as_store_error
+
+Row = tuple[int, int, int, bytes, bytes]
+
+# Rows are read one at a time: a long read would keep the log of a running server from being reused.
+NEXT_ROW = "SELECT seq, segment, first, lengths, bodies FROM journal WHERE seq > ? ORDER BY seq LIMIT 1"
+
+
+def pack(entries: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """The lengths (32 bit each, little end first) and the entries end to end."""
+    lengths = array("I", map(len, entries))
+    return lengths.tobytes(), b"".join(entries)
+
+
+def unpack(row: Row) -> list[JournalEntry]:
+    _, segment, first, packed, bodies = row
+    lengths = array("I")
+    lengths.frombytes(packed)
+    if sum(lengths) != len(bodies):
+        raise StoreError(f"the journal is damaged in segment {segment}, entry {first}")
+    entries = []
+    begin = 0
+    for number, length in enumerate(lengths, start=first):
+        entries.append(JournalEntry(segment, number, bodies[begin : begin + length]))
+        begin += length
+    return entries
+
+
+def read_row(connection: sqlite3.Connection, after: int) -> Row | None:
+    row: Row | None = connection.execute(NEXT_ROW, (after,)).fetchone()
+    return row
+
+
+def read_journal(path: Path) -> Iterator[JournalEntry]:
+    """Every durable entry of a database file, or of the one in a data directory, in order. Raises `StoreError`.
+
+    It writes nothing, and a server may have the file open; what that commits meanwhile is read too.
+    """
+    file = locate(path)
+    if not file.exists():
+        raise StoreError(f"{file} is not there")
+    with closing(connect_reader(file, busy_ms=1000)) as connection:
+        after = -1
+        while True:
+            try:
+                row = read_row(connection, after)
+            except sqlite3.Error as error:
+                raise as_store_error(error, file) from error
+            if row is None:
+                return
+            yield from unpack(row)
+            after = row[0]

@@ -1,0 +1,80 @@
+"""Reading: what is in the file, merged with what is on its way there."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from aliquot.live.records import Accepted, Activation
+from aliquot.live.store.base import ActivationQuery, Document
+
+COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickled"
+ONE = f"SELECT {COLUMNS} FROM activation WHERE id = ? AND namespace = ?"  # noqa: S608 - our own names
+DOCUMENTS = "SELECT namespace, name, body FROM document WHERE collection = ? ORDER BY namespace, name"
+UNFINISHED = (
+    "SELECT id, namespace, name, accepted_ms, payload, pickled, rerun, started FROM queue "
+    "WHERE id NOT IN (SELECT id FROM activation) ORDER BY seq"
+)
+
+
+def matches(query: ActivationQuery, activation: Activation) -> bool:
+    return (
+        activation.namespace == query.namespace
+        and (query.name is None or activation.name == query.name)
+        and (query.since is None or activation.start >= query.since)
+        and (query.upto is None or activation.start <= query.upto)
+    )
+
+
+def newest_first(activations: Sequence[Activation]) -> list[Activation]:
+    """By start; of equal ones the one recorded later is first. They come in order of recording."""
+    latest_first = activations[::-1]
+    return sorted(latest_first, key=lambda activation: -activation.start)
+
+
+def one(connection: sqlite3.Connection, namespace: str, activation_id: str) -> Activation | None:
+    row = connection.execute(ONE, (activation_id, namespace)).fetchone()
+    return None if row is None else Activation(*row)
+
+
+def page(
+    connection: sqlite3.Connection, query: ActivationQuery, pending: Sequence[Activation], last_seq: int
+) -> list[Activation]:
+    """`pending`: those that match and are not in the file up to `last_seq`, in order of recording."""
+    where, values = _where(query, last_seq)
+    # However the pending ones fall, the file's first `skip - pending` records come before the page.
+    begin = max(0, query.skip - len(pending))
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM activation WHERE {where} "  # noqa: S608 - our own names
+        "ORDER BY start_ms DESC, seq DESC LIMIT ? OFFSET ?",
+        (*values, query.skip + query.limit - begin, begin),
+    )
+    stored = [Activation(*row) for row in rows]
+    both = newest_first([*reversed(stored), *pending])
+    return both[query.skip - begin :][: query.limit]
+
+
+def count(connection: sqlite3.Connection, query: ActivationQuery, pending: int, last_seq: int) -> int:
+    where, values = _where(query, last_seq)
+    (stored,) = connection.execute(f"SELECT count(*) FROM activation WHERE {where}", values).fetchone()  # noqa: S608
+    return max(0, int(stored) + pending - query.skip)
+
+
+def documents(connection: sqlite3.Connection, collection: str) -> list[Document]:
+    return [Document(*row) for row in connection.execute(DOCUMENTS, (collection,))]
+
+
+def unfinished(connection: sqlite3.Connection) -> list[Accepted]:
+    return [
+        Accepted(id_, namespace, name, accepted, payload, bool(pickled), bool(rerun), bool(started))
+        for id_, namespace, name, accepted, payload, pickled, rerun, started in connection.execute(UNFINISHED)
+    ]
+
+
+def _where(query: ActivationQuery, last_seq: int) -> tuple[str, list[Any]]:
+    terms = ["namespace = ?", "seq <= ?"]
+    values: list[Any] = [query.namespace, last_seq]
+    for term, value in (("name = ?", query.name), ("start_ms >= ?", query.since), ("start_ms <= ?", query.upto)):
+        if value is not None:
+            terms.append(term)
+            values.append(value)
+    return " AND ".join(terms), values

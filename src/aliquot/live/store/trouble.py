@@ -1,0 +1,35 @@
+"""What went wrong, in plain words and with what to do: SQLite's errors as the operator should read them."""
+
+import sqlite3
+from pathlib import Path
+
+from aliquot.live.store.base import StoreError
+
+PRIMARY = 0xFF  # an extended result code has the primary one in its low byte
+
+
+def explain(error: Exception, path: Path) -> str:
+    """One line for people."""
+    code = getattr(error, "sqlite_errorcode", None)
+    detail = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    if code is None:
+        return f"{path}: {error} ({detail})"
+    match code & PRIMARY:
+        case sqlite3.SQLITE_FULL:
+            return f"the disk is full: {path} cannot grow; free space on the file system of {path.parent}"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return f"{path} is locked by another process; end what has it open (`fuser {path}` names it)"
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return f"{path} is damaged ({error}); move it away to begin anew, or bring back a copy of it"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return f"{path} cannot be written ({error}); the file and {path.parent} must belong to this user"
+        case sqlite3.SQLITE_CANTOPEN:
+            return f"{path} cannot be opened; {path.parent} must be there and writable by this user"
+        case sqlite3.SQLITE_IOERR:
+            return f"the disk fails: {error} ({detail}) at {path}; is there room, and is it healthy?"
+        case _:
+            return f"{path}: {error} ({detail})"
+
+
+def as_store_error(error: Exception, path: Path) -> StoreError:
+    return error if isinstance(error, StoreError) else StoreError(explain(error, path))

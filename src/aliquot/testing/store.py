@@ -1,0 +1,124 @@
+"""A store in memory, for tests: it keeps the same promises, and can be told to have a bad day."""
+
+from collections.abc import AsyncIterator
+
+from msgspec.structs import replace
+
+from aliquot.live.records import Accepted, Activation
+from aliquot.live.store.base import ActivationQuery, Document, JournalEntry, Retention, Store, StoreError
+from aliquot.live.store.reads import matches, newest_first
+
+
+class MemoryStore(Store):
+    """Everything is durable at once, as far as memory can be."""
+
+    def __init__(self) -> None:
+        self._documents: dict[tuple[str, str, str], Document] = {}
+        self._activations: dict[str, Activation] = {}  # in order of recording
+        self._queue: dict[str, Accepted] = {}
+        self._journal: list[JournalEntry] = []
+        self._complaint: str | None = None
+
+    def fail(self, complaint: str | None) -> None:
+        """From now on durable writes are refused with this text; None makes the store well again."""
+        self._complaint = complaint
+
+    def _check(self) -> None:
+        if self._complaint is not None:
+            raise StoreError(self._complaint)
+
+    # --- documents --------------------------------------------------------------------------------------
+
+    async def put(self, collection: str, document: Document) -> None:
+        self._check()
+        self._documents[collection, document.namespace, document.name] = document
+
+    async def delete(self, collection: str, namespace: str, name: str) -> None:
+        self._check()
+        self._documents.pop((collection, namespace, name), None)
+
+    async def scan(self, collection: str) -> list[Document]:
+        return [self._documents[key] for key in sorted(self._documents) if key[0] == collection]
+
+    # --- activations ------------------------------------------------------------------------------------
+
+    def record(self, activation: Activation) -> None:
+        self._activations.setdefault(activation.id, activation)
+
+    async def finish(self, activation: Activation) -> None:
+        self._check()
+        self.record(activation)
+        self._queue.pop(activation.id, None)
+
+    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
+        found = self._activations.get(activation_id)
+        return found if found is not None and found.namespace == namespace else None
+
+    async def activations(self, query: ActivationQuery) -> list[Activation]:
+        return newest_first(self._matching(query))[query.skip :][: query.limit]
+
+    async def count_activations(self, query: ActivationQuery) -> int:
+        return max(0, len(self._matching(query)) - query.skip)
+
+    def _matching(self, query: ActivationQuery) -> list[Activation]:
+        return [activation for activation in self._activations.values() if matches(query, activation)]
+
+    # --- the queue of accepted invocations --------------------------------------------------------------
+
+    async def accept(self, accepted: Accepted) -> None:
+        self._check()
+        self._queue.setdefault(accepted.id, accepted)
+
+    async def mark_started(self, activation_id: str) -> None:
+        self._check()
+        if activation_id in self._queue:
+            self._queue[activation_id] = replace(self._queue[activation_id], started=True)
+
+    async def unfinished(self) -> list[Accepted]:
+        return [accepted for accepted in self._queue.values() if accepted.id not in self._activations]
+
+    # --- the journal ------------------------------------------------------------------------------------
+
+    def open_segment(self, snapshot: bytes) -> None:
+        segment = self._journal[-1].segment + 1 if self._journal else 1
+        self._journal.append(JournalEntry(segment, 0, snapshot))
+
+    def journal(self, step: bytes) -> None:
+        if not self._journal:
+            raise StoreError("no journal segment is open: open_segment comes first")
+        last = self._journal[-1]
+        self._journal.append(JournalEntry(last.segment, last.number + 1, step))
+
+    async def read_journal(self) -> AsyncIterator[JournalEntry]:
+        for entry in list(self._journal):
+            yield entry
+
+    # --- housekeeping -----------------------------------------------------------------------------------
+
+    @property
+    def complaint(self) -> str | None:
+        return self._complaint
+
+    async def flush(self) -> None:
+        self._check()
+
+    async def prune(self, retention: Retention, *, now_ms: int) -> None:
+        """By age and by size, the oldest first. Journal entries bear no time here: only their size counts."""
+        since = now_ms - retention.activations_s * 1000
+        kept = [activation for activation in self._activations.values() if activation.end >= since]
+        total = sum(map(_bytes, kept))
+        while kept and total > retention.activations_bytes:
+            total -= _bytes(kept.pop(0))
+        self._activations = {activation.id: activation for activation in kept}
+        while sum(len(entry.body) for entry in self._journal) > retention.journal_bytes:
+            oldest, newest = self._journal[0].segment, self._journal[-1].segment
+            if oldest == newest:
+                return
+            self._journal = [entry for entry in self._journal if entry.segment != oldest]
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def _bytes(activation: Activation) -> int:
+    return len(activation.summary) + len(activation.response) + len(activation.logs) + len(activation.pickled or b"")
