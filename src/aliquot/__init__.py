@@ -1,3 +1,9 @@
-"""Aliquot: serverless functions on shared GPUs. See docs/architecture.md for a way through the house."""
+"""Aliquot: serverless functions on shared GPUs. See docs/architecture.md for a way through the house.
+
+`import aliquot` is what a user's file begins with, here and in the sandbox: it brings in the standard library alone.
+"""
+
+from aliquot.sdk import App, Function, Handle
 
 __version__ = "0.1.0"
+__all__ = ["App", "Function", "Handle", "__version__"]

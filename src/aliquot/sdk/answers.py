@@ -1,0 +1,77 @@
+"""What the platform's replies mean: a value, the function's own exception, or an error that says what to do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aliquot.sdk.errors import (
+    BusyError,
+    FunctionError,
+    KeyRefusedError,
+    NotFoundError,
+    PlatformError,
+    RefusedError,
+    RemoteError,
+    SdkError,
+)
+from aliquot.sdk.wire import PICKLE, Reply
+
+STATUS = "x-aliquot-status"
+ACTIVATION = "x-openwhisk-activation-id"
+
+
+def check(reply: Reply, what: str) -> Reply:
+    """The reply itself when it is good; otherwise the error that it means. `what` was asked for."""
+    if reply.status < 400:  # noqa: PLR2004 - HTTP's own line
+        return reply
+    raise error_of(reply, what)
+
+
+def error_of(reply: Reply, what: str) -> SdkError:
+    body = reply.json()
+    body = body if isinstance(body, dict) else {}
+    text = _text(body) or f"HTTP status {reply.status}"
+    transaction = str(body.get("code", ""))
+    match reply.status:
+        case 401:
+            return KeyRefusedError(
+                f"{what}: the platform refuses the key: {text} "
+                "Is it of this platform? `aliquot namespace rotate-key NAME` makes a new one"
+            )
+        case 404:
+            return NotFoundError(f"{what}: {text}")
+        case 429 | 503:
+            return BusyError(f"{what}: {text}", status=reply.status, transaction=transaction)
+        case status if status < 500:  # noqa: PLR2004 - HTTP's own line
+            return RefusedError(f"{what}: {text}", status=status, transaction=transaction)
+    return PlatformError(f"{what}: {text}", activation_id=reply.headers.get(ACTIVATION, ""))
+
+
+def is_final(reply: Reply) -> bool:
+    """A call's outcome, rather than a refusal or a promise."""
+    return STATUS in reply.headers
+
+
+def is_pickled(reply: Reply) -> bool:
+    return reply.headers.get("content-type", "").startswith(PICKLE)
+
+
+def failure_of(reply: Reply, what: str) -> FunctionError:
+    """Of a final reply that is not pickled: the function, or the platform, failed."""
+    body = reply.json()
+    activation_id = reply.headers.get(ACTIVATION, "")
+    text = _text(body) if isinstance(body, dict) else ""
+    text = f"{what}: {text or 'it failed and did not say why'}"
+    if activation_id:
+        text += f"; its logs: aliquot logs {activation_id}"
+    kinds = {"1": RemoteError, "3": PlatformError}
+    return kinds.get(reply.headers.get(STATUS, ""), FunctionError)(text, activation_id=activation_id)
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    """The error of an error body, of a bare result, or of a record."""
+    response = body.get("response")
+    result = response.get("result") if isinstance(response, dict) else body.get("result")
+    error = result.get("error") if isinstance(result, dict) else body.get("error")
+    if error is None:
+        return ""
+    return error if isinstance(error, str) else str(error)

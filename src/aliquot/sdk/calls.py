@@ -1,0 +1,116 @@
+"""The operations on functions: call, spawn, wait, cancel. No I/O here; drivers carry them out."""
+
+import time
+from typing import Any
+
+from aliquot.sdk import answers
+from aliquot.sdk.errors import RemoteError
+from aliquot.sdk.portable import dump, load
+from aliquot.sdk.wire import PICKLE, Operation, Reply, Request, ask, pause
+
+NAMESPACE = "/api/v1/namespaces/_"
+# A refusal for being too many at once means that nothing was begun: it is worth a few more tries.
+_BUSY_PATIENCE_S = 10.0
+_FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.5
+
+
+def action_path(name: str) -> str:
+    return f"{NAMESPACE}/actions/{_quote(name)}"
+
+
+def activation_path(activation_id: str) -> str:
+    return f"{NAMESPACE}/activations/{_quote(activation_id)}"
+
+
+def _quote(name: str) -> str:
+    from urllib.parse import quote
+
+    return quote(name, safe="")
+
+
+def call(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation[Any]:
+    """Run it and bring its result, or raise what it raised."""
+    reply = yield from _post(app, action, args, kwargs, {"blocking": "true"})
+    if reply.status == 202:  # noqa: PLR2004 - it takes longer than the platform lets a caller wait
+        return (yield from wait(app, action, reply.json()["activationId"], None))
+    return (yield from _outcome(app, action, reply))
+
+
+def spawn(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation[str]:
+    """Have it run; the answer is the activation's id, and a crash of the platform does not lose it any more."""
+    reply = answers.check((yield from _post(app, action, args, kwargs, {})), action)
+    return str(reply.json()["activationId"])
+
+
+def wait(app: str, action: str, activation_id: str, timeout_s: float | None) -> Operation[Any]:
+    """Until the activation has ended; then as `call`."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    delay = _FIRST_POLL_S
+    while True:
+        reply = yield from ask(
+            Request("GET", f"{activation_path(activation_id)}/result", headers={"Accept": PICKLE}, patience_s=30)
+        )
+        if reply.status != 404:  # noqa: PLR2004 - not found: it has not ended
+            return (yield from _outcome(app, action, reply))
+        left = delay if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"{action}: activation {activation_id} has not ended within {timeout_s:g} s")
+        yield from pause(min(delay, left))
+        delay = min(_LAST_POLL_S, delay * 1.5)
+
+
+def cancel(action: str, activation_id: str) -> Operation[None]:
+    """End it if it has not ended."""
+    reply = yield from ask(Request("DELETE", activation_path(activation_id)))
+    answers.check(reply, f"{action}: cancelling {activation_id}")
+
+
+def _post(
+    app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any], query: dict[str, str | int]
+) -> Operation[Reply]:
+    body = dump((args, kwargs), app)
+    headers = {"Content-Type": PICKLE, "Accept": PICKLE}
+    request = Request("POST", action_path(action), query, headers, body)
+    give_up = time.monotonic() + _BUSY_PATIENCE_S
+    delay = _FIRST_POLL_S
+    while True:
+        reply = yield from ask(request)
+        if reply.status not in {429, 503} or time.monotonic() + delay > give_up:
+            return reply
+        yield from pause(delay)
+        delay *= 2
+
+
+def _outcome(app: str, action: str, reply: Reply) -> Operation[Any]:
+    """The value of a final reply, or the exception that it is."""
+    if not answers.is_final(reply):
+        answers.check(reply, action)
+    if not answers.is_pickled(reply):
+        raise answers.failure_of(reply, action)
+    raised = reply.headers.get(answers.STATUS, "0") == "1"
+    activation_id = reply.headers.get(answers.ACTIVATION, "")
+    try:
+        value = load(reply.body, app)
+    except Exception as error:
+        text = (yield from _told(activation_id)) if raised else ""
+        what = "what it raised" if raised else "its result"
+        raise RemoteError(
+            f"{action}: {what} cannot be brought here: {type(error).__name__}: {error}{text}",
+            activation_id=activation_id,
+        ) from error
+    if not raised:
+        return value
+    # One that ends a process, or a generator, would do so here.
+    if not isinstance(value, Exception) or isinstance(value, StopIteration | StopAsyncIteration):
+        raise RemoteError(f"{action}: it raised {value!r}", activation_id=activation_id)
+    if activation_id:
+        value.add_note(f"raised by {action} on the platform, activation {activation_id}")
+    raise value
+
+
+def _told(activation_id: str) -> Operation[str]:
+    """What the record says of an exception whose type is not here."""
+    reply = yield from ask(Request("GET", f"{activation_path(activation_id)}/result"))
+    result = (reply.json() or {}).get("result")
+    text = result.get("error") if isinstance(result, dict) else None
+    return f"; it said: {text}" if text else ""

@@ -1,0 +1,76 @@
+"""What a function needs, as its decorator says it, and as an action's limits and annotations say it."""
+
+from typing import Any, NamedTuple
+
+from aliquot.sdk.errors import UsageError
+from aliquot.sdk.units import read_mib, read_ms, read_names, read_positive, read_share
+
+DEFAULT_TIMEOUT_MS = 60_000
+DEFAULT_MEMORY_MIB = 256
+# Every annotation that a deployment may set: those it does not set are removed from an older version's.
+ANNOTATIONS = (
+    *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
+    *("gpu-memory-limit", "latency-slo-ms", "weight", "rerun"),
+)
+
+
+class Needs(NamedTuple):
+    """Parsed; None leaves it to the platform."""
+
+    gpu_share: float | None = None
+    gpu_memory_mib: int | None = None
+    memory_mib: int = DEFAULT_MEMORY_MIB
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    latency_slo_ms: int | None = None
+    weight: float | None = None
+    imports: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    rerun: bool = False
+
+    def limits(self) -> dict[str, int]:
+        return {"timeout": self.timeout_ms, "memory": self.memory_mib}
+
+    def annotations(self) -> dict[str, Any]:
+        said = {
+            "gpu-share": self.gpu_share,
+            "gpu-memory": self.gpu_memory_mib,
+            "latency-slo-ms": self.latency_slo_ms,
+            "weight": self.weight,
+            "imports": list(self.imports) or None,
+            "requirements": list(self.requirements) or None,
+            "rerun": self.rerun or None,
+        }
+        return {key: value for key, value in said.items() if value is not None}
+
+
+def read_needs(
+    *,
+    gpu: float | None,
+    gpu_memory: str | int | None,
+    memory: str | int | None,
+    timeout: str | float | None,
+    latency_slo: str | float | None,
+    weight: float | None,
+    imports: list[str] | tuple[str, ...],
+    requirements: list[str] | tuple[str, ...],
+    rerun: bool,
+) -> Needs:
+    """What the decorator was given, strictly: a typing mistake must not become a default."""
+    if gpu_memory is not None and gpu is None:
+        raise UsageError(f"gpu_memory: {gpu_memory!r} needs a GPU; say how much of one, such as gpu=0.25")
+    if not isinstance(rerun, bool):
+        raise UsageError(f"rerun: {rerun!r} does not fit; it takes True or False")
+    for module in read_names(imports, "imports"):
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise UsageError(f"imports: {module!r} is not a module's name; versions belong into requirements")
+    return Needs(
+        gpu_share=None if gpu is None else read_share(gpu, "gpu"),
+        gpu_memory_mib=None if gpu_memory is None else read_mib(gpu_memory, "gpu_memory"),
+        memory_mib=DEFAULT_MEMORY_MIB if memory is None else read_mib(memory, "memory"),
+        timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else read_ms(timeout, "timeout"),
+        latency_slo_ms=None if latency_slo is None else read_ms(latency_slo, "latency_slo"),
+        weight=None if weight is None else read_positive(weight, "weight"),
+        imports=tuple(imports),
+        requirements=read_names(requirements, "requirements"),
+        rerun=rerun,
+    )

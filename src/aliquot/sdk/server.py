@@ -1,0 +1,59 @@
+"""Where the platform is and how to prove who one is."""
+
+import os
+from typing import NamedTuple
+
+from aliquot.sdk.errors import NoServerError, UsageError
+
+START_ONE = "start a platform on this machine with: aliquot up"
+
+
+class Server(NamedTuple):
+    """A platform's address and credentials."""
+
+    url: str  # without a slash at the end
+    key: str = ""  # uuid:secret, of one namespace
+    operator: str = ""  # the token for the operator's requests, where one has it
+    origin: str = ""  # where this was found, for messages
+
+    def __repr__(self) -> str:
+        return f"Server({self.url!r})"  # credentials do not belong into logs
+
+
+def find_server(url: str | None = None, key: str | None = None, data: str | os.PathLike[str] | None = None) -> Server:
+    """Arguments first, then ALIQUOT_URL and ALIQUOT_KEY, then what `aliquot up` left in its data folder."""
+    if url is not None or key is not None:
+        return _given(url or os.environ.get("ALIQUOT_URL"), key or os.environ.get("ALIQUOT_KEY"), "the arguments")
+    if data is None and (os.environ.get("ALIQUOT_URL") or os.environ.get("ALIQUOT_KEY")):
+        return _given(os.environ.get("ALIQUOT_URL"), os.environ.get("ALIQUOT_KEY"), "ALIQUOT_URL and ALIQUOT_KEY")
+    folder = data or os.environ.get("ALIQUOT_DATA") or os.path.join(os.path.expanduser("~"), ".aliquot")
+    return _from_file(os.path.join(folder, "local.json"))
+
+
+def _given(url: str | None, key: str | None, origin: str) -> Server:
+    if not url or not key:
+        missing, other = ("an address (ALIQUOT_URL)", "a key") if not url else ("a key (ALIQUOT_KEY)", "an address")
+        raise UsageError(f"{origin}: {missing} is missing; {other} alone does not lead to a platform")
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{origin}: {url!r} is not an address; it takes one such as http://127.0.0.1:3233")
+    if ":" not in key:
+        raise UsageError(f"{origin}: the key is not of the form uuid:secret, as aliquot namespace create prints it")
+    return Server(url.rstrip("/"), key, os.environ.get("ALIQUOT_OPERATOR", ""), origin)
+
+
+def _from_file(path: str) -> Server:
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        return Server(found["url"].rstrip("/"), found["key"], found.get("operator", ""), path)
+    except FileNotFoundError:
+        elsewhere = "for one elsewhere set ALIQUOT_URL and ALIQUOT_KEY"
+        raise NoServerError(f"no platform is known: there is no {path}; {START_ONE}; {elsewhere}") from None
+    except OSError as error:
+        raise NoServerError(
+            f"{path} cannot be read: {error.strerror}; was `aliquot up` run by another user?"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NoServerError(f"{path} is not what `aliquot up` writes ({error}); {START_ONE}") from error

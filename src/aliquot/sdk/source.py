@@ -1,0 +1,123 @@
+"""An app's code as it travels: the text of its file, or a zip of that file and what it says it includes.
+
+What is not supported is said before anything is sent: an app without a file (a notebook, the interactive prompt), and
+one that imports files beside it without including them.
+"""
+
+import os
+from typing import Any, NamedTuple
+
+from aliquot.sdk.errors import UsageError
+
+KIND = "python:3.11"
+_MOST_BYTES = 36 * 2**20  # the platform's bound is 48 MiB of base64
+
+
+class Code(NamedTuple):
+    text: str  # Python, or base64 of a zip
+    digest: str
+
+
+def read_code(app: str, module: dict[str, Any], include: tuple[str, ...]) -> Code:
+    """Of the module that made the app."""
+    from hashlib import sha256
+
+    path = module.get("__file__")
+    if not path or not os.path.isfile(path):
+        raise UsageError(
+            f"app {app!r}: it is not defined in a file (a notebook or the interactive prompt?); "
+            "put it into a .py file, and import it from there"
+        )
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"app {app!r}: {path} cannot be read: {error}") from error
+    folder = os.path.dirname(os.path.abspath(path))
+    files = _included(app, folder, include)
+    _check_imports(app, path, text, folder, files)
+    if files:
+        text = _zip(text, files)
+    if len(text) > _MOST_BYTES * 4 // 3:
+        raise UsageError(f"app {app!r}: its code has {len(text) >> 20} MiB; the platform takes at most 48 MiB")
+    return Code(text, sha256(text.encode()).hexdigest())
+
+
+def _included(app: str, folder: str, include: tuple[str, ...]) -> dict[str, str]:
+    """Paths on disk by their names in the zip, in order of the names."""
+    files: dict[str, str] = {}
+    for name in include:
+        path = os.path.normpath(os.path.join(folder, name))
+        if os.path.isabs(name) or not path.startswith(folder + os.sep):
+            raise UsageError(f"app {app!r}, include: {name!r} is not below {folder}; it takes names relative to it")
+        if os.path.isdir(path):
+            for root, folders, names in os.walk(path):
+                folders[:] = sorted(inner for inner in folders if inner != "__pycache__")
+                files.update({os.path.relpath(os.path.join(root, n), folder): os.path.join(root, n) for n in names})
+        elif os.path.isfile(path):
+            files[os.path.relpath(path, folder)] = path
+        else:
+            raise UsageError(f"app {app!r}, include: there is no {name!r} in {folder}")
+    files.pop("__main__.py", None)
+    return dict(sorted(files.items()))
+
+
+def _check_imports(app: str, path: str, text: str, folder: str, files: dict[str, str]) -> None:
+    """An import of a neighbour works here and would fail there: say so now, and how to bring it along."""
+    import ast
+
+    try:
+        tree = ast.parse(text, path)
+    except SyntaxError as error:
+        raise UsageError(f"app {app!r}: {path}:{error.lineno}: {error.msg}") from error
+    tops = {name.split(os.sep)[0].removesuffix(".py") for name in files}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            if node.level:
+                raise UsageError(
+                    f"app {app!r}: {path}:{node.lineno} imports relative to a package, which is not supported: "
+                    "the file is sent alone; import the neighbour by its plain name and include it"
+                )
+            names = [node.module or ""]
+        for top in {name.split(".")[0]: None for name in names}:
+            for neighbour in (f"{top}.py", top):
+                beside = os.path.join(folder, neighbour)
+                is_there = os.path.isfile(beside) if neighbour.endswith(".py") else os.path.isdir(beside)
+                if is_there and top not in tops and os.path.abspath(path) != beside and _comes_from(top, beside):
+                    raise UsageError(
+                        f"app {app!r}: {path}:{node.lineno} imports {top}, a neighbour that is not sent along; "
+                        f"say App({app!r}, include=[{neighbour!r}])"
+                    )
+
+
+def _comes_from(module: str, beside: str) -> bool:
+    """Whether an import here finds the neighbour, and not a library of that name."""
+    import sys
+
+    loaded = sys.modules.get(module)
+    origin = getattr(loaded, "__file__", None) or next(iter(getattr(loaded, "__path__", [])), None)
+    return origin is None or os.path.abspath(origin).startswith(beside)
+
+
+def _zip(main: str, files: dict[str, str]) -> str:
+    """The same files give the same bytes: the digest decides whether to deploy again."""
+    from base64 import b64encode
+    from io import BytesIO
+    from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+    packed = BytesIO()
+    with ZipFile(packed, "w") as archive:
+        for name, content in [("__main__.py", main.encode()), *((name, _bytes(path)) for name, path in files.items())]:
+            entry = ZipInfo(name.replace(os.sep, "/"))  # with a date of its own, always the same
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content, ZIP_DEFLATED)
+    return b64encode(packed.getvalue()).decode()
+
+
+def _bytes(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

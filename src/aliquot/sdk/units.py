@@ -1,0 +1,69 @@
+"""What people write for sizes, times and shares, read strictly: every error names the argument and what it takes."""
+
+import re
+from math import ceil, isfinite
+from typing import TypeGuard
+
+from aliquot.sdk.errors import UsageError
+
+MIB = 2**20
+_SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": MIB, "GIB": 2**30, "TIB": 2**40}
+_TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+_MOST = 2**50
+
+
+def read_mib(value: object, argument: str) -> int:
+    """`"2GiB"`, `"512 MB"` or a number of MiB; parts of a MiB count as a whole one."""
+    if isinstance(value, str):
+        amount, unit = _split(value)
+        size = amount * _SIZES.get(unit.upper(), 0)
+    else:
+        size = value * MIB if isinstance(value, int) and _is_number(value) else 0
+    if not 0 < size < _MOST:
+        raise UsageError(f"{argument}: {value!r} is not a size; it takes one such as '2GiB', or a whole number of MiB")
+    return ceil(size / MIB)
+
+
+def read_ms(value: object, argument: str) -> int:
+    """`"200ms"`, `"1.5s"`, `"5m"`, `"1h"` or a number of seconds."""
+    if isinstance(value, str):
+        amount, unit = _split(value)
+        time_ms = amount * _TIMES_MS.get(unit, 0)
+    else:
+        time_ms = value * 1000 if _is_number(value) else 0
+    if not 1 <= time_ms < _MOST:
+        takes = "it takes one of a millisecond or more, such as '200ms' or '60s', or a number of seconds"
+        raise UsageError(f"{argument}: {value!r} is not a time; {takes}")
+    return round(time_ms)
+
+
+def read_share(value: object, argument: str) -> float:
+    """A part of one GPU."""
+    if not _is_number(value) or not 0 < value <= 1:
+        raise UsageError(f"{argument}: {value!r} is not a share of a GPU; it takes a number above 0, at most 1")
+    return float(value)
+
+
+def read_positive(value: object, argument: str) -> float:
+    if not _is_number(value) or not 0 < value < _MOST:
+        raise UsageError(f"{argument}: {value!r} does not fit; it takes a number above 0")
+    return float(value)
+
+
+def read_names(values: object, argument: str) -> tuple[str, ...]:
+    """A list of texts. One text alone is the mistake people make."""
+    if isinstance(values, str) or not isinstance(values, list | tuple):
+        raise UsageError(f"{argument}: {values!r} is not a list; it takes one such as ['numpy']")
+    for value in values:
+        if not isinstance(value, str) or not value.strip():
+            raise UsageError(f"{argument}: {value!r} is not a name; it takes a list such as ['numpy']")
+    return tuple(values)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _split(text: str) -> tuple[float, str]:
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]+)\s*", text)
+    return (float(match[1]), match[2]) if match else (0, "")

@@ -1,0 +1,55 @@
+"""The stand-in platform, in a process of its own, for as long as a module's tests run."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+HERE = Path(__file__).parent
+
+
+class Stub:
+    def __init__(self, folder):
+        self.folder = folder
+        self.process = subprocess.Popen([sys.executable, HERE / "stub_server.py", folder], cwd=folder)
+        while not (folder / "local.json").exists():
+            assert self.process.poll() is None
+            time.sleep(0.01)
+        self.local = json.loads((folder / "local.json").read_text())
+
+    def counts(self, **changes):
+        return httpx.get(f"{self.local['url']}/stub", params=changes).json()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def stub_process(tmp_path_factory):
+    stub = Stub(tmp_path_factory.mktemp("stub"))
+    yield stub
+    stub.stop()
+
+
+@pytest.fixture
+def stub(stub_process, monkeypatch):
+    monkeypatch.setenv("ALIQUOT_DATA", str(stub_process.folder))
+    for name in ("ALIQUOT_URL", "ALIQUOT_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return stub_process
+
+
+@pytest.fixture
+def sample(stub, monkeypatch):  # noqa: ARG001 - it calls the stub
+    """The sample app, as new as in a process that has just begun."""
+    monkeypatch.syspath_prepend(str(HERE))
+    sys.modules.pop("sample", None)
+    import sample
+
+    yield sample
+    sys.modules.pop("sample", None)
