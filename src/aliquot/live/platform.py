@@ -19,7 +19,10 @@ class Platform(Protocol):
         ...
 
     async def accept(self, call: Call) -> None:
-        """Take a call that is acknowledged before it runs: durable on return. Raises `Overloaded`."""
+        """Take a call that is acknowledged before it runs: durable on return. Raises `Overloaded`.
+
+        `call.done(call)` comes once at its end, as for one that was submitted: the gateway counts what is in flight.
+        """
         ...
 
     async def detach(self, call: Call) -> None:

@@ -1,0 +1,230 @@
+"""The catalogue: namespaces and actions, in memory and in the store, and the two never differ for long.
+
+A write is durable before it shows: when the store refuses it, memory is as it was. Writes to one namespace follow one
+another; those to several do not wait for each other.
+"""
+
+import asyncio
+import hashlib
+import os
+import secrets
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
+from aliquot.core.errors import InputError
+from aliquot.live.gateway.names import LONGEST, is_name
+from aliquot.live.platform import Platform
+from aliquot.live.records import Action, Key, Namespace, Quota
+from aliquot.live.store.base import Document, Store
+
+NAMESPACES = "namespaces"
+ACTIONS = "actions"
+
+_log = structlog.get_logger(__name__)
+_NONE: Mapping[str, Action] = MappingProxyType({})
+T = TypeVar("T")
+
+
+class Missing(Exception):  # noqa: N818 - it reads as what it says
+    """There is no such namespace, key or action."""
+
+
+class Taken(Exception):  # noqa: N818 - it reads as what it says
+    """The name is in use."""
+
+
+class Catalogue:
+    def __init__(self, store: Store, platform: Platform) -> None:
+        self.generation = 0  # grows with every change: whoever remembers something looks at it
+        self._store = store
+        self._platform = platform
+        self._namespaces: dict[str, Namespace] = {}
+        self._actions: dict[str, dict[str, Action]] = {}
+        self._keys: dict[str, tuple[str, str]] = {}  # by uuid: namespace and digest
+        self._ephemeral: dict[str, tuple[str, str]] = {}  # likewise
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def load(self) -> None:
+        """Read everything and tell the platform; at start, before the first request."""
+        for document in await self._store.scan(NAMESPACES):
+            self._show_namespace(msgspec.json.decode(document.body, type=Namespace))
+        for document in await self._store.scan(ACTIONS):
+            action = msgspec.json.decode(document.body, type=Action)
+            self._actions.setdefault(action.namespace, {})[action.name] = action
+            try:
+                self._platform.deploy(action)
+            except InputError as error:  # what was fine when it was written must not keep the others from starting
+                _log.warning("action cannot run", namespace=action.namespace, action=action.name, why=str(error))
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    def namespace(self, name: str) -> Namespace | None:
+        return self._namespaces.get(name)
+
+    def namespaces(self) -> list[Namespace]:
+        return [self._namespaces[name] for name in sorted(self._namespaces)]
+
+    def key(self, key_uuid: str) -> tuple[str, str] | None:
+        """The namespace it opens, and the SHA-256 of its secret."""
+        return self._keys.get(key_uuid) or self._ephemeral.get(key_uuid)
+
+    def action(self, namespace: str, name: str) -> Action | None:
+        return self._actions.get(namespace, _NONE).get(name)
+
+    def actions(self, namespace: str) -> Mapping[str, Action]:
+        return self._actions.get(namespace, _NONE)
+
+    # --- actions ------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def writing(self, namespace: str) -> AsyncIterator[None]:
+        """Read, decide and write in here: nobody else writes to the namespace meanwhile."""
+        async with self._locks.setdefault(namespace, asyncio.Lock()):
+            if namespace not in self._namespaces:
+                raise Missing(f"namespace {namespace}")
+            yield
+
+    async def put_action(self, action: Action) -> Action:
+        """Durable on return; it comes back with its new revision. To be called within `writing`."""
+        action = msgspec.structs.replace(action, revision=os.urandom(8).hex())
+        document = Document(action.namespace, action.name, msgspec.json.encode(action))
+
+        async def write() -> None:
+            await self._store.put(ACTIONS, document)
+            self._actions.setdefault(action.namespace, {})[action.name] = action
+            self.generation += 1
+            self._platform.deploy(action)
+
+        await _whole(write())
+        return action
+
+    async def delete_action(self, namespace: str, name: str) -> None:
+        """Durable on return. To be called within `writing`."""
+
+        async def write() -> None:
+            await self._store.delete(ACTIONS, namespace, name)
+            self._actions.get(namespace, {}).pop(name, None)
+            self.generation += 1
+            self._platform.remove(namespace, name)
+
+        await _whole(write())
+
+    # --- namespaces ---------------------------------------------------------------------------------------
+
+    async def create_namespace(self, name: str, *, weight: float = 1, quota: Quota | None = None) -> str:
+        """Its first key, `uuid:secret`, which nobody will see again."""
+        if len(name) > LONGEST or not is_name(name) or name == "_":
+            raise InputError(f"name: '{name}' cannot name a namespace; it takes letters, digits and @ . & - _")
+        _check(weight, quota)
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            if name in self._namespaces:
+                raise Taken(f"namespace {name} exists already")
+            text, key = _make_key()
+            await self._put_namespace(Namespace(name, (key,), weight, quota or Quota(), time.time_ns() // 1_000_000))
+        return text
+
+    async def update_namespace(
+        self, name: str, *, weight: float | None = None, quota: Quota | None = None
+    ) -> Namespace:
+        async with self.writing(name):
+            old = self._namespaces[name]
+            new = msgspec.structs.replace(
+                old, weight=old.weight if weight is None else weight, quota=old.quota if quota is None else quota
+            )
+            _check(new.weight, new.quota)
+            await self._put_namespace(new)
+        return new
+
+    async def add_key(self, name: str, *, alone: bool) -> str:
+        """A new key, returned this once; `alone`: those before it do not open any more."""
+        async with self.writing(name):
+            old = self._namespaces[name]
+            text, key = _make_key()
+            await self._put_namespace(msgspec.structs.replace(old, keys=(key,) if alone else (*old.keys, key)))
+        return text
+
+    async def remove_key(self, name: str, key_uuid: str) -> None:
+        async with self.writing(name):
+            old = self._namespaces[name]
+            keys = tuple(key for key in old.keys if key.uuid != key_uuid)
+            if len(keys) == len(old.keys):
+                raise Missing(f"key {key_uuid} of namespace {name}")
+            await self._put_namespace(msgspec.structs.replace(old, keys=keys))
+
+    async def delete_namespace(self, name: str) -> None:
+        """With all its actions and keys."""
+        async with self.writing(name):
+            for action in list(self._actions.get(name, ())):
+                await self.delete_action(name, action)
+
+            async def write() -> None:
+                await self._store.delete(NAMESPACES, name, name)
+                for key in self._namespaces.pop(name).keys:
+                    del self._keys[key.uuid]
+                self._actions.pop(name, None)
+                self._ephemeral = {key: value for key, value in self._ephemeral.items() if value[0] != name}
+                self.generation += 1
+
+            await _whole(write())
+
+    # --- keys that are never stored -----------------------------------------------------------------------
+
+    def ephemeral_key(self, name: str) -> str:
+        """A key for what runs on the namespace's behalf. It ends with this process, or with `forget_key`."""
+        text, key = _make_key()
+        self._ephemeral[key.uuid] = (name, key.digest)
+        return text
+
+    def forget_key(self, text: str) -> None:
+        if self._ephemeral.pop(text.partition(":")[0], None):
+            self.generation += 1
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    async def _put_namespace(self, namespace: Namespace) -> None:
+        document = Document(namespace.name, namespace.name, msgspec.json.encode(namespace))
+
+        async def write() -> None:
+            await self._store.put(NAMESPACES, document)
+            self._show_namespace(namespace)
+
+        await _whole(write())
+
+    def _show_namespace(self, namespace: Namespace) -> None:
+        old = self._namespaces.get(namespace.name)
+        for key in old.keys if old else ():
+            del self._keys[key.uuid]
+        self._namespaces[namespace.name] = namespace
+        self._keys.update((key.uuid, (namespace.name, key.digest)) for key in namespace.keys)
+        self.generation += 1
+        self._platform.set_weight(namespace)
+
+
+async def _whole(write: Awaitable[T]) -> T:
+    """A caller that is cancelled between the store and memory would leave them different."""
+    return await asyncio.shield(write)
+
+
+def _make_key() -> tuple[str, Key]:
+    key_uuid, secret = str(uuid.uuid4()), secrets.token_hex(32)
+    return f"{key_uuid}:{secret}", Key(key_uuid, digest_of(secret))
+
+
+def digest_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _check(weight: float, quota: Quota | None) -> None:
+    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+        raise InputError(f"weight: it takes a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, not {weight}")
+    for field in quota.__struct_fields__ if quota else ():
+        if (bound := getattr(quota, field)) is not None and bound < 0:
+            raise InputError(f"quota.{field}: it takes a number from 0 on, not {bound}")

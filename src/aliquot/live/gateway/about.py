@@ -1,0 +1,110 @@
+"""What the gateway says of itself and to whom: the host's description, the caller's namespace and limits, health."""
+
+from typing import Any
+
+from msgspec import Struct
+
+import aliquot
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.gateway.kinds import Runtime, runtimes
+from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json
+from aliquot.live.gateway.settings import MIB, GatewaySettings
+from aliquot.live.gateway.throttle import Gates
+from aliquot.live.store.base import Store
+
+
+class Host(Struct):
+    description: str
+    support: dict[str, str]
+    api_paths: list[str]
+    limits: dict[str, int | None]
+    runtimes: dict[str, list[Runtime]]
+
+
+class Api(Struct):
+    description: str
+    api_version: str
+    api_version_path: str
+    build: str
+    buildno: str
+    swagger_paths: dict[str, str]
+
+
+class NamespaceLimits(Struct, rename="camel"):
+    invocations_per_minute: int | None
+    concurrent_invocations: int | None
+    fires_per_minute: int | None
+    min_action_memory: int
+    max_action_memory: int
+    min_action_logs: int
+    max_action_logs: int
+    min_action_timeout: int
+    max_action_timeout: int
+    min_action_concurrency: int
+    max_action_concurrency: int
+    max_parameter_size: str
+    max_action_instances: int | None
+
+
+class Health(Struct):
+    status: str
+    complaint: str | None = None
+
+
+class About:
+    def __init__(self, catalogue: Catalogue, store: Store, settings: GatewaySettings, gates: Gates) -> None:
+        self._catalogue = catalogue
+        self._store = store
+        self._settings = settings
+        self._gates = gates
+
+    def endpoints(self) -> list[Endpoint]:
+        anyone: dict[str, Any] = {"access": Access.ANYONE}
+        limits = "/api/v1/namespaces/{namespace}/limits"
+        return [
+            Endpoint("GET", "/", self.host, "What this host offers", {200: Host}, **anyone),
+            Endpoint("GET", "/api/v1", self.api, "The API's version", {200: Api}, **anyone),
+            Endpoint("GET", "/health", self.health, "Whether all is well", {200: Health, 503: Health}, **anyone),
+            Endpoint("GET", "/api/v1/namespaces", self.namespaces, "The caller's namespace", {200: list[str]}),
+            Endpoint("GET", limits, self.limits, "The caller's limits", {200: NamespaceLimits}),
+        ]
+
+    async def host(self, _: Asked) -> Answer:
+        settings = self._settings
+        limits: dict[str, int | None] = {
+            "actions_per_minute": settings.invocations_per_minute,
+            "triggers_per_minute": settings.invocations_per_minute,
+            "concurrent_actions": settings.concurrent_invocations,
+            "sequence_length": settings.sequence_length,
+        }
+        ranges = {"duration": (settings.timeout_ms, 1), "memory": (settings.memory_mb, MIB)}
+        ranges["logs"] = (settings.logs_mb, MIB)
+        for name, (allowed, unit) in ranges.items():
+            limits[f"min_action_{name}"] = allowed.least * unit
+            limits[f"max_action_{name}"] = allowed.most * unit
+            limits[f"default_action_{name}"] = allowed.usual * unit
+        support = {"github": "https://github.com/aliquot/aliquot/issues", "slack": ""}
+        return json(Host("Aliquot", support, ["/api/v1"], limits, runtimes(nodejs=settings.nodejs)))
+
+    async def api(self, _: Asked) -> Answer:
+        paths = {"ui": "/docs", "api-docs": "/openapi.json"}
+        return json(Api("Aliquot API", "1.0.0", "v1", aliquot.__version__, aliquot.__version__, paths))
+
+    async def health(self, _: Asked) -> Answer:
+        complaint = self._store.complaint
+        return json(Health("ok")) if complaint is None else json(Health("failing", complaint), 503)
+
+    async def namespaces(self, asked: Asked) -> Answer:
+        return json([asked.namespace])
+
+    async def limits(self, asked: Asked) -> Answer:
+        assert asked.principal is not None  # noqa: S101 - the endpoint asks for a key
+        per_minute, at_once = self._gates.bounds(asked.principal.namespace)
+        settings = self._settings
+        memory, logs, timeout, concurrency = (
+            settings.memory_mb, settings.logs_mb, settings.timeout_ms, settings.concurrency
+        )  # fmt: skip
+        return json(NamespaceLimits(
+            per_minute, at_once, per_minute, memory.least, memory.most, logs.least, logs.most, timeout.least,
+            timeout.most, concurrency.least, concurrency.most, f"{settings.parameters_bytes} B", at_once,
+        ))  # fmt: skip

@@ -1,0 +1,86 @@
+"""Activations: what became of invocations, one or many."""
+
+from aliquot.live.gateway import wire
+from aliquot.live.gateway.actions import PAGE
+from aliquot.live.gateway.answers import JSON, PICKLE, record, status_of
+from aliquot.live.gateway.names import check_activation_id, is_name
+from aliquot.live.gateway.query import epoch, flag, page_of
+from aliquot.live.gateway.refusal import Refusal, malformed_query, not_found
+from aliquot.live.gateway.routing import Answer, Asked, Endpoint, Query, json
+from aliquot.live.platform import Platform
+from aliquot.live.records import Activation
+from aliquot.live.store.base import ActivationQuery, Store
+
+_ALL = "/api/v1/namespaces/{namespace}/activations"
+_ONE = _ALL + "/{id}"
+_FILTERS = (
+    Query("name", str, "of the action: a or pkg/a"),
+    Query("since", int, "started then or later, in milliseconds since the epoch"),
+    Query("upto", int, "started then or earlier, likewise"),
+    Query("docs", bool, "full records"),
+)
+
+
+class Activations:
+    def __init__(self, platform: Platform, store: Store) -> None:
+        self._platform = platform
+        self._store = store
+
+    def endpoints(self) -> list[Endpoint]:
+        listed = list[wire.ActivationItem] | list[wire.Activation] | wire.ActivationCount
+        return [
+            Endpoint("GET", _ALL, self.list, "List activations", {200: listed}, query=PAGE + _FILTERS),
+            Endpoint("GET", _ONE, self.get, "Read an activation", {200: wire.Activation}, statuses=(404,)),
+            Endpoint("GET", _ONE + "/logs", self.logs, "Its logs", {200: wire.Logs}, statuses=(404,)),
+            Endpoint("GET", _ONE + "/result", self.result, "Its result", {200: wire.Response}, statuses=(404,)),
+        ]
+
+    async def get(self, asked: Asked) -> Answer:
+        activation = await self._find(asked)
+        return Answer(200, record(activation, logs=activation.logs))
+
+    async def logs(self, asked: Asked) -> Answer:
+        activation = await self._find(asked)
+        return Answer(200, b'{"logs":' + activation.logs + b"}")
+
+    async def result(self, asked: Asked) -> Answer:
+        activation = await self._find(asked)
+        if asked.headers.get(b"accept") != PICKLE:
+            return Answer(200, activation.response)
+        status = (b"x-aliquot-status", b"%d" % status_of(activation))
+        if activation.pickled is None:  # it ended before it could answer in kind
+            return Answer(200, activation.response, (JSON, status))
+        return Answer(200, activation.pickled, ((b"content-type", PICKLE), status))
+
+    async def list(self, asked: Asked) -> Answer:
+        page = page_of(asked.fields, "activations")
+        docs = flag(asked.fields, "docs")
+        if page.count and docs:
+            raise Refusal(400, "The parameter 'docs' is not permitted with 'count'.")
+        query = ActivationQuery(
+            asked.namespace,
+            _name(asked.fields.get("name", "").strip()),
+            epoch(asked.fields, "since"),
+            epoch(asked.fields, "upto"),
+            page.skip,
+            page.limit,
+        )
+        if page.count:
+            return json({"activations": await self._store.count_activations(query)})
+        found = await self._store.activations(query)
+        items = [record(one, logs=one.logs) if docs else one.summary for one in found]
+        return Answer(200, b"[" + b",".join(items) + b"]")
+
+    async def _find(self, asked: Asked) -> Activation:
+        activation_id = check_activation_id(asked.names["id"])
+        activation = await self._platform.activation(asked.namespace, activation_id)
+        if activation is None:
+            raise not_found()
+        return activation
+
+
+def _name(text: str) -> str | None:
+    parts = text.split("/")
+    if len(parts) > 2 or not all(is_name(part) for part in parts if text):  # noqa: PLR2004 - package and name
+        raise malformed_query("name", f"Parameter may be a 'simple' name or 'package-name/simple' name: {text}")
+    return text or None

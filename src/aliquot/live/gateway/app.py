@@ -1,0 +1,86 @@
+"""The gateway put together: one ASGI application."""
+
+from urllib.parse import quote
+
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.gateway.about import About
+from aliquot.live.gateway.actions import Actions
+from aliquot.live.gateway.activations import Activations
+from aliquot.live.gateway.answers import JSON
+from aliquot.live.gateway.asgi import Bodies, InvokeRoute, Receive, Scope, Send, Transactions, send_answer
+from aliquot.live.gateway.auth import Auth, OperatorAuth
+from aliquot.live.gateway.invoke import Invoke, is_invocation
+from aliquot.live.gateway.metrics import Metrics
+from aliquot.live.gateway.routing import Endpoint, make_router
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.gateway.throttle import Gates
+from aliquot.live.platform import Platform
+from aliquot.live.store.base import Store
+
+
+class Gateway:
+    """An invocation goes straight to `invoke`; a leaner transport than ASGI may do the same."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        catalogue: Catalogue,
+        store: Store,
+        settings: GatewaySettings,
+        operator_token: str,
+    ) -> None:
+        gates = Gates(settings)
+        auth = Auth(catalogue, gates)
+        self.metrics = Metrics()
+        self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics)
+        self.transactions = Transactions()
+        self._bodies = Bodies(settings.body_s)
+        self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings.payload_bytes)
+        self.endpoints: list[Endpoint] = [
+            *Actions(platform, catalogue, settings).endpoints(),
+            *Activations(platform, store).endpoints(),
+            *About(catalogue, store, settings, gates).endpoints(),
+        ]
+        self._router = make_router(self.endpoints, auth, OperatorAuth(operator_token), self._bodies)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await _not_http(scope, receive, send)
+            return
+        path = scope.get("raw_path")
+        if path is None:  # a server need not tell it
+            path = scope["raw_path"] = quote(scope["path"]).encode()
+        if is_invocation(scope["method"], path):
+            await self._invoke_route(scope, receive, send)
+            return
+        transaction = self.transactions.of(dict(scope["headers"]).get(b"x-request-id"))
+        if scope["method"] == "OPTIONS":
+            await send_answer(send, 200, (JSON, (b"x-request-id", transaction.encode())), b"")
+            return
+        # Starlette sees the raw path: a name is split off first and decoded then.
+        await self._router(
+            {**scope, "path": path.decode("latin-1"), "root_path": "", "transaction": transaction}, receive, send
+        )
+
+    def close(self) -> None:
+        """Let go of timers; what is awaited goes on."""
+        self.invoke.close()
+        self._bodies.close()
+
+
+async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    while True:  # lifespan: nothing of ours begins or ends with the server
+        kind = (await receive())["type"]
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return
+
+
+def make_app(
+    platform: Platform, catalogue: Catalogue, store: Store, settings: GatewaySettings, operator_token: str
+) -> Gateway:
+    return Gateway(platform, catalogue, store, settings, operator_token)

@@ -1,0 +1,162 @@
+"""The invoke route as a bare ASGI callable, and bodies read with a bound on their size and their time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from aliquot.live.gateway.answers import CORS, Headers
+from aliquot.live.gateway.deadlines import Deadlines
+from aliquot.live.gateway.exchange import Exchange
+from aliquot.live.gateway.ids import Ids
+from aliquot.live.gateway.invoke import Invoke
+from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal, malformed, too_large
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+_LONGEST_REQUEST_ID = 128
+
+
+class Disconnected(Exception):  # noqa: N818 - it reads as what it says
+    """The client went away before its request was whole."""
+
+
+class Bodies:
+    """Reads them. One timer watches over all that are slow."""
+
+    def __init__(self, within_s: float) -> None:
+        self._slow: Deadlines[_Reading] = Deadlines(within_s, _Reading.stop)
+
+    def close(self) -> None:
+        self._slow.close()
+
+    async def read(self, headers: dict[bytes, bytes], receive: Receive, most_bytes: int) -> bytes:
+        """The whole body. Raises a `Refusal` when it is too long or too slow, `Disconnected` when it breaks off."""
+        length = headers.get(b"content-length")
+        if length is None:
+            if b"transfer-encoding" not in headers:
+                return b""
+        elif not length.isdigit():
+            raise malformed("Content-Length is not a number")
+        elif (size := int(length)) > most_bytes:
+            raise too_large("Request", size, most_bytes)
+        reading = _Reading()
+        self._slow.add(reading)
+        try:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                body: bytes = message.get("body", b"")
+                if len(body) > most_bytes:
+                    raise too_large("Request", len(body), most_bytes)
+                return body
+            return await _rest(message, receive, most_bytes)
+        except asyncio.CancelledError:
+            if not reading.stopped:
+                raise
+            reading.task.uncancel()
+            raise Refusal(408, SLOW, CLOSE) from None
+        finally:
+            self._slow.discard(reading)
+
+
+class _Reading:
+    """A request whose body is awaited."""
+
+    __slots__ = ("stopped", "task")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - bodies are read in tasks
+        self.task = task
+        self.stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.task.cancel()
+
+
+async def _rest(message: Message, receive: Receive, most_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        if message["type"] != "http.request":
+            raise Disconnected
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most_bytes:
+            raise too_large("Request", size, most_bytes)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+        message = await receive()
+
+
+class Transactions:
+    """The request's id: the client's own where it is fit to be repeated, else a new one."""
+
+    def __init__(self) -> None:
+        self._ids = Ids()
+
+    def of(self, header: bytes | None) -> str:
+        if header is None:
+            return self._ids()
+        if not header.isascii() or not 0 < len(header) <= _LONGEST_REQUEST_ID or header.startswith(b"sid_"):
+            return self._ids()
+        text = header.decode()
+        return text if text.isprintable() else self._ids()
+
+
+def headers_of(scope: Scope) -> dict[bytes, bytes]:
+    """By lower-case name. A credential, type or length given twice with different values is nobody's."""
+    pairs: list[tuple[bytes, bytes]] = scope["headers"]
+    headers = dict(pairs)
+    if len(headers) != len(pairs):
+        for name, value in pairs:
+            if headers[name] != value and name in {b"authorization", b"content-type", b"content-length"}:
+                raise Refusal(400, f"The header {name.decode()} was given more than once.")
+    return headers
+
+
+class InvokeRoute:
+    """Adapts ASGI to `Invoke.handle`. ASGI does not tell of a disconnect unasked; an answer to nobody is dropped."""
+
+    def __init__(self, invoke: Invoke, bodies: Bodies, transactions: Transactions, most_bytes: int) -> None:
+        self._invoke = invoke
+        self._bodies = bodies
+        self._transactions = transactions
+        self._most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        transaction = self._transactions.of(dict(scope["headers"]).get(b"x-request-id"))
+        answer: asyncio.Future[tuple[int, Headers, bytes]] = asyncio.get_running_loop().create_future()
+
+        def respond(status: int, headers: Headers, body: bytes) -> None:
+            if not answer.done():
+                answer.set_result((status, headers, body))
+
+        exchange = Exchange(scope["raw_path"], scope["query_string"], None, None, transaction, b"", respond)
+        try:
+            headers = headers_of(scope)
+            exchange.authorization = headers.get(b"authorization")
+            exchange.content_type = headers.get(b"content-type")
+            exchange.body = await self._bodies.read(headers, receive, self._most_bytes)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+        except Disconnected:
+            return
+        else:
+            self._invoke.handle(exchange)
+        try:
+            status, varying, body = await answer
+        except asyncio.CancelledError:
+            exchange.disconnected()
+            raise
+        await send_answer(send, status, varying, body)
+
+
+async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length, *CORS]})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,97 @@
+"""Who calls: Basic credentials to the namespace they open, remembered by a digest of the header.
+
+Secrets are compared in constant time, an unknown key costs as much as a wrong secret, and no secret is kept: what is
+remembered is keyed by a digest whose key is this process's own.
+"""
+
+import binascii
+import hashlib
+import hmac
+import os
+from base64 import b64decode
+
+from aliquot.live.catalogue import Catalogue, digest_of
+from aliquot.live.gateway.refusal import UNAUTHENTICATED, Refusal, unauthenticated
+from aliquot.live.gateway.target import Target
+from aliquot.live.gateway.throttle import Gate, Gates
+from aliquot.live.records import Namespace
+
+_MOST_REMEMBERED = 4096
+_LONGEST_HEADER = 1024
+_NOBODY = digest_of("")
+
+
+class Principal:
+    """A namespace that calls, with what the gateway remembers for it until the catalogue changes."""
+
+    __slots__ = ("gate", "name", "namespace", "targets")
+
+    def __init__(self, namespace: Namespace, gate: Gate) -> None:
+        self.namespace = namespace
+        self.name = namespace.name
+        self.gate = gate
+        self.targets: dict[bytes, Target] = {}  # by raw path: what it invokes
+
+
+class Auth:
+    def __init__(self, catalogue: Catalogue, gates: Gates) -> None:
+        self._catalogue = catalogue
+        self._gates = gates
+        self._salt = os.urandom(32)
+        self._generation = -1
+        self._remembered: dict[bytes, Principal] = {}
+        self._principals: dict[str, Principal] = {}
+
+    def principal(self, header: bytes | None) -> Principal:
+        """Raises a 401."""
+        if self._generation != self._catalogue.generation:
+            self._generation = self._catalogue.generation
+            self._remembered.clear()
+            self._principals.clear()
+        if header is None or len(header) > _LONGEST_HEADER:
+            raise unauthenticated()
+        digest = hashlib.blake2b(header, digest_size=16, key=self._salt).digest()
+        found = self._remembered.get(digest)
+        if found is None:
+            found = self._look_up(header)
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[digest] = found
+        return found
+
+    def _look_up(self, header: bytes) -> Principal:
+        scheme, _, text = header.partition(b" ")
+        if scheme.lower() not in {b"basic", b"bearer"}:  # composer's client says Bearer and means the same
+            raise unauthenticated()
+        text = text.strip()
+        if b":" not in text:
+            try:
+                text = b64decode(text, validate=True)
+            except binascii.Error as error:
+                raise unauthenticated() from error
+        uuid, _, secret = text.partition(b":")
+        key = self._catalogue.key(uuid.decode("latin-1"))
+        namespace = self._catalogue.namespace(key[0]) if key else None
+        right = hmac.compare_digest(hashlib.sha256(secret).hexdigest(), key[1] if key else _NOBODY)
+        if namespace is None or not right:
+            raise unauthenticated()
+        known = self._principals.get(namespace.name)
+        if known is None:
+            known = Principal(namespace, self._gates.gate(namespace))
+            self._principals[namespace.name] = known
+        return known
+
+
+class OperatorAuth:
+    """The operator's token, as a bearer."""
+
+    def __init__(self, token: str) -> None:
+        self._digest = hashlib.sha256(token.encode()).digest() if token else None
+
+    def check(self, header: bytes | None) -> None:
+        """Raises a 401. Without a token nobody is the operator."""
+        scheme, _, token = (header or b"").partition(b" ")
+        given = hashlib.sha256(token.strip()).digest()
+        right = self._digest is not None and hmac.compare_digest(given, self._digest)
+        if not right or scheme.lower() != b"bearer":
+            raise Refusal(401, UNAUTHENTICATED, ((b"www-authenticate", b'Bearer realm="Aliquot operator"'),))

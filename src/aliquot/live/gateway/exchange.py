@@ -1,0 +1,133 @@
+"""One invocation request and its one answer, whatever the transport.
+
+A transport fills in the request, gives `respond`, and calls `Invoke.handle`. From then on:
+
+- `respond(status, headers, body)` is called exactly once, now or later, on the event loop; it must not raise. `headers`
+  are those that differ from answer to answer: the transport adds `answers.CORS` and the content's length.
+- `disconnected()` tells that nobody is there to answer any more: the run goes on, `respond` will not be called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aliquot.live.call import Call
+from aliquot.live.gateway.answers import JSON, PICKLE, Headers, record
+from aliquot.live.gateway.refusal import OVERLOADED, Refusal
+from aliquot.live.node.base import Status
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aliquot.live.gateway.deadlines import Deadlines
+    from aliquot.live.gateway.query import InvokeOptions
+    from aliquot.live.gateway.target import Target
+    from aliquot.live.gateway.throttle import Gate
+
+Respond = Callable[[int, Headers, bytes], None]
+
+NO_LOGS = b"[]"
+_HTTP_STATUS = (200, 502, 502, 500)  # by the activation's
+_STATUS_HEADER = tuple((b"x-aliquot-status", b"%d" % status) for status in Status)
+_PICKLE_TYPE = (b"content-type", PICKLE)
+
+
+class Exchange:
+    """The request as the transport read it, then what `Invoke` keeps of it until the answer."""
+
+    __slots__ = (
+        "answered", "authorization", "body", "call", "content_type", "gate", "options", "path", "query", "respond",
+        "target", "timer", "transaction", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        path: bytes,  # raw, without the query
+        query: bytes,
+        authorization: bytes | None,
+        content_type: bytes | None,
+        transaction: str,
+        body: bytes,
+        respond: Respond,
+    ) -> None:
+        self.path = path
+        self.query = query
+        self.authorization = authorization
+        self.content_type = content_type
+        self.transaction = transaction
+        self.body = body
+        self.respond = respond
+        self.answered = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.waiting: Deadlines[Exchange] | None = None
+        # Set by `Invoke.handle` before a call is made.
+        self.call: Call
+        self.target: Target
+        self.gate: Gate
+        self.options: InvokeOptions
+
+    def disconnected(self) -> None:
+        self.answered = True
+        self.stop_waiting()
+
+    def refuse(self, refusal: Refusal, *more: tuple[bytes, bytes]) -> None:
+        if self.answered:
+            return
+        self.answered = True
+        self.stop_waiting()
+        transaction = self.transaction
+        headers = (JSON, (b"x-request-id", transaction.encode()), *refusal.headers, *more)
+        self.respond(refusal.status, headers, refusal.body(transaction))
+
+    def acknowledge(self) -> None:
+        """The caller gets the id, and reads the record later."""
+        if self.answered:
+            return
+        self.answered = True
+        activation_id = self.call.id.encode()
+        self.respond(202, self._headers(JSON, activation_id), b'{"activationId":"%b"}' % activation_id)
+
+    def done(self, call: Call) -> None:
+        """The call has ended. What is counted is counted, whether or not somebody still listens."""
+        self.gate.running -= 1
+        self.target.tally.count(call)
+        if self.answered:
+            return
+        self.answered = True
+        if self.waiting is not None:
+            self.stop_waiting()
+        outcome, activation = call.outcome, call.activation
+        if outcome is None or activation is None:
+            self.answered = False
+            self.refuse(Refusal(503, call.reason or OVERLOADED))
+            return
+        activation_id = call.id.encode()
+        status = outcome.status
+        if call.pickled:
+            pickled = activation.pickled
+            if pickled is not None:
+                headers = self._headers(_PICKLE_TYPE, activation_id)
+                self.respond(_HTTP_STATUS[status], (*headers, _STATUS_HEADER[status]), pickled)
+                return
+            headers = (*self._headers(JSON, activation_id), _STATUS_HEADER[status])
+        else:
+            headers = self._headers(JSON, activation_id)
+        bare = self.options.result or outcome.result[:1] == b"["
+        body = outcome.result if bare else record(activation, logs=NO_LOGS)
+        self.respond(_HTTP_STATUS[status], headers, body)
+
+    def stop_waiting(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.waiting is not None:
+            self.waiting.discard(self)
+            self.waiting = None
+
+    def _headers(self, content_type: tuple[bytes, bytes], activation_id: bytes) -> Headers:
+        return (
+            content_type,
+            (b"x-request-id", self.transaction.encode()),
+            (b"x-openwhisk-activation-id", activation_id),
+        )

@@ -1,0 +1,200 @@
+"""POST …/actions/NAME: from bytes to a call and back, without a framework, a task or a future on the warm way.
+
+What a path and a query mean is worked out once and remembered until the catalogue changes; a warm call then costs a few
+dictionary lookups and one look over its body.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+
+import structlog
+
+from aliquot.live.call import Call
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.gateway.answers import PICKLE
+from aliquot.live.gateway.auth import Auth, Principal
+from aliquot.live.gateway.deadlines import Deadlines
+from aliquot.live.gateway.exchange import Exchange
+from aliquot.live.gateway.ids import Ids
+from aliquot.live.gateway.metrics import Metrics
+from aliquot.live.gateway.names import check_name, decoded
+from aliquot.live.gateway.query import InvokeOptions, invoke_options
+from aliquot.live.gateway.refusal import (
+    INTERNAL,
+    OVERLOADED,
+    Refusal,
+    forbidden,
+    not_found,
+    too_large,
+    unsupported_media,
+)
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.gateway.target import Target
+from aliquot.live.platform import Overloaded, Platform
+from aliquot.live.store.base import StoreError
+
+PREFIX = b"/api/v1/namespaces/"
+_MOST_REMEMBERED = 1024
+_LONGEST_REMEMBERED = 256
+_JSON_TYPES = frozenset([None, b"", b"application/json", b"application/json; charset=utf-8"])
+
+_log = structlog.get_logger(__name__)
+
+
+def is_invocation(method: str, path: bytes) -> bool:
+    """Whether `Invoke.handle` answers it: a POST to something below a namespace's actions."""
+    return method == "POST" and path.startswith(PREFIX) and path.find(b"/actions/", len(PREFIX) + 1) > 0
+
+
+class Invoke:
+    def __init__(
+        self, platform: Platform, catalogue: Catalogue, settings: GatewaySettings, auth: Auth, metrics: Metrics
+    ) -> None:
+        self._platform = platform
+        self._catalogue = catalogue
+        self._settings = settings
+        self._auth = auth
+        self._metrics = metrics
+        self._ids = Ids()
+        self._options: dict[bytes, InvokeOptions] = {}
+        self._waiting: Deadlines[Exchange] = Deadlines(settings.blocking_ms / 1000, self._expire)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait as long as usual."""
+        return len(self._waiting)
+
+    def close(self) -> None:
+        self._waiting.close()
+
+    def handle(self, exchange: Exchange) -> None:
+        """See `exchange`: one answer comes of it, now or later."""
+        try:
+            principal = self._auth.principal(exchange.authorization)
+            gate = principal.gate
+            gate.check()
+            target = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
+            options = self._options.get(exchange.query) or self._read_options(exchange.query)
+            body = exchange.body
+            pickled = False
+            if len(body) > self._settings.payload_bytes:
+                raise too_large("Request", len(body), self._settings.payload_bytes)
+            if exchange.content_type not in _JSON_TYPES and body:
+                pickled = _is_pickled(exchange.content_type, target)
+            payload = body if pickled else target.payload(body)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+            return
+        exchange.target = target
+        exchange.gate = gate
+        exchange.options = options
+        exchange.body = b""  # the call has it now, and lets go of it earlier
+        call = exchange.call = Call(
+            self._ids(),
+            principal.namespace,
+            target.action,
+            payload,
+            pickled=pickled,
+            transaction=exchange.transaction,
+            done=exchange.done,
+        )
+        gate.running += 1
+        if not options.blocking:
+            call.durable = True
+            self._spawn(self._accept(exchange))
+            return
+        try:
+            self._platform.submit(call)
+        except Exception as error:  # noqa: BLE001 - the answer must come
+            self._fail(exchange, error)
+            return
+        if exchange.answered:
+            return
+        if options.timeout_s is None:
+            exchange.waiting = self._waiting
+            self._waiting.add(exchange)
+        else:
+            loop = asyncio.get_running_loop()
+            exchange.timer = loop.call_later(options.timeout_s, self._expire, exchange)
+
+    # --- what a request asks for --------------------------------------------------------------------------
+
+    def _resolve(self, principal: Principal, path: bytes) -> Target:
+        segments = path[len(PREFIX) :].split(b"/")
+        namespace = decoded(segments[0])
+        names = [check_name(decoded(segment)) for segment in segments[2:]]
+        if segments[1] != b"actions" or len(names) not in {1, 2}:
+            raise not_found()
+        if namespace not in {"_", principal.name}:
+            check_name(namespace)
+            raise forbidden("/".join([namespace, *names]))
+        action = self._catalogue.action(principal.name, "/".join(names))
+        if action is None:
+            raise not_found()
+        target = Target(action, self._metrics.tally(action.namespace, action.name))
+        if len(path) <= _LONGEST_REMEMBERED:
+            if len(principal.targets) >= _MOST_REMEMBERED:
+                principal.targets.clear()
+            principal.targets[path] = target
+        return target
+
+    def _read_options(self, query: bytes) -> InvokeOptions:
+        options = invoke_options(query, self._settings)
+        if len(query) <= _LONGEST_REMEMBERED:
+            if len(self._options) >= _MOST_REMEMBERED:
+                self._options.clear()
+            self._options[query] = options
+        return options
+
+    # --- callers that do not wait for the end -------------------------------------------------------------
+
+    async def _accept(self, exchange: Exchange) -> None:
+        try:
+            await self._platform.accept(exchange.call)
+        except Exception as error:  # noqa: BLE001 - the answer must come
+            self._fail(exchange, error)
+        else:
+            exchange.acknowledge()
+
+    def _expire(self, exchange: Exchange) -> None:
+        exchange.stop_waiting()
+        if not exchange.answered:
+            self._spawn(self._detach(exchange))
+
+    async def _detach(self, exchange: Exchange) -> None:
+        try:
+            await self._platform.detach(exchange.call)
+        except Exception as error:  # noqa: BLE001 - the answer must come
+            exchange.refuse(_refusal_for(error), (b"x-openwhisk-activation-id", exchange.call.id.encode()))
+        else:
+            exchange.acknowledge()
+
+    def _fail(self, exchange: Exchange, error: Exception) -> None:
+        """The platform did not take it: it does not run, and `done` will not come."""
+        exchange.gate.running -= 1
+        exchange.refuse(_refusal_for(error))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_pickled(content_type: bytes | None, target: Target) -> bool:
+    """False: it is JSON after all, said in another way."""
+    kind = (content_type or b"").split(b";")[0].strip().lower()
+    if kind == b"application/json":
+        return False
+    if kind != PICKLE:
+        raise unsupported_media()
+    if not target.sdk:
+        raise Refusal(415, "Pickled arguments are for functions that the SDK deployed (annotation sdk: true).")
+    return True
+
+
+def _refusal_for(error: Exception) -> Refusal:
+    if isinstance(error, Overloaded | StoreError):
+        return Refusal(503, str(error) or OVERLOADED)
+    _log.error("invocation failed", exc_info=error)
+    return Refusal(500, INTERNAL)

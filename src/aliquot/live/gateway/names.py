@@ -1,0 +1,47 @@
+"""Names as they come in a path: split first, decoded then, checked last."""
+
+import re
+from urllib.parse import unquote_to_bytes
+
+from aliquot.live.gateway.refusal import Refusal
+
+LONGEST = 256
+ACTIVATION_ID = 32
+_NAME = re.compile(r"\w|\w[\w@ .&-]{0,254}[\w@.&-]", re.ASCII)
+_HEX = re.compile(r"[0-9a-f]*")
+
+
+def decoded(segment: bytes) -> str:
+    """One segment of a raw path; what is not UTF-8 cannot be a name."""
+    if b"%" in segment:
+        segment = unquote_to_bytes(segment)
+    try:
+        return segment.decode()
+    except UnicodeDecodeError as error:
+        raise Refusal(400, "The name of the entity contains illegal characters.") from error
+
+
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def check_name(text: str) -> str:
+    if len(text) > LONGEST:
+        raise Refusal(400, f"Name segement longer than allowed: {len(text)} > {LONGEST}.")  # (sic)
+    if not is_name(text):
+        raise Refusal(400, "The name of the entity contains illegal characters.")
+    return text
+
+
+def check_activation_id(text: str) -> str:
+    if len(text) != ACTIVATION_ID:
+        raise Refusal(400, f"Activation id length is {len(text)} but must be {ACTIVATION_ID}.")
+    if not _HEX.fullmatch(text):
+        raise Refusal(400, "The activation id is not valid.")
+    return text
+
+
+def check_namespace(text: str) -> str:
+    if len(text) > LONGEST or not is_name(text):
+        raise Refusal(400, "The namespace contains illegal characters.")
+    return text

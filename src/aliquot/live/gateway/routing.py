@@ -1,0 +1,182 @@
+"""All routes but the invocation: one table of endpoints, matched by Starlette, authorised and answered in one place."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+from starlette.routing import Route, Router
+
+from aliquot.core.errors import InputError
+from aliquot.live.catalogue import Missing, Taken
+from aliquot.live.gateway.answers import JSON, Headers
+from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, headers_of, send_answer
+from aliquot.live.gateway.auth import Auth, OperatorAuth, Principal
+from aliquot.live.gateway.names import check_name, check_namespace, decoded
+from aliquot.live.gateway.query import fields_of
+from aliquot.live.gateway.refusal import INTERNAL, OVERLOADED, Refusal, forbidden, malformed, not_found
+from aliquot.live.gateway.refusal import unsupported_media as unsupported
+from aliquot.live.platform import Overloaded
+from aliquot.live.store.base import StoreError
+
+_log = structlog.get_logger(__name__)
+_JSON_TYPE = b"application/json"
+
+
+class Asked:
+    """A request as its handler sees it."""
+
+    def __init__(self, transaction: str, names: dict[str, str], headers: dict[bytes, bytes], query: bytes) -> None:
+        self.transaction = transaction
+        self.names = names  # from the path
+        self.headers = headers
+        self.fields = fields_of(query) if query else {}
+        self.body = b""
+        self.principal: Principal | None = None
+
+    @property
+    def namespace(self) -> str:
+        """The caller's: no other may be named in the path."""
+        assert self.principal is not None  # noqa: S101 - the endpoint asks for a key
+        return self.principal.name
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+    headers: Headers = (JSON,)
+
+
+def json(value: object, status: int = 200) -> Answer:
+    return Answer(status, msgspec.json.encode(value))
+
+
+class Access(StrEnum):
+    ANYONE = "anyone"
+    NAMESPACE = "namespace"  # its key, and only its own namespace
+    OPERATOR = "operator"
+
+
+class Query(NamedTuple):
+    """For the OpenAPI page."""
+
+    name: str
+    kind: Any
+    text: str
+
+
+Handler = Callable[[Asked], Awaitable[Answer]]
+
+
+class Endpoint(NamedTuple):
+    method: str
+    path: str  # as OpenAPI writes it
+    handler: Handler
+    summary: str
+    answers: dict[int, Any]  # types by status; None: no JSON
+    access: Access = Access.NAMESPACE
+    body: Any = None
+    query: tuple[Query, ...] = ()
+    most_bytes: int = 0  # of the body
+    statuses: tuple[int, ...] = ()  # refusals of its own, beside those that all have
+
+
+def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, bodies: Bodies) -> Router:
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in endpoints:
+        at = by_path.setdefault(endpoint.path, {})
+        if endpoint.method in at:
+            raise ValueError(f"{endpoint.method} {endpoint.path} is there twice")
+        at[endpoint.method] = endpoint
+    routes = []
+    for path, methods in by_path.items():
+        place = _Place(methods, auth, operator, bodies)
+        routes += [Route(path, place), Route(f"{path}/", place)] if path != "/" else [Route(path, place)]
+    return Router(routes, redirect_slashes=False, default=_nowhere)
+
+
+async def _nowhere(scope: Scope, _: Receive, send: Send) -> None:
+    refusal = not_found()
+    await send_answer(send, refusal.status, _request_id(scope), refusal.body(scope["transaction"]))
+
+
+def _request_id(scope: Scope) -> Headers:
+    return (JSON, (b"x-request-id", scope["transaction"].encode()))
+
+
+class _Place:
+    """One path with its methods, as an ASGI application."""
+
+    def __init__(self, methods: dict[str, Endpoint], auth: Auth, operator: OperatorAuth, bodies: Bodies) -> None:
+        self._methods = methods
+        self._auth = auth
+        self._operator = operator
+        self._bodies = bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        transaction: str = scope["transaction"]
+        try:
+            answer = await self._answer(scope, receive, transaction)
+        except Disconnected:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it has an answer
+            refusal = refusal_for(error)
+            answer = Answer(refusal.status, refusal.body(transaction), (JSON, *refusal.headers))
+        request_id = (b"x-request-id", transaction.encode())
+        await send_answer(send, answer.status, (*answer.headers, request_id), answer.body)
+
+    async def _answer(self, scope: Scope, receive: Receive, transaction: str) -> Answer:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        endpoint = self._methods.get(method)
+        if endpoint is None:
+            methods = ", ".join(self._methods)
+            allow = (b"allow", methods.encode())
+            raise Refusal(405, f"HTTP method not allowed, supported methods: {methods}", (allow,))
+        headers = headers_of(scope)
+        names = {key: decoded(value.encode("latin-1")) for key, value in scope["path_params"].items()}
+        asked = Asked(transaction, names, headers, scope["query_string"])
+        if endpoint.access is Access.NAMESPACE:
+            self._authorise(asked)
+        elif endpoint.access is Access.OPERATOR:
+            self._operator.check(headers.get(b"authorization"))
+        if endpoint.body is not None:
+            asked.body = await self._bodies.read(headers, receive, endpoint.most_bytes)
+            if asked.body and headers.get(b"content-type", _JSON_TYPE).split(b";")[0].strip().lower() != _JSON_TYPE:
+                raise unsupported()
+        return await endpoint.handler(asked)
+
+    def _authorise(self, asked: Asked) -> None:
+        principal = asked.principal = self._auth.principal(asked.headers.get(b"authorization"))
+        namespace = asked.names.pop("namespace", "_")
+        if namespace not in {"_", principal.name}:
+            check_namespace(namespace)
+            for name in asked.names.values():
+                check_name(name)
+            raise forbidden("/".join([namespace, *asked.names.values()]))
+
+
+def refusal_for(error: Exception) -> Refusal:
+    match error:
+        case Refusal():
+            return error
+        case InputError():
+            return Refusal(400, str(error))
+        case Missing():
+            return not_found()
+        case Taken():
+            return Refusal(409, str(error))
+        case Overloaded() | StoreError():
+            return Refusal(503, str(error) or OVERLOADED)
+    _log.error("request failed", exc_info=error)
+    return Refusal(500, INTERNAL)
+
+
+def read_json(body: bytes, kind: type[Any]) -> Any:  # noqa: ANN401 - of that type
+    """Raises a 400 that says where it is wrong."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise malformed(str(error)) from error
+    except RecursionError as error:
+        raise malformed("JSON is nested too deeply") from error

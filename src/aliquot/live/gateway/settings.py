@@ -1,0 +1,43 @@
+"""The gateway's settings: how much may be asked for, and how long one may take to ask."""
+
+from msgspec import Struct
+
+MIB = 2**20
+
+
+class Range(Struct, frozen=True):
+    """What a limit of an action may be, and what it is when nobody says."""
+
+    least: int
+    most: int
+    usual: int
+
+
+class GatewaySettings(Struct, frozen=True):
+    """OpenWhisk's names and texts; roomier where a model needs the room."""
+
+    api_host: str = ""  # what functions are told to call back; empty: where they were reached
+    nodejs: bool = False  # whether `node` is installed
+
+    timeout_ms: Range = Range(100, 3_600_000, 60_000)
+    memory_mb: Range = Range(128, 262_144, 256)
+    logs_mb: Range = Range(0, 10, 10)
+    concurrency: Range = Range(1, 1, 1)
+
+    payload_bytes: int = 64 * MIB
+    parameters_bytes: int = MIB
+    code_bytes: int = 48 * MIB
+
+    blocking_ms: int = 60_000  # how long a blocking caller waits unless it says
+    blocking_most_ms: int = 60_000  # how long it may ask to wait
+    body_s: float = 30  # within which a request's body must have come
+
+    # For namespaces without a quota of their own; None: no bound.
+    invocations_per_minute: int | None = None
+    concurrent_invocations: int | None = None
+    sequence_length: int = 50
+
+    @property
+    def entity_bytes(self) -> int:
+        """The largest body of a PUT: code grows by escapes in JSON, at most twofold in what people write."""
+        return 2 * self.code_bytes + 2 * self.parameters_bytes + MIB

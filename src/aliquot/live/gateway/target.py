@@ -1,0 +1,55 @@
+"""What an invocation's path leads to, prepared once: the action and how a payload becomes its parameters."""
+
+import msgspec
+from msgspec import Raw
+
+from aliquot.live.gateway.metrics import Tally
+from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed
+from aliquot.live.records import Action
+
+EMPTY = b"{}"
+_object = msgspec.json.Decoder(dict[str, Raw])
+_encode = msgspec.json.Encoder().encode
+
+
+class Target:
+    __slots__ = ("action", "defaults", "final", "sdk", "tally")
+
+    def __init__(self, action: Action, tally: Tally) -> None:
+        self.action = action
+        self.tally = tally
+        self.sdk = action.annotation("sdk") is True
+        defaults = {pair.key: Raw(_encode(pair.value)) for pair in action.parameters if not pair.init}
+        self.defaults = defaults or None
+        defined = [pair.key for pair in action.parameters if pair.value is not None]
+        self.final = frozenset(defined if is_truthy(action.annotation("final")) else ())
+
+    def payload(self, body: bytes) -> bytes:
+        """The body with the action's parameters beneath it. Only the keys are looked at; values stay as they came."""
+        if not body:
+            return EMPTY if self.defaults is None else _encode(self.defaults)
+        given = read_object(body)
+        if self.final and not self.final.isdisjoint(given):
+            raise Refusal(400, NOT_ALLOWED_PARAMETERS)
+        if self.defaults is None:
+            return body
+        return _encode({**self.defaults, **given})
+
+
+def is_truthy(value: object) -> bool:
+    """As annotations are read: empty lists and objects are true."""
+    return value not in (None, False, 0, "") or isinstance(value, list | dict)
+
+
+def read_object(body: bytes) -> dict[str, Raw]:
+    """A JSON object, or a 400."""
+    try:
+        if not body.isascii():
+            body.decode()  # what is skipped over is not looked at for UTF-8
+        return _object.decode(body)
+    except msgspec.ValidationError as error:
+        raise malformed("Object expected") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise malformed(str(error)) from error
+    except RecursionError as error:
+        raise malformed("JSON is nested too deeply") from error

@@ -1,0 +1,98 @@
+"""A platform that answers by rule, for tests of what stands before it: it runs nothing."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aliquot.core.commands import Start
+from aliquot.live.activations import Recorder
+from aliquot.live.call import Call
+from aliquot.live.node.base import Outcome, Status
+from aliquot.live.platform import Overloaded
+from aliquot.live.records import Accepted, Action, Activation, Namespace
+from aliquot.live.store.base import Store
+
+START_MS = 1_700_000_000_000
+
+
+class FakePlatform:
+    """Answers each call with what it was given; `answer` says otherwise, and `hold` leaves it to the test."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.answer: Callable[[Call], Outcome] = lambda call: Outcome(Status.SUCCESS, call.payload, 0.001)
+        self.hold = False
+        self.complaint: str | None = None
+        self.why_misfit: str | None = None
+        self.calls: list[Call] = []  # all that came
+        self.detached: list[str] = []
+        self.cancelled: list[str] = []
+        self.deployed: dict[tuple[str, str], Action] = {}
+        self.weights: dict[str, float] = {}
+        self._recorder = Recorder("fake")
+
+    # --- Platform -----------------------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> None:
+        self._take(call)
+        if not self.hold:
+            asyncio.get_running_loop().call_soon(self.finish, call)
+
+    async def accept(self, call: Call) -> None:
+        self._take(call)
+        await self._enqueue(call)
+        if not self.hold:
+            asyncio.get_running_loop().call_soon(self.finish, call)
+
+    async def detach(self, call: Call) -> None:
+        if self.complaint is not None:
+            raise Overloaded(self.complaint)
+        await self._enqueue(call)
+        self.detached.append(call.id)
+
+    def cancel(self, activation_id: str) -> None:
+        self.cancelled.append(activation_id)
+
+    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
+        return await self.store.activation(namespace, activation_id)
+
+    def deploy(self, action: Action) -> None:
+        self.deployed[action.namespace, action.name] = action
+
+    def remove(self, namespace: str, name: str) -> None:
+        self.deployed.pop((namespace, name), None)
+
+    def misfit(self, action: Action) -> str | None:
+        return self.why_misfit
+
+    def set_weight(self, namespace: Namespace) -> None:
+        self.weights[namespace.name] = namespace.weight
+
+    def status(self) -> dict[str, Any]:
+        device = {"name": "cpu", "kind": "cpu", "slots": 2, "running": 1, "shares_used": 0.5, "memory_bytes": None}
+        device |= {"resident_bytes": 0, "sandboxes": 1}
+        sandbox = {"sandbox": 1, "tenant": "guest", "function": "echo", "device": "cpu", "state": "idle", "uses": 3}
+        return {"devices": [device], "flows": [], "sandboxes": [sandbox], "calls": len(self.calls)}
+
+    # --- for the test -------------------------------------------------------------------------------------
+
+    def finish(self, call: Call) -> None:
+        """Let it end."""
+        outcome = self.answer(call)
+        call.start = Start.COLD if len(self.calls) == 1 else Start.WARM
+        call.init_s = 0.02 if call.start is Start.COLD else None
+        call.outcome = outcome
+        call.device = "cpu"
+        call.activation = self._recorder.record(call, outcome, start_ms=START_MS + len(self.calls), duration_ms=1)
+        self.store.record(call.activation)
+        if call.done is not None:
+            call.done(call)
+
+    def _take(self, call: Call) -> None:
+        if self.complaint is not None:
+            raise Overloaded(self.complaint)
+        self.calls.append(call)
+
+    async def _enqueue(self, call: Call) -> None:
+        accepted = Accepted(call.id, call.namespace.name, call.action.name, START_MS, call.payload, call.pickled)
+        await self.store.accept(accepted)
