@@ -1,0 +1,120 @@
+"""Collects what a sandbox prints: two pipes into formatted lines, in bounded memory whatever is printed."""
+
+import os
+import time
+
+from aliquot.runtime.frames import MARKER
+
+TRUNCATED = "Logs were truncated because the total bytes size exceeds the limit of {} bytes."
+MISSING = "The action did not initialize or run as expected. Log data might be missing."
+
+_STREAMS = ("stdout", "stderr")
+_READ_BYTES = 65536  # what a pipe holds
+_FLOOD_BYTES = 16384  # at once while a run goes on: a page of empty lines must not hold up the loop
+_DRAIN_READS = 8  # a child that floods on must not keep us reading
+_MARKER_LINE = MARKER[:-1]
+
+
+def _stamp(stream: int) -> str:
+    now = time.time_ns()
+    seconds, nanoseconds = divmod(now, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds:09d}Z {_STREAMS[stream]}: "
+
+
+class Logs:
+    """The output of one sandbox, an activation at a time."""
+
+    __slots__ = ("_begun", "_fds", "_left", "_limit", "_lines", "_truncated")
+
+    def __init__(self, out: int, err: int) -> None:
+        self._fds = (out, err)
+        self._limit = self._left = 0
+        self._lines: list[str] = []
+        self._begun = [b"", b""]  # of each stream: a line without its end
+        self._truncated = False
+
+    def begin(self, limit: int) -> None:
+        """A new activation, which may print this many bytes. A limit of 0: none of it is kept, nor missed."""
+        self._limit = self._left = limit
+
+    def read(self, stream: int) -> bool:
+        """Take some of what a stream holds now. False at its end."""
+        try:
+            data = os.read(self._fds[stream], _FLOOD_BYTES)
+        except BlockingIOError:
+            return True
+        if data:
+            self._take(stream, data)
+        return bool(data)
+
+    def finish(self, *, failed: bool = False) -> tuple[str, ...]:
+        """The activation has ended, its markers are in the pipes: what it printed."""
+        for stream, fd in enumerate(self._fds):
+            try:
+                data = os.read(fd, _READ_BYTES)
+            except BlockingIOError:
+                continue
+            if data != MARKER or self._begun[stream]:
+                self._drain(stream, data)
+        if not (self._lines or self._truncated or failed):
+            return ()
+        if self._truncated:
+            self._lines.append(_stamp(1) + TRUNCATED.format(self._limit))
+        if failed:
+            self._lines.append(_stamp(1) + MISSING)
+        lines = tuple(self._lines)
+        self._lines = []
+        self._truncated = False
+        return lines
+
+    def _drain(self, stream: int, data: bytes) -> None:
+        for _ in range(_DRAIN_READS):
+            if data:
+                self._take(stream, data)
+            if not data or data.endswith(MARKER):
+                break
+            try:
+                data = os.read(self._fds[stream], _READ_BYTES)
+            except BlockingIOError:
+                break
+        begun = self._begun[stream]
+        if begun:
+            self._begun[stream] = b""
+            self._add(_stamp(stream), begun)
+
+    def _take(self, stream: int, data: bytes) -> None:
+        if self._truncated or self._limit == 0:
+            self._begun[stream] = b""
+            return
+        pieces = (self._begun[stream] + data).split(b"\n")
+        self._begun[stream] = pieces.pop()
+        if pieces:
+            stamp = _stamp(stream)
+            for piece in pieces:
+                if piece.endswith(_MARKER_LINE):
+                    # Output that did not end its line stands before the marker.
+                    piece = piece[: -len(_MARKER_LINE)]  # noqa: PLW2901
+                    if not piece:
+                        continue
+                if not self._add(stamp, piece):
+                    self._begun[stream] = b""
+                    return
+        if len(self._begun[stream]) > self._left:
+            self._add(_stamp(stream), self._begun[stream])
+            self._begun[stream] = b""
+
+    def _add(self, stamp: str, piece: bytes) -> bool:
+        """One line, counted as it will be kept: many empty lines are many bytes. False: no more will fit."""
+        size = len(stamp) + len(piece)
+        if size > self._left:
+            self._truncated = True
+            piece = piece[: max(0, self._left - len(stamp))]
+            if not piece:
+                return False
+        self._left -= size
+        self._lines.append(stamp + piece.decode("utf-8", "replace"))
+        return not self._truncated
+
+    def close(self) -> None:
+        for fd in self._fds:
+            os.close(fd)

@@ -1,0 +1,174 @@
+"""The zygotes of a node: one per profile, started when first needed, kept, and started again when one dies."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from aliquot.live.node.base import Status
+from aliquot.live.node.sandbox import Loop, Sandbox
+from aliquot.runtime import frames
+
+_PACKET = 65536
+_SCRIPT = Path(frames.__file__).parent / "zygote.py"
+# Nothing of the server's environment: its keys and settings are not the functions' business.
+BARE_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/tmp",  # noqa: S108 - each sandbox has its own there
+    "LANG": "C.UTF-8",
+    "TMPDIR": "/tmp",  # noqa: S108
+}
+
+
+class Profile(Struct, frozen=True):
+    """What makes zygotes interchangeable."""
+
+    python: str = sys.executable
+    imports: tuple[str, ...] = ()
+
+
+Ready = Callable[["Zygote"], None]
+Failed = Callable[[Status, str], None]
+
+
+class Zygote:
+    """One zygote process and its control channel."""
+
+    def __init__(self, profile: Profile, loop: Loop) -> None:
+        self.alive = True
+        self._loop = loop
+        self._waiting: list[tuple[Ready, Failed]] | None = []  # None: ready
+        self._forking: dict[int, Sandbox] = {}
+        self._outbox: list[tuple[bytes, tuple[int, ...]]] = []
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - its stderr, read when it dies
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        mine.setblocking(False)
+        self._control = mine
+        with theirs:
+            # On the loop's own thread, which lives as long as the server: the kernel ends a zygote when its parent
+            # thread ends.
+            self._process = subprocess.Popen(  # noqa: S603 - our own script
+                [profile.python, "-I", str(_SCRIPT), str(theirs.fileno())],
+                env=BARE_ENVIRONMENT,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._said,
+                cwd="/",
+                start_new_session=True,
+            )
+        self._send({"imports": profile.imports})
+        loop.add_reader(mine.fileno(), self._readable)
+
+    def when_ready(self, ready: Ready, failed: Failed) -> None:
+        if self._waiting is None:
+            ready(self)
+        else:
+            self._waiting.append((ready, failed))
+
+    def fork(self, sandbox: Sandbox, fds: tuple[int, ...], settings: dict[str, Any]) -> None:
+        """Have a sandbox forked with these descriptors; they are closed here when they are sent."""
+        self._forking[sandbox.number] = sandbox
+        self._send({"fork": sandbox.number, **settings}, fds)
+
+    def kill(self) -> None:
+        """With all its sandboxes."""
+        if self.alive:
+            self._die()
+
+    def _send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        self._outbox.append((json.dumps(message).encode(), fds))
+        if len(self._outbox) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._outbox:
+                data, fds = self._outbox[0]
+                socket.send_fds(self._control, [data], list(fds))
+                del self._outbox[0]
+                for fd in fds:
+                    os.close(fd)
+        except BlockingIOError:
+            self._loop.add_writer(self._control.fileno(), self._flush)
+        except OSError:
+            pass  # it has died; the reader will learn it
+        else:
+            self._loop.remove_writer(self._control.fileno())
+
+    def _readable(self) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(self._control, _PACKET, 4)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, fds = b"", []
+        if not data:
+            self._die()
+            return
+        message = json.loads(data)
+        if "forked" in message:
+            self._forking.pop(message["forked"]).forked(_pid_here(fds[0]), fds[0])
+        elif "ready" in message:
+            waiting, self._waiting = self._waiting or [], None
+            for ready, _failed in waiting:
+                ready(self)
+        elif "failed" in message:
+            self._die(Status.DEVELOPER_ERROR, message["failed"])
+
+    def _die(self, status: Status = Status.INTERNAL_ERROR, why: str = "") -> None:
+        self.alive = False
+        self._loop.remove_writer(self._control.fileno())
+        self._loop.remove_reader(self._control.fileno())
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+        if not why:
+            why = f"The runtime's process ended unexpectedly: {self._last_words()}"
+        self._said.close()
+        for _, fds in self._outbox:
+            for fd in fds:
+                os.close(fd)
+        waiting, self._waiting = self._waiting or [], []
+        for _ready, failed in waiting:
+            failed(status, why)
+        # Their fork was on its way; if it has happened they have died with the zygote.
+        for sandbox in self._forking.values():
+            sandbox.never_forked(status, why)
+
+    def _last_words(self) -> str:
+        self._said.seek(0)
+        lines = self._said.read()[-4096:].decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit status {self._process.returncode}"
+
+
+class Zygotes:
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._zygotes: dict[Profile, Zygote] = {}
+
+    def get(self, profile: Profile) -> Zygote:
+        zygote = self._zygotes.get(profile)
+        if zygote is None or not zygote.alive:
+            zygote = self._zygotes[profile] = Zygote(profile, self._loop)
+        return zygote
+
+    def stop(self) -> None:
+        for zygote in self._zygotes.values():
+            zygote.kill()
+        self._zygotes.clear()
+
+
+def _pid_here(pidfd: int) -> int:
+    """The pid as this process sees it; the zygote may live in a namespace of its own."""
+    for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
+        if line.startswith("Pid:"):
+            return int(line.split()[1])
+    return -1

@@ -1,0 +1,65 @@
+"""Frames between the server and a sandbox: a fixed header, then bytes as they are.
+
+A request has two parts: the environment as JSON, and the payload (of an init: empty, and its description is the first
+part). A reply has two parts too: the result as JSON, and the pickled result where there is one. There is one request
+under way at a time, so that whatever has arrived belongs to it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+REQUEST = struct.Struct("<BxxxII")  # what, bytes of the first part, bytes of the second
+REPLY = struct.Struct("<BxxxII")  # status, bytes of the JSON, bytes of the pickle (none: 0)
+
+INIT = 1
+RUN = 2  # the payload is a JSON object
+RUN_PICKLED = 3  # the payload is a pickle of (args, kwargs)
+
+# The reply's status; the first three are OpenWhisk's.
+SUCCESS = 0
+APPLICATION_ERROR = 1
+DEVELOPER_ERROR = 2  # the sandbox is spent
+
+# The line that ends an activation's output, on both streams.
+MARKER = b"XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
+
+_CHUNK = 65536
+
+
+def receive(sock: socket.socket) -> tuple[int, bytes, bytes | memoryview]:
+    """The next request, waited for. `EOFError` when the server has gone."""
+    data = sock.recv(_CHUNK)
+    if len(data) < REQUEST.size:
+        data = _complete(sock, data, REQUEST.size)
+    what, first, second = REQUEST.unpack_from(data)
+    middle = REQUEST.size + first
+    if len(data) == middle + second:
+        return what, data[REQUEST.size : middle], data[middle:]
+    whole = memoryview(_complete(sock, data, middle + second))
+    return what, bytes(whole[REQUEST.size : middle]), whole[middle:]
+
+
+def _complete(sock: socket.socket, begun: bytes, size: int) -> bytes:
+    if not begun:
+        raise EOFError
+    whole = bytearray(size)
+    whole[: len(begun)] = begun
+    view = memoryview(whole)
+    have = len(begun)
+    while have < size:
+        got = sock.recv_into(view[have:])
+        if not got:
+            raise EOFError
+        have += got
+    return bytes(whole) if size <= _CHUNK else whole  # type: ignore[return-value] # read, never changed
+
+
+def send(sock: socket.socket, status: int, result: bytes, pickled: bytes = b"") -> None:
+    head = REPLY.pack(status, len(result), len(pickled))
+    if len(result) + len(pickled) < _CHUNK:
+        sock.sendall(head + result + pickled)
+        return
+    for part in (head, result, pickled):
+        sock.sendall(part)

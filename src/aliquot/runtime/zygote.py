@@ -1,0 +1,183 @@
+"""A zygote: a process with a profile's imports loaded, from which the server has sandboxes forked.
+
+Run by file path, in the profile's own Python: `python -I zygote.py FD`, where FD is its end of the control channel, a
+Unix socket of packets. Each packet is a JSON object:
+
+    to the zygote    {"imports": […], …}               first: what to load (`serve` lists the rest)
+                     {"fork": n, …} and descriptors    a sandbox: its socket, its stdout, its stderr
+    to the server    {"ready": true} or {"failed": "…"}
+                     {"forked": n, "pid": p} and its pidfd
+                     {"ended": n, "status": s}         the wait status
+
+It has one thread, holds nothing of the server's but the channel, and never touches a device.
+"""
+
+from __future__ import annotations
+
+import base64  # noqa: F401 - what every sandbox will need is loaded once here
+import gc
+import importlib
+import importlib.util
+import io  # noqa: F401
+import json
+import os
+import pickle  # noqa: F401
+import select
+import signal
+import socket
+import sys
+import traceback
+import zipfile  # noqa: F401
+from pathlib import Path
+from typing import Any, NoReturn
+
+_PACKET = 65536
+_DESCRIPTORS = 8
+_SANDBOX_FD = 3  # where a sandbox has its socket; an executed launcher finds it there
+
+
+def _load_runtime() -> Any:  # noqa: ANN401 - a module
+    """The package around this file, under a name of its own: the environment may have another Aliquot, or none."""
+    here = Path(__file__).resolve().parent
+    spec = importlib.util.spec_from_file_location(
+        "_aliquot_runtime", here / "__init__.py", submodule_search_locations=[str(here)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{here} is not Aliquot's runtime")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["_aliquot_runtime"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class Zygote:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._sandboxes: dict[int, int] = {}  # the server's number by pid
+        self._settings: dict[str, Any] = {}
+
+    def serve(self) -> NoReturn:
+        self._settings = json.loads(self._control.recv(_PACKET))
+        failure = self._load()
+        if failure:
+            self._tell({"failed": failure})
+            sys.exit(0)
+        # What is loaded stays: no collection in a sandbox shall touch, and so copy, its pages.
+        gc.collect()
+        gc.freeze()
+        self._tell({"ready": True})
+        wake, wake_end = os.pipe()
+        os.set_blocking(wake_end, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(wake, select.POLLIN)
+        while True:
+            ready = dict(poll.poll())
+            if wake in ready:
+                os.read(wake, 4096)
+                self._reap()
+            if self._control.fileno() in ready:
+                self._take_request()
+
+    def _load(self) -> str:
+        """Why an import failed; nothing when all went well."""
+        for name in self._settings["imports"]:
+            try:
+                importlib.import_module(name)
+            except BaseException as error:  # noqa: BLE001 - whatever a module does when it is imported
+                traceback.print_exc()
+                said = "".join(traceback.format_exception_only(type(error), error)).strip()
+                return f"The import {name!r} failed: {said}. Name it in `requirements`, or correct `imports`."
+        return ""
+
+    def _tell(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        data = json.dumps(message).encode()
+        if fds:
+            socket.send_fds(self._control, [data], list(fds))
+        else:
+            self._control.send(data)
+
+    def _take_request(self) -> None:
+        data, fds, _, _ = socket.recv_fds(self._control, _PACKET, _DESCRIPTORS)
+        if not data:
+            sys.exit(0)  # the server has gone; the kernel ends the sandboxes
+        request = json.loads(data)
+        try:
+            self._fork(request, fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._become_sandbox(request, fds)
+            except BaseException:  # noqa: BLE001 - nothing may return into the zygote's loop
+                traceback.print_exc()
+            finally:
+                os._exit(70)
+        self._sandboxes[pid] = request["fork"]
+        pidfd = os.pidfd_open(pid)
+        try:
+            self._tell({"forked": request["fork"], "pid": pid}, (pidfd,))
+        finally:
+            os.close(pidfd)
+
+    def _become_sandbox(self, request: dict[str, Any], fds: list[int]) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        sock = _arrange(fds)
+        os.environ.update(request["env"])
+        os.chdir(request["env"]["TMPDIR"])
+        launcher = importlib.import_module("_aliquot_runtime.launcher")
+        launcher.Launcher(sock).serve()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            number = self._sandboxes.pop(pid, None)
+            if number is not None:
+                self._tell({"ended": number, "status": status})
+
+
+def _arrange(fds: list[int]) -> socket.socket:
+    """The sandbox's descriptors in their places, and no others."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    # Copies far up first, so that no target is overwritten while it is still a source.
+    high = [_high_copy(fd) for fd in (null, fds[1], fds[2], fds[0])]
+    for target, fd in enumerate(high):
+        os.dup2(fd, target, inheritable=target != _SANDBOX_FD)
+    os.closerange(_SANDBOX_FD + 1, 65536)
+    # A line is out when it is printed, whatever becomes of the process.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    return socket.socket(fileno=_SANDBOX_FD)
+
+
+def _high_copy(fd: int) -> int:
+    import fcntl  # noqa: PLC0415
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
+
+
+def main() -> NoReturn:
+    _load_runtime()
+    importlib.import_module("_aliquot_runtime.launcher")
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    Zygote(control).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""For the tests of sandboxes: a real node, and a listener that can be waited on."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from aliquot.core.model import DeviceSpec
+from aliquot.live.node.base import Launch, Outcome, RunRequest
+from aliquot.live.node.local import LocalNode
+
+DEVICES = (
+    DeviceSpec("cpu", kind="cpu", concurrency=8),
+    DeviceSpec("host-1", kind="host", memory_bytes=2**30),
+)
+
+
+class Heard:
+    """A listener: what was said, in order."""
+
+    def __init__(self):
+        self.queue = asyncio.Queue()
+
+    def sandbox_started(self, sandbox, init_s, logs):
+        self.queue.put_nowait(("started", sandbox, logs))
+
+    def sandbox_lost(self, sandbox, outcome):
+        self.queue.put_nowait(("lost", sandbox, outcome))
+
+    def sandbox_refused(self, sandbox):
+        self.queue.put_nowait(("refused", sandbox, None))
+
+    def memory_loaded(self, sandbox):
+        self.queue.put_nowait(("loaded", sandbox, None))
+
+    def run_finished(self, sandbox, outcome):
+        self.queue.put_nowait(("finished", sandbox, outcome))
+
+
+class Rig:
+    def __init__(self, node: LocalNode, heard: Heard):
+        self.node = node
+        self.heard = heard
+        self.last = 0
+
+    async def next(self):
+        return await self.heard.queue.get()
+
+    def launch(self, code: str, **settings) -> int:
+        self.last += 1
+        fields = {
+            "tenant": "guest",
+            "function": "f",
+            "revision": "1",
+            "version": "0.0.1",
+            "kind": "python:3.11",
+            "code": code,
+            "binary": False,
+            "main": "main",
+            "env": {},
+            "timeout_ms": 60_000,
+            "memory_bytes": 256 * 2**20,
+            "logs_bytes": 2**20,
+        }
+        self.node.start_sandbox(self.last, Launch(**fields | settings))
+        return self.last
+
+    async def started(self, code: str, **settings) -> int:
+        number = self.launch(code, **settings)
+        what, sandbox, said = await self.next()
+        assert (what, sandbox) == ("started", number), said
+        return number
+
+    async def not_started(self, code: str, **settings) -> Outcome:
+        number = self.launch(code, **settings)
+        what, sandbox, outcome = await self.next()
+        assert (what, sandbox) == ("lost", number), outcome
+        return outcome
+
+    def request(self, sandbox: int, payload: object = None, **settings) -> None:
+        fields = {
+            "invocation": "0" * 32,
+            "payload": payload if isinstance(payload, bytes) else json.dumps(payload or {}).encode(),
+            "pickled": False,
+            "env": {},
+            "timeout_ms": 60_000,
+            "logs_bytes": 2**20,
+        }
+        self.node.run(sandbox, RunRequest(**fields | settings))
+
+    async def run(self, sandbox: int, payload: object = None, **settings) -> Outcome:
+        """A run after which the sandbox is fit for another."""
+        self.request(sandbox, payload, **settings)
+        what, of, outcome = await self.next()
+        assert (what, of) == ("finished", sandbox), outcome
+        return outcome
+
+    async def run_and_lose(self, sandbox: int, payload: object = None, **settings) -> Outcome:
+        self.request(sandbox, payload, **settings)
+        what, of, outcome = await self.next()
+        assert (what, of) == ("lost", sandbox), outcome
+        return outcome
+
+
+@contextlib.asynccontextmanager
+async def node(data: Path, **settings) -> AsyncIterator[Rig]:
+    heard = Heard()
+    local = LocalNode(data, DEVICES, **settings)
+    await local.start(heard)
+    try:
+        yield Rig(local, heard)
+    finally:
+        await local.stop()
+
+
+def play(data: Path, scene: Callable[[Rig], Awaitable[None]], **settings) -> None:
+    """Run a scene on a fresh node, on the event loop that the server uses."""
+
+    async def played() -> None:
+        async with node(data, **settings) as rig:
+            await scene(rig)
+
+    uvloop.run(played())
+
+
+def result(outcome: Outcome) -> object:
+    return json.loads(outcome.result)
+
+
+def texts(outcome: Outcome, stream: str = "stdout") -> list[str]:
+    """What was printed, without the times."""
+    return [line[39:] for line in outcome.logs if line[31:37] == stream]
