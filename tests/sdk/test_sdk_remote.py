@@ -174,3 +174,16 @@ def test_a_wrong_key_and_a_missing_platform_say_what_to_do(stub):
 
 def _plain(value):
     return value
+
+
+def test_a_platform_that_was_started_anew_is_found_again(sample, stub):
+    """It has another address, or another key: `aliquot up` writes both down."""
+    place = stub.folder / "local.json"
+    assert sample.double.remote(1) == 2
+    client = sample.app.client()
+    right = place.read_text()
+    client.server = client.server._replace(key="old:key")
+    assert sample.double.remote(2) == 4
+    client.server = client.server._replace(url="http://127.0.0.1:9")
+    assert asyncio.run(sample.double.remote.aio(3)) == 6
+    assert place.read_text() == right

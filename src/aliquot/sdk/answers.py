@@ -55,10 +55,9 @@ def is_pickled(reply: Reply) -> bool:
     return reply.headers.get("content-type", "").startswith(PICKLE)
 
 
-def failure_of(reply: Reply, what: str) -> FunctionError:
+def failure_of(reply: Reply, what: str, activation_id: str) -> FunctionError:
     """Of a final reply that is not pickled: the function, or the platform, failed."""
     body = reply.json()
-    activation_id = reply.headers.get(ACTIVATION, "")
     text = _text(body) if isinstance(body, dict) else ""
     text = f"{what}: {text or 'it failed and did not say why'}"
     if activation_id:

@@ -1,5 +1,6 @@
 """An app: functions that are deployed together, defined in one file."""
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -45,7 +46,7 @@ class App:
             takes = f"it takes letters, digits, '_' and '-', at most {_LONGEST_NAME}, a letter first"
             raise UsageError(f"App: {name!r} is not a name; {takes}")
         self.name = name
-        self.autodeploy = autodeploy
+        self.autodeploy = autodeploy and "__OW_ACTION_NAME" not in os.environ  # a sandbox has not got the file
         self.functions: dict[str, Function[..., Any]] = {}
         self._include = read_names(include, "include")
         self._module: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 - whose file is to be sent

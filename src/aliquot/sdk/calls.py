@@ -33,7 +33,7 @@ def call(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     reply = yield from _post(app, action, args, kwargs, {"blocking": "true"})
     if reply.status == 202:  # noqa: PLR2004 - it takes longer than the platform lets a caller wait
         return (yield from wait(app, action, reply.json()["activationId"], None))
-    return (yield from _outcome(app, action, reply))
+    return (yield from _outcome(app, action, reply, reply.headers.get(answers.ACTIVATION, "")))
 
 
 def spawn(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation[str]:
@@ -51,7 +51,7 @@ def wait(app: str, action: str, activation_id: str, timeout_s: float | None) -> 
             Request("GET", f"{activation_path(activation_id)}/result", headers={"Accept": PICKLE}, patience_s=30)
         )
         if reply.status != 404:  # noqa: PLR2004 - not found: it has not ended
-            return (yield from _outcome(app, action, reply))
+            return (yield from _outcome(app, action, reply, activation_id))
         left = delay if deadline is None else deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"{action}: activation {activation_id} has not ended within {timeout_s:g} s")
@@ -81,14 +81,13 @@ def _post(
         delay *= 2
 
 
-def _outcome(app: str, action: str, reply: Reply) -> Operation[Any]:
+def _outcome(app: str, action: str, reply: Reply, activation_id: str) -> Operation[Any]:
     """The value of a final reply, or the exception that it is."""
     if not answers.is_final(reply):
         answers.check(reply, action)
     if not answers.is_pickled(reply):
-        raise answers.failure_of(reply, action)
+        raise answers.failure_of(reply, action, activation_id)
     raised = reply.headers.get(answers.STATUS, "0") == "1"
-    activation_id = reply.headers.get(answers.ACTIVATION, "")
     try:
         value = load(reply.body, app)
     except Exception as error:

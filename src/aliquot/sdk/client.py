@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from aliquot.sdk.errors import NoServerError, PlatformError, UsageError
-from aliquot.sdk.server import START_ONE, Server
+from aliquot.sdk.server import START_ONE, Server, read_server
 from aliquot.sdk.wire import Body, Operation, Pause, Reply, Request
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 _CONNECT_S = 5.0
 _CONNECTIONS = 256
+_UNAUTHORIZED = 401
 # Shorter than the servers' own (uvicorn: 5 s), so that a request never meets a connection that is being closed.
 _KEEP_ALIVE_S = 4.0
 
@@ -40,6 +41,7 @@ class Client:
         """Carry it out and wait for its result."""
         import time
 
+        operation = self._persistent(operation)
         try:
             step = next(operation)
             while True:
@@ -58,6 +60,7 @@ class Client:
         """The same on the running event loop."""
         import asyncio
 
+        operation = self._persistent(operation)
         try:
             step = next(operation)
             while True:
@@ -71,6 +74,40 @@ class Client:
                 step = operation.send(reply)
         except StopIteration as end:
             return cast("T", end.value)
+
+    def _persistent(self, operation: Operation[T]) -> Operation[T]:
+        """The same operation; a platform that has been started anew is found again, where its data folder tells.
+
+        Only what has certainly not been begun is asked again: no connection came about, or the key was refused.
+        """
+        try:
+            step = next(operation)
+            while True:
+                try:
+                    reply = yield step
+                    if reply is not None and reply.status == _UNAUTHORIZED and self._moved():
+                        reply = yield step
+                except NoServerError as error:
+                    if not self._moved():
+                        step = operation.throw(error)
+                        continue
+                    reply = yield step
+                except Exception as error:  # noqa: BLE001 - the operation may know what to do
+                    step = operation.throw(error)
+                    continue
+                step = operation.send(reply)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    def _moved(self) -> bool:
+        """Whether the platform is elsewhere by now, or has another key; if so, it is used from now on."""
+        try:
+            fresh = read_server(self.server.origin) if self.server.origin.endswith(".json") else self.server
+        except NoServerError:
+            return False
+        moved = fresh != self.server
+        self.server = fresh
+        return moved
 
     def _send(self, request: Request) -> Reply:
         import httpx

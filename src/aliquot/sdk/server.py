@@ -26,8 +26,10 @@ def find_server(url: str | None = None, key: str | None = None, data: str | os.P
         return _given(url or os.environ.get("ALIQUOT_URL"), key or os.environ.get("ALIQUOT_KEY"), "the arguments")
     if data is None and (os.environ.get("ALIQUOT_URL") or os.environ.get("ALIQUOT_KEY")):
         return _given(os.environ.get("ALIQUOT_URL"), os.environ.get("ALIQUOT_KEY"), "ALIQUOT_URL and ALIQUOT_KEY")
+    if data is None and os.environ.get("__OW_API_KEY"):  # a function that was given its owner's key
+        return _given(os.environ.get("__OW_API_HOST"), os.environ["__OW_API_KEY"], "the sandbox's environment")
     folder = data or os.environ.get("ALIQUOT_DATA") or os.path.join(os.path.expanduser("~"), ".aliquot")
-    return _from_file(os.path.join(folder, "local.json"))
+    return read_server(os.path.join(folder, "local.json"))
 
 
 def _given(url: str | None, key: str | None, origin: str) -> Server:
@@ -41,7 +43,8 @@ def _given(url: str | None, key: str | None, origin: str) -> Server:
     return Server(url.rstrip("/"), key, os.environ.get("ALIQUOT_OPERATOR", ""), origin)
 
 
-def _from_file(path: str) -> Server:
+def read_server(path: str) -> Server:
+    """From the file that `aliquot up` keeps while it runs."""
     import json
 
     try:
