@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import TypeVar
@@ -131,14 +131,10 @@ class Catalogue:
             await self._put_namespace(Namespace(name, (key,), weight, quota or Quota(), time.time_ns() // 1_000_000))
         return text
 
-    async def update_namespace(
-        self, name: str, *, weight: float | None = None, quota: Quota | None = None
-    ) -> Namespace:
+    async def update_namespace(self, name: str, change: Callable[[Namespace], Namespace]) -> Namespace:
+        """Its weight and quota; `change` sees what is there and says what shall be."""
         async with self.writing(name):
-            old = self._namespaces[name]
-            new = msgspec.structs.replace(
-                old, weight=old.weight if weight is None else weight, quota=old.quota if quota is None else quota
-            )
+            new = change(self._namespaces[name])
             _check(new.weight, new.quota)
             await self._put_namespace(new)
         return new

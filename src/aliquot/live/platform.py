@@ -29,8 +29,8 @@ class Platform(Protocol):
         """The caller of a submitted call will not wait any longer and gets its id instead: durable on return."""
         ...
 
-    def cancel(self, activation_id: str) -> None:
-        """End it; passed over when it has ended."""
+    def cancel(self, namespace: str, activation_id: str) -> bool:
+        """End it, if that namespace has it under way; whether it had."""
         ...
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None: ...

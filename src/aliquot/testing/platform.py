@@ -50,8 +50,11 @@ class FakePlatform:
         await self._enqueue(call)
         self.detached.append(call.id)
 
-    def cancel(self, activation_id: str) -> None:
-        self.cancelled.append(activation_id)
+    def cancel(self, namespace: str, activation_id: str) -> bool:
+        mine = any(call.id == activation_id and call.namespace.name == namespace for call in self.calls)
+        if mine:
+            self.cancelled.append(activation_id)
+        return mine
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self.store.activation(namespace, activation_id)

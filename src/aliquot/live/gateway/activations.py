@@ -31,6 +31,9 @@ class Activations:
         return [
             Endpoint("GET", _ALL, self.list, "List activations", {200: listed}, query=PAGE + _FILTERS),
             Endpoint("GET", _ONE, self.get, "Read an activation", {200: wire.Activation}, statuses=(404,)),
+            Endpoint(
+                "DELETE", _ONE, self.cancel, "End one that is under way", {202: wire.ActivationId}, statuses=(404,)
+            ),
             Endpoint("GET", _ONE + "/logs", self.logs, "Its logs", {200: wire.Logs}, statuses=(404,)),
             Endpoint("GET", _ONE + "/result", self.result, "Its result", {200: wire.Response}, statuses=(404,)),
         ]
@@ -38,6 +41,13 @@ class Activations:
     async def get(self, asked: Asked) -> Answer:
         activation = await self._find(asked)
         return Answer(200, record(activation, logs=activation.logs))
+
+    async def cancel(self, asked: Asked) -> Answer:
+        """One that has ended stays as it is, and that is no error: who cancels cannot know."""
+        activation_id = check_activation_id(asked.names["id"])
+        if not self._platform.cancel(asked.namespace, activation_id):
+            await self._find(asked)
+        return json({"activationId": activation_id}, 202)
 
     async def logs(self, asked: Asked) -> Answer:
         activation = await self._find(asked)
@@ -48,9 +58,10 @@ class Activations:
         if asked.headers.get(b"accept") != PICKLE:
             return Answer(200, activation.response)
         status = (b"x-aliquot-status", b"%d" % status_of(activation))
+        more = (status, (b"x-openwhisk-activation-id", activation.id.encode()))
         if activation.pickled is None:  # it ended before it could answer in kind
-            return Answer(200, activation.response, (JSON, status))
-        return Answer(200, activation.pickled, ((b"content-type", PICKLE), status))
+            return Answer(200, activation.response, (JSON, *more))
+        return Answer(200, activation.pickled, ((b"content-type", PICKLE), *more))
 
     async def list(self, asked: Asked) -> Answer:
         page = page_of(asked.fields, "activations")

@@ -11,6 +11,7 @@ from aliquot.live.gateway.asgi import Bodies, InvokeRoute, Receive, Scope, Send,
 from aliquot.live.gateway.auth import Auth, OperatorAuth
 from aliquot.live.gateway.invoke import Invoke, is_invocation
 from aliquot.live.gateway.metrics import Metrics
+from aliquot.live.gateway.operator import Operator
 from aliquot.live.gateway.routing import Endpoint, make_router
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.throttle import Gates
@@ -39,6 +40,7 @@ class Gateway:
         self.endpoints: list[Endpoint] = [
             *Actions(platform, catalogue, settings).endpoints(),
             *Activations(platform, store).endpoints(),
+            *Operator(platform, catalogue).endpoints(),
             *About(catalogue, store, settings, gates).endpoints(),
         ]
         self._router = make_router(self.endpoints, auth, OperatorAuth(operator_token), self._bodies)

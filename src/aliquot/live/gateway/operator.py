@@ -1,0 +1,135 @@
+"""The operator's side: who the tenants are, what they weigh, and how the platform does."""
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from aliquot.live.catalogue import Catalogue, Missing
+from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
+from aliquot.live.gateway.settings import MIB
+from aliquot.live.platform import Platform
+from aliquot.live.records import Namespace, Quota
+
+_ALL = "/operator/v1/namespaces"
+_ONE = _ALL + "/{name}"
+
+
+class NamespacePatch(Struct, rename="camel", forbid_unknown_fields=True):
+    """What is absent stays; null: no bound of its own."""
+
+    weight: float | UnsetType = UNSET
+    invocations_per_minute: int | UnsetType | None = UNSET
+    concurrent_invocations: int | UnsetType | None = UNSET
+
+
+class NamespacePost(NamespacePatch, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    name: str
+
+
+class KeyPost(Struct, forbid_unknown_fields=True):
+    keep: bool = False  # the keys before it go on opening
+
+
+class NamespaceItem(Struct, rename="camel"):
+    name: str
+    weight: float
+    invocations_per_minute: int | None
+    concurrent_invocations: int | None
+    actions: int
+    keys: list[str]  # the first half of each; nobody has the other
+    created: int
+
+
+class NewKey(Struct):
+    namespace: str
+    key: str  # shown this once
+
+
+class Operator:
+    def __init__(self, platform: Platform, catalogue: Catalogue) -> None:
+        self._platform = platform
+        self._catalogue = catalogue
+
+    def endpoints(self) -> list[Endpoint]:
+        mine: dict[str, Any] = {"access": Access.OPERATOR}
+        named: dict[str, Any] = {**mine, "statuses": (404,)}
+        body: dict[str, Any] = {"most_bytes": MIB, "access": Access.OPERATOR}
+        item = {200: NamespaceItem}
+        return [
+            Endpoint("GET", "/operator/v1/status", self.status, "Devices, flows, sandboxes", {200: dict}, **mine),
+            Endpoint("GET", _ALL, self.list, "All namespaces", {200: list[NamespaceItem]}, **mine),
+            Endpoint("POST", _ALL, self.create, "Make a namespace; its key is shown this once", {201: NewKey},
+                     body=NamespacePost, statuses=(409, 413, 415), **body),
+            Endpoint("GET", _ONE, self.get, "Read a namespace", item, **named),
+            Endpoint("PATCH", _ONE, self.update, "Set weight and quotas", item, body=NamespacePatch,
+                     statuses=(404, 413, 415), **body),
+            Endpoint("DELETE", _ONE, self.delete, "Delete a namespace with all it has", item, **named),
+            Endpoint("POST", _ONE + "/keys", self.add_key, "A new key, shown this once", {201: NewKey}, body=KeyPost,
+                     statuses=(404, 413, 415), **body),
+            Endpoint("DELETE", _ONE + "/keys/{uuid}", self.remove_key, "Take a key back", item, **named),
+        ]  # fmt: skip
+
+    async def status(self, _: Asked) -> Answer:
+        return json(self._platform.status())
+
+    async def list(self, _: Asked) -> Answer:
+        return json([self._shown(namespace) for namespace in self._catalogue.namespaces()])
+
+    async def create(self, asked: Asked) -> Answer:
+        post: NamespacePost = read_json(asked.body, NamespacePost)
+        weight = 1 if post.weight is UNSET else post.weight
+        key = await self._catalogue.create_namespace(post.name, weight=weight, quota=_quota(post, Quota()))
+        return json(NewKey(post.name, key), 201)
+
+    async def get(self, asked: Asked) -> Answer:
+        return json(self._shown(self._find(asked)))
+
+    async def update(self, asked: Asked) -> Answer:
+        patch: NamespacePatch = read_json(asked.body, NamespacePatch)
+
+        def change(old: Namespace) -> Namespace:
+            weight = old.weight if patch.weight is UNSET else patch.weight
+            return replace(old, weight=weight, quota=_quota(patch, old.quota))
+
+        return json(self._shown(await self._catalogue.update_namespace(self._find(asked).name, change)))
+
+    async def delete(self, asked: Asked) -> Answer:
+        shown = self._shown(self._find(asked))
+        await self._catalogue.delete_namespace(shown.name)
+        return json(shown)
+
+    async def add_key(self, asked: Asked) -> Answer:
+        post: KeyPost = read_json(asked.body or b"{}", KeyPost)
+        name = self._find(asked).name
+        return json(NewKey(name, await self._catalogue.add_key(name, alone=not post.keep)), 201)
+
+    async def remove_key(self, asked: Asked) -> Answer:
+        name = self._find(asked).name
+        await self._catalogue.remove_key(name, asked.names["uuid"])
+        return json(self._shown(self._find(asked)))
+
+    def _find(self, asked: Asked) -> Namespace:
+        namespace = self._catalogue.namespace(asked.names["name"])
+        if namespace is None:
+            raise Missing(f"namespace {asked.names['name']}")
+        return namespace
+
+    def _shown(self, namespace: Namespace) -> NamespaceItem:
+        return NamespaceItem(
+            namespace.name,
+            namespace.weight,
+            namespace.quota.invocations_per_minute,
+            namespace.quota.concurrent_invocations,
+            len(self._catalogue.actions(namespace.name)),
+            [key.uuid for key in namespace.keys],
+            namespace.created,
+        )
+
+
+def _quota(patch: NamespacePatch, old: Quota) -> Quota:
+    per_minute, at_once = patch.invocations_per_minute, patch.concurrent_invocations
+    return Quota(
+        old.invocations_per_minute if per_minute is UNSET else per_minute,
+        old.concurrent_invocations if at_once is UNSET else at_once,
+    )
