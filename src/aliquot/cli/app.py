@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from aliquot import __version__
-from aliquot.cli import bench, compare, demo, policies, reproduce, simulate, workload
+from aliquot.cli import bench, compare, demo, policies, replay, reproduce, simulate, up, workload
 from aliquot.cli.console import errors
 from aliquot.core.errors import AliquotError
 
@@ -21,6 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("up")(up.up)
+app.command("replay")(replay.replay)
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)

@@ -38,7 +38,7 @@ class Engine:
         return round(time.monotonic() - self._epoch, DECIMALS)
 
     def post(self, event: Event) -> None:
-        """This has happened; the core will know before the event loop turns."""
+        """Tell the core what has happened: it will know before the event loop turns."""
         self._inbox.append(event)
         self._ask()
 
@@ -58,10 +58,8 @@ class Engine:
         self._journal.before_step()
         try:
             commands = self.scheduler.step(now, events)
-        except (
-            EventError
-        ) as error:  # a fault of this shell; what follows from the other events comes with the next step
-            log.error("the core refused an event", error=str(error))
+        except EventError:  # a fault of this shell; what follows from the other events comes with the next step
+            log.exception("the core refused an event")
             commands = []
             self._ask()
         self._journal.after_step(now, events, commands)

@@ -1,6 +1,7 @@
 """Feed a live run's events through the core once more: it must command the same."""
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -10,7 +11,8 @@ from aliquot.core.errors import EventError, InputError
 from aliquot.core.scheduler import Scheduler
 from aliquot.live import snapshot
 from aliquot.live.journal import Step
-from aliquot.live.store.base import JournalEntry
+from aliquot.live.store.base import JournalEntry, StoreError
+from aliquot.live.store.journal import read_journal
 
 
 class Difference(Struct, frozen=True):
@@ -65,6 +67,14 @@ def replay(entries: Iterable[JournalEntry], on_step: Callable[[], None] | None =
             differences.append(Difference(entry.segment, entry.number, step.now, step.commands, again))
             scheduler = None
     return Replayed(segments, steps, events, commands, policies, differences)
+
+
+def replay_file(path: Path, on_step: Callable[[], None] | None = None) -> Replayed:
+    """The journal of a data directory, or of the database file in it; a server may be writing it."""
+    try:
+        return replay(read_journal(path), on_step)
+    except StoreError as error:
+        raise InputError(f"JOURNAL: {error}") from error
 
 
 def _step(scheduler: Scheduler, step: Step) -> list[Command]:

@@ -1,0 +1,35 @@
+"""`aliquot replay`: feed a live run's events through the core, and see whether it commands the same."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from aliquot.cli.console import output, progress, say
+
+
+def replay(
+    journal: Annotated[Path, typer.Argument(help="A data directory, or the aliquot.db in it.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Replay a journal: the same events must yield the same commands. Ends with 1 if they do not.
+
+    A server may be running on it: what is on disk by now is replayed.
+    """
+    from aliquot.live.replay import replay_file
+
+    with progress() as bar:
+        task = bar.add_task("replaying", total=None)
+        done = replay_file(journal, lambda: bar.advance(task))
+    if json:
+        say(msgspec.json.encode(done).decode())
+    else:
+        say(f"{done.steps} steps in {done.segments} segments: {done.events} events, {done.commands} commands")
+        say(f"policies: {', '.join(done.policies) or 'none'}")
+        for difference in done.differences:
+            output.print(f"[bold red]differs[/] segment {difference.segment}, step {difference.number}")
+            say(f"  then:  {difference.then}\n  again: {difference.again}")
+        if not done.differences:
+            output.print("[green]the same commands[/]")
+    raise typer.Exit(1 if done.differences else 0)

@@ -1,0 +1,90 @@
+"""`aliquot up`: start the platform on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aliquot.cli.console import output
+from aliquot.config import PolicySettings, parse_policy_params, parse_size
+from aliquot.core.errors import InputError
+
+
+def up(
+    data: Annotated[
+        Path, typer.Option(envvar="ALIQUOT_DATA", help="Where everything is kept: functions, records, journal.")
+    ] = Path("~/.aliquot"),
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 3233,
+    devices: Annotated[str, typer.Option(help="host:N, that many virtual devices beside the cpu.")] = "host:2",
+    device_memory: Annotated[
+        str | None, typer.Option(help="Of each device, such as 8GiB.", show_default="an equal part of half the RAM")
+    ] = None,
+    slots: Annotated[int, typer.Option(min=1, help="How many run on a device at once.")] = 2,
+    cpu_slots: Annotated[
+        int | None, typer.Option(min=1, help="The same for the cpu.", show_default="4 per core, at least 8")
+    ] = None,
+    host_memory: Annotated[
+        str | None,
+        typer.Option(help="What all sandboxes' limits may add up to.", show_default="twice the RAM"),
+    ] = None,
+    policy: Annotated[str, typer.Option(help="The queueing policy; `aliquot policies` lists them.")] = "fair_resident",
+    keepalive: Annotated[
+        str | None, typer.Option(help="The keep-alive policy.", show_default="the policy's own")
+    ] = None,
+    eviction: Annotated[str | None, typer.Option(help="The eviction policy.", show_default="the policy's own")] = None,
+    param: Annotated[list[str], typer.Option(help="A policy's parameter: policy.parameter=value.")] = [],  # noqa: B006
+    seed: Annotated[int, typer.Option(help="Of what policies leave to chance.")] = 0,
+    tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="And its key (PEM).")] = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Write url, namespace, key and pid there, as JSON, once it answers.")
+    ] = None,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds for what runs, when told to stop.")] = 30,
+    keep_days: Annotated[float, typer.Option(min=0, help="How long activations and journal are kept.")] = 7,
+    keep_size: Annotated[str, typer.Option(help="How much of each is kept.")] = "4GiB",
+) -> None:
+    """Start the platform on this machine; it runs until it is told to stop (Ctrl-C).
+
+    The first start makes a namespace and prints its key, once.
+    """
+    from aliquot.live.logs import set_up_logs
+    from aliquot.live.server import Ready, serve
+    from aliquot.live.settings import OVERCOMMIT, ServerSettings, Tls, keep, parse_devices, physical_memory
+
+    if (tls_cert is None) != (tls_key is None):
+        raise InputError("--tls-cert and --tls-key: they take a file each, together")
+    for option, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
+        if file is not None and not file.is_file():
+            raise InputError(f"{option}: there is no file {file}")
+    settings = ServerSettings(
+        data=data.expanduser(),
+        devices=parse_devices(devices, device_memory, slots, cpu_slots),
+        policy=PolicySettings(policy, keepalive, eviction, parse_policy_params(param, "--param"), seed),
+        host=host,
+        port=port,
+        host_memory_bytes=parse_size(host_memory, "--host-memory") if host_memory else OVERCOMMIT * physical_memory(),
+        tls=Tls(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None,
+        ready_file=ready_file,
+        grace_s=grace,
+        retention=keep(keep_days, keep_size),
+    )
+
+    def say_ready(ready: Ready) -> None:
+        for line in ready.missing:
+            output.print(f"[yellow]without[/] {line}", soft_wrap=True)
+        if ready.taken_up:
+            output.print(f"{ready.taken_up} accepted calls of an earlier run are taken up")
+        output.print(f"[bold green]aliquot[/] answers on [bold]{ready.url}[/]", soft_wrap=True)
+        if ready.first:
+            output.print(
+                f"\nYour namespace is [bold]{ready.namespace}[/]. Its key is shown this once:\n\n    {ready.key}\n",
+                highlight=False,
+                soft_wrap=True,
+            )
+            output.print("On this machine commands find the server by themselves. Elsewhere, tell them:\n")
+            output.print(f"    export ALIQUOT_URL={ready.url} ALIQUOT_KEY=…\n", highlight=False, soft_wrap=True)
+        output.print("Next, in another terminal: [bold]aliquot deploy FILE[/], [bold]aliquot top[/]. Stop: Ctrl-C.")
+
+    set_up_logs()
+    serve(settings, say_ready)

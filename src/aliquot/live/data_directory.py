@@ -1,0 +1,56 @@
+"""The data directory: who has it, and what lies in it."""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from aliquot.core.errors import InputError
+
+DATABASE, LOCAL, LOCK = "aliquot.db", "local.json", "lock"
+
+
+class DataDirectory:
+    """Held by one server at a time, as long as its process lives: the kernel lets go of the lock whatever happens."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise InputError(f"--data: {path} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(self._lock, 32).decode(errors="replace").strip() or "unknown"
+            os.close(self._lock)
+            raise InputError(
+                f"--data: {path} is in use by another server (pid {owner}); stop that one, or give this one a "
+                "directory of its own"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.write(self._lock, str(os.getpid()).encode())
+
+    @property
+    def database(self) -> Path:
+        return self.path / DATABASE
+
+    def publish(self, ready: dict[str, Any]) -> None:
+        """Tell the commands of the same user where the server is; gone with the server."""
+        write_private(self.path / LOCAL, ready)
+
+    def release(self) -> None:
+        (self.path / LOCAL).unlink(missing_ok=True)
+        os.close(self._lock)
+
+
+def write_private(path: Path, content: dict[str, Any]) -> None:
+    """Whole or not at all, and for the owner's eyes: it holds a key."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+    draft.replace(path)

@@ -1,0 +1,226 @@
+"""HTTP with a short way for invocations: uvicorn's own protocol, but a plain POST to an action skips ASGI.
+
+What is skipped is a task, an event, a scope, two messages and their checks for every call: half of what a warm call
+costs. A request that is in any way unusual (a body in chunks, a header twice, one that came before the last one was
+answered) takes uvicorn's way, and the same application answers it.
+"""
+
+import asyncio
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from aliquot.live.gateway.answers import CORS, Headers
+from aliquot.live.gateway.app import Gateway
+from aliquot.live.gateway.deadlines import Deadlines
+from aliquot.live.gateway.exchange import Exchange
+from aliquot.live.gateway.invoke import PREFIX
+from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal
+
+_TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
+_JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write
+_ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"x-request-id"])
+_UNUSUAL = frozenset([b"expect", b"transfer-encoding", b"upgrade"])
+
+
+class ShortCycle:
+    """A request on the short way and its answer. Its names are what uvicorn's protocol asks of its own cycles."""
+
+    __slots__ = (
+        "exchange",
+        "expected",
+        "keep_alive",
+        "message_event",
+        "parts",
+        "received",
+        "response_complete",
+        "whole",
+    )
+
+    def __init__(self, exchange: Exchange, expected: int, *, keep_alive: bool) -> None:
+        self.exchange = exchange
+        self.expected = expected
+        self.keep_alive = keep_alive
+        self.parts: list[bytes] = []
+        self.received = 0
+        self.whole = False
+        self.response_complete = False
+        self.message_event = _NOTHING
+
+    @property
+    def disconnected(self) -> bool:
+        return self.exchange.answered
+
+    @disconnected.setter
+    def disconnected(self, _: bool) -> None:
+        self.exchange.disconnected()
+
+
+class _Nothing:
+    """Stands for an event that nobody awaits."""
+
+    def set(self) -> None: ...
+
+
+_NOTHING = _Nothing()
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    gateway: ClassVar[Gateway]
+    most_bytes: ClassVar[int]
+    slow: ClassVar[Deadlines["GatewayProtocol"]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's
+        super().__init__(*args, **kwargs)
+        self._short: ShortCycle | None = None  # the request that is being received, when it is on the short way
+        self._idle_since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._idle_since = self.loop.time()  # one that never sends a request is idle too
+        self._look_again_in(self.timeout_keep_alive)
+
+    @property
+    def _busy(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request
+        return cycle is not None and not cycle.response_complete
+
+    # --- receiving --------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        short = self._short
+        if short is not None and not short.whole:
+            self.slow.discard(self)  # anew for every part: what matters is that the next one comes
+            self.slow.add(self)
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+        self._short = None
+
+    def on_headers_complete(self) -> None:
+        if self.parser.get_method() == b"POST" and self.url.startswith(PREFIX) and self._take_short_way():
+            return
+        url, headers, expect = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expect
+        self.headers.extend(headers)
+        super().on_headers_complete()
+
+    def _take_short_way(self) -> bool:
+        if self._busy:
+            return False
+        path, _, query = self.url.partition(b"?")
+        if path.find(b"/actions/", len(PREFIX) + 1) < 0 or b"#" in self.url:
+            return False
+        values: dict[bytes, bytes] = {}
+        for name, value in self.headers:
+            if name in _ONCE:
+                if name in values:
+                    return False
+                values[name] = value
+            elif name in _UNUSUAL:
+                return False
+        length = values.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self.most_bytes:
+            return False
+        exchange = Exchange(
+            path,
+            query,
+            values.get(b"authorization"),
+            values.get(b"content-type"),
+            self.gateway.transactions.of(values.get(b"x-request-id")),
+            b"",
+            self._respond,
+        )
+        keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
+        self._short = ShortCycle(exchange, int(length), keep_alive=keep_alive)
+        self.cycle = self._short  # type: ignore[assignment]
+        return True
+
+    def on_body(self, body: bytes) -> None:
+        short = self._short
+        if short is None:
+            super().on_body(body)
+        elif not short.response_complete:
+            short.parts.append(body)
+
+    def on_message_complete(self) -> None:
+        short = self._short
+        if short is None:
+            super().on_message_complete()
+            return
+        short.whole = True
+        self.slow.discard(self)
+        if short.response_complete:
+            return
+        parts = short.parts
+        short.exchange.body = parts[0] if len(parts) == 1 else b"".join(parts)
+        short.parts = []
+        self.gateway.invoke.handle(short.exchange)
+
+    def too_slow(self) -> None:
+        """The body has stopped coming."""
+        if self._short is not None:
+            self._short.exchange.refuse(Refusal(408, SLOW, CLOSE))
+
+    # --- answering --------------------------------------------------------------------------------------
+
+    def _respond(self, status: int, headers: Headers, body: bytes) -> None:
+        short = self.cycle
+        short.response_complete = True
+        if self.transport.is_closing():
+            return
+        if not short.keep_alive and CLOSE[0] not in headers:
+            headers = (*headers, *CLOSE)
+        head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers]) + _TAIL % len(body)
+        if len(body) <= _JOINED_BYTES:
+            self.transport.write(head + body)
+        else:
+            self.transport.writelines((head, body))
+        if CLOSE[0] in headers:
+            self.transport.close()
+        self.on_response_complete()
+
+    def on_response_complete(self) -> None:
+        """As uvicorn does, but without a new timer for every answer: one per connection looks now and then."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._look_again_in(self.timeout_keep_alive)
+
+    def _unset_keepalive_if_required(self) -> None:
+        """The timer runs on; it will find that the connection was used."""
+
+    def _look_again_in(self, delay_s: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(delay_s, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self.transport.is_closing() or self._busy:
+            return
+        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._look_again_in(left_s)
+        else:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.slow.discard(self)
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+        super().connection_lost(exc)
+
+
+def make_protocol(gateway: Gateway, *, most_bytes: int, body_s: float) -> type[asyncio.Protocol]:
+    """The protocol class for one gateway: uvicorn makes an instance of it for every connection."""
+    slow: Deadlines[GatewayProtocol] = Deadlines(body_s, GatewayProtocol.too_slow)
+    return type("BoundProtocol", (GatewayProtocol,), {"gateway": gateway, "most_bytes": most_bytes, "slow": slow})

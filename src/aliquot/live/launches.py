@@ -1,0 +1,67 @@
+"""What is told of an action: to the core that schedules it, and to the sandbox that is to run it."""
+
+import json
+
+from msgspec.structs import replace
+
+from aliquot.core.model import FunctionSpec, Times
+from aliquot.live.call import Call
+from aliquot.live.needs import needs_of
+from aliquot.live.node.base import Launch, RunRequest
+from aliquot.live.records import NODEJS, Action
+
+MIB = 2**20
+# What a start takes, as the policies believe it: a fork from a zygote, or a fresh interpreter.
+COLD_S = {NODEJS: 0.1}
+FORK_S = 0.02
+
+
+def function_spec(action: Action) -> FunctionSpec:
+    spec = needs_of(action).function(action.name, host_bytes=action.limits.memory * MIB)
+    return replace(spec, times=Times(cold_s=COLD_S.get(action.exec.kind, FORK_S)))
+
+
+def launch(action: Action, device: str, api_host: str) -> Launch:
+    needs = needs_of(action)
+    env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
+    env |= {
+        "__OW_API_HOST": api_host,
+        "__OW_NAMESPACE": action.namespace,
+        "__OW_ACTION_NAME": f"/{action.namespace}/{action.name}",
+        "__OW_ACTION_VERSION": action.version,
+        "ALIQUOT_DEVICE": device,
+        "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
+    }
+    return Launch(
+        tenant=action.namespace,
+        function=action.name,
+        revision=action.revision,
+        version=action.version,
+        kind=action.exec.kind,
+        code=action.exec.code,
+        binary=action.exec.binary,
+        main=action.exec.main or "main",
+        env=env,
+        timeout_ms=action.limits.timeout,
+        memory_bytes=action.limits.memory * MIB,
+        logs_bytes=action.limits.logs * MIB,
+        imports=needs.imports,
+        requirements=needs.requirements,
+        device=device,
+        sdk=needs.sdk,
+    )
+
+
+def run_request(call: Call, now_ms: int) -> RunRequest:
+    limits = call.action.limits
+    env = {
+        "__OW_ACTIVATION_ID": call.id,
+        "__OW_TRANSACTION_ID": call.transaction,
+        "__OW_DEADLINE": str(now_ms + limits.timeout),
+    }
+    return RunRequest(call.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB)
+
+
+def _text(value: object) -> str:
+    """Parameters for the environment are text; what is not is written as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

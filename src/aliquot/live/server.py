@@ -1,0 +1,150 @@
+"""`aliquot up`: store, node, service and gateway, put together in one process, until a signal ends it."""
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from shutil import which
+
+import structlog
+import uvicorn
+import uvloop
+from msgspec import Struct
+
+from aliquot.core.errors import InputError
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.data_directory import DataDirectory, write_private
+from aliquot.live.gateway.app import Gateway, make_app
+from aliquot.live.gateway.protocol import make_protocol
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.node.local import LocalNode
+from aliquot.live.recovery import take_up
+from aliquot.live.service import Service
+from aliquot.live.settings import ServerSettings
+from aliquot.live.store.base import Store, StoreError
+from aliquot.live.store.sqlite import SqliteStore
+
+log = structlog.get_logger("aliquot.server")
+
+FIRST_NAMESPACE = "guest"
+PRUNE_EVERY_S = 60
+
+
+class Ready(Struct, frozen=True):
+    """What there is to say once the server answers."""
+
+    url: str
+    namespace: str
+    key: str
+    pid: int
+    first: bool  # the namespace is new, and `key` is its own; otherwise the key ends with the server
+    missing: tuple[str, ...]  # what this machine does not offer, and what follows from it
+    taken_up: int  # calls that an earlier server had accepted
+
+
+def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
+    """Run until SIGTERM or SIGINT. Raises `InputError` when it cannot start as it was told."""
+    data = DataDirectory(settings.data)
+    try:
+        listener = _listen(settings)
+        with listener:
+            uvloop.run(_serve(settings, data, listener, on_ready))
+    finally:
+        data.release()
+
+
+async def _serve(
+    settings: ServerSettings, data: DataDirectory, listener: socket.socket, on_ready: Callable[[Ready], None]
+) -> None:
+    try:
+        store = await SqliteStore.open(data.database)
+    except StoreError as error:
+        raise InputError(f"--data: {error}") from error
+    node = LocalNode(data.path, settings.devices)
+    service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes)
+    catalogue = Catalogue(store, service)
+    operator = secrets.token_urlsafe(32)
+    url = _url(settings, listener)
+    service.api_host = url
+    try:
+        await service.start()
+        await catalogue.load()
+        namespaces = {namespace.name: namespace for namespace in catalogue.namespaces()}
+        taken_up = await take_up(service, store, namespaces)
+        first = not namespaces
+        name = FIRST_NAMESPACE if first or FIRST_NAMESPACE in namespaces else min(namespaces)
+        key = await catalogue.create_namespace(name) if first else catalogue.ephemeral_key(name)
+        gateway_settings = GatewaySettings(api_host=url, nodejs=which("node") is not None)
+        app = make_app(service, catalogue, store, gateway_settings, operator)
+        server = _Server(_uvicorn_config(settings, app, gateway_settings))
+        pruning = asyncio.create_task(_prune(store, settings))
+
+        def started() -> None:
+            ready = Ready(url, name, key, os.getpid(), first, (), taken_up)
+            public = {"url": url, "namespace": name, "key": key, "pid": ready.pid}
+            data.publish(public | {"operator": operator})
+            if settings.ready_file is not None:
+                write_private(settings.ready_file, public)
+            on_ready(ready)
+
+        server.on_started = started
+        await server.serve(sockets=[listener])
+        pruning.cancel()
+        await service.drain(settings.grace_s)
+    finally:
+        await service.stop()
+        await store.close()
+
+
+class _Server(uvicorn.Server):
+    """Tells when it answers."""
+
+    on_started: Callable[[], None]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_started()
+
+
+def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
+    tls = settings.tls
+    protocol = make_protocol(app, most_bytes=gateway_settings.payload_bytes, body_s=gateway_settings.body_s)
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=int(settings.grace_s),
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+    )
+
+
+def _listen(settings: ServerSettings) -> socket.socket:
+    try:
+        return socket.create_server((settings.host, settings.port), backlog=2048, reuse_port=False)
+    except OSError as error:
+        raise InputError(
+            f"--port: {settings.host}:{settings.port} cannot be listened on: {error.strerror}; give another with --port"
+        ) from error
+
+
+def _url(settings: ServerSettings, listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    reachable = "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 - compared, not bound
+    return f"{'https' if settings.tls else 'http'}://{reachable}:{port}"
+
+
+async def _prune(store: Store, settings: ServerSettings) -> None:
+    while True:
+        await asyncio.sleep(PRUNE_EVERY_S)
+        try:
+            await store.prune(settings.retention, now_ms=time.time_ns() // 1_000_000)
+        except StoreError as error:
+            log.warning("old records could not be removed", error=str(error))

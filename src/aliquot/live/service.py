@@ -1,0 +1,369 @@
+"""The service: tells the core what happens, and has done what the core commands. Nothing is decided here.
+
+It stands between the gateway, whose `Platform` it is, the node, to which it listens, and the store.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+from msgspec.structs import replace
+
+from aliquot.config import PolicySettings
+from aliquot.core.commands import (
+    Command,
+    Complete,
+    Dispatch,
+    Fail,
+    LoadMemory,
+    Reject,
+    Run,
+    Start,
+    StartSandbox,
+    StopSandbox,
+    UnloadMemory,
+)
+from aliquot.core.events import (
+    DeviceAdded,
+    FunctionDeployed,
+    FunctionRemoved,
+    HostMemorySet,
+    InvocationArrived,
+    InvocationCancelled,
+    MemoryLoaded,
+    RunFinished,
+    SandboxLost,
+    SandboxStarted,
+    TenantWeightSet,
+)
+from aliquot.core.fit import misfit
+from aliquot.live.activations import Recorder, failure
+from aliquot.live.call import Call
+from aliquot.live.engine import Engine
+from aliquot.live.launches import function_spec, launch, run_request
+from aliquot.live.node.base import Node, Outcome, Status
+from aliquot.live.platform import Overloaded
+from aliquot.live.records import Accepted, Action, Activation, Namespace
+from aliquot.live.status import describe
+from aliquot.live.store.base import Store, StoreError
+
+log = structlog.get_logger("aliquot.service")
+
+ATTEMPTS = 3  # for a call whose sandbox is gone before the call could begin
+STORE_RETRY_S = 0.5
+STOPPING = "the server is stopping; try again"
+LOST = "its sandbox was lost"
+
+
+class Tenancy:
+    """A sandbox as the service knows it: the revision it serves, and whose call it has."""
+
+    __slots__ = ("action", "call", "init_s", "logs")
+
+    def __init__(self, action: Action) -> None:
+        self.action = action
+        self.call: Call | None = None
+        self.init_s: float | None = None
+        self.logs: tuple[str, ...] = ()  # of its start, until a record has them
+
+
+class Service:
+    def __init__(self, settings: PolicySettings, node: Node, store: Store, *, host_memory_bytes: int) -> None:
+        self._engine = Engine(settings, store, self._perform)
+        self.scheduler = self._engine.scheduler
+        self._recorder = Recorder("+".join(self.scheduler.policy_names))
+        self._node = node
+        self._store = store
+        self._host_memory_bytes = host_memory_bytes
+        self.api_host = ""
+        self.calls: dict[str, Call] = {}  # those that have not ended
+        self._sandboxes: dict[int, Tenancy] = {}
+        self._actions: dict[tuple[str, str], Action] = {}
+        self._stopping = False
+        self._all_ended = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._performers: dict[type[Command], Callable[..., None]] = {
+            Dispatch: self._dispatch,
+            StartSandbox: self._start_sandbox,
+            LoadMemory: lambda command: node.load(command.sandbox),
+            UnloadMemory: lambda command: node.unload(command.sandbox),
+            StopSandbox: self._stop_sandbox,
+            Run: self._run,
+            Complete: self._complete,
+            Fail: self._fail,
+            Reject: self._reject,
+        }
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Tell the core what there is to run on."""
+        await self._node.start(self)
+        self._engine.post(HostMemorySet(self._host_memory_bytes))
+        for device in self._node.devices:
+            self._engine.post(DeviceAdded(device))
+
+    async def drain(self, grace_s: float) -> None:
+        """Take nothing more; let what is awaited or runs come to its end. What is accepted and waits, waits on disk."""
+        self._stopping = True
+        for call in self.calls.values():
+            if call.durable and not call.begun_s:
+                call.parked = True
+                self._engine.post(InvocationCancelled(call.id, STOPPING))
+        while self.calls and grace_s > 0:
+            self._all_ended.clear()
+            try:
+                await asyncio.wait_for(self._all_ended.wait(), grace_s)
+            except TimeoutError:
+                log.warning("stopped before all calls had ended", calls=len(self.calls))
+                break
+
+    async def stop(self) -> None:
+        """End every sandbox. The store stays open: it is not the service's."""
+        self._stopping = True
+        self._engine.stop()
+        await self._node.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- what the gateway asks --------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> None:
+        self._check_open()
+        self.enqueue(call)
+
+    async def accept(self, call: Call) -> None:
+        self._check_open()
+        call.durable = True
+        try:
+            await self._store.accept(_accepted(call))
+        except StoreError as error:
+            raise Overloaded(str(error)) from error
+        self.enqueue(call)
+
+    async def detach(self, call: Call) -> None:
+        if call.activation is not None or call.durable:
+            return
+        call.durable = True
+        try:
+            await self._store.accept(_accepted(call))
+        except StoreError as error:
+            call.durable = False
+            raise Overloaded(str(error)) from error
+
+    def cancel(self, activation_id: str) -> None:
+        if activation_id in self.calls:
+            self._engine.post(InvocationCancelled(activation_id))
+
+    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
+        return await self._store.activation(namespace, activation_id)
+
+    def deploy(self, action: Action) -> None:
+        old = self._actions.get((action.namespace, action.name))
+        if old is not None:
+            self._recorder.forget(old)
+        self._actions[action.namespace, action.name] = action
+        self._engine.post(FunctionDeployed(action.namespace, function_spec(action)))
+
+    def remove(self, namespace: str, name: str) -> None:
+        action = self._actions.pop((namespace, name), None)
+        if action is not None:
+            self._recorder.forget(action)
+            self._engine.post(FunctionRemoved(namespace, name))
+
+    def misfit(self, action: Action) -> str | None:
+        return misfit(function_spec(action), self._node.devices)
+
+    def set_weight(self, namespace: Namespace) -> None:
+        self._engine.post(TenantWeightSet(namespace.name, namespace.weight))
+
+    def status(self) -> dict[str, Any]:
+        return describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self._stopping)
+
+    def action(self, namespace: str, name: str) -> Action | None:
+        return self._actions.get((namespace, name))
+
+    def enqueue(self, call: Call) -> None:
+        """The call is the core's from now on."""
+        self.calls[call.id] = call
+        call.arrived_s = self._engine.now()
+        self._engine.post(InvocationArrived(call.id, call.action.namespace, call.action.name))
+
+    def _check_open(self) -> None:
+        complaint = STOPPING if self._stopping else self._store.complaint
+        if complaint is not None:
+            raise Overloaded(complaint)
+
+    # --- what the node tells ----------------------------------------------------------------------------
+
+    def sandbox_started(self, sandbox: int, init_s: float, logs: tuple[str, ...]) -> None:
+        tenancy = self._sandboxes[sandbox]
+        tenancy.init_s, tenancy.logs = init_s, logs
+        self._engine.post(SandboxStarted(sandbox))
+
+    def sandbox_lost(self, sandbox: int, outcome: Outcome) -> None:
+        tenancy = self._sandboxes.pop(sandbox)
+        if tenancy.call is not None:
+            tenancy.call.outcome = _with_logs(tenancy, outcome)
+        self._engine.post(SandboxLost(sandbox, LOST))
+
+    def sandbox_refused(self, sandbox: int) -> None:
+        tenancy = self._sandboxes.pop(sandbox)
+        if tenancy.call is not None:
+            tenancy.call.unbegun = True
+        self._engine.post(SandboxLost(sandbox, LOST))
+
+    def memory_loaded(self, sandbox: int) -> None:
+        self._engine.post(MemoryLoaded(sandbox))
+
+    def run_finished(self, sandbox: int, outcome: Outcome) -> None:
+        tenancy = self._sandboxes[sandbox]
+        call, tenancy.call = tenancy.call, None
+        if call is None:
+            log.error("a run finished that nobody asked for", sandbox=sandbox)
+            return
+        call.outcome = _with_logs(tenancy, outcome) if tenancy.logs else outcome
+        self._engine.post(RunFinished(call.id, sandbox, outcome.run_s))
+
+    # --- what the core commands -------------------------------------------------------------------------
+
+    def _perform(self, command: Command) -> None:
+        self._performers[type(command)](command)
+
+    def _dispatch(self, command: Dispatch) -> None:
+        call = self.calls[command.invocation]
+        call.device, call.start, call.reason = command.device, command.start, command.reason
+        tenancy = self._sandboxes.get(command.sandbox)
+        if tenancy is not None:
+            tenancy.call = call
+
+    def _start_sandbox(self, command: StartSandbox) -> None:
+        action = self._actions[command.tenant, command.function]
+        self._sandboxes[command.sandbox] = Tenancy(action)
+        self._node.start_sandbox(command.sandbox, launch(action, command.device, self.api_host))
+
+    def _stop_sandbox(self, command: StopSandbox) -> None:
+        self._sandboxes.pop(command.sandbox, None)
+        self._node.stop_sandbox(command.sandbox)
+
+    def _run(self, command: Run) -> None:
+        call = self.calls[command.invocation]
+        tenancy = self._sandboxes.get(command.sandbox)
+        if tenancy is None:  # it died after the core had chosen it: that is in the inbox, and the call has not begun
+            call.unbegun = True
+            return
+        tenancy.call = call
+        call.action = tenancy.action
+        call.begun_s = self._engine.now()
+        call.init_s = tenancy.init_s if call.start is Start.COLD else None
+        if call.durable:
+            self._spawn(self._run_durably(command.sandbox, call))
+        else:
+            self._node.run(command.sandbox, run_request(call, _now_ms()))
+
+    async def _run_durably(self, sandbox: int, call: Call) -> None:
+        """That the run has begun must be on disk before it begins: after a crash it must not begin again."""
+        await self._insist(lambda: self._store.mark_started(call.id))
+        tenancy = self._sandboxes.get(sandbox)
+        if tenancy is not None and tenancy.call is call:  # neither cancelled nor lost meanwhile
+            self._node.run(sandbox, run_request(call, _now_ms()))
+
+    def _complete(self, command: Complete) -> None:
+        call = self.calls[command.invocation]
+        self._end(call, call.outcome or failure(Status.INTERNAL_ERROR, "the run left no outcome"))
+
+    def _fail(self, command: Fail) -> None:
+        call = self.calls[command.invocation]
+        if call.parked:
+            self._forget(call)
+        elif call.unbegun and call.attempts < ATTEMPTS:
+            call.unbegun = False
+            call.attempts += 1
+            self._engine.post(InvocationArrived(call.id, call.action.namespace, call.action.name))
+        else:
+            self._end(call, call.outcome or failure(Status.INTERNAL_ERROR, command.reason))
+
+    def _reject(self, command: Reject) -> None:
+        call = self.calls[command.invocation]
+        call.reason = command.reason
+        if call.durable:
+            self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
+        else:
+            self._forget(call)
+
+    # --- ends -------------------------------------------------------------------------------------------
+
+    def _end(self, call: Call, outcome: Outcome) -> None:
+        call.outcome = outcome
+        activation = self._record(call, outcome)
+        if call.durable:
+            self._spawn(self.end_durably(call, activation))
+            return
+        call.activation = activation
+        self._store.record(activation)
+        self._forget(call)
+
+    def end_unbegun(self, call: Call, reason: str) -> Activation:
+        """The record of a call that was accepted by an earlier server and cannot run."""
+        call.arrived_s = self._engine.now()
+        call.outcome = failure(Status.INTERNAL_ERROR, reason)
+        return self._record(call, call.outcome)
+
+    async def end_durably(self, call: Call, activation: Activation) -> None:
+        await self._insist(lambda: self._store.finish(activation))
+        call.activation = activation
+        self._forget(call)
+
+    def _record(self, call: Call, outcome: Outcome) -> Activation:
+        now, init_s = self._engine.now(), call.init_s or 0
+        began_s = (call.begun_s or now) - init_s
+        call.wait_ms = max(0, round((began_s - call.arrived_s) * 1000))
+        duration_ms = max(0, round((now - began_s) * 1000))
+        return self._recorder.record(call, outcome, start_ms=_now_ms() - duration_ms, duration_ms=duration_ms)
+
+    def _forget(self, call: Call) -> None:
+        self.calls.pop(call.id, None)
+        if not self.calls:
+            self._all_ended.set()
+        if call.done is not None:
+            call.done(call)
+
+    async def _insist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """What was accepted must reach its record: while the store fails, wait and try again."""
+        while True:
+            try:
+                return await write()
+            except StoreError as error:
+                log.warning("the store fails; trying again", error=str(error))
+                await asyncio.sleep(STORE_RETRY_S)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _with_logs(tenancy: Tenancy, outcome: Outcome) -> Outcome:
+    """What a sandbox printed when it started belongs to the record of its first run."""
+    logs, tenancy.logs = tenancy.logs, ()
+    return replace(outcome, logs=logs + outcome.logs)
+
+
+def _accepted(call: Call) -> Accepted:
+    return Accepted(
+        call.id,
+        call.namespace.name,
+        call.action.name,
+        _now_ms(),
+        call.payload,
+        pickled=call.pickled,
+        rerun=call.action.annotation("rerun") is True,
+        started=bool(call.begun_s),
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

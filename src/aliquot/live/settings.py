@@ -1,0 +1,56 @@
+"""The server's settings, parsed once and frozen."""
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from aliquot.config import PolicySettings, parse_size
+from aliquot.core.errors import InputError
+from aliquot.core.model import CPU, DeviceSpec
+from aliquot.live.store.base import Retention
+
+PORT = 3233  # OpenWhisk's, when it runs alone
+HOST_KIND = "host"
+OVERCOMMIT = 2  # limits are seldom used up: all sandboxes together may claim twice what the machine has
+
+
+class Tls(Struct, frozen=True):
+    certificate: Path
+    key: Path
+
+
+class ServerSettings(Struct, frozen=True):
+    data: Path
+    devices: tuple[DeviceSpec, ...]
+    policy: PolicySettings
+    host: str = "127.0.0.1"
+    port: int = PORT
+    host_memory_bytes: int = 0
+    tls: Tls | None = None
+    ready_file: Path | None = None
+    grace_s: float = 30  # for what runs, when the server is told to stop
+    retention: Retention = Retention()
+
+
+def keep(days: float, size: str) -> Retention:
+    most_bytes = parse_size(size, "--keep-size")
+    return Retention(days * 86400, most_bytes, days * 86400, most_bytes)
+
+
+def parse_devices(text: str, memory: str | None, slots: int, cpu_slots: int | None) -> tuple[DeviceSpec, ...]:
+    """`host:2` is two virtual devices on this machine; beside them there is always the node's `cpu`."""
+    kind, _, count = text.partition(":")
+    if kind != HOST_KIND or not count.isdigit():
+        raise InputError(f"--devices: '{text}' is not understood; it takes host:N, N virtual devices on this machine")
+    number = int(count)
+    if slots < 1 or (cpu_slots is not None and cpu_slots < 1):
+        raise InputError("--slots and --cpu-slots: they take 1 or more")
+    size = physical_memory() // 2 // max(number, 1) if memory is None else parse_size(memory, "--device-memory")
+    virtual = (DeviceSpec(f"{kind}-{index}", kind, size, slots) for index in range(1, number + 1))
+    # A cpu device's slots are also what functions that only wait for others hold, hence more than there are cores.
+    return (DeviceSpec(CPU, CPU, None, cpu_slots or max(8, 4 * (os.cpu_count() or 1))), *virtual)
+
+
+def physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,61 @@
+"""A node that does nothing by itself: a test says what becomes of each sandbox and each run."""
+
+from collections.abc import Sequence
+
+from aliquot.core.model import CPU, DeviceSpec
+from aliquot.live.node.base import Launch, Listener, Outcome, RunRequest, SandboxUsage, Status
+
+
+class ScriptedNode:
+    """Implements `Node`. What it was told is in `started`, `running` and `stopped`."""
+
+    def __init__(self, devices: Sequence[DeviceSpec] = (DeviceSpec(CPU, CPU, None, 4),)) -> None:
+        self.devices = tuple(devices)
+        self.listener: Listener
+        self.started: dict[int, Launch] = {}
+        self.running: dict[int, RunRequest] = {}
+        self.stopped: list[int] = []
+        self.unloaded: list[int] = []
+
+    async def start(self, listener: Listener) -> None:
+        self.listener = listener
+
+    async def stop(self) -> None:
+        self.running.clear()
+
+    def start_sandbox(self, sandbox: int, launch: Launch) -> None:
+        self.started[sandbox] = launch
+
+    def run(self, sandbox: int, request: RunRequest) -> None:
+        self.running[sandbox] = request
+
+    def stop_sandbox(self, sandbox: int) -> None:
+        self.running.pop(sandbox, None)
+        self.stopped.append(sandbox)
+
+    def unload(self, sandbox: int) -> None:
+        self.unloaded.append(sandbox)
+
+    def load(self, sandbox: int) -> None:
+        self.unloaded.remove(sandbox)
+
+    def usage(self) -> list[SandboxUsage]:
+        return []
+
+    # --- what a test says -------------------------------------------------------------------------------
+
+    def ready(self, sandbox: int, logs: tuple[str, ...] = ()) -> None:
+        self.listener.sandbox_started(sandbox, 0.01, logs)
+
+    def finish(self, sandbox: int, result: bytes = b"{}", logs: tuple[str, ...] = ()) -> None:
+        del self.running[sandbox]
+        self.listener.run_finished(sandbox, Outcome(Status.SUCCESS, result, 0.001, logs))
+
+    def lose(self, sandbox: int, text: str = "it exited") -> None:
+        self.running.pop(sandbox, None)
+        outcome = Outcome(Status.DEVELOPER_ERROR, b'{"error":"%s"}' % text.encode(), 0.001)
+        self.listener.sandbox_lost(sandbox, outcome)
+
+    def refuse(self, sandbox: int) -> None:
+        self.running.pop(sandbox, None)
+        self.listener.sandbox_refused(sandbox)

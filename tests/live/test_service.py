@@ -1,0 +1,319 @@
+"""The service between gateway, core, node and store: what happens at the edges, with a node that does as it is told."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from aliquot.config import PolicySettings
+from aliquot.live.call import Call
+from aliquot.live.node.base import Status
+from aliquot.live.platform import Overloaded
+from aliquot.live.records import Accepted, Action, Exec, Namespace, Pair
+from aliquot.live.recovery import INTERRUPTED, take_up
+from aliquot.live.replay import replay_file
+from aliquot.live.service import Service
+from aliquot.live.store.sqlite import SqliteStore
+from aliquot.testing.node import ScriptedNode
+
+GUEST = Namespace("guest")
+ECHO = Action("guest", "echo", "0.0.1", Exec("python:3.11", "def main(args): return args"), revision="1")
+
+
+class Rig:
+    """A service on a real store in a folder, with a scripted node."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.calls = 0
+        self.ended = []
+
+    async def __aenter__(self):
+        self.store = await SqliteStore.open(self.folder)
+        self.node = ScriptedNode()
+        self.service = Service(PolicySettings("fair_resident"), self.node, self.store, host_memory_bytes=2**40)
+        await self.service.start()
+        self.service.deploy(ECHO)
+        await self.turn()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.service.stop()
+        await self.store.close()
+        assert replay_file(self.folder).differences == []
+
+    async def turn(self):
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    def call(self, action=ECHO, **more):
+        self.calls += 1
+        return Call(f"{self.calls:032x}", GUEST, action, b"{}", done=self.ended.append, **more)
+
+    async def until(self, condition):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def summary(call):
+    annotations = msgspec.json.decode(call.activation.summary)["annotations"]
+    return {pair["key"]: pair["value"] for pair in annotations}
+
+
+def run(test):
+    """The test's coroutine, on a rig of its own."""
+
+    def in_loop(tmp_path):
+        async def whole():
+            async with Rig(tmp_path) as rig:
+                await test(rig)
+
+        asyncio.run(whole())
+
+    in_loop.__name__ = test.__name__
+    return in_loop
+
+
+@run
+async def test_a_call_is_run_recorded_and_answered(rig):
+    call = rig.call()
+    rig.service.submit(call)
+    await rig.turn()
+    rig.node.ready(1, ("hello from import",))
+    await rig.turn()
+    rig.node.finish(1, b'{"x":1}', ("hello from run",))
+    await rig.turn()
+    assert rig.ended == [call]
+    record = await rig.store.activation("guest", call.id)
+    assert msgspec.json.decode(record.response) == {
+        "status": "success", "success": True, "result": {"x": 1}, "size": 7,
+    }  # fmt: skip
+    assert msgspec.json.decode(record.logs) == ["hello from import", "hello from run"]
+    told = summary(call)
+    assert told["start"] == "cold"
+    assert told["initTime"] == 10
+    assert told["device"] == "cpu"
+    assert told["deviceTime"] == 1.0
+    assert told["policy"] == "fair_resident+adaptive+cost_aware"
+    assert told["reason"].startswith("most urgent")
+
+
+@run
+async def test_a_warm_call_has_no_init_time(rig):
+    for _ in range(2):
+        rig.service.submit(rig.call())
+        await rig.turn()
+        if not rig.ended:
+            rig.node.ready(1)
+            await rig.turn()
+        rig.node.finish(1)
+        await rig.turn()
+    assert "initTime" not in summary(rig.ended[1])
+    assert summary(rig.ended[1])["start"] == "warm"
+
+
+@run
+async def test_a_lost_sandbox_fails_its_call_with_its_own_words(rig):
+    call = rig.call()
+    rig.service.submit(call)
+    await rig.turn()
+    rig.node.lose(1, "does not compile")
+    await rig.turn()
+    assert rig.ended == [call]
+    assert call.outcome.status is Status.DEVELOPER_ERROR
+    assert b"does not compile" in call.activation.response
+
+
+@run
+async def test_a_sandbox_that_dies_idle_as_it_is_chosen_costs_the_call_nothing(rig):
+    rig.service.submit(rig.call())
+    await rig.turn()
+    rig.node.ready(1)
+    await rig.turn()
+    rig.node.finish(1)
+    await rig.turn()
+    call = rig.call()
+    rig.service.submit(call)
+    rig.service._engine._step()  # the core chooses sandbox 1 …
+    rig.node.refuse(1)  # … which turns out to be shutting down
+    await rig.turn()
+    assert call.id in rig.service.calls
+    rig.node.ready(2)
+    await rig.turn()
+    rig.node.finish(2)
+    await rig.turn()
+    assert call.outcome.status is Status.SUCCESS
+    assert call.attempts == 2
+
+
+@run
+async def test_it_is_not_tried_for_ever(rig):
+    call = rig.call()
+    rig.service.submit(call)
+    await rig.turn()
+    for sandbox in (1, 2, 3):
+        rig.node.ready(sandbox)
+        await rig.turn()
+        rig.node.refuse(sandbox)
+        await rig.turn()
+    assert rig.ended == [call]
+    assert call.outcome.status is Status.INTERNAL_ERROR
+
+
+@run
+async def test_an_accepted_call_is_on_disk_until_its_record_is(rig):
+    call = rig.call()
+    await rig.service.accept(call)
+    assert [(entry.id, entry.started) for entry in await rig.store.unfinished()] == [(call.id, False)]
+    rig.node.ready(1)
+    await rig.until(lambda: rig.node.running)
+    assert [entry.started for entry in await rig.store.unfinished()] == [True]
+    rig.node.finish(1)
+    await rig.until(lambda: rig.ended)
+    assert await rig.store.unfinished() == []
+    assert await rig.store.activation("guest", call.id)
+
+
+@run
+async def test_a_call_that_is_no_longer_awaited_is_kept(rig):
+    call = rig.call()
+    rig.service.submit(call)
+    await rig.turn()
+    rig.node.ready(1)
+    await rig.turn()
+    await rig.service.detach(call)
+    assert [(entry.id, entry.started) for entry in await rig.store.unfinished()] == [(call.id, True)]
+    rig.node.finish(1)
+    await rig.until(lambda: rig.ended)
+    assert await rig.store.unfinished() == []
+
+
+@run
+async def test_an_end_that_overtakes_its_detaching_leaves_nothing_behind(rig):
+    call = rig.call()
+    rig.service.submit(call)
+    await rig.turn()
+    rig.node.ready(1)
+    await rig.turn()
+    detaching = asyncio.create_task(rig.service.detach(call))
+    await asyncio.sleep(0)
+    rig.node.finish(1)
+    await detaching
+    await rig.until(lambda: rig.ended)
+    assert await rig.store.unfinished() == []
+    assert await rig.store.activation("guest", call.id)
+
+
+@run
+async def test_a_new_revision_never_runs_in_an_old_sandbox(rig):
+    rig.service.submit(rig.call())
+    await rig.turn()
+    rig.node.ready(1)
+    await rig.turn()
+    rig.node.finish(1)
+    newer = msgspec.structs.replace(ECHO, version="0.0.2", revision="2")
+    rig.service.deploy(newer)
+    call = rig.call(newer)
+    rig.service.submit(call)
+    await rig.turn()
+    assert rig.node.stopped == [1]
+    assert rig.node.started[2].revision == "2"
+
+
+@run
+async def test_a_deleted_action_ends_what_waits_for_it(rig):
+    call = rig.call()
+    rig.service.submit(call)
+    rig.service.remove("guest", "echo")
+    await rig.turn()
+    assert rig.ended == [call]
+    assert b"removed" in call.activation.response
+
+
+@run
+async def test_a_call_for_an_action_the_core_does_not_know_is_refused(rig):
+    call = rig.call(msgspec.structs.replace(ECHO, name="other"))
+    rig.service.submit(call)
+    await rig.turn()
+    assert rig.ended == [call]
+    assert call.outcome is None
+    assert "has no function other" in call.reason
+
+
+@run
+async def test_a_cancelled_run_stops_its_sandbox(rig):
+    call = rig.call()
+    rig.service.submit(call)
+    await rig.turn()
+    rig.node.ready(1)
+    await rig.turn()
+    rig.service.cancel(call.id)
+    await rig.turn()
+    assert rig.node.stopped == [1]
+    assert rig.ended == [call]
+    assert b"cancelled" in call.activation.response
+
+
+@run
+async def test_draining_lets_what_runs_end_and_leaves_what_waits_on_disk(rig):
+    awaited, waits = rig.call(), rig.call()
+    rig.service.submit(awaited)
+    await rig.service.accept(waits)
+    await rig.turn()
+    draining = asyncio.create_task(rig.service.drain(60))
+    await rig.turn()
+    with pytest.raises(Overloaded, match="stopping"):
+        rig.service.submit(rig.call())
+    rig.node.ready(1)
+    await rig.turn()
+    rig.node.finish(1)
+    await draining
+    assert awaited.outcome.status is Status.SUCCESS
+    assert [entry.id for entry in await rig.store.unfinished()] == [waits.id]
+
+
+def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
+    def accepted(number, **more):
+        return Accepted(f"{number:032x}", "guest", more.pop("name", "echo"), number, b"{}", **more)
+
+    async def crash():
+        store = await SqliteStore.open(tmp_path)
+        for entry in (
+            accepted(101),
+            accepted(102, started=True),
+            accepted(103, started=True, rerun=True),
+            accepted(104, name="gone"),
+        ):
+            await store.accept(entry)
+        await store.close()
+
+    async def restart():
+        async with Rig(tmp_path) as rig:
+            assert await take_up(rig.service, rig.store, {"guest": GUEST}) == 4
+            await rig.turn()
+            ends = {}
+            for number in (102, 104):
+                record = await rig.store.activation("guest", f"{number:032x}")
+                ends[number] = msgspec.json.decode(record.response)
+            assert ends[102]["status"] == "whisk internal error"
+            assert ends[102]["result"] == {"error": INTERRUPTED}
+            assert "deleted" in ends[104]["result"]["error"]
+            assert sorted(rig.service.calls) == [f"{number:032x}" for number in (101, 103)]
+            for sandbox in sorted(rig.node.started):
+                rig.node.ready(sandbox)
+            while rig.service.calls:
+                await asyncio.sleep(0.001)
+                for sandbox in list(rig.node.running):
+                    rig.node.finish(sandbox)
+            assert await rig.store.unfinished() == []
+
+    asyncio.run(crash())
+    asyncio.run(restart())
+
+
+@run
+async def test_rerun_is_written_down_with_the_call(rig):
+    again = msgspec.structs.replace(ECHO, annotations=(Pair("rerun", value=True),), revision="2")
+    rig.service.deploy(again)
+    await rig.service.accept(rig.call(again))
+    assert [entry.rerun for entry in await rig.store.unfinished()] == [True]
