@@ -5,11 +5,16 @@ over a moment after its first write, at once when someone waits for it, and whil
 
 When a group fails, those who wait in line are told and their writes are dropped, for a caller that was refused must
 not find its write done later. What was written behind stays at the head of the line, in order, and is tried again.
+Every later call that waits is a new try; without one it is tried now and then, an empty line by an empty write, so
+that the complaint ends when its cause does. A value that no file could take is found by halving the group, and left.
 """
 
+import sqlite3
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import structlog
 
 from aliquot.live.records import Activation
 from aliquot.live.store.base import StoreError
@@ -19,7 +24,16 @@ from aliquot.live.store.writer import Writer
 GROUP_ROWS = 8192
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 1.0
+# The writer rests so many times as long as it worked: larger groups cost far less for each row.
+REST = 3
+LONGEST_REST_S = 0.03
 ROW_BYTES = 200  # what a row weighs beside its bodies, roughly
+OF_THE_VALUE = (
+    *(ValueError, TypeError, OverflowError),
+    *(sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError, sqlite3.IntegrityError),
+)
+
+log = structlog.get_logger()
 
 
 class Backlog:
@@ -33,22 +47,25 @@ class Backlog:
         gather_s: float,
         max_bytes: int,
         max_rows: int,
+        last_seq: int,
     ) -> None:
         self._loop = loop
         self._writer = writer
         self._write = write
         self._explain = explain
         self._gather_s = gather_s
+        self._rest_s = gather_s
         self._max_bytes = max_bytes
         self._max_rows = max_rows
         self.records: dict[str, Activation] = {}  # not durable yet, but readable
-        self.last_seq = 0  # of the records that are durable: what a list may take from the file
+        self.last_seq = last_seq  # of the records that are durable: what a list may take from the file
         self._line: list[Operation] = []
-        self._in_flight: list[Operation] = []
+        self._group: list[Operation] | None = None  # on its way
+        self._handed_s = 0.0
         self._line_bytes = 0
-        self._in_flight_bytes = 0
+        self._group_bytes = 0
         self._waiters = 0  # how many in the line are waited for
-        # True while no new write needs to arrange for the next group: a timer runs or a group is on its way.
+        # False when the next write must arrange for its group: no timer runs and no group is on its way.
         self._arranged = False
         self._timer: TimerHandle | None = None
         self._trouble: str | None = None
@@ -62,24 +79,28 @@ class Backlog:
             return
         self.records[activation.id] = activation
         self._line.append(activation)
-        self._line_bytes += _weight(activation)
+        self._line_bytes += ROW_BYTES + len(activation.response) + len(activation.logs) + len(activation.pickled or b"")
         if not self._arranged:
-            self._arrange(self._gather_s)
+            self._arrange(self._rest_s)
 
-    def journal(self, entry: bytes | Snapshot) -> None:
-        self._line.append(entry)
-        self._line_bytes += len(entry) if isinstance(entry, bytes) else len(entry.body)
+    def journal(self, step: bytes) -> None:
+        self._line.append(step)
+        self._line_bytes += len(step)
         if not self._arranged:
-            self._arrange(self._gather_s)
+            self._arrange(self._rest_s)
+
+    def open_segment(self, snapshot: bytes) -> None:
+        self._line.append(Snapshot(snapshot))
+        self._line_bytes += len(snapshot)
+        if not self._arranged:
+            self._arrange(self._rest_s)
 
     def durable(self, kind: Kind, value: Any) -> "Future[None]":  # noqa: ANN401 - by kind
-        """Done when the disk has it. Raises at once when the disk is known to refuse."""
-        if self._trouble is not None:
-            raise StoreError(self._trouble)
+        """Done when the disk has it. If the one who waits is cancelled, it may or may not be written."""
         future: Future[None] = self._loop.create_future()
         self._line.append(Durable(kind, value, future))
         self._waiters += 1
-        if not self._in_flight and (self._timer is not None or not self._arranged):
+        if not self._arranged or self._timer is not None:
             self._arrange(0)
         return future
 
@@ -87,17 +108,17 @@ class Backlog:
     def complaint(self) -> str | None:
         if self._trouble is not None:
             return self._trouble
-        waiting = self._line_bytes + self._in_flight_bytes
+        waiting = self._line_bytes + self._group_bytes
         if waiting > self._max_bytes:
-            return f"the disk falls behind: {waiting // 2**20} MiB wait to be written"
-        rows = len(self._line) + len(self._in_flight)
+            return f"the disk falls behind: {waiting / 2**20:.0f} MiB wait to be written"
+        rows = len(self._line) + len(self._group or ())
         if rows > self._max_rows:
             return f"the disk falls behind: {rows} writes wait"
         return None
 
     @property
     def idle(self) -> bool:
-        return not self._line and not self._in_flight
+        return not self._line and not self._group and self._trouble is None
 
     # --- to the writer ---------------------------------------------------------------------------------------
 
@@ -114,52 +135,83 @@ class Backlog:
 
     def _hand_over(self) -> None:
         self._timer = None
-        group = self._line[: self._group_rows]
+        self._group = group = self._line[: self._group_rows]
         del self._line[: len(group)]
-        self._in_flight = group
         if self._line:  # only part of it went, which is rare: count again
-            self._in_flight_bytes = sum(map(_weight, group))
-            self._line_bytes -= self._in_flight_bytes
+            self._group_bytes = min(self._line_bytes, sum(map(_weight, group)))
+            self._line_bytes -= self._group_bytes
             self._waiters = sum(isinstance(operation, Durable) for operation in self._line)
         else:
-            self._in_flight_bytes, self._line_bytes, self._waiters = self._line_bytes, 0, 0
+            self._group_bytes, self._line_bytes, self._waiters = self._line_bytes, 0, 0
+        self._handed_s = self._loop.time()
         self._writer.submit(lambda: self._write(group), self._answered)
 
-    def _answered(self, last_seq: int | None, error: Exception | None) -> None:
-        group, self._in_flight = self._in_flight, []
-        if error is None and last_seq is not None:
+    def _answered(self, last_seq: Any, error: Exception | None) -> None:  # noqa: ANN401 - the writer's jobs differ
+        group, self._group = self._group or [], None
+        if error is None:
             self._succeeded(group, last_seq)
-        elif error is not None:
+        elif isinstance(error, OF_THE_VALUE):
+            self._halve(group, error)
+        else:
             self._failed(group, error)
 
     def _succeeded(self, group: list[Operation], last_seq: int) -> None:
         self.last_seq = last_seq
+        self._group_bytes = 0
         self._trouble = None
         self._retry_s = FIRST_RETRY_S
         self._group_rows = min(GROUP_ROWS, 2 * self._group_rows)
-        self._in_flight_bytes = 0
         for operation in group:
             if isinstance(operation, Activation):
                 del self.records[operation.id]
             elif isinstance(operation, Durable) and not operation.future.done():
                 operation.future.set_result(None)
+        took_s = self._loop.time() - self._handed_s
+        self._rest_s = max(self._gather_s, min(LONGEST_REST_S, REST * took_s))
         self._arranged = False
         if self._line:
-            self._arrange(0 if self._waiters else self._gather_s)
+            self._arrange(0 if self._waiters else self._rest_s)
 
     def _failed(self, group: list[Operation], error: Exception) -> None:
         self._trouble = self._explain(error)
-        everyone = group + self._line
-        self._line = [operation for operation in everyone if not isinstance(operation, Durable)]
-        self._line_bytes += self._in_flight_bytes
-        self._in_flight_bytes = self._waiters = 0
-        for operation in everyone:
-            if isinstance(operation, Durable) and not operation.future.done():
-                operation.future.set_exception(StoreError(self._trouble))
+        log.warning("store: cannot write", why=self._trouble, waiting=len(group) + len(self._line))
+        self._back_in_line(group)
+        durables = [operation for operation in self._line if isinstance(operation, Durable)]
+        self._line = [operation for operation in self._line if not isinstance(operation, Durable)]
+        self._waiters = 0
+        for durable in durables:
+            if not durable.future.done():
+                durable.future.set_exception(StoreError(self._trouble))
         # Half as much next time: a little room is better used than none.
         self._group_rows = max(1, min(self._group_rows, len(group)) // 2)
         self._arrange(self._retry_s)
         self._retry_s = min(LAST_RETRY_S, 2 * self._retry_s)
+
+    def _halve(self, group: list[Operation], error: Exception) -> None:
+        """One of them holds what cannot be stored, such as half a surrogate pair. Alone in a group, it is the one."""
+        if len(group) > 1:
+            self._back_in_line(group)
+            self._group_rows = len(group) // 2
+        else:
+            (culprit,) = group
+            self._group_bytes = 0
+            if isinstance(culprit, Durable):
+                if not culprit.future.done():
+                    culprit.future.set_exception(StoreError(f"this cannot be stored: {error}"))
+            else:
+                if isinstance(culprit, Activation):
+                    del self.records[culprit.id]
+                log.error("store: left out what cannot be stored", what=repr(culprit)[:200], why=str(error))
+            self._group_rows = GROUP_ROWS
+        self._arranged = False
+        if self._line:
+            self._arrange(0)
+
+    def _back_in_line(self, group: list[Operation]) -> None:
+        self._line[:0] = group
+        self._line_bytes += self._group_bytes
+        self._group_bytes = 0
+        self._waiters = sum(isinstance(operation, Durable) for operation in self._line)
 
 
 def _weight(operation: Operation) -> int:
@@ -167,7 +219,5 @@ def _weight(operation: Operation) -> int:
     if isinstance(operation, bytes):
         return len(operation)
     if isinstance(operation, Activation):
-        pickled = operation.pickled
-        bodies = len(operation.summary) + len(operation.response) + len(operation.logs)
-        return bodies + ROW_BYTES + (len(pickled) if pickled is not None else 0)
+        return ROW_BYTES + len(operation.response) + len(operation.logs) + len(operation.pickled or b"")
     return len(operation.body) if isinstance(operation, Snapshot) else 0

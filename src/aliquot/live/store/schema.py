@@ -52,6 +52,16 @@ def locate(path: Path) -> Path:
     return path / FILE_NAME if path.is_dir() else path
 
 
+def prepare(path: Path) -> Path:
+    """The same for a server, which makes the directory if it must. Raises `StoreError`."""
+    file = path if path.suffix == ".db" else path / FILE_NAME
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{file.parent} cannot be made ({error.strerror}); choose another data directory") from error
+    return file
+
+
 def connect_writer(path: Path, *, busy_ms: int) -> sqlite3.Connection:
     """The one connection that writes, with the file made or brought to this version. Raises `StoreError`."""
     connection: sqlite3.Connection | None = None

@@ -15,9 +15,9 @@ from aliquot.live.store.base import ActivationQuery, Document, JournalEntry, Ret
 from aliquot.live.store.batch import BatchWriter
 from aliquot.live.store.journal import read_row, unpack
 from aliquot.live.store.lock import OwnerLock
-from aliquot.live.store.operations import Kind, Snapshot
+from aliquot.live.store.operations import Kind
 from aliquot.live.store.prune import Pruner
-from aliquot.live.store.schema import connect_reader, connect_writer, locate
+from aliquot.live.store.schema import connect_reader, connect_writer, prepare
 from aliquot.live.store.trouble import as_store_error, explain
 from aliquot.live.store.writer import Writer
 
@@ -53,9 +53,9 @@ class SqliteStore(Store):
         max_backlog_rows: int = 200_000,
         busy_ms: int = 1000,
     ) -> Self:
-        """Open the file, or the one in this data directory; make it if it is not there. Raises `StoreError`."""
+        """Open `aliquot.db` in this data directory, or this `.db` file, and make it if need be. Raises `StoreError`."""
         loop = asyncio.get_running_loop()
-        path = locate(path)
+        path = prepare(path)
         lock = OwnerLock(path)
         try:
             connection = await asyncio.to_thread(connect_writer, path, busy_ms=busy_ms)
@@ -64,23 +64,20 @@ class SqliteStore(Store):
             raise
         try:
             batches = BatchWriter(connection)
-        except BaseException:
+        except sqlite3.Error as error:
             connection.close()
             lock.release()
-            raise
+            raise as_store_error(error, path) from error
         writer = Writer(loop, connection, batches.checkpoint)
         try:
             backlog = Backlog(
                 loop, writer, batches.write, lambda error: explain(error, path),
-                gather_s=gather_s, max_bytes=max_backlog_bytes, max_rows=max_backlog_rows,
+                gather_s=gather_s, max_bytes=max_backlog_bytes, max_rows=max_backlog_rows, last_seq=batches.seq,
             )  # fmt: skip
-            backlog.last_seq = batches.seq
             return cls(path, lock, writer, batches, backlog, Pruner(connection, writer))
-        except BaseException as error:
+        except StoreError:
             writer.stop()
             lock.release()
-            if isinstance(error, sqlite3.Error):
-                raise as_store_error(error, path) from error
             raise
 
     @property
@@ -144,7 +141,7 @@ class SqliteStore(Store):
 
     def open_segment(self, snapshot: bytes) -> None:
         self._segment_open = True
-        self._backlog.journal(Snapshot(snapshot))
+        self._backlog.open_segment(snapshot)
 
     def journal(self, step: bytes) -> None:
         if not self._segment_open:
@@ -165,7 +162,7 @@ class SqliteStore(Store):
         return self._backlog.complaint
 
     async def flush(self) -> None:
-        if not self._backlog.idle or self._backlog.complaint:
+        if not self._backlog.idle:
             await self._backlog.durable(Kind.BARRIER, None)
 
     async def prune(self, retention: Retention, *, now_ms: int) -> None:
