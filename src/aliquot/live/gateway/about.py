@@ -5,7 +5,6 @@ from typing import Any
 from msgspec import Struct
 
 import aliquot
-from aliquot.live.catalogue import Catalogue
 from aliquot.live.gateway.kinds import Runtime, runtimes
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json
 from aliquot.live.gateway.settings import MIB, GatewaySettings
@@ -52,8 +51,7 @@ class Health(Struct):
 
 
 class About:
-    def __init__(self, catalogue: Catalogue, store: Store, settings: GatewaySettings, gates: Gates) -> None:
-        self._catalogue = catalogue
+    def __init__(self, store: Store, settings: GatewaySettings, gates: Gates) -> None:
         self._store = store
         self._settings = settings
         self._gates = gates

@@ -1,8 +1,13 @@
 """Actions: create, update, read, list, delete."""
 
+from typing import Annotated, Any
+
+from msgspec import Meta
+
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.action_entity import build, shown, shown_in_list
+from aliquot.live.gateway.answers import PICKLE
 from aliquot.live.gateway.names import check_name
 from aliquot.live.gateway.query import flag, page_of
 from aliquot.live.gateway.refusal import EXISTS, Refusal, not_found
@@ -15,10 +20,16 @@ _ALL = "/api/v1/namespaces/{namespace}/actions"
 _ONE = _ALL + "/{name}"
 _PACKAGED = _ALL + "/{package}/{name}"
 PAGE = (
-    Query("limit", int, "at most so many, 0 to 200; 0 stands for 200"),
-    Query("skip", int, "leave out the first so many"),
+    Query("limit", Annotated[int, Meta(ge=0, le=200)], "at most so many, 0 to 200; 0 stands for 200"),
+    Query("skip", Annotated[int, Meta(ge=0)], "leave out the first so many"),
     Query("count", bool, "only how many there are"),
 )
+_INVOKE = (
+    Query("blocking", bool, "wait for the end"),
+    Query("result", bool, "the result alone, not the record"),
+    Query("timeout", Annotated[int, Meta(ge=1)], "wait at most so many milliseconds"),
+)
+_INVOKED = {200: Any, 202: wire.ActivationId, 500: Any, 502: Any}
 
 
 class Actions:
@@ -37,6 +48,8 @@ class Actions:
             many += [
                 Endpoint("PUT", path, self.put, "Create or update an action", {200: wire.Action}, body=wire.ActionPut,
                          query=(overwrite,), most_bytes=most, statuses=(404, 409, 413, 415)),
+                Endpoint("POST", path, self.invoked_elsewhere, "Invoke an action", _INVOKED, body=dict, query=_INVOKE,
+                         statuses=(404, 408, 413, 415, 429), also_takes=(PICKLE.decode(),)),
                 Endpoint("GET", path, self.get, "Read an action", {200: wire.Action}, query=(code,), statuses=(404,)),
                 Endpoint("DELETE", path, self.delete, "Delete an action", {200: wire.Action}, statuses=(404,)),
             ]  # fmt: skip
@@ -57,6 +70,10 @@ class Actions:
                 raise Refusal(400, why)
             action = await self._catalogue.put_action(action)
         return json(shown(action))
+
+    async def invoked_elsewhere(self, _: Asked) -> Answer:
+        """`Invoke` answers before a request comes here; the table has it for its page and for the methods allowed."""
+        raise not_found()
 
     async def get(self, asked: Asked) -> Answer:
         code = flag(asked.fields, "code", default=True)

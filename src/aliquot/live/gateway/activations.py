@@ -27,7 +27,7 @@ class Activations:
         self._store = store
 
     def endpoints(self) -> list[Endpoint]:
-        listed = list[wire.ActivationItem] | list[wire.Activation] | wire.ActivationCount
+        listed = list[wire.ActivationItem] | wire.ActivationCount
         return [
             Endpoint("GET", _ALL, self.list, "List activations", {200: listed}, query=PAGE + _FILTERS),
             Endpoint("GET", _ONE, self.get, "Read an activation", {200: wire.Activation}, statuses=(404,)),

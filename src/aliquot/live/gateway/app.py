@@ -11,6 +11,8 @@ from aliquot.live.gateway.asgi import Bodies, InvokeRoute, Receive, Scope, Send,
 from aliquot.live.gateway.auth import Auth, OperatorAuth
 from aliquot.live.gateway.invoke import Invoke, is_invocation
 from aliquot.live.gateway.metrics import Metrics
+from aliquot.live.gateway.metrics_page import MetricsPage
+from aliquot.live.gateway.openapi import OpenApi
 from aliquot.live.gateway.operator import Operator
 from aliquot.live.gateway.routing import Endpoint, make_router
 from aliquot.live.gateway.settings import GatewaySettings
@@ -37,12 +39,16 @@ class Gateway:
         self.transactions = Transactions()
         self._bodies = Bodies(settings.body_s)
         self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings.payload_bytes)
+        openapi = OpenApi()
         self.endpoints: list[Endpoint] = [
             *Actions(platform, catalogue, settings).endpoints(),
             *Activations(platform, store).endpoints(),
             *Operator(platform, catalogue).endpoints(),
-            *About(catalogue, store, settings, gates).endpoints(),
+            *About(store, settings, gates).endpoints(),
+            MetricsPage(self.metrics, platform, store, self.invoke).endpoint(settings),
+            *openapi.endpoints(),
         ]
+        openapi.described = self.endpoints
         self._router = make_router(self.endpoints, auth, OperatorAuth(operator_token), self._bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,7 +1,7 @@
 """The invoke route as a bare ASGI callable, and bodies read with a bound on their size and their time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from aliquot.live.gateway.answers import CORS, Headers
@@ -17,6 +17,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _LONGEST_REQUEST_ID = 128
+_SINGLE = frozenset([b"authorization", b"content-type", b"content-length"])
 
 
 class Disconnected(Exception):  # noqa: N818 - it reads as what it says
@@ -108,15 +109,11 @@ class Transactions:
         return text if text.isprintable() else self._ids()
 
 
-def headers_of(scope: Scope) -> dict[bytes, bytes]:
-    """By lower-case name. A credential, type or length given twice with different values is nobody's."""
-    pairs: list[tuple[bytes, bytes]] = scope["headers"]
-    headers = dict(pairs)
-    if len(headers) != len(pairs):
-        for name, value in pairs:
-            if headers[name] != value and name in {b"authorization", b"content-type", b"content-length"}:
-                raise Refusal(400, f"The header {name.decode()} was given more than once.")
-    return headers
+def check_headers(pairs: Iterable[tuple[bytes, bytes]], headers: dict[bytes, bytes]) -> None:
+    """A credential, type or length that is given twice with different values is nobody's."""
+    for name, value in pairs:
+        if headers[name] != value and name in _SINGLE:
+            raise Refusal(400, f"The header {name.decode()} was given more than once.")
 
 
 class InvokeRoute:
@@ -129,18 +126,27 @@ class InvokeRoute:
         self._most_bytes = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        transaction = self._transactions.of(dict(scope["headers"]).get(b"x-request-id"))
+        pairs = scope["headers"]
+        headers = dict(pairs)
+        transaction = self._transactions.of(headers.get(b"x-request-id"))
         answer: asyncio.Future[tuple[int, Headers, bytes]] = asyncio.get_running_loop().create_future()
 
         def respond(status: int, headers: Headers, body: bytes) -> None:
             if not answer.done():
                 answer.set_result((status, headers, body))
 
-        exchange = Exchange(scope["raw_path"], scope["query_string"], None, None, transaction, b"", respond)
+        exchange = Exchange(
+            scope["raw_path"],
+            scope["query_string"],
+            headers.get(b"authorization"),
+            headers.get(b"content-type"),
+            transaction,
+            b"",
+            respond,
+        )
         try:
-            headers = headers_of(scope)
-            exchange.authorization = headers.get(b"authorization")
-            exchange.content_type = headers.get(b"content-type")
+            if len(headers) != len(pairs):
+                check_headers(pairs, headers)
             exchange.body = await self._bodies.read(headers, receive, self._most_bytes)
         except Refusal as refusal:
             exchange.refuse(refusal)

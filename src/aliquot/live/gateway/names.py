@@ -7,7 +7,8 @@ from aliquot.live.gateway.refusal import Refusal
 
 LONGEST = 256
 ACTIVATION_ID = 32
-_NAME = re.compile(r"\w|\w[\w@ .&-]{0,254}[\w@.&-]", re.ASCII)
+PATTERN = r"\w|\w[\w@ .&-]{0,254}[\w@.&-]"
+_NAME = re.compile(PATTERN, re.ASCII)
 _HEX = re.compile(r"[0-9a-f]*")
 
 

@@ -11,7 +11,7 @@ from starlette.routing import Route, Router
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue import Missing, Taken
 from aliquot.live.gateway.answers import JSON, Headers
-from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, headers_of, send_answer
+from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, check_headers, send_answer
 from aliquot.live.gateway.auth import Auth, OperatorAuth, Principal
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.query import fields_of
@@ -80,6 +80,7 @@ class Endpoint(NamedTuple):
     query: tuple[Query, ...] = ()
     most_bytes: int = 0  # of the body
     statuses: tuple[int, ...] = ()  # refusals of its own, beside those that all have
+    also_takes: tuple[str, ...] = ()  # media types beside JSON
 
 
 def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, bodies: Bodies) -> Router:
@@ -133,7 +134,8 @@ class _Place:
             methods = ", ".join(self._methods)
             allow = (b"allow", methods.encode())
             raise Refusal(405, f"HTTP method not allowed, supported methods: {methods}", (allow,))
-        headers = headers_of(scope)
+        headers = dict(scope["headers"])
+        check_headers(scope["headers"], headers)
         names = {key: decoded(value.encode("latin-1")) for key, value in scope["path_params"].items()}
         asked = Asked(transaction, names, headers, scope["query_string"])
         if endpoint.access is Access.NAMESPACE:

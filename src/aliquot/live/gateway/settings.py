@@ -36,6 +36,7 @@ class GatewaySettings(Struct, frozen=True):
     invocations_per_minute: int | None = None
     concurrent_invocations: int | None = None
     sequence_length: int = 50
+    metrics_for_operator_only: bool = False  # they name namespaces and actions
 
     @property
     def entity_bytes(self) -> int:

@@ -104,20 +104,6 @@ class ActivationCount(Struct):
     activations: int
 
 
-class ActivationItem(Struct, rename="camel"):
-    namespace: str
-    name: str
-    version: str
-    publish: bool
-    annotations: list[Pair]
-    activation_id: str
-    start: int
-    status_code: int
-    end: int | UnsetType = UNSET
-    duration: int | UnsetType = UNSET
-    cause: str | UnsetType = UNSET
-
-
 class Response(Struct):
     status: str
     success: bool
@@ -143,3 +129,22 @@ class Activation(Struct, rename="camel"):
     end: int | UnsetType = UNSET
     duration: int | UnsetType = UNSET
     cause: str | UnsetType = UNSET
+
+
+class ActivationItem(Struct, rename="camel"):
+    """In a list; with `docs` it is the record, which has no `statusCode`."""
+
+    namespace: str
+    name: str
+    version: str
+    publish: bool
+    annotations: list[Pair]
+    activation_id: str
+    start: int
+    status_code: int | UnsetType = UNSET
+    end: int | UnsetType = UNSET
+    duration: int | UnsetType = UNSET
+    cause: str | UnsetType = UNSET
+    subject: str | UnsetType = UNSET
+    logs: list[str] | UnsetType = UNSET
+    response: Response | UnsetType = UNSET

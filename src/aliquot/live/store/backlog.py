@@ -74,6 +74,11 @@ class Backlog:
 
     # --- from the callers ------------------------------------------------------------------------------------
 
+    @property
+    def rows(self) -> int:
+        """How many are not durable yet."""
+        return len(self._line) + len(self._in_flight)
+
     def record(self, activation: Activation) -> None:
         if activation.id in self.records:
             return

@@ -128,6 +128,11 @@ class Store(ABC):
     def complaint(self) -> str | None:
         """Why writing fails at present, if it does; None when all is well."""
 
+    @property
+    def backlog(self) -> int:
+        """How many writes wait for the disk."""
+        return 0
+
     @abstractmethod
     async def flush(self) -> None:
         """Durable: all that was written before. Raises `StoreError` if it cannot be."""

@@ -161,6 +161,10 @@ class SqliteStore(Store):
     def complaint(self) -> str | None:
         return self._backlog.complaint
 
+    @property
+    def backlog(self) -> int:
+        return self._backlog.rows
+
     async def flush(self) -> None:
         if not self._backlog.idle:
             await self._backlog.durable(Kind.BARRIER, None)

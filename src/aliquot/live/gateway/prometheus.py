@@ -1,0 +1,84 @@
+"""What was counted, in Prometheus' words, and the platform's state at that moment."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from aliquot.live.gateway.invoke import Invoke
+from aliquot.live.gateway.metrics import Metrics
+from aliquot.live.platform import Platform
+from aliquot.live.store.base import Store
+
+_STATUSES = ("success", "application error", "action developer error", "whisk internal error")
+
+
+def page(figures: "Figures") -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(figures)
+    return generate_latest(registry)
+
+
+class Figures(Collector):
+    """Asks everything anew for each page."""
+
+    def __init__(self, metrics: Metrics, platform: Platform, store: Store, invoke: Invoke) -> None:
+        self._metrics = metrics
+        self._platform = platform
+        self._store = store
+        self._invoke = invoke
+
+    def describe(self) -> list[Metric]:
+        """Nothing beforehand: the families are those of the page."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._activations()
+        yield from self._state(self._platform.status())
+        yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers", value=self._invoke.waiting)
+        yield GaugeMetricFamily("aliquot_store_backlog", "Writes that wait for the disk", value=self._store.backlog)
+        well = self._store.complaint is None
+        yield GaugeMetricFamily("aliquot_store_well", "1 when the store can write", value=int(well))
+
+    def _activations(self) -> Iterator[Metric]:
+        labels = ["namespace", "action"]
+        ends = CounterMetricFamily("aliquot_activations", "Invocations that ended", labels=[*labels, "status", "start"])
+        phases = {
+            "wait": HistogramMetricFamily("aliquot_wait_seconds", "From arrival to the run's begin", labels=labels),
+            "init": HistogramMetricFamily("aliquot_init_seconds", "Cold starts", labels=labels),
+            "run": HistogramMetricFamily("aliquot_run_seconds", "Runs", labels=labels),
+        }
+        for key, tally in sorted(self._metrics.tallies.items()):
+            for (status, start), count in sorted(tally.counts.items(), key=str):
+                ends.add_metric([*key, _STATUSES[status], start or "none"], count)
+            for phase, family in phases.items():
+                histogram = getattr(tally, phase)
+                family.add_metric(key, histogram.cumulated(), histogram.total)
+        yield ends
+        yield from phases.values()
+
+    def _state(self, status: dict[str, Any]) -> Iterator[Metric]:
+        labels = ["device", "kind"]
+        gauges = {
+            "slots": GaugeMetricFamily("aliquot_device_slots", "Invocations that may run at once", labels=labels),
+            "running": GaugeMetricFamily("aliquot_device_running", "Invocations in flight", labels=labels),
+            "shares_used": GaugeMetricFamily("aliquot_device_shares_used", "Compute held", labels=labels),
+            "memory_bytes": GaugeMetricFamily("aliquot_device_memory_bytes", "Device memory", labels=labels),
+            "resident_bytes": GaugeMetricFamily("aliquot_device_resident_bytes", "Device memory held", labels=labels),
+        }
+        for device in status.get("devices", ()):
+            for field, gauge in gauges.items():
+                if device.get(field) is not None:
+                    gauge.add_metric([device["name"], device["kind"]], device[field])
+        yield from gauges.values()
+        sandboxes = GaugeMetricFamily("aliquot_sandboxes", "Sandboxes", labels=["device", "state"])
+        counts: dict[tuple[str, str], int] = {}
+        for sandbox in status.get("sandboxes", ()):
+            key = (sandbox["device"], sandbox["state"])
+            counts[key] = counts.get(key, 0) + 1
+        for key, count in sorted(counts.items()):
+            sandboxes.add_metric(key, count)
+        yield sandboxes
+        yield GaugeMetricFamily("aliquot_calls", "Invocations that have not ended", value=status.get("calls", 0))
