@@ -6,30 +6,62 @@ from typing import Annotated
 import typer
 
 from aliquot import __version__
-from aliquot.cli import bench, compare, demo, policies, replay, reproduce, simulate, up, workload
-from aliquot.cli.console import errors
-from aliquot.core.errors import AliquotError
+from aliquot.cli import (
+    bench,
+    compare,
+    demo,
+    deploy,
+    functions,
+    invoke,
+    logs,
+    namespace,
+    policies,
+    replay,
+    reproduce,
+    simulate,
+    status,
+    up,
+    workload,
+)
+from aliquot.cli.failures import Wanted, report, tell
 
 app = typer.Typer(
     name="aliquot",
     help="""Serverless functions on shared GPUs: who runs when, where and next to whom.
 
-    Begin with [bold]aliquot demo[/], which compares policies on a built-in workload. Then make a workload of your own
-    with [bold]aliquot workload make[/] and run it with [bold]aliquot simulate[/].""",
+    First steps: [bold]aliquot up[/] starts the platform on this machine, without GPU, root or anything else. In another
+    terminal, [bold]aliquot deploy examples/matrix/matrix.py[/] brings it functions,
+    [bold]aliquot invoke matrix.trace -p size=200[/] calls one, and [bold]aliquot top[/] shows what happens.
+
+    To study scheduling without running anything, begin with [bold]aliquot demo[/].""",
+    epilog="Exit codes: 0 done, 1 the function or a check failed, 2 wrong input, 3 no platform, 4 key refused, "
+    "5 not found, 6 refused, 7 the platform failed.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("up")(up.up)
-app.command("replay")(replay.replay)
-app.command("demo")(demo.demo)
-app.command("simulate")(simulate.simulate)
-app.command("compare")(compare.compare)
-app.command("policies")(policies.policies)
-app.command("bench")(bench.bench)
-app.add_typer(workload.app, name="workload")
-app.add_typer(reproduce.app, name="reproduce")
+RUN, DEVELOP, OPERATE, STUDY = "Run", "Develop", "Operate", "Simulate & study"
+app.command("up", rich_help_panel=RUN)(up.up)
+app.command("deploy", rich_help_panel=DEVELOP)(deploy.deploy)
+app.command("invoke", rich_help_panel=DEVELOP)(invoke.invoke)
+app.command("logs", rich_help_panel=DEVELOP)(logs.logs)
+app.command("list", rich_help_panel=DEVELOP)(functions.list_functions)
+app.command("delete", rich_help_panel=DEVELOP)(functions.delete)
+app.command("status", rich_help_panel=OPERATE)(status.status)
+app.command("top", rich_help_panel=OPERATE)(status.top)
+app.add_typer(namespace.app, name="namespace", rich_help_panel=OPERATE)
+app.command("replay", rich_help_panel=OPERATE)(replay.replay)
+app.command("demo", rich_help_panel=STUDY)(demo.demo)
+app.command("simulate", rich_help_panel=STUDY)(simulate.simulate)
+app.command("compare", rich_help_panel=STUDY)(compare.compare)
+app.command("policies", rich_help_panel=STUDY)(policies.policies)
+app.command("bench", rich_help_panel=STUDY)(bench.bench)
+app.add_typer(workload.app, name="workload", rich_help_panel=STUDY)
+app.add_typer(reproduce.app, name="reproduce", rich_help_panel=STUDY)
+
+# Of the others, --json takes a file's name.
+_WITH_JSON_FLAG = {"deploy", "invoke", "logs", "list", "delete", "status", "top", "namespace", "doctor", "replay"}
 
 
 def _version(asked: bool) -> None:
@@ -48,16 +80,29 @@ def _root(
 
 
 def main() -> None:
-    """What `aliquot` on the shell runs. Bad input ends with 2 and one clear line; a bug shows its traceback."""
+    """What `aliquot` on the shell runs. Mistakes end with one clear line; a bug shows its traceback."""
+    arguments = sys.argv[1:]
+    Wanted.json = "--json" in arguments and arguments[0] in _WITH_JSON_FLAG
     try:
-        app()
-    except AliquotError as error:
-        errors.print(f"[bold red]error:[/] {errors.escape(str(error))}", soft_wrap=True)
-        sys.exit(2)
+        _run()
     except BrokenPipeError:  # the reader has gone, as in `aliquot … | head`
         sys.stderr.close()
         sys.exit(1)
-    except OSError as error:  # a disk that is full, a folder that went away
-        where = f"{error.filename}: " if error.filename else ""
-        errors.print(f"[bold red]error:[/] {errors.escape(where + (error.strerror or str(error)))}", soft_wrap=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:  # noqa: BLE001 - `report` raises what is not ours
+        sys.exit(report(error))
+
+
+def _run() -> None:
+    if not Wanted.json:
+        app()
+        return
+    try:
+        code = app(standalone_mode=False)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # what the parser of the command line raises has one
+            raise
+        tell(error.format_message(), 2, "usage")
         sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -49,10 +49,10 @@ class App:
         self.autodeploy = autodeploy and "__OW_ACTION_NAME" not in os.environ  # a sandbox has not got the file
         self.functions: dict[str, Function[..., Any]] = {}
         self._include = read_names(include, "include")
-        self._module: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 - whose file is to be sent
+        self.module: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 - whose file is to be sent
         self._address = url, key
         self._found: Client | None = None
-        register(name, self._module)
+        register(name, self.module)
 
     def __repr__(self) -> str:
         return f"<app {self.name}: {', '.join(self.functions) or 'no functions'}>"
@@ -124,7 +124,7 @@ class App:
 
     def code(self) -> Code:
         """The file as it is now."""
-        return read_code(self.name, self._module, self._include)
+        return read_code(self.name, self.module, self._include)
 
     @dual
     def deploy(self) -> Operation[list[Deployment]]:

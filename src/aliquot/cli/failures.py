@@ -1,0 +1,74 @@
+"""How a command ends that cannot do what it was asked: one clear line, or JSON for programs, and an exit code.
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | the function failed, or a check did |
+| 2 | the command line, a file or an option is wrong |
+| 3 | no platform is known, or none answers |
+| 4 | the platform refuses the key |
+| 5 | there is no such function, activation or namespace |
+| 6 | the platform refuses: it says why, or is busy |
+| 7 | the platform failed, or the connection was lost |
+| 130 | interrupted |
+"""
+
+import sys
+
+from aliquot.cli.console import errors
+from aliquot.core.errors import AliquotError
+from aliquot.sdk.errors import (
+    FunctionError,
+    KeyRefusedError,
+    NoServerError,
+    NotFoundError,
+    PlatformError,
+    RefusedError,
+    SdkError,
+    UsageError,
+)
+
+# In this order: a kind comes before what it is a kind of.
+_CODES: tuple[tuple[type[Exception], int, str], ...] = (
+    (UsageError, 2, "usage"),
+    (NoServerError, 3, "no_server"),
+    (KeyRefusedError, 4, "key_refused"),
+    (NotFoundError, 5, "not_found"),
+    (RefusedError, 6, "refused"),
+    (PlatformError, 7, "platform"),
+    (FunctionError, 1, "function"),
+    (SdkError, 7, "platform"),
+    (AliquotError, 2, "input"),
+    (OSError, 2, "system"),
+)
+
+
+class Wanted:
+    """What the command line asked for, as far as errors are concerned."""
+
+    json = False
+
+
+def report(error: Exception) -> int:
+    """Tell it and give the exit code; an error that is not ours is a bug and raised again."""
+    for kind, code, name in _CODES:
+        if isinstance(error, kind):
+            tell(_text(error), code, name)
+            return code
+    raise error
+
+
+def tell(text: str, code: int, kind: str) -> None:
+    if Wanted.json:
+        import json
+
+        sys.stderr.write(json.dumps({"error": {"kind": kind, "message": text, "exit_code": code}}) + "\n")
+        return
+    errors.print(f"[bold red]error:[/] {errors.escape(text)}", soft_wrap=True, highlight=False)
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, OSError) and not isinstance(error, SdkError):  # a disk that is full, a folder that went away
+        where = f"{error.filename}: " if error.filename else ""
+        return where + (error.strerror or str(error))
+    return str(error)

@@ -1,0 +1,94 @@
+"""`aliquot invoke`: call a function once."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from aliquot.cli.console import errors, say
+from aliquot.cli.failures import tell
+from aliquot.cli.gateway import AsJson, Data, FunctionName, Gateway, annotations_of, connect
+from aliquot.cli.results import print_json, seconds
+from aliquot.cli.values import read_object, read_pairs
+
+_POLL_S = 0.5
+
+
+def invoke(
+    name: FunctionName,
+    param: Annotated[list[str], typer.Option("--param", "-p", help="name=value; JSON where it can be.")] = [],  # noqa: B006 - typer copies it
+    json_input: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A file with a JSON object of parameters; - is stdin.")
+    ] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the activation's id and do not wait.")] = False,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Call a function and print its result as JSON; the exit code is 1 if it fails.
+
+    What happened (cold or warm, how long it waited and ran) goes to stderr. With --json the whole record is printed.
+    """
+    payload = {
+        **(read_object(json_input, "--json-input") if json_input is not None else {}),
+        **read_pairs(param, "--param"),
+    }
+    gateway = connect(data)
+    if no_wait:
+        activation_id = _begin(gateway, name, payload, wait=False)
+        if as_json:
+            print_json({"activationId": activation_id})
+        else:
+            say(activation_id)
+        return
+    record = _record(gateway, _begin(gateway, name, payload, wait=True))
+    response = record["response"]
+    if as_json:
+        print_json(record)
+    else:
+        errors.print(f"[dim]{errors.escape(_story(record))}[/]", soft_wrap=True, highlight=False)
+        if response["success"]:
+            print_json(response.get("result"))
+    if not response["success"]:
+        result = response.get("result")
+        why = result.get("error", result) if isinstance(result, dict) else result
+        tell(f"{name}: {response['status']}: {why}; its output: aliquot logs {record['activationId']}", 1, "function")
+        raise typer.Exit(1)
+
+
+def _begin(gateway: Gateway, name: str, payload: dict[str, Any], *, wait: bool) -> str:
+    """The activation's id: when it has ended if one waits, otherwise when it is accepted."""
+    from aliquot.sdk import answers
+    from aliquot.sdk.calls import action_path
+
+    reply = gateway.reply("POST", action_path(name), query={"blocking": "true"} if wait else {}, body=payload)
+    if activation_id := reply.headers.get(answers.ACTIVATION):
+        return activation_id
+    if reply.status == 404:  # noqa: PLR2004 - there is no such function
+        raise gateway.unknown(name)
+    return str(answers.check(reply, name).json()["activationId"])
+
+
+def _record(gateway: Gateway, activation_id: str) -> dict[str, Any]:
+    """Of what has ended, or will: the platform lets callers wait for a minute, people may want to wait longer."""
+    from aliquot.sdk import answers
+    from aliquot.sdk.calls import activation_path
+
+    while True:
+        reply = gateway.reply("GET", activation_path(activation_id))
+        if reply.status != 404:  # noqa: PLR2004 - not found: it has not ended
+            record: dict[str, Any] = answers.check(reply, f"activation {activation_id}").json()
+            return record
+        time.sleep(_POLL_S)
+
+
+def _story(record: dict[str, Any]) -> str:
+    said = annotations_of(record)
+    parts = [f"{record['activationId']}: {said.get('start', 'cold' if 'initTime' in said else 'warm')} start"]
+    if said.get("device"):
+        parts.append(f"on {said['device']}")
+    parts.append(f"waited {seconds(said.get('waitTime', 0) / 1000)}")
+    if "initTime" in said:
+        parts.append(f"started in {seconds(said['initTime'] / 1000)}")
+    ran_ms = said.get("deviceTime", record.get("duration", 0))
+    parts.append(f"ran {seconds(ran_ms / 1000)}")
+    return ", ".join(parts)

@@ -1,0 +1,107 @@
+"""`aliquot logs`: what functions printed, and how their calls ended."""
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from aliquot.cli.console import output, say
+from aliquot.cli.gateway import AsJson, Data, Gateway, annotations_of, complete_function, connect
+from aliquot.cli.results import clock, print_json, seconds
+from aliquot.sdk.calls import NAMESPACE
+
+_POLL_S = 0.5
+# A call shows when it has ended, in the order of starts: one that ran this long is still found.
+_LOOK_BACK_MS = 15 * 60_000
+_MOST = 200
+
+
+def logs(
+    which: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME|ID]", help="A function, or one activation; all without.", autocompletion=complete_function
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what ends from now on.")] = False,
+    last: Annotated[int, typer.Option("--last", "-n", min=0, max=_MOST, help="How many calls.")] = 10,
+    since: Annotated[str | None, typer.Option(help="Only what began within, such as 10m.")] = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what functions printed, the oldest call first. With --json: full records, one a line."""
+    gateway = connect(data)
+    if which is not None and re.fullmatch("[0-9a-f]{32}", which):
+        _print(gateway.activation(which), as_json=as_json)
+        return
+    if which is not None:
+        gateway.function(which)  # to say so if there is none, rather than to show nothing
+    for record in _recent(gateway, which, last, since):
+        _print(record, as_json=as_json)
+    if follow:
+        for record in _new(gateway, which):
+            _print(record, as_json=as_json)
+
+
+def _recent(gateway: Gateway, name: str | None, last: int, since: str | None) -> list[dict[str, Any]]:
+    from aliquot.sdk.units import read_ms
+
+    if last == 0:
+        return []
+    begin = None if since is None else _now_ms() - read_ms(since, "--since")
+    return list(reversed(_list(gateway, name, begin, last)))
+
+
+def _new(gateway: Gateway, name: str | None) -> Iterator[dict[str, Any]]:
+    seen = {record["activationId"]: None for record in _list(gateway, name, _now_ms() - _LOOK_BACK_MS, _MOST)}
+    while True:
+        time.sleep(_POLL_S)
+        fresh = [
+            record
+            for record in _list(gateway, name, _now_ms() - _LOOK_BACK_MS, _MOST)
+            if record["activationId"] not in seen
+        ]
+        yield from sorted(fresh, key=lambda record: int(record.get("end", 0)))
+        seen.update((record["activationId"], None) for record in fresh)
+        for old in list(seen)[: -10 * _MOST]:
+            del seen[old]
+
+
+def _list(gateway: Gateway, name: str | None, since_ms: int | None, limit: int) -> list[dict[str, Any]]:
+    query: dict[str, str | int] = {"docs": "true", "limit": limit}
+    if name is not None:
+        query["name"] = name
+    if since_ms is not None:
+        query["since"] = since_ms
+    found: list[dict[str, Any]] = gateway.send("GET", f"{NAMESPACE}/activations", "the activations", query=query)
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _print(record: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(record, compact=True)
+        return
+    said = annotations_of(record)
+    response = record.get("response", {})
+    status = response.get("status", "")
+    colour = "green" if response.get("success") else "red"
+    took = seconds(record.get("duration", 0) / 1000)
+    started = said.get("start", "")
+    output.print(
+        f"[bold]{record['name']}[/] [{colour}]{status}[/] [dim]{clock(record['start'])} {started} {took} "
+        f"{record['activationId']}[/]",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for line in record.get("logs", ()):
+        say(f"  {line}")
+    if not response.get("success"):
+        result = response.get("result")
+        why = result.get("error") if isinstance(result, dict) else result
+        say(f"  error: {why}")

@@ -1,0 +1,128 @@
+"""`aliquot namespace`: the operator's commands for tenants."""
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from aliquot.cli.console import errors, say
+from aliquot.cli.gateway import AsJson, Data, connect
+from aliquot.cli.results import clock, print_json, show, table, text
+from aliquot.core.errors import InputError
+
+PATH = "/operator/v1/namespaces"
+
+app = typer.Typer(
+    help="Namespaces, one for each tenant: keys, weights, quotas. For the operator.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(help="The namespace.")]
+Weight = Annotated[float | None, typer.Option(help="Its part of the devices beside the others'.")]
+PerMinute = Annotated[int | None, typer.Option(min=0, help="At most so many invocations a minute; 0 for no bound.")]
+Concurrent = Annotated[int | None, typer.Option(min=0, help="At most so many at once; 0 for no bound.")]
+
+
+@app.command()
+def create(
+    name: Name,
+    weight: Weight = None,
+    per_minute: PerMinute = None,
+    concurrent: Concurrent = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a namespace and print its key, this once: the platform keeps only a digest of it."""
+    body = {"name": name, **_changes(weight, per_minute, concurrent)}
+    made = connect(data).send("POST", PATH, f"namespace {name}", body=body, operator=True)
+    _print_key(made, as_json=as_json)
+
+
+@app.command("list")
+def list_(data: Data = None, as_json: AsJson = False) -> None:
+    """List the namespaces with their weights and quotas."""
+    found = connect(data).send("GET", PATH, "the namespaces", operator=True)
+    if as_json:
+        print_json(found)
+        return
+    rows = table("", "namespace", ">weight", ">per minute", ">at once", ">functions", ">keys", "created")
+    for one in found:
+        rows.add_row(
+            one["name"],
+            text(one["weight"]),
+            text(one["invocationsPerMinute"]),
+            text(one["concurrentInvocations"]),
+            text(one["actions"]),
+            text(len(one["keys"])),
+            clock(one["created"]),
+        )
+    show(rows)
+
+
+@app.command("set")
+def set_(
+    name: Name,
+    weight: Weight = None,
+    per_minute: PerMinute = None,
+    concurrent: Concurrent = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a namespace's weight or quota; what is not given stays."""
+    changes = _changes(weight, per_minute, concurrent)
+    if not changes:
+        raise InputError("nothing to change; give --weight, --per-minute or --concurrent")
+    changed = connect(data).send("PATCH", _path(name), f"namespace {name}", body=changes, operator=True)
+    if as_json:
+        print_json(changed)
+    else:
+        bounds = [changed["invocationsPerMinute"], changed["concurrentInvocations"]]
+        per_minute_text, at_once = ("any number" if bound is None else str(bound) for bound in bounds)
+        say(f"{name}: weight {text(changed['weight'])}, {per_minute_text} of calls a minute, {at_once} at once")
+
+
+@app.command()
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a namespace with all its functions and keys."""
+    if not yes and not as_json:
+        typer.confirm(f"delete the namespace {name} with all its functions?", abort=True)
+    connect(data).send("DELETE", _path(name), f"namespace {name}", operator=True)
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        say(f"deleted {name}")
+
+
+@app.command("rotate-key")
+def rotate_key(name: Name, data: Data = None, as_json: AsJson = False) -> None:
+    """Make a new key and print it, this once; the old ones do not open any more."""
+    made = connect(data).send("POST", f"{_path(name)}/keys", f"namespace {name}", body={}, operator=True)
+    _print_key(made, as_json=as_json)
+
+
+def _path(name: str) -> str:
+    return f"{PATH}/{quote(name, safe='')}"
+
+
+def _changes(weight: float | None, per_minute: int | None, concurrent: int | None) -> dict[str, Any]:
+    """For the platform null is no bound, and what is absent stays."""
+    bounds = {"invocationsPerMinute": per_minute, "concurrentInvocations": concurrent}
+    changes: dict[str, Any] = {key: value or None for key, value in bounds.items() if value is not None}
+    return changes if weight is None else {"weight": weight, **changes}
+
+
+def _print_key(made: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(made)
+        return
+    say(str(made["key"]))
+    errors.print(
+        f"[dim]the key of {errors.escape(str(made['namespace']))}, shown this once; "
+        "whoever uses it sets ALIQUOT_URL and ALIQUOT_KEY[/]",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,57 @@
+"""Results on stdout: a table or a line for people, JSON for programs."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.table import Table
+
+from aliquot.cli.console import output
+
+
+def print_json(value: object, *, compact: bool = False) -> None:
+    """As it is: no colours, no wrapping, so that it can be piped."""
+    print(json.dumps(value, indent=None if compact else 2, ensure_ascii=False), flush=compact)  # noqa: T201 - stdout is the result's place
+
+
+def table(title: str, *columns: str) -> Table:
+    """Columns that begin with `>` are numbers, to the right."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
+    return made
+
+
+def show(made: Table) -> None:
+    output.print(made)
+
+
+def size(amount: float | None) -> str:
+    if amount is None:
+        return ""
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:  # noqa: PLR2004 - the step between units
+            return f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
+
+
+def seconds(amount: float | None) -> str:
+    if amount is None:
+        return ""
+    if amount < 1:
+        return f"{amount * 1000:.3g} ms"
+    return f"{amount:.3g} s"
+
+
+def clock(epoch_ms: int) -> str:
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def text(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    """A value in a table's cell."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

@@ -1,0 +1,148 @@
+"""`aliquot status` and `aliquot top`: what the platform does, once and all the time."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from aliquot.cli.console import output
+from aliquot.cli.gateway import AsJson, Data, Gateway, connect
+from aliquot.cli.results import print_json, seconds, show, size, table, text
+
+_BUSIEST_FIRST = ("busy", "starting", "loading", "warm", "host-warm")
+
+
+def status(data: Data = None, as_json: AsJson = False) -> None:
+    """Show the platform's state: devices, what waits and what runs. For the operator."""
+    gateway = connect(data)
+    found = _status(gateway)
+    if as_json:
+        print_json(found)
+        return
+    output.print(_headline(gateway, found))
+    show(_devices(found))
+
+
+def top(
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    rows: Annotated[int, typer.Option(min=1, help="How many flows and sandboxes at most.")] = 20,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Watch devices, flows with their virtual time, and sandboxes, until Ctrl-C. For the operator.
+
+    With --json: one look a line.
+    """
+    gateway = connect(data)
+    if once or as_json:
+        while True:
+            found = _status(gateway)
+            if as_json:
+                print_json(found, compact=True)
+            else:
+                output.print(_screen(gateway, found, rows))
+            if once:
+                return
+            time.sleep(every)
+    from rich.live import Live
+
+    with Live(console=output, screen=output.is_terminal, auto_refresh=False) as live:
+        while True:
+            live.update(_screen(gateway, _status(gateway), rows), refresh=True)
+            time.sleep(every)
+
+
+def _status(gateway: Gateway) -> dict[str, Any]:
+    found: dict[str, Any] = gateway.send("GET", "/operator/v1/status", "the platform's status", operator=True)
+    return found
+
+
+def _screen(gateway: Gateway, found: dict[str, Any], rows: int) -> RenderableType:
+    return Group(
+        _headline(gateway, found), Text(), _devices(found), Text(), _flows(found, rows), Text(), _sandboxes(found, rows)
+    )
+
+
+def _headline(gateway: Gateway, found: dict[str, Any]) -> Text:
+    line = Text.assemble(("aliquot ", "bold"), gateway.url)
+    if found.get("stopping"):
+        line.append(" stopping", "bold yellow")
+    flows = found.get("flows", ())
+    line.append(
+        f"   {sum(flow['queued'] for flow in flows)} waiting, {sum(flow['in_flight'] for flow in flows)} in flight, "
+        f"{len(found.get('sandboxes', ()))} sandboxes ({found.get('sandboxes_started', 0)} started so far), "
+        f"policies {', '.join(found.get('policies', ()))}"
+    )
+    return line
+
+
+def _devices(found: dict[str, Any]) -> Table:
+    rows = table("devices", "name", "kind", ">running", ">slots", ">shares", ">resident", ">memory", ">sandboxes")
+    for device in found.get("devices", ()):
+        rows.add_row(
+            device["name"],
+            text(device.get("kind")),
+            text(device.get("running")),
+            text(device.get("slots")),
+            text(device.get("shares_used")),
+            size(device.get("resident_bytes")),
+            size(device.get("memory_bytes")),
+            text(device.get("sandboxes")),
+        )
+    return rows
+
+
+def _flows(found: dict[str, Any], most: int) -> Table:
+    """Those with work first."""
+    flows = sorted(found.get("flows", ()), key=lambda flow: (-flow["in_flight"] - flow["queued"], -flow["arrivals"]))
+    rows = table(
+        _title("flows", len(flows), most),
+        *("tenant", "function", ">weight", ">waiting", ">in flight", ">virtual time", ">run", ">calls", ">sandboxes"),
+        "trouble",
+    )
+    for flow in flows[:most]:
+        rows.add_row(
+            flow["tenant"],
+            flow["function"],
+            text(flow.get("weight")),
+            text(flow.get("queued")),
+            text(flow.get("in_flight")),
+            "" if flow.get("virtual_time") is None else f"{flow['virtual_time']:.3f}",
+            seconds(flow.get("run_estimate_s")),
+            text(flow.get("arrivals")),
+            text(flow.get("sandboxes")),
+            text(flow.get("misfit")),
+        )
+    return rows
+
+
+def _sandboxes(found: dict[str, Any], most: int) -> Table:
+    order = {state: number for number, state in enumerate(_BUSIEST_FIRST)}
+    sandboxes = sorted(
+        found.get("sandboxes", ()), key=lambda one: (order.get(one["state"], len(order)), one["sandbox"])
+    )
+    rows = table(
+        _title("sandboxes", len(sandboxes), most),
+        *(">number", "tenant", "function", "device", "state", ">uses", ">pid", ">memory", ">cpu"),
+    )
+    for one in sandboxes[:most]:
+        rows.add_row(
+            text(one["sandbox"]),
+            one["tenant"],
+            one["function"],
+            one["device"],
+            one["state"],
+            text(one.get("uses")),
+            text(one.get("pid")),
+            size(one.get("rss_bytes")),
+            seconds(one.get("cpu_s")),
+        )
+    return rows
+
+
+def _title(what: str, there: int, shown: int) -> str:
+    return what if there <= shown else f"{what}: {shown} of {there}"
