@@ -21,6 +21,7 @@ RUN_PICKLED = 3  # the payload is a pickle of (args, kwargs)
 SUCCESS = 0
 APPLICATION_ERROR = 1
 DEVELOPER_ERROR = 2  # the sandbox is spent
+INTERNAL_ERROR = 3  # before the init: it could not be made a sandbox
 
 # The line that ends an activation's output, on both streams.
 MARKER = b"XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"

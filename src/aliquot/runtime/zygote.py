@@ -3,10 +3,11 @@
 Run by file path, in the profile's own Python: `python -I zygote.py FD`, where FD is its end of the control channel, a
 Unix socket of packets. Each packet is a JSON object:
 
-    to the zygote    {"imports": […], …}               first: what to load (`serve` lists the rest)
-                     {"fork": n, …} and descriptors    a sandbox: its socket, its stdout, its stderr
+    to the zygote    {"imports": […], "walls": {…}}    first: what to load, behind which walls (`walls.enclose`)
+                     {"fork": n, "env": {…}, …}        a sandbox, with descriptors: its socket, stdout and stderr, and
+                                                       its control groups' doors (`walls.enter`)
     to the server    {"ready": true} or {"failed": "…"}
-                     {"forked": n, "pid": p} and its pidfd
+                     {"forked": n} and its pidfd
                      {"ended": n, "status": s}         the wait status
 
 It has one thread, holds nothing of the server's but the channel, and never touches a device.
@@ -36,7 +37,7 @@ _DESCRIPTORS = 8
 _SANDBOX_FD = 3  # where a sandbox has its socket; an executed launcher finds it there
 
 
-def _load_runtime() -> Any:  # noqa: ANN401 - a module
+def _load_runtime() -> None:
     """The package around this file, under a name of its own: the environment may have another Aliquot, or none."""
     here = Path(__file__).resolve().parent
     spec = importlib.util.spec_from_file_location(
@@ -47,17 +48,25 @@ def _load_runtime() -> Any:  # noqa: ANN401 - a module
     module = importlib.util.module_from_spec(spec)
     sys.modules["_aliquot_runtime"] = module
     spec.loader.exec_module(module)
-    return module
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import frames, launcher, linux, walls
+else:
+    _load_runtime()
+    from _aliquot_runtime import frames, launcher, linux, walls
 
 
 class Zygote:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self._control = control
+        self._settings = settings
+        self._walls = settings["walls"]
         self._sandboxes: dict[int, int] = {}  # the server's number by pid
-        self._settings: dict[str, Any] = {}
+        self._pid_namespace = -1
 
     def serve(self) -> NoReturn:
-        self._settings = json.loads(self._control.recv(_PACKET))
         failure = self._load()
         if failure:
             self._tell({"failed": failure})
@@ -65,6 +74,8 @@ class Zygote:
         # What is loaded stays: no collection in a sandbox shall touch, and so copy, its pages.
         gc.collect()
         gc.freeze()
+        if self._walls["pid"]:
+            self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._tell({"ready": True})
         wake, wake_end = os.pipe()
         os.set_blocking(wake_end, False)
@@ -112,6 +123,8 @@ class Zygote:
                 os.close(fd)
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
+        if self._walls["pid"]:
+            linux.unshare(linux.CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
             try:
@@ -120,20 +133,32 @@ class Zygote:
                 traceback.print_exc()
             finally:
                 os._exit(70)
+        if self._walls["pid"]:
+            # Back to the zygote's own, or the next one could not be made.
+            linux.enter_namespace(self._pid_namespace, linux.CLONE_NEWPID)
         self._sandboxes[pid] = request["fork"]
         pidfd = os.pidfd_open(pid)
         try:
-            self._tell({"forked": request["fork"], "pid": pid}, (pidfd,))
+            self._tell({"forked": request["fork"]}, (pidfd,))
         finally:
             os.close(pidfd)
 
     def _become_sandbox(self, request: dict[str, Any], fds: list[int]) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for procs in fds[3:]:
+            os.write(procs, b"0")  # into its control groups, before it uses anything
         sock = _arrange(fds)
         os.environ.update(request["env"])
-        os.chdir(request["env"]["TMPDIR"])
-        launcher = importlib.import_module("_aliquot_runtime.launcher")
+        try:
+            walls.enter(self._walls, request)
+        except OSError as error:
+            text = f"The sandbox could not be isolated: {error}. `aliquot doctor` shows what this machine offers."
+            frames.send(sock, frames.INTERNAL_ERROR, json.dumps({"error": text}).encode())
+            return
+        if request["exec"]:
+            os.set_inheritable(_SANDBOX_FD, True)
+            os.execve(request["exec"][0], request["exec"], os.environ)  # noqa: S606 - no shell is wanted
         launcher.Launcher(sock).serve()
 
     def _reap(self) -> None:
@@ -141,12 +166,20 @@ class Zygote:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                break
             if pid == 0:
-                return
+                break
             number = self._sandboxes.pop(pid, None)
             if number is not None:
                 self._tell({"ended": number, "status": status})
+        if not self._walls["pid"]:
+            self._end_strays()
+
+    def _end_strays(self) -> None:
+        """What sandboxes that have ended left running: children of ours that we did not fork."""
+        for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+            if int(pid) not in self._sandboxes:
+                os.kill(int(pid), signal.SIGKILL)
 
 
 def _arrange(fds: list[int]) -> socket.socket:
@@ -172,11 +205,12 @@ def _high_copy(fd: int) -> int:
 
 
 def main() -> NoReturn:
-    _load_runtime()
-    importlib.import_module("_aliquot_runtime.launcher")
+    linux.die_with_parent(signal.SIGKILL)
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    Zygote(control).serve()
+    settings = json.loads(control.recv(_PACKET))
+    walls.enclose(settings["walls"])
+    Zygote(control, settings).serve()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,112 @@
-"""Which walls stand between a sandbox and the rest of the machine."""
+"""Which walls stand between a sandbox and the rest of the machine, and which of them this machine offers."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
+from aliquot.runtime import frames
+
+# A user for every sandbox: 65536 from a number far from those in use, another range for every data directory.
+_UIDS_FROM = 1_000_000_000
+_UIDS = 65_536
+_RANGES = 16_000
+_PROBE = Path(frames.__file__).parent / "probe.py"
+
 
 class Isolation(Struct, frozen=True):
-    """The layers in use. `none()` leaves processes alone: for debugging."""
+    """The layers in use. Without any: separate processes, with the server's own rights. That is for debugging."""
 
-    @classmethod
-    def none(cls) -> "Isolation":
-        return cls()
+    user: bool = False  # a user namespace: what privileges zygotes need, they have only in there
+    mount: bool = False  # files: a root of its own, with nothing but the system and the interpreter in it
+    pid: bool = False  # processes: sees and ends only its own; its end is theirs
+    ipc: bool = False  # shared memory, semaphores, host name
+    own_uid: bool = False  # a user id for each sandbox
+    landlock: bool = False  # files, once more; signals and abstract sockets
+    seccomp: bool = False  # system calls that functions do not need
+    cgroups: bool = False  # memory and number of processes, counted for the whole sandbox
+
+
+NO_ISOLATION = Isolation()
+
+
+class Findings(Struct, frozen=True):
+    """What was tried here: a layer's reason for not being available, empty when it is."""
+
+    user: str
+    mount: str
+    pid: str
+    ipc: str
+    uid: str
+    landlock: str
+    seccomp: str
+
+
+def uid_range(data: Path) -> tuple[int, int]:
+    return _UIDS_FROM + zlib.crc32(str(data).encode()) % _RANGES * _UIDS, _UIDS
+
+
+def probe(data: Path) -> Findings:
+    """Try each layer on this machine, in processes of their own."""
+    uids = list(uid_range(data)) if os.geteuid() == 0 else None
+    given = json.dumps({"uids": uids, "hidden": str(data)})
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-I", str(_PROBE), given], capture_output=True, env={}, check=False, cwd="/"
+    )
+    try:
+        return Findings(**json.loads(done.stdout))
+    except ValueError:
+        why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {done.returncode}"
+        return Findings(*[f"the probe failed: {why}"] * 7)
+
+
+def choose(found: Findings) -> Isolation:
+    """The strongest that works together."""
+    root = os.geteuid() == 0
+    user, mount, pid = not found.user, not found.mount, not found.pid
+    own_uid = root and not found.uid and is_readable_by_others(mounts=mount)
+    if root:
+        # Another user's zygote may no longer mount or make namespaces, unless in a user namespace.
+        user = user and own_uid and mount and pid
+    else:
+        mount, pid = mount and user, pid and user
+    return Isolation(
+        user=user,
+        mount=mount,
+        pid=pid,
+        ipc=not found.ipc and (root or user),
+        own_uid=own_uid,
+        landlock=not found.landlock,
+        seccomp=not found.seccomp,
+        cgroups=True,
+    )
+
+
+def is_readable_by_others(*, mounts: bool) -> bool:
+    """Whether another user could run this interpreter. In a root of its own only the directories themselves count."""
+    for prefix in {Path(sys.prefix), Path(sys.base_prefix), _PROBE.parent}:
+        for directory in [prefix] if mounts else [prefix, *prefix.parents]:
+            if not directory.stat().st_mode & stat.S_IXOTH:
+                return False
+    return True
+
+
+def walls(isolation: Isolation, data: Path, visible: tuple[str, ...] = ()) -> dict[str, Any]:
+    """For the runtime's `walls` module."""
+    return {
+        "user": isolation.user,
+        "mount": isolation.mount,
+        "pid": isolation.pid,
+        "ipc": isolation.ipc,
+        "uids": uid_range(data) if isolation.own_uid else None,
+        "landlock": isolation.landlock,
+        "seccomp": isolation.seccomp,
+        "visible": visible,
+        "hidden": str(data),
+    }

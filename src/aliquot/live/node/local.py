@@ -1,21 +1,27 @@
 """The machine itself as a node: its devices, and sandboxes forked from zygotes."""
 
 import asyncio
+import heapq
 import os
 import shutil
 import signal
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from aliquot.core.model import DeviceSpec
 from aliquot.live.node.base import Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
-from aliquot.live.node.isolation import Isolation
+from aliquot.live.node.cgroups import Cgroups
+from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, uid_range, walls
 from aliquot.live.node.sandbox import Sandbox, State
 from aliquot.live.node.zygotes import BARE_ENVIRONMENT, Profile, Zygote, Zygotes
 
 RESULT_BYTES = 64 * 2**20
+SCRATCH_BYTES = 512 * 2**20
+PROCESSES = 512  # of one sandbox, threads included
 # How often busy sandboxes are looked after: their time limits, and the output of those that take longer than this.
 TICK_S = 0.02
 
@@ -42,6 +48,23 @@ class Lane:
             command()
 
 
+class Slots:
+    """Numbers for what only so many can have, the smallest first."""
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+        self._next = 1
+
+    def take(self) -> int:
+        if self._free:
+            return heapq.heappop(self._free)
+        self._next += 1
+        return self._next - 1
+
+    def give_back(self, slot: int) -> None:
+        heapq.heappush(self._free, slot)
+
+
 class LocalNode(Node):
     def __init__(
         self,
@@ -50,10 +73,16 @@ class LocalNode(Node):
         *,
         isolation: Isolation | None = None,
         result_bytes: int = RESULT_BYTES,
+        scratch_bytes: int = SCRATCH_BYTES,
+        processes: int = PROCESSES,
     ) -> None:
-        self._data = data
+        self._data = data.absolute()
+        self._scratch_bytes = scratch_bytes
+        self._most_processes = processes
+        self._slots = Slots()
         self._devices = tuple(devices)
-        self._isolation = isolation
+        self.isolation = NO_ISOLATION if isolation is None else isolation
+        self._detect = isolation is None
         self._result_bytes = result_bytes
         self._sandboxes: dict[int, Sandbox] = {}
         self._lanes = {device.name: Lane() for device in devices}
@@ -63,6 +92,7 @@ class LocalNode(Node):
         self._stopping = False
         self._all_ended: asyncio.Event = asyncio.Event()
         self._processes: set[int] = set()
+        self.cgroups: Cgroups | None = None
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -72,14 +102,22 @@ class LocalNode(Node):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._scratch = self._data / "scratch"
-        await self._loop.run_in_executor(None, self._sweep)
-        self._zygotes = Zygotes(self._loop)
+        await self._loop.run_in_executor(None, self._prepare)
+        self._zygotes = Zygotes(self._walls, self._loop)
         self._zygotes.get(Profile())  # the first cold start shall not wait for it
 
-    def _sweep(self) -> None:
-        """What an earlier server left behind."""
+    def _prepare(self) -> None:
+        """Find out about the machine, and remove what an earlier server left behind."""
+        if self._detect:
+            self.isolation = choose(probe(self._data))
+        if self.isolation.cgroups:
+            self.cgroups = Cgroups(f"aliquot-{zlib.crc32(str(self._data).encode()):08x}")
+            self.cgroups.sweep()
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(parents=True, mode=0o711)
+
+    def _walls(self, profile: Profile) -> dict[str, Any]:
+        return walls(self.isolation, self._data)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -88,6 +126,9 @@ class LocalNode(Node):
         if self._processes:
             await self._all_ended.wait()
         self._zygotes.stop()
+        if self.cgroups is not None:
+            await self._loop.run_in_executor(None, self.cgroups.sweep)
+            self.cgroups.close()
 
     # --- commands ---------------------------------------------------------------------------------------
 
@@ -113,13 +154,44 @@ class LocalNode(Node):
     def _fork(self, zygote: Zygote, sandbox: Sandbox) -> None:
         if sandbox.state == State.GONE:
             return
-        scratch = self._scratch / str(sandbox.number)
-        scratch.mkdir(mode=0o700)
-        fds = sandbox.open()
+        memory_bytes = sandbox.launch.memory_bytes
+        sandbox.slot = self._slots.take()
+        try:
+            uid, env = self._place(sandbox)
+            if self.cgroups is not None and self.cgroups.version:
+                sandbox.group = self.cgroups.make(sandbox.number, memory_bytes, self._most_processes)
+            fds = sandbox.open() + (sandbox.group.doors() if sandbox.group else ())
+        except OSError as error:
+            self._slots.give_back(sandbox.slot)
+            sandbox.fail(Status.INTERNAL_ERROR, f"The sandbox could not be made: {error}.")
+            return
         self._processes.add(sandbox.number)
         self._look_after(sandbox)
-        env = {**BARE_ENVIRONMENT, "HOME": str(scratch), "TMPDIR": str(scratch)}
-        zygote.fork(sandbox, fds, {"env": env})
+        settings = {
+            "env": env,
+            "uid": uid,
+            "memory_bytes": memory_bytes,
+            "scratch_bytes": self._scratch_bytes,
+            "processes": self._most_processes,
+            "limit_data": sandbox.group is None and self.isolation != NO_ISOLATION,
+            "exec": None,
+        }
+        zygote.fork(sandbox, fds, settings)
+
+    def _place(self, sandbox: Sandbox) -> tuple[int | None, dict[str, str]]:
+        """Its user, and its environment with its scratch directory."""
+        first = uid_range(self._data)[0]
+        if self.isolation.mount:
+            env = BARE_ENVIRONMENT
+        else:
+            scratch = self._scratch / str(sandbox.number)
+            scratch.mkdir(mode=0o700)
+            if self.isolation.own_uid:
+                os.chown(scratch, first + sandbox.slot, first + sandbox.slot)
+            env = {**BARE_ENVIRONMENT, "HOME": str(scratch), "TMPDIR": str(scratch)}
+        if not self.isolation.own_uid:
+            return None, env
+        return sandbox.slot if self.isolation.user else first + sandbox.slot, env
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         handle = self._sandboxes.get(sandbox)
@@ -139,7 +211,7 @@ class LocalNode(Node):
     def unload(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
         if handle is not None:
-            handle.signal(signal.SIGSTOP)
+            handle.send_all(signal.SIGSTOP)
 
     def load(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
@@ -147,7 +219,7 @@ class LocalNode(Node):
             self._lanes[handle.launch.device].do(lambda: self._load(handle))
 
     def _load(self, sandbox: Sandbox) -> None:
-        sandbox.signal(signal.SIGCONT)
+        sandbox.send_all(signal.SIGCONT)
         self._loop.call_soon(self._loaded, sandbox)
 
     def _loaded(self, sandbox: Sandbox) -> None:
@@ -161,10 +233,12 @@ class LocalNode(Node):
         for number, sandbox in self._sandboxes.items():
             try:
                 fields = Path(f"/proc/{sandbox.pid}/stat").read_text().rpartition(")")[2].split()
+                # What it has added to its zygote's memory, children and scratch files included, where that is counted.
+                used = sandbox.group.used_bytes() if sandbox.group else int(fields[21]) * page
             except OSError:
                 continue  # not forked yet, or ended just now
             cpu_s = (int(fields[11]) + int(fields[12])) / hertz
-            found.append(SandboxUsage(number, sandbox.pid, int(fields[21]) * page, cpu_s))
+            found.append(SandboxUsage(number, sandbox.pid, used, cpu_s))
         return found
 
     # --- what sandboxes tell ----------------------------------------------------------------------------
@@ -189,9 +263,16 @@ class LocalNode(Node):
         number = sandbox.number
         self._processes.discard(number)
         self._lanes[sandbox.launch.device].ended(number)
-        self._loop.run_in_executor(None, shutil.rmtree, self._scratch / str(number), True)
+        self._slots.give_back(sandbox.slot)
+        self._loop.run_in_executor(None, self._clean_up, sandbox)
         if self._stopping and not self._processes:
             self._all_ended.set()
+
+    def _clean_up(self, sandbox: Sandbox) -> None:
+        if sandbox.group is not None:
+            sandbox.group.remove()
+        if not self.isolation.mount:
+            shutil.rmtree(self._scratch / str(sandbox.number), ignore_errors=True)
 
     def _end(self, sandbox: Sandbox) -> None:
         self._sandboxes.pop(sandbox.number, None)

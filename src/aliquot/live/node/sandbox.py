@@ -3,16 +3,17 @@
 import contextlib
 import json
 import os
-import signal
 import socket
 import time
 from collections.abc import Callable
 from enum import IntEnum
+from signal import Signals, pidfd_send_signal
 from typing import Protocol
 
 import msgspec
 
 from aliquot.live.node.base import Launch, Outcome, RunRequest, Status
+from aliquot.live.node.cgroups import Group
 from aliquot.live.node.logs import Logs
 from aliquot.runtime import frames
 from aliquot.runtime.frames import REPLY, REQUEST
@@ -30,7 +31,7 @@ _SLACK_BYTES = 2**20
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _encode_env = msgspec.json.Encoder().encode
-_STATUSES = {int(status): status for status in (Status.SUCCESS, Status.APPLICATION_ERROR, Status.DEVELOPER_ERROR)}
+_STATUSES = {int(status): status for status in Status}
 
 
 class State(IntEnum):
@@ -66,9 +67,30 @@ class Owner(Protocol):
 
 class Sandbox:
     __slots__ = (
-        "_begun_s", "_expected", "_fds", "_loop", "_opened", "_out_of_memory", "_outbox", "_owner", "_partial",
-        "_pidfd", "_reading", "_recv", "_result_bytes", "_runs", "_send", "_sock", "_timeout_ms", "deadline_s",
-        "launch", "logs", "number", "pid", "state",
+        "_begun_s",
+        "_expected",
+        "_fds",
+        "_loop",
+        "_opened",
+        "_outbox",
+        "_owner",
+        "_partial",
+        "_pidfd",
+        "_reading",
+        "_recv",
+        "_result_bytes",
+        "_runs",
+        "_sock",
+        "_timeout_ms",
+        "_transmit",
+        "deadline_s",
+        "group",
+        "launch",
+        "logs",
+        "number",
+        "pid",
+        "slot",
+        "state",
     )  # fmt: skip
 
     def __init__(self, number: int, launch: Launch, owner: Owner, loop: Loop, result_bytes: int) -> None:
@@ -87,7 +109,8 @@ class Sandbox:
         self._expected = 0
         self._outbox: memoryview | None = None
         self._reading = [False, False]
-        self._out_of_memory: Callable[[], bool] = lambda: False
+        self.group: Group | None = None
+        self.slot = 0
 
     # --- its life ---------------------------------------------------------------------------------------
 
@@ -99,7 +122,7 @@ class Sandbox:
         err, their_err = os.pipe()
         os.set_blocking(out, False)
         os.set_blocking(err, False)
-        self._sock, self._send, self._recv = mine, mine.send, mine.recv
+        self._sock, self._transmit, self._recv = mine, mine.send, mine.recv
         self._fds = (out, err)
         self.logs = Logs(out, err)
         self._opened = True
@@ -123,20 +146,24 @@ class Sandbox:
         self._pidfd = pidfd
         self._loop.add_reader(pidfd, self._process_ended)
         if self.state == State.GONE:
-            self.signal(signal.SIGKILL)
+            self.send(Signals.SIGKILL)
 
     @property
     def is_process(self) -> bool:
         """Forked, or about to be, and not ended yet."""
         return self._pidfd is not None or (self._opened and self.pid == 0)
 
-    def watch_memory(self, out_of_memory: Callable[[], bool]) -> None:
-        self._out_of_memory = out_of_memory
-
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: Signals) -> None:
         if self._pidfd is not None:
             with contextlib.suppress(ProcessLookupError):  # it has just ended; the pidfd will say so
-                signal.pidfd_send_signal(self._pidfd, number)
+                pidfd_send_signal(self._pidfd, number)
+
+    def send_all(self, number: Signals) -> None:
+        """It and its children, where they can be told."""
+        for pid in self.group.pids() if self.group is not None else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        self.send(number)
 
     def kill(self) -> None:
         """End it and all its children. Nothing is reported but, later, `ended`."""
@@ -144,7 +171,7 @@ class Sandbox:
             self.state = State.GONE
             if self._opened:
                 self._close()
-        self.signal(signal.SIGKILL)
+        self.send(Signals.SIGKILL)
 
     def _close(self) -> None:
         loop = self._loop
@@ -208,7 +235,7 @@ class Sandbox:
 
     def _write(self, data: bytes) -> bool:
         try:
-            sent = self._send(data)
+            sent = self._transmit(data)
         except BlockingIOError:
             sent = 0
         except OSError:
@@ -221,7 +248,7 @@ class Sandbox:
     def _writable(self) -> None:
         if self._outbox is not None:
             try:
-                self._outbox = self._outbox[self._send(self._outbox) :]
+                self._outbox = self._outbox[self._transmit(self._outbox) :]
             except BlockingIOError:
                 return
             except OSError:
@@ -275,10 +302,12 @@ class Sandbox:
             text = NOT_JSON.format(result[:1024].decode(errors="replace"))
             self._lose(Status.DEVELOPER_ERROR, text)
             return
-        if status is Status.DEVELOPER_ERROR:
+        starting = self.state == State.STARTING
+        if status is Status.INTERNAL_ERROR and not starting:
+            status = Status.DEVELOPER_ERROR  # only a sandbox that could not be made may blame us
+        if status >= Status.DEVELOPER_ERROR:
             self._lose(status, result)
             return
-        starting = self.state == State.STARTING
         self.state = State.IDLE
         logs = self.logs.finish()
         if self._reading[0] or self._reading[1]:
@@ -300,7 +329,7 @@ class Sandbox:
         if self.state == State.RUNNING and not begun:
             self.kill()
             self._owner.refused(self)
-        elif self._out_of_memory():
+        elif self.group is not None and self.group.ran_out_of_memory():
             self._lose(Status.DEVELOPER_ERROR, OUT_OF_MEMORY)
         else:
             self._lose(Status.DEVELOPER_ERROR, EXITED_IN_INIT if self.state == State.STARTING else EXITED)

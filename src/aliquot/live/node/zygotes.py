@@ -41,7 +41,7 @@ Failed = Callable[[Status, str], None]
 class Zygote:
     """One zygote process and its control channel."""
 
-    def __init__(self, profile: Profile, loop: Loop) -> None:
+    def __init__(self, profile: Profile, walls: dict[str, Any], loop: Loop) -> None:
         self.alive = True
         self._loop = loop
         self._waiting: list[tuple[Ready, Failed]] | None = []  # None: ready
@@ -64,7 +64,7 @@ class Zygote:
                 cwd="/",
                 start_new_session=True,
             )
-        self._send({"imports": profile.imports})
+        self._send({"imports": profile.imports, "walls": walls})
         loop.add_reader(mine.fileno(), self._readable)
 
     def when_ready(self, ready: Ready, failed: Failed) -> None:
@@ -150,14 +150,15 @@ class Zygote:
 
 
 class Zygotes:
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, walls: Callable[[Profile], dict[str, Any]], loop: Loop) -> None:
         self._loop = loop
+        self._walls = walls
         self._zygotes: dict[Profile, Zygote] = {}
 
     def get(self, profile: Profile) -> Zygote:
         zygote = self._zygotes.get(profile)
         if zygote is None or not zygote.alive:
-            zygote = self._zygotes[profile] = Zygote(profile, self._loop)
+            zygote = self._zygotes[profile] = Zygote(profile, self._walls(profile), self._loop)
         return zygote
 
     def stop(self) -> None:

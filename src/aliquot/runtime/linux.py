@@ -1,0 +1,130 @@
+"""The Linux calls that Python has no name for, by ctypes. Each raises `OSError` that names the call."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION = 0x20080522
+_CAPABILITIES = 64
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 1
+_MOUNT_ATTR_NOSUID = 2
+_MOUNT_ATTR_NODEV = 4
+
+MACHINE = os.uname().machine
+# pivot_root, mount_setattr; the newer a call, the likelier it has one number everywhere.
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
+_MOUNT_SETATTR = 442
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def syscall(number: int, *args: object, what: str) -> int:
+    words = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
+    return _checked(_libc.syscall(ctypes.c_long(number), *words), what)
+
+
+def unshare(flags: int) -> None:
+    _checked(_libc.unshare(flags), f"unshare({flags:#x})")
+
+
+def enter_namespace(fd: int, flags: int) -> None:
+    _checked(_libc.setns(fd, flags), "setns")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    result = _libc.mount(
+        source.encode(), target.encode(), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None
+    )
+    _checked(result, f"mount {kind or source} on {target}")
+
+
+def unmount(target: str) -> None:
+    _checked(_libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    if _PIVOT_ROOT < 0:
+        raise OSError(f"pivot_root: its number on {MACHINE} is not known here")
+    syscall(_PIVOT_ROOT, ctypes.c_char_p(new.encode()), ctypes.c_char_p(old.encode()), what="pivot_root")
+
+
+def restrict_mounts(path: str, *, devices: bool = False) -> None:
+    """Make a mount and all below it read-only and without set-user-id programs and, mostly, without devices."""
+    flags = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | (0 if devices else _MOUNT_ATTR_NODEV)
+    attributes = ctypes.create_string_buffer(struct.pack("<QQQQ", flags, 0, 0, 0), 32)
+    syscall(
+        _MOUNT_SETATTR, _AT_FDCWD, ctypes.c_char_p(path.encode()), _AT_RECURSIVE, attributes, 32,
+        what=f"mount_setattr {path}",
+    )  # fmt: skip
+
+
+def prctl(option: int, *args: int, what: str) -> int:
+    words = [ctypes.c_ulong(arg) for arg in (*args, 0, 0, 0, 0)[:4]]
+    return _checked(_libc.prctl(option, *words), what)
+
+
+def die_with_parent(signal: int) -> None:
+    """The kernel sends the signal when the parent thread ends. A change of credentials undoes this."""
+    prctl(_PR_SET_PDEATHSIG, signal, what="prctl(PDEATHSIG)")
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parent has ended become this process's children, rather than run away."""
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, what="prctl(CHILD_SUBREAPER)")
+
+
+def set_dumpable() -> None:
+    """So that the process owns its own /proc again after a change of credentials."""
+    prctl(_PR_SET_DUMPABLE, 1, what="prctl(DUMPABLE)")
+
+
+def forbid_new_privileges() -> None:
+    prctl(_PR_SET_NO_NEW_PRIVS, 1, what="prctl(NO_NEW_PRIVS)")
+
+
+def drop_capabilities() -> None:
+    """All of them, for good."""
+    for capability in range(_CAPABILITIES):
+        try:
+            prctl(_PR_CAPBSET_DROP, capability, what="prctl(CAPBSET_DROP)")
+        except OSError:
+            break  # EINVAL: the last is past; EPERM: there are none to drop
+    prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, what="prctl(CAP_AMBIENT)")
+    header = ctypes.create_string_buffer(struct.pack("<Ii", _CAPABILITY_VERSION, 0), 8)
+    _checked(_libc.capset(header, ctypes.create_string_buffer(24)), "capset")

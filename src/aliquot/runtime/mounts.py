@@ -1,0 +1,109 @@
+"""A root directory for zygotes and sandboxes: the system and the interpreter, read-only, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from . import linux
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store", "/sys/devices/system")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_BASE = "/tmp"  # noqa: S108 - any directory will do: what is mounted on it is seen by nobody else
+_QUIET = linux.MS_NOSUID | linux.MS_NODEV
+
+
+def change_root(visible: list[str], hidden: str) -> None:
+    """Replace the root by an empty one with the visible paths in it, where they were; needs a mount namespace.
+
+    What lies below the hidden path is not there, unless it is itself visible.
+    """
+    linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
+    # First a place from which the old root and the new one are both in reach, whatever either has where.
+    linux.mount("tmpfs", _BASE, "tmpfs", _QUIET, "mode=755")
+    os.chdir(_BASE)
+    for name in ("old", "new"):
+        Path(name).mkdir(mode=0o755)
+    linux.pivot_root(".", "old")
+    os.chdir("/")
+    linux.mount("tmpfs", "/new", "tmpfs", _QUIET, "mode=755")
+    _fill("/old", "/new", visible, hidden)
+    linux.mount("none", "/new", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
+    os.chdir("/new")
+    linux.pivot_root(".", ".")
+    linux.unmount(".")
+    os.chdir("/")
+
+
+def _fill(old: str, new: str, visible: list[str], hidden: str) -> None:
+    done: list[str] = []
+    places = {os.path.normpath(path) for path in (*SYSTEM, *visible)}
+    for path in sorted(places | {hidden}):
+        covered_by = max((other for other in done if _is_below(path, other)), key=len, default="")
+        if path == hidden:
+            if covered_by:
+                linux.mount("tmpfs", new + path, "tmpfs", _QUIET, "mode=755")
+                done.append(path)
+        elif not covered_by or covered_by == hidden:
+            _show(old + path, new + path)
+            done.append(path)
+    _resolver(old, new)
+    Path(new, "tmp").mkdir(exist_ok=True)
+    Path(new, "proc").mkdir(exist_ok=True)
+    # A new /proc may only be mounted where an old one can be seen.
+    linux.mount(old + "/proc", new + "/proc", flags=linux.MS_BIND | linux.MS_REC)
+    _devices(old, new)
+
+
+def _is_below(path: str, other: str) -> bool:
+    return path == other or path.startswith(other.rstrip("/") + "/")
+
+
+def _show(source: str, target: str) -> None:
+    if os.path.islink(source):  # noqa: PTH114 - strings all along: the roots are prefixes
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(target).symlink_to(os.readlink(source))  # noqa: PTH115 - as it is
+        return
+    if not os.path.exists(source):  # noqa: PTH110
+        return
+    _bind(source, target)
+    linux.restrict_mounts(target)
+
+
+def _bind(source: str, target: str) -> None:
+    if os.path.isdir(source):  # noqa: PTH112
+        Path(target).mkdir(parents=True, exist_ok=True)
+    else:
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(target).touch()
+    linux.mount(source, target, flags=linux.MS_BIND | linux.MS_REC)
+
+
+def _resolver(old: str, new: str) -> None:
+    """Where /etc/resolv.conf leads, if it leads out of /etc."""
+    link = Path(old, "etc/resolv.conf")
+    if link.is_symlink():
+        leads_to = os.path.normpath(os.path.join("/etc", os.readlink(link)))  # noqa: PTH115, PTH118
+        if not _is_below(leads_to, "/etc") and not os.path.lexists(new + leads_to):
+            _show(old + leads_to, new + leads_to)
+
+
+def _devices(old: str, new: str) -> None:
+    Path(new, "dev/shm").mkdir(parents=True)
+    for name in DEVICES:
+        if os.path.exists(f"{old}/dev/{name}"):  # noqa: PTH110
+            _bind(f"{old}/dev/{name}", f"{new}/dev/{name}")
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        Path(new, "dev", name).symlink_to(f"/proc/self/fd/{number}")
+    Path(new, "dev/fd").symlink_to("/proc/self/fd")
+
+
+def own_proc() -> None:
+    """The /proc of the process's own pid namespace."""
+    linux.mount("proc", "/proc", "proc", _QUIET | linux.MS_NOEXEC)
+
+
+def own_scratch(owner: int, size: int, shared_size: int) -> None:
+    """An empty /tmp and an empty /dev/shm, both in memory: bounded, and gone with the last process that sees them."""
+    linux.mount("tmpfs", "/tmp", "tmpfs", _QUIET, f"mode=700,uid={owner},gid={owner},size={size},nr_inodes=100000")  # noqa: S108
+    linux.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET | linux.MS_NOEXEC, f"mode=1777,size={shared_size}")  # noqa: S108

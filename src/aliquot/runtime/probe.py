@@ -1,0 +1,135 @@
+"""Tries every wall on this machine, each in a process of its own, and prints what came of it as JSON.
+
+Run by file path like the zygote: `python -I probe.py '{"uids": [first, count] or null, "hidden": "/data"}'`.
+A layer that works has an empty text, another says why not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import landlock, linux, mounts, seccomp, walls
+else:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from runtime import landlock, linux, mounts, seccomp, walls
+
+
+def attempt(trial: Callable[[], None]) -> str:
+    """Why it failed, if it did."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            trial()
+            os.write(writer, b"ok")
+        except OSError as error:
+            os.write(writer, (error.strerror or str(error)).encode()[:400])
+        except BaseException as error:  # noqa: BLE001 - nothing may return into the parent's code
+            traceback.print_exc()
+            os.write(writer, f"{type(error).__name__}: {error}".encode()[:400])
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    said = os.read(reader, 500).decode(errors="replace")
+    os.close(reader)
+    return "" if said == "ok" else said or "the trial ended without a word"
+
+
+class Trials:
+    def __init__(self, uids: list[int] | None, hidden: str) -> None:
+        self.uids = uids
+        self.hidden = hidden
+
+    def _privileges(self, flags: int = 0) -> None:
+        """What a server without root needs before anything else."""
+        mine = os.getuid(), os.getgid()
+        if self.uids is None:
+            linux.unshare(linux.CLONE_NEWUSER | flags)
+            walls.map_own_user(*mine)
+        elif flags:
+            linux.unshare(flags)
+
+    def user(self) -> None:
+        linux.unshare(linux.CLONE_NEWUSER)
+
+    def mount(self) -> None:
+        self._privileges(linux.CLONE_NEWNS)
+        mounts.change_root(walls.visible_paths([]), self.hidden)
+        mounts.own_scratch(os.getuid(), 2**20, 2**20)
+
+    def pid(self) -> None:
+        self._privileges(linux.CLONE_NEWNS)
+        linux.unshare(linux.CLONE_NEWPID)
+        self._pass_on(attempt(self._zygote))
+
+    def _zygote(self) -> None:
+        """One namespace in another, and back: what a zygote does for each sandbox."""
+        own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        linux.unshare(linux.CLONE_NEWPID)
+        failed = attempt(self._first_process)
+        linux.enter_namespace(own, linux.CLONE_NEWPID)
+        self._pass_on(failed)
+
+    def _first_process(self) -> None:
+        if os.getpid() != 1:
+            raise OSError(0, "the first process of a pid namespace has another number than 1")
+        linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
+        mounts.own_proc()
+
+    def _pass_on(self, failed: str) -> None:
+        if failed:
+            raise OSError(0, failed)
+
+    def ipc(self) -> None:
+        self._privileges()
+        linux.unshare(linux.CLONE_NEWIPC | linux.CLONE_NEWUTS)
+
+    def uid(self) -> None:
+        if self.uids is None:
+            raise OSError(0, "the server is not root")
+        os.setgroups([])
+        os.setresgid(self.uids[0], self.uids[0], self.uids[0])
+        os.setresuid(self.uids[0], self.uids[0], self.uids[0])
+
+    def landlock(self) -> None:
+        if not landlock.version():
+            raise OSError(0, "the kernel has no Landlock")
+        linux.forbid_new_privileges()
+        landlock.restrict([("/usr", landlock.READ)])
+        try:
+            list(Path("/etc").iterdir())
+        except PermissionError:
+            return
+        raise OSError(0, "it restricts nothing")
+
+    def seccomp(self) -> None:
+        if not seccomp.is_known_machine():
+            raise OSError(0, f"the numbers of {linux.MACHINE}'s system calls are not known here")
+        linux.forbid_new_privileges()
+        seccomp.install()
+        try:
+            linux.unshare(linux.CLONE_NEWUTS | linux.CLONE_NEWUSER)
+        except PermissionError:
+            return
+        raise OSError(0, "it forbids nothing")
+
+
+def main() -> None:
+    given: dict[str, Any] = json.loads(sys.argv[1])
+    trials = Trials(given["uids"], given["hidden"])
+    found = {
+        name: attempt(getattr(trials, name)) for name in ("user", "mount", "pid", "ipc", "uid", "landlock", "seccomp")
+    }
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

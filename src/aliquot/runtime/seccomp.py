@@ -1,0 +1,131 @@
+"""A system call filter: denies what no function needs and kernels have most often been broken by.
+
+A deny list, so that whatever libraries do keeps working; what is denied answers EPERM, as it does without privileges.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+
+from . import linux
+
+# name: number on x86_64, on aarch64 (None: there is none)
+_DENIED = {
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "adjtimex": (159, 171),
+    "bpf": (321, 280),
+    "chroot": (161, 51),
+    "clock_adjtime": (305, 266),
+    "clock_settime": (227, 112),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "lookup_dcookie": (212, 18),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "name_to_handle_at": (303, 264),
+    "nfsservctl": (180, 42),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "pidfd_getfd": (438, 438),
+    "pivot_root": (155, 41),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0, 56), "aarch64": (0xC00000B7, 1, 220)}  # audit number, column, clone
+_CLONE3 = 435
+_NAMESPACES = (
+    linux.CLONE_NEWNS | linux.CLONE_NEWCGROUP | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC | linux.CLONE_NEWUSER
+    | linux.CLONE_NEWPID | linux.CLONE_NEWNET
+)  # fmt: skip
+
+_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW = 0x7FFF0000
+_REFUSE = 0x00050000
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # where they stand in the kernel's seccomp_data
+_X32 = 0x40000000  # the other calling convention of x86_64: the same calls by other numbers
+_PR_SET_SECCOMP, _FILTER_MODE = 22, 2
+
+
+def is_known_machine() -> bool:
+    return linux.MACHINE in _ARCHITECTURES
+
+
+def _program() -> bytes:
+    audit, column, clone = _ARCHITECTURES[linux.MACHINE]
+    numbers = sorted(number for row in _DENIED.values() if (number := row[column]) is not None)
+    # The tail: allow, refuse, "no such call", then the look at clone's flags.
+    tail = [
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+        (_RETURN, 0, 0, _REFUSE | errno.ENOSYS),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_JUMP_SET, 0, 1, _NAMESPACES),
+        (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    refuse, unknown, look = 1, 2, 3
+    head: list[tuple[int, int | None, int | None, int]] = [
+        (_LOAD, None, None, _ARCHITECTURE),
+        (_JUMP_EQUAL, None, refuse, audit),
+        (_LOAD, None, None, _NUMBER),
+        (_JUMP_AT_LEAST, refuse, None, _X32),
+        # Its flags are behind a pointer, where a filter cannot look: libraries fall back to clone.
+        (_JUMP_EQUAL, unknown, None, _CLONE3),
+        (_JUMP_EQUAL, look, None, clone),
+        *[(_JUMP_EQUAL, refuse, None, number) for number in numbers],
+    ]
+    code = b""
+    for index, (operation, true, false, value) in enumerate(head):
+        # In `head` a jump names its place in the tail, and None the next instruction.
+        distance = len(head) - index - 1
+        jumps = [0 if place is None else distance + place for place in (true, false)]
+        code += struct.pack("<HBBI", operation, *jumps, value)
+    return code + b"".join(struct.pack("<HBBI", *instruction) for instruction in tail)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
+
+
+def install() -> None:
+    """For this process and all its children; needs `forbid_new_privileges` or privileges."""
+    code = _program()
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = _Program(len(code) // 8, ctypes.addressof(buffer))
+    linux.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.addressof(program), what="prctl(SECCOMP)")
