@@ -4,6 +4,6 @@
 """
 
 from aliquot.sdk import App, Function, Handle
+from aliquot.version import __version__
 
-__version__ = "0.1.0"
 __all__ = ["App", "Function", "Handle", "__version__"]

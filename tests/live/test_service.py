@@ -247,7 +247,8 @@ async def test_a_cancelled_run_stops_its_sandbox(rig):
     await rig.turn()
     rig.node.ready(1)
     await rig.turn()
-    rig.service.cancel(call.id)
+    assert not rig.service.cancel("somebody", call.id)
+    assert rig.service.cancel("guest", call.id)
     await rig.turn()
     assert rig.node.stopped == [1]
     assert rig.ended == [call]

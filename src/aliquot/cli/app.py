@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from aliquot import __version__
 from aliquot.cli import (
     bench,
     compare,
@@ -24,6 +23,7 @@ from aliquot.cli import (
     workload,
 )
 from aliquot.cli.failures import Wanted, report, tell
+from aliquot.version import __version__
 
 app = typer.Typer(
     name="aliquot",

@@ -154,9 +154,12 @@ class Service:
             call.durable = False
             raise Overloaded(str(error)) from error
 
-    def cancel(self, activation_id: str) -> None:
-        if activation_id in self.calls:
-            self._engine.post(InvocationCancelled(activation_id))
+    def cancel(self, namespace: str, activation_id: str) -> bool:
+        call = self.calls.get(activation_id)
+        if call is None or call.namespace.name != namespace:
+            return False
+        self._engine.post(InvocationCancelled(activation_id))
+        return True
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self._store.activation(namespace, activation_id)

@@ -10,10 +10,10 @@ import pickle
 import msgspec
 from msgspec import Struct
 
-from aliquot import __version__
 from aliquot.config import PolicySettings
 from aliquot.core.errors import InputError
 from aliquot.core.scheduler import Scheduler
+from aliquot.version import __version__
 
 _OWN = ("aliquot.core.", "aliquot.policies.")
 _OTHERS = {

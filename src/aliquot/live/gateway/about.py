@@ -4,12 +4,12 @@ from typing import Any
 
 from msgspec import Struct
 
-import aliquot
 from aliquot.live.gateway.kinds import Runtime, runtimes
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json
 from aliquot.live.gateway.settings import MIB, GatewaySettings
 from aliquot.live.gateway.throttle import Gates
 from aliquot.live.store.base import Store
+from aliquot.version import __version__
 
 
 class Host(Struct):
@@ -86,7 +86,7 @@ class About:
 
     async def api(self, _: Asked) -> Answer:
         paths = {"ui": "/docs", "api-docs": "/openapi.json"}
-        return json(Api("Aliquot API", "1.0.0", "v1", aliquot.__version__, aliquot.__version__, paths))
+        return json(Api("Aliquot API", "1.0.0", "v1", __version__, __version__, paths))
 
     async def health(self, _: Asked) -> Answer:
         complaint = self._store.complaint

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-import aliquot
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.names import PATTERN
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json
+from aliquot.version import __version__
 
 _PLACES = {
     "id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
@@ -65,7 +65,7 @@ def describe(endpoints: list[Endpoint]) -> dict[str, Any]:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, by_type)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Aliquot", "version": aliquot.__version__, "description": "It speaks Apache OpenWhisk."},
+        "info": {"title": "Aliquot", "version": __version__, "description": "It speaks Apache OpenWhisk."},
         "paths": paths,
         "components": {
             "schemas": components,

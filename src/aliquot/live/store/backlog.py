@@ -77,7 +77,7 @@ class Backlog:
     @property
     def rows(self) -> int:
         """How many are not durable yet."""
-        return len(self._line) + len(self._in_flight)
+        return len(self._line) + len(self._group or ())
 
     def record(self, activation: Activation) -> None:
         if activation.id in self.records:

@@ -1,0 +1,106 @@
+"""A real server in a process of its own, for tests and demonstrations: start it, talk to it, kill it."""
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+START_S = 30
+
+
+class LiveServer:
+    """`aliquot up` on a data directory and a free port. What it prints goes to `server.log` beside the data."""
+
+    def __init__(self, data: Path, *options: str, env: dict[str, str] | None = None) -> None:
+        self.data = data
+        self._options = options
+        self._env = env
+        self._folder = Path(tempfile.mkdtemp(prefix="aliquot-"))
+        self.log = self._folder / "server.log"
+        self.process: subprocess.Popen[bytes]
+        self.url = self.key = self.namespace = ""
+
+    def start(self) -> Self:
+        """Returns when it answers. Raises `RuntimeError` with what it printed if it does not."""
+        ready = self._folder / "ready.json"
+        ready.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "aliquot", "up", "--data", self.data, "--port", "0", "--ready-file", ready]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603 - our own command
+                [*map(str, command), *self._options], stdout=log, stderr=log, env=self._env
+            )
+        deadline = time.monotonic() + START_S
+        while not ready.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the server did not come up:\n{self.log.read_text()}")
+            time.sleep(0.005)
+        found = json.loads(ready.read_text())
+        self.url, self.key, self.namespace = found["url"], found["key"], found["namespace"]
+        return self
+
+    @property
+    def operator(self) -> str:
+        return str(json.loads((self.data / "local.json").read_text())["operator"])
+
+    def client(self, key: str | None = None, **more: Any) -> httpx.Client:  # noqa: ANN401 - httpx's
+        user, _, secret = (key or self.key).partition(":")
+        more.setdefault("timeout", 60)
+        return httpx.Client(base_url=f"{self.url}/api/v1/namespaces/_/", auth=(user, secret), **more)
+
+    def deploy(self, name: str, code: str, *, kind: str = "python:3.11", **more: Any) -> None:  # noqa: ANN401 - JSON
+        with self.client() as client:
+            body = {"exec": {"kind": kind, "code": code}, **more}
+            client.put(f"actions/{name}", params={"overwrite": "true"}, json=body).raise_for_status()
+
+    def descendants(self) -> list[int]:
+        """The processes that it has started, and those that they have."""
+        children: dict[int, list[int]] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                except OSError:
+                    continue
+                children.setdefault(parent, []).append(int(entry.name))
+        found, ahead = [], [self.process.pid]
+        while ahead:
+            ahead += (own := children.get(ahead.pop(), []))
+            found += own
+        return found
+
+    def kill(self) -> None:
+        """At once, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """As an operator would; returns its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.stop()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in {"Z", "X"}
+
+
+def open_files(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())

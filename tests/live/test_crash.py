@@ -1,0 +1,148 @@
+"""`kill -9` at any moment: what was acknowledged reaches its one record, nothing is half written, nobody is orphaned.
+
+`make test` kills a few times; `make test-long` sets ALIQUOT_KILLS to 50.
+"""
+
+import os
+import threading
+import time
+from random import Random
+
+import httpx
+
+from aliquot.live.replay import replay_file
+from aliquot.testing.server import LiveServer, alive
+
+KILLS = int(os.environ.get("ALIQUOT_KILLS", "4"))
+WORK = """
+import time
+
+def main(args):
+    time.sleep(args.get("s", 0))
+    print("ran", args["n"])
+    return {"n": args["n"]}
+"""
+STATUSES = {"success", "whisk internal error"}
+
+
+class Load:
+    """Calls without waiting, calls while waiting, and deployments, until told to stop; keeps what was acknowledged."""
+
+    def __init__(self, server, random):
+        self.server = server
+        self.random = random
+        self.acknowledged = {}  # activation id: n
+        self.answered = {}  # of blocking calls
+        self.versions = {}  # action: the last text whose PUT was acknowledged, and all that were sent later
+        self._stop = threading.Event()
+        self._numbers = iter(range(10**9))
+        self._lock = threading.Lock()
+
+    def number(self):
+        with self._lock:
+            return next(self._numbers)
+
+    def run(self, seconds):
+        self._stop.clear()
+        seeds = [self.random.random() for _ in range(6)]
+        threads = [
+            threading.Thread(target=work, args=(Random(seed),))
+            for work, seed in zip(
+                (self._spawn, self._spawn, self._spawn, self._call, self._call, self._deploy), seeds, strict=True
+            )
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(seconds)
+        self.server.kill()
+        self._stop.set()
+        for thread in threads:
+            thread.join()
+
+    def _until_it_dies(self, act):
+        with self.server.client() as client:
+            while not self._stop.is_set():
+                try:
+                    act(client)
+                except httpx.TransportError:
+                    return
+
+    def _spawn(self, random):
+        def act(client):
+            n = self.number()
+            answer = client.post("actions/work", json={"n": n, "s": random.choice([0, 0, 0.01, 0.2])})
+            assert answer.status_code == 202, answer.text
+            self.acknowledged[answer.json()["activationId"]] = n
+
+        self._until_it_dies(act)
+
+    def _call(self, random):
+        def act(client):
+            n = self.number()
+            answer = client.post("actions/work", params={"blocking": "true"}, json={"n": n})
+            assert answer.status_code == 200, answer.text
+            record = answer.json()
+            assert record["response"]["result"] == {"n": n}
+            got = client.get(f"activations/{record['activationId']}")
+            assert got.status_code == 200, "the record is readable the moment its answer arrives"
+
+        self._until_it_dies(act)
+
+    def _deploy(self, random):
+        def act(client):
+            name = f"changing{random.randrange(3)}"
+            text = f"# {self.number()} {'x' * random.randrange(20000)}\ndef main(args): return {{}}"
+            self.versions.setdefault(name, []).append([text, False])
+            body = {"exec": {"kind": "python:3.11", "code": text}}
+            answer = client.put(f"actions/{name}", params={"overwrite": "true"}, json=body)
+            assert answer.status_code == 200, answer.text
+            self.versions[name][-1][1] = True
+
+        self._until_it_dies(act)
+
+
+def possible(sent):
+    """What an action may read after a crash: the last acknowledged text, or one sent after it."""
+    acknowledged = max((index for index, (_, done) in enumerate(sent) if done), default=0)
+    return [text for text, _ in sent[acknowledged:]]
+
+
+def test_what_was_acknowledged_survives_kills_under_load(tmp_path):
+    random = Random(7)
+    server = LiveServer(tmp_path / "data").start()
+    server.deploy("work", WORK)
+    load = Load(server, random)
+    for _ in range(KILLS):
+        server_processes = []
+        watcher = threading.Timer(0.1, lambda found: found.extend(server.descendants()), [server_processes])
+        watcher.start()
+        load.run(random.uniform(0.2, 1.5))
+        watcher.join()
+        assert server_processes, "there were sandboxes to be orphaned"
+        for pid in server_processes:
+            while alive(pid):
+                time.sleep(0.01)
+        server.start()
+        with server.client() as client:
+            for name, sent in load.versions.items():
+                got = client.get(f"actions/{name}")
+                if got.status_code == 404:
+                    assert not any(done for _, done in sent)
+                else:
+                    assert got.json()["exec"]["code"] in possible(sent)
+                    load.versions[name] = [[got.json()["exec"]["code"], True]]
+    with server.client() as client:
+        for activation, n in load.acknowledged.items():
+            while (answer := client.get(f"activations/{activation}")).status_code == 404:
+                time.sleep(0.01)
+            response = answer.json()["response"]
+            assert response["status"] in STATUSES, response
+            if response["success"]:
+                assert response["result"] == {"n": n}
+            else:
+                assert "interrupted" in response["result"]["error"]
+    assert len(load.acknowledged) > 10 * KILLS
+    assert server.stop() == 0
+    replayed = replay_file(tmp_path / "data")
+    assert replayed.differences == []
+    assert replayed.segments == KILLS + 1
