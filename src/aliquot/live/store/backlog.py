@@ -69,6 +69,7 @@ class Backlog:
         self._arranged = False
         self._timer: TimerHandle | None = None
         self._trouble: str | None = None
+        self._stopped = False
         self._retry_s = FIRST_RETRY_S
         self._group_rows = GROUP_ROWS
 
@@ -102,6 +103,8 @@ class Backlog:
 
     def durable(self, kind: Kind, value: Any) -> "Future[None]":  # noqa: ANN401 - by kind
         """Done when the disk has it. If the one who waits is cancelled, it may or may not be written."""
+        if self._stopped:
+            raise StoreError("the store is closed")
         future: Future[None] = self._loop.create_future()
         self._line.append(Durable(kind, value, future))
         self._waiters += 1
@@ -124,6 +127,12 @@ class Backlog:
     @property
     def idle(self) -> bool:
         return not self._line and not self._group and self._trouble is None
+
+    def stop(self) -> None:
+        """Hand nothing over any more; what has not been written is lost."""
+        self._stopped = self._arranged = True
+        if self._timer is not None:
+            self._timer.cancel()
 
     # --- to the writer ---------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from aliquot.live.store.schema import VERSION
 CHECKPOINT_ROWS = 8192
 COMMIT_ROWS = 16  # a small commit still changes several pages
 SIZES = (1, 4, 16, 64, 256, 1024)
-ACTIVATION = "activation (seq, id, namespace, name, start_ms, end_ms, summary, response, logs, pickled)"
+ACTIVATION = "activation (seq, id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, bytes)"
 QUEUE = "queue (id, namespace, name, accepted_ms, payload, pickled, rerun, started)"
 JOURNAL = "INSERT INTO journal (segment, first, entries, written_ms, lengths, bodies) VALUES (?, ?, ?, ?, ?, ?)"
 STARTED = "UPDATE queue SET started = 1 WHERE id IN (SELECT value FROM json_each(?))"
@@ -76,6 +76,7 @@ class BatchWriter:
             execute("COMMIT")
         except BaseException:
             self.seq, self.segment, self.number = before
+            self._since_checkpoint = CHECKPOINT_ROWS  # once it is in the file, the log begins anew: that is room too
             if self._connection.in_transaction:
                 execute("ROLLBACK")
             raise
@@ -128,7 +129,7 @@ class BatchWriter:
         self._write_journal(steps)
 
     def _write_records(self, records: Iterable[Activation]) -> None:
-        rows = [(seq, *astuple(record)) for seq, record in enumerate(records, start=self.seq + 1)]
+        rows = [(seq, *astuple(record), _size(record)) for seq, record in enumerate(records, start=self.seq + 1)]
         insert(self._connection, ACTIVATION, rows)
         self.seq += len(rows)
 
@@ -150,3 +151,7 @@ class BatchWriter:
             self._connection.execute(PUT, (collection, *astuple(document)))
         elif operation.kind is Kind.DELETE:
             self._connection.execute(DELETE, operation.value)
+
+
+def _size(record: Activation) -> int:
+    return len(record.summary) + len(record.response) + len(record.logs) + len(record.pickled or b"")

@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 ROWS = 512  # of activations, in one step
 STEP_BYTES = 4 * 2**20  # of bodies, in one step: what makes a step long is the pages
-PAGES = 1024  # given back in one step
+PAGES = 64  # given back in one step: each page costs a turn for the interpreter lock
+GIVE_BACK_STEPS = 256  # at a time; the next time goes on
 SPARE_PAGES = 4096  # kept for what comes next, at least
 
 # Records are written when they end, so the order of the file is the order of their age, but for jumps of the clock:
@@ -46,8 +47,11 @@ class Pruner:
         await self._old_activations(now_ms - int(retention.activations_s * 1000))
         await self._many_activations(retention.activations_bytes)
         await self._journal(now_ms - int(retention.journal_s * 1000), retention.journal_bytes)
-        while await self._step(self._give_back):
-            pass
+        for _ in range(GIVE_BACK_STEPS):
+            if not await self._step(self._give_back):
+                break
+        # The file itself shrinks when the log has been moved into it.
+        await self._step(lambda: self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone())
 
     async def _step(self, step: Callable[[], T]) -> T:
         result: T = await self._writer.call(step)
@@ -130,6 +134,6 @@ class Pruner:
         surplus = free - max(SPARE_PAGES, (pages - free) // 4)
         if surplus <= 0:
             return False
-        # Every row of the answer is one page: only fetching them all does the work.
-        self._connection.execute(f"PRAGMA incremental_vacuum({min(PAGES, surplus)})").fetchall()
+        # Each page is a row without columns, at which `execute` stops; a script goes on.
+        self._connection.executescript(f"PRAGMA incremental_vacuum({min(PAGES, surplus)})")
         return True

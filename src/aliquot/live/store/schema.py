@@ -1,5 +1,6 @@
 """The database file: its tables, its versions, and how a connection to it is made."""
 
+import os
 import sqlite3
 from pathlib import Path
 from urllib.parse import quote
@@ -21,9 +22,8 @@ MIGRATIONS = (
     CREATE TABLE activation (
         seq INTEGER PRIMARY KEY,  -- in the order of recording
         id TEXT NOT NULL UNIQUE, namespace TEXT NOT NULL, name TEXT NOT NULL,
-        start_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL,
-        summary BLOB NOT NULL, response BLOB NOT NULL, logs BLOB NOT NULL, pickled BLOB,
-        bytes INTEGER AS (length(summary) + length(response) + length(logs) + ifnull(length(pickled), 0)) VIRTUAL
+        start_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL, bytes INTEGER NOT NULL,
+        summary BLOB NOT NULL, response BLOB NOT NULL, logs BLOB NOT NULL, pickled BLOB
     );
     -- Both orders in which lists are read; the first also holds all that the sum of the bytes needs.
     CREATE INDEX activation_by_start ON activation (namespace, start_ms, seq, bytes);
@@ -90,9 +90,11 @@ def connect_writer(path: Path, *, busy_ms: int) -> sqlite3.Connection:
 def connect_reader(path: Path, *, busy_ms: int) -> sqlite3.Connection:
     """A connection that cannot write; the file must be there. Raises `StoreError`."""
     connection: sqlite3.Connection | None = None
+    # Even a reader keeps a note of its place beside the file. Where it cannot, and no log is there, nobody writes.
+    alone = not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists()
     try:
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro",
+            f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if alone else ""),
             uri=True, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False,
         )  # fmt: skip
         if _check(connection, path) == 0:

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -170,7 +171,8 @@ class SqliteStore(Store):
             await self._backlog.durable(Kind.BARRIER, None)
 
     async def prune(self, retention: Retention, *, now_ms: int) -> None:
-        await self.flush()  # what is on its way is judged too
+        with suppress(StoreError):  # a disk that takes nothing more needs this all the more
+            await self.flush()  # what is on its way is judged too
         try:
             await self._pruner.run(retention, now_ms)
         except sqlite3.Error as error:
@@ -183,6 +185,7 @@ class SqliteStore(Store):
         try:
             await self.flush()
         finally:
+            self._backlog.stop()
             self._readers.shutdown()
             self._near.close()
             self._far.close()

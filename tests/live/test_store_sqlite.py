@@ -1,0 +1,247 @@
+"""What the store in SQLite does beyond the common promises: groups, what is on its way, room given back, versions."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from test_store import accepted, activation, journal, starts
+from test_store_trouble import opened
+
+from aliquot.live.store import ActivationQuery, Document, Retention, StoreError, prune, read_journal, schema
+
+
+def test_a_thousand_calls_accepted_at_once_share_their_commits(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            await asyncio.gather(*(store.accept(accepted(number)) for number in range(1000)))
+            assert store.commits <= 2
+            await asyncio.gather(*(store.mark_started(f"{number:032x}") for number in range(1000)))
+            await asyncio.gather(*(store.finish(activation(number)) for number in range(500)))
+            assert store.commits <= 6
+            assert [one.accepted for one in await store.unfinished()] == list(range(500, 1000))
+            assert all(one.started for one in await store.unfinished())
+            assert await store.count_activations(ActivationQuery("ns")) == 500
+
+    asyncio.run(scenario())
+
+
+def test_what_is_written_behind_shares_the_commit_of_the_one_who_waits(tmp_path):
+    async def scenario():
+        async with opened(tmp_path, gather_s=1000) as store:
+            store.open_segment(b"s")
+            for number in range(5000):
+                store.record(activation(number))
+                store.journal(b"%d" % number)
+            assert await store.count_activations(ActivationQuery("ns")) == 5000
+            assert store.commits == 0
+            await store.accept(accepted(9999))
+            assert store.commits == 2  # a group has a bound
+            assert len(await journal(store)) == 5001
+
+    asyncio.run(scenario())
+
+
+def test_what_is_written_behind_needs_nobody_who_waits(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            store.record(activation(1))
+            while not store.commits:
+                await asyncio.sleep(0.001)
+            with closing(sqlite3.connect(store.path)) as other:
+                assert other.execute("SELECT count(*) FROM activation").fetchone() == (1,)
+
+    asyncio.run(scenario())
+
+
+def test_an_end_is_not_readable_before_it_is_durable(tmp_path):
+    async def scenario():
+        async with opened(tmp_path, busy_ms=1_000_000) as store:
+            await store.accept(accepted(1))
+            with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                finishing = asyncio.create_task(store.finish(activation(1)))
+                for _ in range(20):
+                    await asyncio.sleep(0.001)
+                    assert await store.activation("ns", f"{1:032x}") is None
+                    assert await starts(store) == []
+                assert not finishing.done()
+                other.execute("ROLLBACK")
+            await finishing
+            assert await starts(store) == [1]
+
+    asyncio.run(scenario())
+
+
+def test_lists_and_counts_agree_while_groups_are_written(tmp_path):
+    async def scenario():
+        async with opened(tmp_path, gather_s=0.0001) as store:
+            for number in range(2000):
+                store.record(activation(number))
+                if number % 7 == 0:
+                    await asyncio.sleep(0)
+                if number % 50 == 0:
+                    assert await store.count_activations(ActivationQuery("ns")) == number + 1
+                    assert await starts(store, skip=number // 3, limit=20) == [
+                        start for start in range(number - number // 3, number - number // 3 - 20, -1) if start >= 0
+                    ]
+
+    asyncio.run(scenario())
+
+
+def test_after_it_is_closed_it_refuses(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            pass
+        with pytest.raises(StoreError, match="closed"):
+            await store.accept(accepted(1))
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+# --- the journal from outside -------------------------------------------------------------------------------
+
+
+def test_the_journal_of_a_running_server_is_read_by_another_process(tmp_path):
+    reader = (
+        "import pathlib, sys\n"
+        "from aliquot.live.store import read_journal\n"
+        "print(*(entry.body.decode() for entry in read_journal(pathlib.Path(sys.argv[1]))))\n"
+    )
+
+    async def read(path):
+        command = [sys.executable, "-c", reader, path]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=True)
+        return done.stdout
+
+    async def scenario():
+        async with opened(tmp_path) as store:
+            store.open_segment(b"s")
+            store.journal(b"a")
+            await store.flush()
+            assert await read(tmp_path) == b"s a\n"
+            store.journal(b"b")
+            await store.flush()
+            assert await read(store.path) == b"s a b\n"
+        assert await read(tmp_path) == b"s a b\n"
+        async with opened(tmp_path) as store:  # and the reader has left nothing that is in the way
+            assert [body for _, _, body in await journal(store)] == [b"s", b"a", b"b"]
+
+    asyncio.run(scenario())
+
+
+def test_a_journal_is_read_while_it_grows(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            store.open_segment(b"s")
+            await store.flush()
+            entries = read_journal(tmp_path)
+            assert next(entries).body == b"s"
+            store.journal(b"later")
+            await store.flush()
+            assert next(entries).body == b"later"
+            entries.close()
+
+    asyncio.run(scenario())
+
+
+# --- retention ----------------------------------------------------------------------------------------------
+
+
+def test_old_journal_segments_are_forgotten(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            for segment in range(3):
+                store.open_segment(b"%d" % segment)
+                await store.flush()
+            far = 10**14
+            store._batches._connection.execute("UPDATE journal SET written_ms = ? WHERE segment > 1", (far,))
+            await store.prune(Retention(journal_s=60), now_ms=far)
+            assert await journal(store) == [(2, 0, b"1"), (3, 0, b"2")]
+
+    asyncio.run(scenario())
+
+
+def test_a_clock_that_jumped_does_not_keep_old_records(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            store.record(activation(0, start=10**14))
+            for number in range(1, 1200):
+                store.record(activation(number))
+            await store.prune(Retention(activations_s=1), now_ms=10**6)
+            assert await starts(store) == [10**14]
+
+    asyncio.run(scenario())
+
+
+def test_the_file_gives_back_what_it_does_not_need(tmp_path, monkeypatch):
+    monkeypatch.setattr(prune, "SPARE_PAGES", 100)
+
+    async def scenario():
+        async with opened(tmp_path) as store:
+            for number in range(1500):
+                store.record(activation(number, response=b"x" * 9000))
+            await store.put("action", Document("ns", "stays", b"1"))
+            await store.prune(Retention(), now_ms=0)
+            full = store.path.stat().st_size
+            assert full > 1500 * 9000
+            pruning = asyncio.create_task(store.prune(Retention(activations_bytes=100_000), now_ms=0))
+            for number in range(100):  # writers are served meanwhile
+                await store.accept(accepted(number))
+            await pruning
+            assert store.path.stat().st_size < full / 5
+            assert await store.count_activations(ActivationQuery("ns")) == 11
+            assert await store.scan("action") == [Document("ns", "stays", b"1")]
+            assert len(await store.unfinished()) == 100
+
+    asyncio.run(scenario())
+
+
+def test_the_room_of_what_was_forgotten_is_used_again(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            sizes = []
+            for life in range(6):
+                for number in range(600):
+                    store.record(activation(life * 1000 + number, response=b"x" * 9000))
+                await store.prune(Retention(activations_bytes=3_000_000), now_ms=0)
+                sizes.append(store.path.stat().st_size)
+            assert sizes[-1] < 1.2 * sizes[1]
+
+    asyncio.run(scenario())
+
+
+# --- versions -----------------------------------------------------------------------------------------------
+
+
+def test_an_older_file_is_brought_forward_and_keeps_what_it_holds(tmp_path, monkeypatch):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            await store.accept(accepted(1))
+        monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE more (x)"))
+        monkeypatch.setattr(schema, "VERSION", 2)
+        async with opened(tmp_path) as store:
+            assert await store.unfinished() == [accepted(1)]
+            assert store._batches._connection.execute("PRAGMA user_version").fetchone() == (2,)
+            assert store._batches._connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
+
+    asyncio.run(scenario())
+
+
+def test_lists_and_sums_are_answered_from_their_indexes(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            plan = store._batches._connection.execute
+            for where, index in (("", "activation_by_start"), ("AND name = 'f'", "activation_by_name")):
+                rows = plan(
+                    f"EXPLAIN QUERY PLAN SELECT * FROM activation WHERE namespace = 'ns' {where} "  # noqa: S608
+                    "AND seq <= 9 AND start_ms >= 1 ORDER BY start_ms DESC, seq DESC LIMIT 1"
+                ).fetchall()
+                assert [index in row[-1] for row in rows] == [True], rows
+            (row,) = plan(f"EXPLAIN QUERY PLAN {prune.TOTAL}").fetchall()
+            assert "COVERING INDEX" in row[-1]
+
+    asyncio.run(scenario())
