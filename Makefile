@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
-demo: $(VENV)/demo.stamp ## Compare scheduling policies on a built-in workload
+demo: $(VENV)/demo.stamp ## Start the platform, deploy the examples, let three tenants call them, stop
 	$(BIN)/aliquot demo --out demo-output
 
 test: lint types architecture tests ## Lint, types, architecture and all tests
@@ -32,7 +32,9 @@ test-long: $(VENV)/dev.stamp ## The property tests, with many more examples
 
 docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 	$(BIN)/aliquot demo --out demo-output
-	cp demo-output/policies.png docs/images/policies.png
+	cp demo-output/demo.png docs/images/demo.png
+	$(BIN)/aliquot study --out study-output
+	cp study-output/policies.png docs/images/policies.png
 	$(BIN)/aliquot reproduce thesis --plot docs/images/thesis.png
 	$(BIN)/aliquot reproduce mqfq --plot docs/images/mqfq.png
 
@@ -41,7 +43,7 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md show
 	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
 
 clean: ## Remove everything that was made
-	rm -rf $(VENV) demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo-output study-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/pip:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'

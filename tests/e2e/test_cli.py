@@ -323,10 +323,10 @@ def test_bench_says_what_is_met_and_what_is_not(tmp_path):
     assert "--data: there is no folder" in aliquot("bench", "fairness", "--data", "nowhere", cwd=tmp_path, code=2)
 
 
-def test_demo_compares_policies_on_its_own(tmp_path):
-    printed = aliquot("demo", "--minutes", 2, cwd=tmp_path)
+def test_study_compares_policies_on_its_own(tmp_path):
+    printed = aliquot("study", "--minutes", 2, cwd=tmp_path)
     assert "mqfq_sticky" in printed
-    assert (tmp_path / "demo-output" / "policies.png").read_bytes().startswith(PNG)
+    assert (tmp_path / "study-output" / "policies.png").read_bytes().startswith(PNG)
 
 
 def test_policies_lists_the_tables(tmp_path):
@@ -336,7 +336,7 @@ def test_policies_lists_the_tables(tmp_path):
 
 
 def test_help_teaches(tmp_path):
-    assert "aliquot demo" in aliquot("--help", cwd=tmp_path)
+    assert "aliquot study" in aliquot("--help", cwd=tmp_path)
     assert "--policy" in aliquot("simulate", "--help", cwd=tmp_path)
     assert aliquot("--version", cwd=tmp_path).startswith("aliquot ")
 

@@ -153,9 +153,7 @@ def test_every_process_of_the_server_may_be_killed(server, client):
 
 
 def test_one_tenants_flood_leaves_another_its_turn(server, client):
-    operator = {"authorization": f"Bearer {server.operator}"}
-    made = httpx.post(f"{server.url}/operator/v1/namespaces", headers=operator, json={"name": "other"})
-    key = made.json()["key"]
+    key = server.create_namespace("other")
     flood = [client.post("actions/sleep", json={"s": 0.3}).json()["activationId"] for _ in range(100)]
     with server.client(key) as other:
         body = {"exec": {"kind": "python:3.11", "code": ECHO}}

@@ -111,7 +111,7 @@ def test_a_real_file_system_without_room(tmp_path):
         pytest.skip("mounting needs root")
     small = tmp_path / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], check=False).returncode:  # noqa: S607
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], check=False).returncode:
         pytest.skip("mounting is not allowed here")
 
     async def scenario():
@@ -123,7 +123,7 @@ def test_a_real_file_system_without_room(tmp_path):
             with pytest.raises(StoreError, match="disk is full"):
                 await store.accept(accepted(2))
             ballast.unlink()
-            subprocess.run(["mount", "-o", "remount,size=50m", small], check=True)  # noqa: ASYNC221, S607
+            subprocess.run(["mount", "-o", "remount,size=50m", small], check=True)  # noqa: ASYNC221
             await until(lambda: store.complaint is None)
             await store.flush()
             assert await store.count_activations(ActivationQuery("ns")) == written
@@ -133,7 +133,7 @@ def test_a_real_file_system_without_room(tmp_path):
     try:
         asyncio.run(scenario())
     finally:
-        subprocess.run(["umount", small], check=True)  # noqa: S607
+        subprocess.run(["umount", small], check=True)
 
 
 def test_a_store_that_cannot_flush_lets_go_of_the_file_all_the_same(tmp_path):

@@ -19,6 +19,7 @@ from aliquot.cli import (
     reproduce,
     simulate,
     status,
+    study,
     up,
     workload,
 )
@@ -33,7 +34,7 @@ app = typer.Typer(
     terminal, [bold]aliquot deploy examples/matrix/matrix.py[/] brings it functions,
     [bold]aliquot invoke matrix.trace -p size=200[/] calls one, and [bold]aliquot top[/] shows what happens.
 
-    To study scheduling without running anything, begin with [bold]aliquot demo[/].""",
+    To study scheduling without running anything, begin with [bold]aliquot study[/].""",
     epilog="Exit codes: 0 done, 1 the function or a check failed, 2 wrong input, 3 no platform, 4 key refused, "
     "5 not found, 6 refused, 7 the platform failed.",
     no_args_is_help=True,
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 RUN, DEVELOP, OPERATE, STUDY = "Run", "Develop", "Operate", "Simulate & study"
 app.command("up", rich_help_panel=RUN)(up.up)
+app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.command("deploy", rich_help_panel=DEVELOP)(deploy.deploy)
 app.command("invoke", rich_help_panel=DEVELOP)(invoke.invoke)
 app.command("logs", rich_help_panel=DEVELOP)(logs.logs)
@@ -52,7 +54,7 @@ app.command("status", rich_help_panel=OPERATE)(status.status)
 app.command("top", rich_help_panel=OPERATE)(status.top)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=OPERATE)
 app.command("replay", rich_help_panel=OPERATE)(replay.replay)
-app.command("demo", rich_help_panel=STUDY)(demo.demo)
+app.command("study", rich_help_panel=STUDY)(study.study)
 app.command("simulate", rich_help_panel=STUDY)(simulate.simulate)
 app.command("compare", rich_help_panel=STUDY)(compare.compare)
 app.command("policies", rich_help_panel=STUDY)(policies.policies)

@@ -1,34 +1,64 @@
-"""`aliquot demo`: the built-in workload under several policies."""
+"""`aliquot demo`: the platform at work, from start to stop."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from aliquot.cli.console import output
-from aliquot.config import PolicySettings
+from aliquot.cli.console import output, progress, say
 from aliquot.core.errors import InputError
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("demo-output"),
-    minutes: Annotated[float, typer.Option(min=0.1, help="How much time to simulate.")] = 30,
-    seed: Annotated[int, typer.Option(help="Another seed, another day.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo-output"),
+    examples: Annotated[Path, typer.Option(help="The folder with the examples, in a clone.")] = Path("examples"),
+    seconds: Annotated[float, typer.Option(min=1, help="How long the tenants call.")] = 15,
 ) -> None:
-    """Compare scheduling policies on a built-in workload: four tenants on two GPUs."""
-    from aliquot.cli.comparison import Outputs, compare
-    from aliquot.sim.experiments.demo import POLICIES, TENANTS, scenario
+    """Start the platform, deploy the examples, let three tenants call them, show what happened, stop."""
+    from aliquot.demo.report import draw, latency_table
+    from aliquot.demo.tenants import TENANTS, run_load
+    from aliquot.testing.server import LiveServer
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out: {out} cannot be made: {error.strerror}") from error
-    for tenant, (functions, recipe) in TENANTS.items():
-        names = ", ".join(function.name for function in functions)
-        output.print(f"[bold]{tenant:7}[/] {recipe.process:8} {names}", highlight=False)
-    compare(
-        scenario(duration_s=60 * minutes, seed=seed),
-        [PolicySettings(name, seed=seed) for name in POLICIES],
-        Outputs(json=out / "policies.json", plot=out / "policies.png"),
-        f"Four tenants on two GPUs for {minutes:g} simulated minutes",
+    if not (examples / "matrix").is_dir():
+        raise InputError(f"--examples: there is no {examples / 'matrix'}; run this in a clone of the repository")
+    out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="aliquot-demo-") as folder:
+        server = LiveServer(Path(folder) / "data", "--devices", "host:1")
+        with progress() as bar:
+            task = bar.add_task("starting the platform", total=4)
+            with server:
+                bar.update(task, advance=1, description="deploying the examples")
+                keys = {tenant.name: server.create_namespace(tenant.name) for tenant in TENANTS}
+                _run([sys.executable, examples / "classifier" / "train.py"])
+                for tenant, file in zip(
+                    TENANTS, ("classifier/classifier.py", "matrix/matrix.py", "echo/echo.py"), strict=True
+                ):
+                    environment = {"ALIQUOT_URL": server.url, "ALIQUOT_KEY": keys[tenant.name]}
+                    _run([sys.executable, "-m", "aliquot", "deploy", examples / file], environment)
+                bar.update(task, advance=1, description=f"three tenants call for {seconds:g} s")
+                samples = run_load(server.url, keys, seconds)
+                bar.update(task, advance=1, description="stopping")
+        from aliquot.live.replay import replay_file
+
+        replayed = replay_file(server.data)
+    output.print(latency_table(samples))
+    calls, cold = len(samples), sum(sample.cold for sample in samples)
+    say(f"{calls} calls, {cold} of them cold; all processes of the platform have ended.")
+    same = "the same commands" if not replayed.differences else "DIFFERENT COMMANDS"
+    say(f"Its journal, replayed through the core: {replayed.steps} steps, {replayed.commands} commands: {same}.")
+    draw(samples, out / "demo.png")
+    say(f"Picture: {out / 'demo.png'}")
+    if replayed.differences or not all(sample.ok for sample in samples):
+        raise typer.Exit(1)
+
+
+def _run(command: list[object], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(  # noqa: S603 - our own commands
+        [*map(str, command)], env=os.environ | (environment or {}), capture_output=True, text=True, check=False
     )
+    if done.returncode:
+        raise InputError(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")

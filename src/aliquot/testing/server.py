@@ -59,6 +59,12 @@ class LiveServer:
             body = {"exec": {"kind": kind, "code": code}, **more}
             client.put(f"actions/{name}", params={"overwrite": "true"}, json=body).raise_for_status()
 
+    def create_namespace(self, name: str) -> str:
+        """Returns its key."""
+        headers = {"authorization": f"Bearer {self.operator}"}
+        answer = httpx.post(f"{self.url}/operator/v1/namespaces", headers=headers, json={"name": name})
+        return str(answer.raise_for_status().json()["key"])
+
     def descendants(self) -> list[int]:
         """The processes that it has started, and those that they have."""
         children: dict[int, list[int]] = {}

@@ -1,0 +1,102 @@
+"""Who calls what, and how: each tenant a thread or more, paced by a seeded generator."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import httpx
+from msgspec import Struct
+
+
+class Sample(Struct, frozen=True):
+    """One call as its caller saw it, with what its record says."""
+
+    tenant: str
+    at_s: float  # since the load began
+    latency_s: float
+    ok: bool
+    cold: bool
+    wait_s: float
+    device: str
+
+
+class Tenant(Struct, frozen=True):
+    name: str
+    manner: str  # for the table
+    action: str
+    payload: Callable[[Random], dict[str, Any]]
+    gaps: Callable[[Random], Iterator[float]]  # seconds between its calls
+    callers: int = 1
+
+
+def _bursts(random: Random) -> Iterator[float]:
+    while True:
+        for _ in range(random.randrange(15, 30)):
+            yield random.expovariate(40)
+        yield random.uniform(0.5, 1.5)
+
+
+def _steady(random: Random) -> Iterator[float]:
+    while True:
+        yield random.expovariate(25)
+
+
+def _greedy(_: Random) -> Iterator[float]:
+    while True:
+        yield 0.0
+
+
+def _picture(random: Random) -> dict[str, Any]:
+    return {"image": [[random.random() for _ in range(12)] for _ in range(12)]}
+
+
+TENANTS = (
+    Tenant("shop", "bursts", "classifier.describe", _picture, _bursts, callers=2),
+    Tenant(
+        "lab", "as much as it can", "matrix.trace", lambda random: {"size": random.choice([100, 200, 300])}, _greedy, 4
+    ),
+    Tenant("edge", "steady", "echo", lambda random: {"reading": random.random()}, _steady),
+)
+
+
+def run_load(url: str, keys: dict[str, str], seconds: float, seed: int = 0) -> list[Sample]:
+    """All tenants at once, for so long."""
+    samples: list[Sample] = []
+    began = time.monotonic()
+
+    def work(tenant: Tenant, random: Random) -> None:
+        user, _, secret = keys[tenant.name].partition(":")
+        with httpx.Client(base_url=f"{url}/api/v1/namespaces/_/actions/", auth=(user, secret), timeout=60) as client:
+            for gap_s in tenant.gaps(random):
+                time.sleep(gap_s)
+                at_s = time.monotonic() - began
+                if at_s >= seconds:
+                    return
+                answer = client.post(tenant.action, params={"blocking": "true"}, json=tenant.payload(random))
+                samples.append(_sample(tenant.name, at_s, time.monotonic() - began - at_s, answer))
+
+    threads = [
+        threading.Thread(target=work, args=(tenant, Random(f"{seed}/{tenant.name}/{caller}")))
+        for tenant in TENANTS
+        for caller in range(tenant.callers)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(samples, key=lambda sample: sample.at_s)
+
+
+def _sample(tenant: str, at_s: float, latency_s: float, answer: httpx.Response) -> Sample:
+    told = {pair["key"]: pair["value"] for pair in answer.json().get("annotations", [])}
+    return Sample(
+        tenant,
+        at_s,
+        latency_s,
+        answer.status_code == httpx.codes.OK,
+        told.get("start") == "cold",
+        told.get("waitTime", 0) / 1000,
+        told.get("device", "-"),
+    )
