@@ -98,10 +98,10 @@ def main() -> None:
 
 def _run() -> None:
     if not Wanted.json:
-        app()
+        app(prog_name="aliquot")
         return
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="aliquot", standalone_mode=False)
     except Exception as error:
         if not hasattr(error, "format_message"):  # what the parser of the command line raises has one
             raise

@@ -91,7 +91,7 @@ class Gateway:
     def unknown(self, name: str) -> NotFoundError:
         names = [str(action["name"]) for action in self.functions()]
         tails = {known.rpartition(".")[2]: known for known in names}  # `classify` for `vision.classify`
-        near = difflib.get_close_matches(name, [*names, *tails], n=3, cutoff=0.6)
+        near = difflib.get_close_matches(name, [*names, *tails], n=2, cutoff=0.8)
         meant = list(dict.fromkeys(tails.get(known, known) for known in near))
         if meant:
             return NotFoundError(f"there is no function {name}; did you mean {' or '.join(meant)}?")

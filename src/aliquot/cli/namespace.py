@@ -6,9 +6,10 @@ from urllib.parse import quote
 import typer
 
 from aliquot.cli.console import errors, say
-from aliquot.cli.gateway import AsJson, Data, connect
+from aliquot.cli.gateway import AsJson, Data, Gateway, connect
 from aliquot.cli.results import clock, print_json, show, table, text
 from aliquot.core.errors import InputError
+from aliquot.sdk.errors import NotFoundError
 
 PATH = "/operator/v1/namespaces"
 
@@ -71,7 +72,7 @@ def set_(
     changes = _changes(weight, per_minute, concurrent)
     if not changes:
         raise InputError("nothing to change; give --weight, --per-minute or --concurrent")
-    changed = connect(data).send("PATCH", _path(name), f"namespace {name}", body=changes, operator=True)
+    changed = _send(connect(data), "PATCH", name, body=changes)
     if as_json:
         print_json(changed)
     else:
@@ -90,7 +91,7 @@ def delete(
     """Delete a namespace with all its functions and keys."""
     if not yes and not as_json:
         typer.confirm(f"delete the namespace {name} with all its functions?", abort=True)
-    connect(data).send("DELETE", _path(name), f"namespace {name}", operator=True)
+    _send(connect(data), "DELETE", name)
     if as_json:
         print_json({"deleted": name})
     else:
@@ -100,12 +101,18 @@ def delete(
 @app.command("rotate-key")
 def rotate_key(name: Name, data: Data = None, as_json: AsJson = False) -> None:
     """Make a new key and print it, this once; the old ones do not open any more."""
-    made = connect(data).send("POST", f"{_path(name)}/keys", f"namespace {name}", body={}, operator=True)
+    made = _send(connect(data), "POST", name, keys=True, body={})
     _print_key(made, as_json=as_json)
 
 
-def _path(name: str) -> str:
-    return f"{PATH}/{quote(name, safe='')}"
+def _send(gateway: Gateway, method: str, name: str, *, keys: bool = False, body: object = None) -> dict[str, Any]:
+    path = f"{PATH}/{quote(name, safe='')}" + ("/keys" if keys else "")
+    try:
+        answer: dict[str, Any] = gateway.send(method, path, f"namespace {name}", body=body, operator=True)
+    except NotFoundError as error:
+        known = [str(one["name"]) for one in gateway.send("GET", PATH, "the namespaces", operator=True)]
+        raise NotFoundError(f"there is no namespace {name}; there are {', '.join(known)}") from error
+    return answer
 
 
 def _changes(weight: float | None, per_minute: int | None, concurrent: int | None) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""The examples do what their READMEs say: the commands are taken from the page, run, and their output compared."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from live_platform import LivePlatform
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), ROOT / "docs" / "how-to" / "first-function.md"]
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory):
+    platform = LivePlatform(tmp_path_factory.mktemp("platform"))
+    yield platform
+    platform.stop()
+
+
+def same_but_percentages(text):
+    """Another processor rounds differently, and a percentage may be another."""
+    return re.sub(r"\b\d+%", "N%", text)
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_the_page_is_true(page, platform, tmp_path):
+    folder = tmp_path / page.parent.name
+    if page.name == "README.md":
+        shutil.copytree(page.parent, folder, ignore=shutil.ignore_patterns("weights.npz", "__pycache__"))
+    else:
+        folder.mkdir()
+    for name, code in re.findall(r"`(\w+\.py)`:\n\n```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        (folder / name).write_text(code)
+    commands = re.findall(r"^ {4,}((?:aliquot|python) .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert commands
+    printed = {"aliquot": "", "python": ""}
+    for command in commands:
+        words, _, target = command.partition(" > ")
+        program, *arguments = shlex.split(words)
+        out = platform.run(program, *arguments, cwd=folder)
+        if target:
+            (folder / target).write_text(out)
+        else:
+            printed[program] += out
+    for block in blocks(page, "text"):
+        assert same_but_percentages(block) in same_but_percentages(printed["python"])
+    for block in blocks(page, "json"):
+        assert block in printed["aliquot"]
