@@ -100,7 +100,7 @@ class Launcher:
     def _run(self, payload: bytes | memoryview) -> tuple[int, bytes, bytes]:
         try:
             arguments = json.loads(bytes(payload))
-            result = self._call_sdk((), arguments) if self._sdk else self._main(arguments)  # type: ignore[misc]
+            result = self._main(**arguments) if self._sdk else self._main(arguments)  # type: ignore[misc]
         except (SystemExit, MemoryError) as error:
             return _ended(error)
         except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
@@ -133,21 +133,10 @@ class Launcher:
             text += " The truncated response was: " + body[: min(1024, self._result_bytes)].decode("utf-8", "replace")
         return APPLICATION_ERROR, _error(text), b""
 
-    def _call_sdk(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - the function's
-        result = self._main(*args, **kwargs)  # type: ignore[misc] # it is initialised
-        if hasattr(result, "__await__"):
-            import asyncio  # noqa: PLC0415 - only those pay for it who use it
-
-            async def awaited() -> Any:  # noqa: ANN401 - the function's
-                return await result
-
-            return asyncio.run(awaited())
-        return result
-
     def _run_pickled(self, payload: bytes | memoryview) -> tuple[int, bytes, bytes]:
         try:
             args, kwargs = pickle.loads(payload)  # noqa: S301 - from the function's own caller, in the function's sandbox
-            pickled = pickle.dumps(self._call_sdk(args, kwargs), protocol=5)
+            pickled = pickle.dumps(self._main(*args, **kwargs), protocol=5)  # type: ignore[misc]
         except (SystemExit, MemoryError) as error:
             return _ended(error)
         except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is

@@ -13,10 +13,10 @@ _BASE = "/tmp"  # noqa: S108 - any directory will do: what is mounted on it is s
 _QUIET = linux.MS_NOSUID | linux.MS_NODEV
 
 
-def change_root(visible: list[str], hidden: str) -> None:
+def change_root(visible: list[str], hidden: str, writable: list[str] | None = None) -> None:
     """Replace the root by an empty one with the visible paths in it, where they were; needs a mount namespace.
 
-    What lies below the hidden path is not there, unless it is itself visible.
+    What lies below the hidden path is not there, unless it is itself visible or writable.
     """
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     # First a place from which the old root and the new one are both in reach, whatever either has where.
@@ -28,6 +28,8 @@ def change_root(visible: list[str], hidden: str) -> None:
     os.chdir("/")
     linux.mount("tmpfs", "/new", "tmpfs", _QUIET, "mode=755")
     _fill("/old", "/new", visible, hidden)
+    for path in writable or ():
+        _bind("/old" + path, "/new" + path)
     linux.mount("none", "/new", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
     os.chdir("/new")
     linux.pivot_root(".", ".")

@@ -45,7 +45,7 @@ def enclose(walls: dict[str, Any]) -> None:
     elif own_mounts:
         linux.unshare(own_mounts)
     if own_mounts:
-        mounts.change_root(walls["visible"], walls["hidden"])
+        mounts.change_root(walls["visible"], walls["hidden"], walls["writable"])
     if walls["user"] and walls["uids"]:
         # After the mounts, which as another user it could not reach: an interpreter in root's home, say.
         _become_root_of_namespace(own_mounts, *walls["uids"])
@@ -97,8 +97,8 @@ def _continue_in_pid_namespace() -> None:
         # It holds nothing of the server's, and has run nothing of a tenant's.
         linux.die_with_parent(signal.SIGKILL)
         os.closerange(0, 65536)
-        os.waitpid(child, 0)
-        os._exit(0)
+        _, status = os.waitpid(child, 0)
+        os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1)
 
 
 # --- around a sandbox -----------------------------------------------------------------------------------------

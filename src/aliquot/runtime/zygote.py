@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 
 _PACKET = 65536
 _DESCRIPTORS = 8
-_SANDBOX_FD = 3  # where a sandbox has its socket; an executed launcher finds it there
+_SANDBOX_FD = 3  # where a sandbox has its socket
 
 
 def _load_runtime() -> None:
@@ -52,10 +52,10 @@ def _load_runtime() -> None:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import frames, launcher, linux, walls
+    from . import executed, finder, frames, launcher, linux, walls
 else:
     _load_runtime()
-    from _aliquot_runtime import frames, launcher, linux, walls
+    from _aliquot_runtime import executed, finder, frames, launcher, linux, walls
 
 
 class Zygote:
@@ -157,8 +157,7 @@ class Zygote:
             frames.send(sock, frames.INTERNAL_ERROR, json.dumps({"error": text}).encode())
             return
         if request["exec"]:
-            os.set_inheritable(_SANDBOX_FD, True)
-            os.execve(request["exec"][0], request["exec"], os.environ)  # noqa: S606 - no shell is wanted
+            executed.execute(sock, request["exec"])
         launcher.Launcher(sock).serve()
 
     def _reap(self) -> None:
@@ -210,6 +209,7 @@ def main() -> NoReturn:
     control.set_inheritable(False)
     settings = json.loads(control.recv(_PACKET))
     walls.enclose(settings["walls"])
+    finder.install()
     Zygote(control, settings).serve()
 
 

@@ -109,4 +109,5 @@ def walls(isolation: Isolation, data: Path, visible: tuple[str, ...] = ()) -> di
         "seccomp": isolation.seccomp,
         "visible": visible,
         "hidden": str(data),
+        "writable": [],
     }

@@ -1,68 +1,31 @@
 """The machine itself as a node: its devices, and sandboxes forked from zygotes."""
 
 import asyncio
-import heapq
 import os
-import shutil
 import signal
 import time
-import zlib
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from aliquot.core.model import DeviceSpec
 from aliquot.live.node.base import Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
-from aliquot.live.node.cgroups import Cgroups
-from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, uid_range, walls
+from aliquot.live.node.environments import Environments, Progress, RequirementsError
+from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
+from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
+from aliquot.live.node.lanes import Lane
+from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters
 from aliquot.live.node.sandbox import Sandbox, State
-from aliquot.live.node.zygotes import BARE_ENVIRONMENT, Profile, Zygote, Zygotes
+from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
 
 RESULT_BYTES = 64 * 2**20
-SCRATCH_BYTES = 512 * 2**20
-PROCESSES = 512  # of one sandbox, threads included
 # How often busy sandboxes are looked after: their time limits, and the output of those that take longer than this.
 TICK_S = 0.02
 
 
-class Lane:
-    """A device's commands in order: what needs memory waits for what is giving it back."""
-
-    def __init__(self) -> None:
-        self._ending: set[int] = set()
-        self._waiting: deque[Callable[[], None]] = deque()
-
-    def ending(self, sandbox: int) -> None:
-        self._ending.add(sandbox)
-
-    def ended(self, sandbox: int) -> None:
-        self._ending.discard(sandbox)
-        while self._waiting and not self._ending:
-            self._waiting.popleft()()
-
-    def do(self, command: Callable[[], None]) -> None:
-        if self._ending:
-            self._waiting.append(command)
-        else:
-            command()
-
-
-class Slots:
-    """Numbers for what only so many can have, the smallest first."""
-
-    def __init__(self) -> None:
-        self._free: list[int] = []
-        self._next = 1
-
-    def take(self) -> int:
-        if self._free:
-            return heapq.heappop(self._free)
-        self._next += 1
-        return self._next - 1
-
-    def give_back(self, slot: int) -> None:
-        heapq.heappush(self._free, slot)
+def _imports(launch: Launch) -> tuple[str, ...]:
+    """What the zygote loads: for an app's functions the SDK, too."""
+    return ("aliquot", *launch.imports) if launch.sdk else launch.imports
 
 
 class LocalNode(Node):
@@ -75,11 +38,13 @@ class LocalNode(Node):
         result_bytes: int = RESULT_BYTES,
         scratch_bytes: int = SCRATCH_BYTES,
         processes: int = PROCESSES,
+        progress: Progress | None = None,
     ) -> None:
         self._data = data.absolute()
         self._scratch_bytes = scratch_bytes
         self._most_processes = processes
-        self._slots = Slots()
+        self._progress = progress
+        self._tasks: set[asyncio.Task[None]] = set()
         self._devices = tuple(devices)
         self.isolation = NO_ISOLATION if isolation is None else isolation
         self._detect = isolation is None
@@ -92,7 +57,6 @@ class LocalNode(Node):
         self._stopping = False
         self._all_ended: asyncio.Event = asyncio.Event()
         self._processes: set[int] = set()
-        self.cgroups: Cgroups | None = None
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -101,23 +65,19 @@ class LocalNode(Node):
     async def start(self, listener: Listener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._scratch = self._data / "scratch"
-        await self._loop.run_in_executor(None, self._prepare)
+        self._quarters = await self._loop.run_in_executor(None, self._prepare)
+        self._environments = Environments(self._data, self.isolation, self._progress)
         self._zygotes = Zygotes(self._walls, self._loop)
         self._zygotes.get(Profile())  # the first cold start shall not wait for it
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> Quarters:
         """Find out about the machine, and remove what an earlier server left behind."""
         if self._detect:
             self.isolation = choose(probe(self._data))
-        if self.isolation.cgroups:
-            self.cgroups = Cgroups(f"aliquot-{zlib.crc32(str(self._data).encode()):08x}")
-            self.cgroups.sweep()
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        self._scratch.mkdir(parents=True, mode=0o711)
+        return Quarters(self._data, self.isolation, self._scratch_bytes, self._most_processes)
 
     def _walls(self, profile: Profile) -> dict[str, Any]:
-        return walls(self.isolation, self._data)
+        return walls(self.isolation, self._data, profile.visible)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -125,10 +85,9 @@ class LocalNode(Node):
             self._end(sandbox)
         if self._processes:
             await self._all_ended.wait()
+        await self._environments.stop()
         self._zygotes.stop()
-        if self.cgroups is not None:
-            await self._loop.run_in_executor(None, self.cgroups.sweep)
-            self.cgroups.close()
+        await self._loop.run_in_executor(None, self._quarters.close)
 
     # --- commands ---------------------------------------------------------------------------------------
 
@@ -140,10 +99,35 @@ class LocalNode(Node):
     def _launch(self, sandbox: Sandbox) -> None:
         if sandbox.state == State.GONE:
             return
-        profile = Profile(imports=sandbox.launch.imports)
-        zygote = self._zygotes.get(profile)
-        zygote.when_ready(
-            lambda zygote: self._fork(zygote, sandbox),
+        launch = sandbox.launch
+        try:
+            runtime = runtime_of(launch.kind)
+        except UnknownKindError as error:
+            self._loop.call_soon(self._failed, sandbox, Status.DEVELOPER_ERROR, str(error))
+            return
+        if not runtime.python:
+            self._launch_from(Profile(visible=runtime.visible), sandbox, runtime)
+        elif launch.requirements:
+            task = self._loop.create_task(self._launch_in_environment(sandbox, runtime))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._launch_from(Profile(imports=_imports(launch)), sandbox, runtime)
+
+    async def _launch_in_environment(self, sandbox: Sandbox, runtime: Runtime) -> None:
+        launch = sandbox.launch
+        try:
+            python = await self._environments.python(launch.requirements)
+        except RequirementsError as error:
+            self._failed(sandbox, Status.DEVELOPER_ERROR, str(error))
+        except OSError as error:
+            self._failed(sandbox, Status.INTERNAL_ERROR, f"The environment could not be built: {error}.")
+        else:
+            self._launch_from(Profile(str(python), _imports(launch)), sandbox, runtime)
+
+    def _launch_from(self, profile: Profile, sandbox: Sandbox, runtime: Runtime) -> None:
+        self._zygotes.get(profile).when_ready(
+            lambda zygote: self._fork(zygote, sandbox, runtime),
             lambda status, text: self._failed(sandbox, status, text),
         )
 
@@ -151,47 +135,20 @@ class LocalNode(Node):
         if sandbox.state != State.GONE:
             sandbox.fail(status, text)
 
-    def _fork(self, zygote: Zygote, sandbox: Sandbox) -> None:
+    def _fork(self, zygote: Zygote, sandbox: Sandbox, runtime: Runtime) -> None:
         if sandbox.state == State.GONE:
             return
-        memory_bytes = sandbox.launch.memory_bytes
-        sandbox.slot = self._slots.take()
         try:
-            uid, env = self._place(sandbox)
-            if self.cgroups is not None and self.cgroups.version:
-                sandbox.group = self.cgroups.make(sandbox.number, memory_bytes, self._most_processes)
+            settings = self._quarters.make(sandbox)
             fds = sandbox.open() + (sandbox.group.doors() if sandbox.group else ())
         except OSError as error:
-            self._slots.give_back(sandbox.slot)
+            self._quarters.give_back(sandbox)
             sandbox.fail(Status.INTERNAL_ERROR, f"The sandbox could not be made: {error}.")
             return
         self._processes.add(sandbox.number)
         self._look_after(sandbox)
-        settings = {
-            "env": env,
-            "uid": uid,
-            "memory_bytes": memory_bytes,
-            "scratch_bytes": self._scratch_bytes,
-            "processes": self._most_processes,
-            "limit_data": sandbox.group is None and self.isolation != NO_ISOLATION,
-            "exec": None,
-        }
+        settings["exec"] = runtime.command(sandbox.launch.memory_bytes)
         zygote.fork(sandbox, fds, settings)
-
-    def _place(self, sandbox: Sandbox) -> tuple[int | None, dict[str, str]]:
-        """Its user, and its environment with its scratch directory."""
-        first = uid_range(self._data)[0]
-        if self.isolation.mount:
-            env = BARE_ENVIRONMENT
-        else:
-            scratch = self._scratch / str(sandbox.number)
-            scratch.mkdir(mode=0o700)
-            if self.isolation.own_uid:
-                os.chown(scratch, first + sandbox.slot, first + sandbox.slot)
-            env = {**BARE_ENVIRONMENT, "HOME": str(scratch), "TMPDIR": str(scratch)}
-        if not self.isolation.own_uid:
-            return None, env
-        return sandbox.slot if self.isolation.user else first + sandbox.slot, env
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         handle = self._sandboxes.get(sandbox)
@@ -263,16 +220,10 @@ class LocalNode(Node):
         number = sandbox.number
         self._processes.discard(number)
         self._lanes[sandbox.launch.device].ended(number)
-        self._slots.give_back(sandbox.slot)
-        self._loop.run_in_executor(None, self._clean_up, sandbox)
+        self._quarters.give_back(sandbox)
+        self._loop.run_in_executor(None, self._quarters.clear, sandbox)
         if self._stopping and not self._processes:
             self._all_ended.set()
-
-    def _clean_up(self, sandbox: Sandbox) -> None:
-        if sandbox.group is not None:
-            sandbox.group.remove()
-        if not self.isolation.mount:
-            shutil.rmtree(self._scratch / str(sandbox.number), ignore_errors=True)
 
     def _end(self, sandbox: Sandbox) -> None:
         self._sandboxes.pop(sandbox.number, None)

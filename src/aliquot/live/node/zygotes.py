@@ -32,6 +32,7 @@ class Profile(Struct, frozen=True):
 
     python: str = sys.executable
     imports: tuple[str, ...] = ()
+    visible: tuple[str, ...] = ()  # what its sandboxes may read beside the system and the interpreter
 
 
 Ready = Callable[["Zygote"], None]

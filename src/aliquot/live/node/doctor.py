@@ -1,0 +1,118 @@
+"""Looks at this machine as a node would: which walls it offers, and what the lack of one means."""
+
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from aliquot.live.node.cgroups import Cgroups
+from aliquot.live.node.environments import has_pip
+from aliquot.live.node.isolation import Findings, choose, probe
+
+_LOW_DISK_BYTES = 2 * 2**30
+_OLDEST_KERNEL = (5, 12)  # mount_setattr; pidfds and the rest came before
+
+
+class Finding(Struct, frozen=True):
+    name: str
+    ok: bool
+    detail: str
+    consequence: str = ""  # of its lack
+
+
+# The layers, what they are for, and what follows without them.
+_LAYERS = {
+    "user": (
+        "user namespaces",
+        "zygotes keep the server's rights while they import what functions declare; without root no namespace works",
+    ),
+    "mount": ("mount namespaces", "sandboxes see the machine's files; Landlock and user ids alone keep them from them"),
+    "pid": (
+        "pid namespaces",
+        "sandboxes see each other's processes, and children that a function detached may outlive a killed server",
+    ),
+    "ipc": ("ipc and host name namespaces", "sandboxes share System V memory and semaphores"),
+    "uid": (
+        "a user id for each sandbox",
+        "sandboxes run as the server's user; namespaces and Landlock alone separate them",
+    ),
+    "landlock": ("Landlock", "files are protected by namespaces and user ids alone"),
+    "seccomp": ("system call filter", "functions may use every system call that their user may"),
+}
+
+
+def examine(data: Path) -> list[Finding]:
+    """Takes a fraction of a second and starts processes; leaves nothing behind."""
+    return [_system(), *_walls(probe(data.absolute())), _cgroups(), _python(), _pip(), _nodejs(), _disk(data)]
+
+
+def _system() -> Finding:
+    release = platform.release()
+    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
+    return Finding(
+        "kernel",
+        sys.platform == "linux" and numbers >= _OLDEST_KERNEL,
+        f"{platform.system()} {release}",
+        "sandboxes need Linux 5.12 or newer",
+    )
+
+
+def _walls(found: Findings) -> list[Finding]:
+    chosen = choose(found)
+    findings = []
+    for field, (name, consequence) in _LAYERS.items():
+        why_not = getattr(found, field)
+        used = getattr(chosen, "own_uid" if field == "uid" else field)
+        if used:
+            detail = "in use"
+        elif why_not:
+            detail = why_not
+        else:
+            detail = "it works, but not together with what is missing here"
+        findings.append(Finding(name, used, detail, "" if used else consequence))
+    return findings
+
+
+def _cgroups() -> Finding:
+    groups = Cgroups(f"aliquot-doctor-{os.getpid()}")
+    groups.close()
+    consequence = "memory is bounded for each process of a sandbox (RLIMIT_DATA), not for all of them together"
+    if groups.version:
+        return Finding("control groups", ok=True, detail=f"version {groups.version}")
+    return Finding("control groups", ok=False, detail=groups.why_not, consequence=consequence)
+
+
+def _python() -> Finding:
+    return Finding("python", ok=True, detail=f"{platform.python_version()} at {sys.executable}")
+
+
+def _pip() -> Finding:
+    detail = (
+        "the server's own" if has_pip() else "not in the server's environment; each new environment installs its own"
+    )
+    return Finding("pip", ok=True, detail=detail)
+
+
+def _nodejs() -> Finding:
+    found = shutil.which("node")
+    if found:
+        return Finding("node.js", ok=True, detail=found)
+    return Finding(
+        "node.js", ok=False, detail="`node` is not on the PATH", consequence="no functions of kind nodejs:20"
+    )
+
+
+def _disk(data: Path) -> Finding:
+    place = data.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    return Finding(
+        "disk",
+        ok=free > _LOW_DISK_BYTES,
+        detail=f"{free / 2**30:.1f} GiB free at {place}",
+        consequence="" if free > _LOW_DISK_BYTES else "environments and records may not find room",
+    )

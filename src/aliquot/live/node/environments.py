@@ -1,0 +1,178 @@
+"""Environments: what functions require, installed once for each set, kept in the data directory and shared."""
+
+import asyncio
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import structlog
+
+from aliquot.live.node.isolation import Isolation, uid_range, walls
+from aliquot.runtime import frames
+
+_BUILDER = Path(frames.__file__).parent / "builder.py"
+_COMPLETE = ".complete"
+_LINE_BYTES = 2**20
+_LAST_LINES = 5
+_INSTALL = ("install", "--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--progress-bar=off")
+# Of the server's environment an installation gets how to reach packages, and nothing else.
+_PASSED_ON = ("PIP_", "SSL_CERT_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
+
+Progress = Callable[[str, str], None]
+log = structlog.get_logger(__name__)
+
+
+class RequirementsError(Exception):
+    """The requirements cannot be installed; the text has the installer's own words."""
+
+
+class Environments:
+    def __init__(self, data: Path, isolation: Isolation, progress: Progress | None = None) -> None:
+        self._data = data
+        self._directory = data / "environments"
+        self._isolation = isolation
+        self._progress = progress
+        self._builds: dict[str, asyncio.Task[Path]] = {}
+
+    async def python(self, requirements: tuple[str, ...]) -> Path:
+        """The interpreter of an environment that has them. Built if need be, by the first who asks."""
+        check(requirements)
+        name = self._name(requirements)
+        build = self._builds.get(name)
+        if build is None:
+            build = self._builds[name] = asyncio.create_task(self._provide(name, requirements))
+            build.add_done_callback(lambda _: self._builds.pop(name, None))
+        return await asyncio.shield(build)
+
+    def _name(self, requirements: tuple[str, ...]) -> str:
+        version = f"{sys.implementation.cache_tag} {sys.version_info[:3]} {sys.base_prefix}"
+        told = json.dumps([version, sorted({requirement.strip() for requirement in requirements})])
+        return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+    async def _provide(self, name: str, requirements: tuple[str, ...]) -> Path:
+        directory = self._directory / name
+        if not (directory / _COMPLETE).exists():
+            await self._build(name, directory, requirements)
+        return directory / "bin" / "python"
+
+    async def _build(self, name: str, directory: Path, requirements: tuple[str, ...]) -> None:
+        scratch = self._directory / f"{name}.scratch"
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._clear, directory, scratch)
+        try:
+            await self._install(name, directory, scratch, requirements)
+            (directory / _COMPLETE).write_text("\n".join(requirements))
+        except BaseException:
+            await loop.run_in_executor(None, shutil.rmtree, directory, True)
+            raise
+        finally:
+            await loop.run_in_executor(None, shutil.rmtree, scratch, True)
+
+    def _clear(self, *directories: Path) -> None:
+        """Empty, and owned by whoever will fill them."""
+        for directory in directories:
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+            if self._isolation.own_uid:
+                first = uid_range(self._data)[0]
+                os.chown(directory, first, first)
+
+    async def _install(self, name: str, directory: Path, scratch: Path, requirements: tuple[str, ...]) -> None:
+        env, visible = await self._installer_settings()
+        around = walls(self._isolation, self._data, visible)
+        around["writable"] = [str(directory), str(scratch)]
+        settings: dict[str, Any] = {
+            "walls": around,
+            "directory": str(directory),
+            "scratch": str(scratch),
+            "has_pip": has_pip(),
+            "install": _INSTALL,
+            "requirements": sorted(requirements),
+        }
+        self._tell(name, f"installing {', '.join(sorted(requirements))}")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", str(_BUILDER), json.dumps(settings), env=env, cwd="/", limit=_LINE_BYTES,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        lines: list[str] = []
+        try:
+            assert process.stdout is not None  # noqa: S101 - asked for above
+            async for line in process.stdout:
+                text = line.decode(errors="replace").rstrip()
+                if text:
+                    lines = [*lines[-200:], text]
+                    self._tell(name, text)
+            status = await process.wait()
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        if status:
+            raise RequirementsError(f"The requirements could not be installed: {_culprit(lines)}")
+        self._tell(name, "complete")
+
+    def _tell(self, name: str, line: str) -> None:
+        log.info("environment", environment=name, installer=line)
+        if self._progress is not None:
+            self._progress(name, line)
+
+    async def _installer_settings(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The operator's settings for pip as variables, and the directories that they name."""
+        env = {key: value for key, value in os.environ.items() if key.upper().startswith(_PASSED_ON)}
+        if has_pip():
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "pip", "config", "list", stdout=asyncio.subprocess.PIPE
+            )
+            said, _ = await process.communicate()
+            env = pip_variables(said.decode(errors="replace")) | env
+        env |= {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PIP_NO_CACHE_DIR": "1"}
+        return env, paths_in(env)
+
+    async def stop(self) -> None:
+        builds = list(self._builds.values())
+        for build in builds:
+            build.cancel()
+        await asyncio.gather(*builds, return_exceptions=True)
+
+
+def check(requirements: tuple[str, ...]) -> None:
+    for requirement in requirements:
+        if requirement.lstrip().startswith("-") or "\n" in requirement or not requirement.strip():
+            raise RequirementsError(
+                f"The requirement {requirement!r} is not one: give what pip takes as a package, such as 'numpy>=2'."
+            )
+
+
+def pip_variables(listed: str) -> dict[str, str]:
+    """`global.extra-index-url='…'` as PIP_EXTRA_INDEX_URL; those for installations win."""
+    found: dict[str, str] = {}
+    for section in ("global", "install"):
+        for line in listed.splitlines():
+            key, _, value = line.partition("=")
+            if key.startswith(section + "."):
+                found["PIP_" + key.partition(".")[2].upper().replace("-", "_")] = value.strip("'\"")
+    return found
+
+
+def paths_in(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Directories and files on this machine that the installer's settings point to."""
+    words = [word for key, value in env.items() if key != "PATH" for word in value.split()]
+    # An index in a directory refers to files beside it.
+    paths = [str(Path(urlparse(word).path).parent) if word.startswith("file:") else word for word in words]
+    return tuple(sorted({path for path in paths if path.startswith("/") and path != "/" and Path(path).exists()}))
+
+
+def has_pip() -> bool:
+    return importlib.util.find_spec("pip") is not None
+
+
+def _culprit(lines: list[str]) -> str:
+    """The installer's errors, or its last words."""
+    errors = [line for line in lines if line.lstrip().startswith(("ERROR", "error:"))]
+    return " ".join((errors or lines or ["it said nothing"])[-_LAST_LINES:])

@@ -1,0 +1,25 @@
+"""A device's commands in order: what needs its memory waits for what is giving memory back."""
+
+from collections import deque
+from collections.abc import Callable
+
+
+class Lane:
+    def __init__(self) -> None:
+        self._ending: set[int] = set()
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def ending(self, sandbox: int) -> None:
+        self._ending.add(sandbox)
+
+    def ended(self, sandbox: int) -> None:
+        self._ending.discard(sandbox)
+        while self._waiting and not self._ending:
+            self._waiting.popleft()()
+
+    def do(self, command: Callable[[], None]) -> None:
+        """Now, or when nothing is ending any more."""
+        if self._ending:
+            self._waiting.append(command)
+        else:
+            command()

@@ -1,0 +1,88 @@
+"""Where sandboxes live: a user id, a scratch directory and a control group for each, and none left when it is gone."""
+
+import heapq
+import os
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+from aliquot.live.node.cgroups import Cgroups
+from aliquot.live.node.isolation import NO_ISOLATION, Isolation, uid_range
+from aliquot.live.node.sandbox import Sandbox
+from aliquot.live.node.zygotes import BARE_ENVIRONMENT
+
+SCRATCH_BYTES = 512 * 2**20
+PROCESSES = 512  # of one sandbox, threads included
+
+
+class Quarters:
+    def __init__(self, data: Path, isolation: Isolation, scratch_bytes: int, processes: int) -> None:
+        """Removes what an earlier server left behind; takes a moment."""
+        self._isolation = isolation
+        self._scratch = data / "scratch"
+        self._scratch_bytes = scratch_bytes
+        self._processes = processes
+        self._first_uid = uid_range(data)[0]
+        self._free_slots: list[int] = []
+        self._slots = 0
+        self._cgroups = Cgroups(f"aliquot-{zlib.crc32(str(data).encode()):08x}") if isolation.cgroups else None
+        if self._cgroups is not None:
+            self._cgroups.sweep()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir(parents=True, mode=0o711)
+
+    def make(self, sandbox: Sandbox) -> dict[str, Any]:
+        """What the sandbox will be told of its place; its `slot` and `group` are set."""
+        memory_bytes = sandbox.launch.memory_bytes
+        self._take_slot(sandbox)
+        if self._cgroups is not None and self._cgroups.version:
+            sandbox.group = self._cgroups.make(sandbox.number, memory_bytes, self._processes)
+        return {
+            "env": self._environment(sandbox),
+            "uid": self._uid(sandbox),
+            "memory_bytes": memory_bytes,
+            "scratch_bytes": self._scratch_bytes,
+            "processes": self._processes,
+            "limit_data": sandbox.group is None and self._isolation != NO_ISOLATION,
+        }
+
+    def _take_slot(self, sandbox: Sandbox) -> None:
+        if self._free_slots:
+            sandbox.slot = heapq.heappop(self._free_slots)
+        else:
+            self._slots += 1
+            sandbox.slot = self._slots
+
+    def _uid(self, sandbox: Sandbox) -> int | None:
+        """As the sandbox's own namespace counts; None: the server's."""
+        if not self._isolation.own_uid:
+            return None
+        return sandbox.slot if self._isolation.user else self._first_uid + sandbox.slot
+
+    def _environment(self, sandbox: Sandbox) -> dict[str, str]:
+        if self._isolation.mount:
+            return BARE_ENVIRONMENT  # its scratch directory is made inside
+        scratch = self._scratch / str(sandbox.number)
+        scratch.mkdir(mode=0o700)
+        if self._isolation.own_uid:
+            owner = self._first_uid + sandbox.slot
+            os.chown(scratch, owner, owner)
+        return {**BARE_ENVIRONMENT, "HOME": str(scratch), "TMPDIR": str(scratch)}
+
+    def give_back(self, sandbox: Sandbox) -> None:
+        """Its process is no more, or never was: the user id may be another's."""
+        heapq.heappush(self._free_slots, sandbox.slot)
+
+    def clear(self, sandbox: Sandbox) -> None:
+        """Remove what is left of it. Takes a moment; not for the event loop."""
+        if sandbox.group is not None:
+            sandbox.group.remove()
+        if not self._isolation.mount:
+            shutil.rmtree(self._scratch / str(sandbox.number), ignore_errors=True)
+
+    def close(self) -> None:
+        """Takes a moment, too."""
+        if self._cgroups is not None:
+            self._cgroups.sweep()
+            self._cgroups.close()

@@ -1,0 +1,55 @@
+"""Hands a sandbox over to a launcher in another language: reads the init frame, unpacks a zip, executes the launcher.
+
+The launcher finds the frames on descriptor 3 and the function's description, as JSON, on descriptor 4.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from . import archive, frames
+from .program import BROKEN
+
+if TYPE_CHECKING:
+    import socket
+
+_DESCRIPTION_FD = 4
+
+
+def execute(sock: socket.socket, command: list[str]) -> NoReturn:
+    try:
+        _, first, _ = frames.receive(sock)
+    except (EOFError, OSError):
+        os._exit(0)  # the server has gone
+    description = json.loads(first)
+    description["directory"] = None
+    if description["binary"] and description["code"].strip():
+        directory = Path(os.environ["TMPDIR"], "action")
+        try:
+            directory.mkdir()
+            archive.unpack(description["code"], directory)
+        except (archive.ArchiveError, OSError) as error:
+            sys.stderr.write(f"The code cannot be unpacked: {error}.\n")
+            _refuse(sock)
+        description["directory"] = str(directory)
+        description["code"] = "-"  # unpacked
+    fd = os.memfd_create("description", 0)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(json.dumps(description).encode())
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.dup2(fd, _DESCRIPTION_FD, inheritable=True)
+    if fd != _DESCRIPTION_FD:
+        os.close(fd)
+    os.set_inheritable(sock.fileno(), True)
+    os.execve(command[0], command, os.environ)  # noqa: S606 - no shell is wanted
+
+
+def _refuse(sock: socket.socket) -> NoReturn:
+    for fd in (1, 2):
+        os.write(fd, frames.MARKER)
+    frames.send(sock, frames.DEVELOPER_ERROR, json.dumps({"error": BROKEN}).encode())
+    os._exit(0)
