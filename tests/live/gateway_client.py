@@ -1,5 +1,7 @@
 """A gateway before a fake platform, and a client that has the key."""
 
+import asyncio
+import functools
 from contextlib import asynccontextmanager
 
 import httpx
@@ -11,24 +13,43 @@ from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
 
 OPERATOR = "operator-token"
+AS_OPERATOR = {"Authorization": f"Bearer {OPERATOR}"}
+NS = "/api/v1/namespaces/_"
+ACTIONS = f"{NS}/actions"
 PUT = {"exec": {"kind": "python:3.11", "code": "def main(args): return args"}}
+
+
+def on_a_loop(test):
+    """For tests that are coroutines."""
+
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        asyncio.run(test(*args, **kwargs))
+
+    return run
 
 
 class Client(httpx.AsyncClient):
     """With the parts behind the gateway at hand."""
 
-    platform: FakePlatform
-    store: MemoryStore
-    catalogue: Catalogue
-    key: str
+    async def say(self, method, path, **more):
+        """Status and body; every error body has a code, which is the request's id."""
+        answer = await self.request(method, path, **more)
+        body = answer.json() if answer.content else None
+        if answer.status_code >= 400 and isinstance(body, dict) and "code" in body:
+            assert body.pop("code") == answer.headers["x-request-id"]
+            assert set(body) == {"error"}
+            return answer.status_code, body["error"]
+        return answer.status_code, body
 
-    def auth_of(self, key):
-        user, _, secret = key.partition(":")
-        return httpx.BasicAuth(user, secret)
+
+def basic(key):
+    user, _, secret = key.partition(":")
+    return httpx.BasicAuth(user, secret)
 
 
 @asynccontextmanager
-async def gateway(store=None, **settings):
+async def gateway(store=None, action=PUT, **settings):
     """The namespace `guest` with an action `echo`; settings as keywords."""
     store = store or MemoryStore()
     platform = FakePlatform(store)
@@ -36,10 +57,9 @@ async def gateway(store=None, **settings):
     await catalogue.load()
     key = await catalogue.create_namespace("guest")
     app = make_app(platform, catalogue, store, GatewaySettings(**settings), OPERATOR)
-    user, _, secret = key.partition(":")
     transport = httpx.ASGITransport(app)
-    async with Client(transport=transport, base_url="http://gateway", auth=(user, secret)) as client:
-        client.platform, client.store, client.catalogue, client.key = platform, store, catalogue, key
-        assert (await client.put("/api/v1/namespaces/_/actions/echo", json=PUT)).status_code == 200
+    async with Client(transport=transport, base_url="http://gateway", auth=basic(key)) as client:
+        client.platform, client.store, client.catalogue, client.key, client.app = platform, store, catalogue, key, app
+        assert (await client.put(f"{ACTIONS}/echo", json=action)).status_code == 200
         yield client
         app.close()

@@ -6,7 +6,6 @@ the owner's own and are left alone.
 
 import re
 from collections.abc import Callable
-from math import isfinite
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct
@@ -87,7 +86,7 @@ def _number(low: float, high: float, *, above: bool = False) -> Callable[[object
                 value = float(value)
             except ValueError:
                 return UNSET
-        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
+        if not isinstance(value, int | float) or isinstance(value, bool):
             return UNSET
         return float(value) if low <= value <= high and not (above and value == low) else UNSET
 

@@ -32,8 +32,8 @@ class Gateway:
         settings: GatewaySettings,
         operator_token: str,
     ) -> None:
-        gates = Gates(settings)
-        auth = Auth(catalogue, gates)
+        self.gates = Gates(settings)
+        auth = Auth(catalogue, self.gates)
         self.metrics = Metrics()
         self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics)
         self.transactions = Transactions()
@@ -44,7 +44,7 @@ class Gateway:
             *Actions(platform, catalogue, settings).endpoints(),
             *Activations(platform, store).endpoints(),
             *Operator(platform, catalogue).endpoints(),
-            *About(store, settings, gates).endpoints(),
+            *About(store, settings, self.gates).endpoints(),
             MetricsPage(self.metrics, platform, store, self.invoke).endpoint(settings),
             *openapi.endpoints(),
         ]

@@ -164,6 +164,8 @@ def refusal_for(error: Exception) -> Refusal:
             return error
         case InputError():
             return Refusal(400, str(error))
+        case RecursionError():  # it could be read, and is too deep to be written
+            return malformed("JSON is nested too deeply")
         case Missing():
             return not_found()
         case Taken():

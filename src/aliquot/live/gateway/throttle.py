@@ -22,10 +22,10 @@ def steady_clock() -> Callable[[], float]:
 class Gate:
     """One namespace's; `running` is kept by whoever lets calls through."""
 
-    __slots__ = ("at_once", "clock", "count", "minute_ends", "per_minute", "running")
+    __slots__ = ("_gates", "at_once", "count", "minute_ends", "per_minute", "running")
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.clock = clock
+    def __init__(self, gates: "Gates") -> None:
+        self._gates = gates
         self.per_minute: int | None = None
         self.at_once: int | None = None
         self.minute_ends = 0.0
@@ -35,7 +35,7 @@ class Gate:
     def check(self) -> None:
         """Count one request; raises a 429 when it is one too many."""
         if self.per_minute is not None:
-            now = self.clock()
+            now = self._gates.clock()
             if now >= self.minute_ends:
                 self.minute_ends = now // 60 * 60 + 60
                 self.count = 0
@@ -51,15 +51,15 @@ class Gate:
 class Gates:
     """They outlive changes of their namespace: what runs is still counted."""
 
-    def __init__(self, settings: GatewaySettings, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._clock = clock or steady_clock()
-        self._gates: dict[str, Gate] = {}
+        self.clock = steady_clock()
+        self._by_name: dict[str, Gate] = {}
 
     def gate(self, namespace: Namespace) -> Gate:
-        gate = self._gates.get(namespace.name)
+        gate = self._by_name.get(namespace.name)
         if gate is None:
-            gate = self._gates[namespace.name] = Gate(self._clock)
+            gate = self._by_name[namespace.name] = Gate(self)
         gate.per_minute, gate.at_once = self.bounds(namespace)
         return gate
 

@@ -1,0 +1,205 @@
+"""What the gateway says of itself, and what every answer has."""
+
+import re
+
+import pytest
+from gateway_client import ACTIONS, AS_OPERATOR, NS, gateway, on_a_loop
+
+from aliquot.live.node.base import Outcome, Status
+
+CORS = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-headers": "Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent",
+    "access-control-allow-methods": "GET, DELETE, POST, PUT, HEAD",
+}
+BLOCKING = f"{ACTIONS}/echo?blocking=true"
+
+
+@on_a_loop
+async def test_the_host_describes_itself_to_anyone():
+    async with gateway(nodejs=True) as g:
+        g.auth = None
+        answer = await g.get("/")
+        assert answer.headers["content-type"] in "application/json; charset=UTF-8"
+        host = answer.json()
+        assert host["api_paths"] == ["/api/v1"]
+        assert set(host["support"]) == {"github", "slack"}
+        assert host["runtimes"]["python"] == [
+            {"kind": "python:3.11", "default": True, "deprecated": False, "image": "aliquot/python-3.11",
+             "attached": False, "requireMain": False}
+        ]  # fmt: skip
+        assert [runtime["kind"] for runtime in host["runtimes"]["nodejs"]] == ["nodejs:20"]
+        assert host["limits"] == {
+            "actions_per_minute": None, "triggers_per_minute": None, "concurrent_actions": None, "sequence_length": 50,
+            "min_action_duration": 100, "max_action_duration": 3_600_000, "default_action_duration": 60_000,
+            "min_action_memory": 128 << 20, "max_action_memory": 262_144 << 20, "default_action_memory": 256 << 20,
+            "min_action_logs": 0, "max_action_logs": 10 << 20, "default_action_logs": 10 << 20,
+        }  # fmt: skip
+        api = (await g.get("/api/v1")).json()
+        assert (api["api_version"], api["api_version_path"]) == ("1.0.0", "v1")
+        assert set(api) == {"description", "api_version", "api_version_path", "build", "buildno", "swagger_paths"}
+
+
+@on_a_loop
+async def test_callers_see_their_namespace_and_limits():
+    async with gateway(invocations_per_minute=60, concurrent_invocations=30) as g:
+        assert await g.say("GET", "/api/v1/namespaces") == (200, ["guest"])
+        assert await g.say("GET", f"{NS}/limits") == (200, {
+            "invocationsPerMinute": 60, "concurrentInvocations": 30, "firesPerMinute": 60, "minActionMemory": 128,
+            "maxActionMemory": 262_144, "minActionLogs": 0, "maxActionLogs": 10, "minActionTimeout": 100,
+            "maxActionTimeout": 3_600_000, "minActionConcurrency": 1, "maxActionConcurrency": 1,
+            "maxParameterSize": "1048576 B", "maxActionInstances": 30,
+        })  # fmt: skip
+
+
+@on_a_loop
+async def test_every_answer_has_cors_and_a_request_id():
+    async with gateway() as g:
+        paths = [("GET", "/"), ("GET", "/nowhere"), ("GET", ACTIONS), ("POST", BLOCKING), ("PATCH", ACTIONS)]
+        paths += [("POST", f"{ACTIONS}/nothing"), ("OPTIONS", ACTIONS), ("OPTIONS", "/nowhere"), ("GET", "/metrics")]
+        for method, path in paths:
+            answer = await g.request(method, path, headers={"x-request-id": "mine 1"})
+            assert {name: answer.headers[name] for name in CORS} == CORS
+            assert answer.headers["x-request-id"] == "mine 1"
+            assert int(answer.headers["content-length"]) == len(answer.content)
+
+
+@pytest.mark.parametrize("given", [None, "sid_x", "", "é", "a\tb", "x" * 129])
+@on_a_loop
+async def test_request_ids_that_are_not_fit_to_be_repeated_are_replaced(given):
+    async with gateway() as g:
+        headers = {} if given is None else {"x-request-id": given.encode("latin-1")}
+        for path in ("/", f"{ACTIONS}/nothing"):
+            answer = await g.get(path, headers=headers)
+            assert re.fullmatch("[0-9a-f]{32}", answer.headers["x-request-id"])
+        await g.post(BLOCKING, headers=headers)
+        assert re.fullmatch("[0-9a-f]{32}", g.platform.calls[0].transaction)
+
+
+@on_a_loop
+async def test_the_request_id_travels_with_the_call():
+    async with gateway() as g:
+        await g.post(BLOCKING, headers={"x-request-id": "abc"})
+        assert g.platform.calls[0].transaction == "abc"
+
+
+@on_a_loop
+async def test_options_are_for_anyone():
+    async with gateway() as g:
+        g.auth = None
+        for path in ("/", ACTIONS, f"{ACTIONS}/echo"):
+            answer = await g.request("OPTIONS", path)
+            assert (answer.status_code, answer.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "methods"),
+    [
+        ("PATCH", f"{ACTIONS}/echo", "PUT, POST, GET, DELETE"),
+        ("POST", ACTIONS, "GET"),
+        ("DELETE", f"{NS}/activations", "GET"),
+        ("PUT", f"{NS}/activations/{'0' * 32}", "GET, DELETE"),
+        ("POST", "/", "GET"),
+    ],
+)
+@on_a_loop
+async def test_a_method_that_is_not_there(method, path, methods):
+    async with gateway() as g:
+        text = f"HTTP method not allowed, supported methods: {methods}"
+        assert await g.say(method, path) == (405, text)
+        assert (await g.request(method, path)).headers["allow"] == methods
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/nowhere", "/api/v1/nowhere", "/api/v2", f"{NS}", f"{NS}/things", f"{ACTIONS}/a/b/c", "/api/v1/namespaces//"],
+)  # fmt: skip
+@on_a_loop
+async def test_paths_that_lead_nowhere(path):
+    async with gateway() as g:
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            assert await g.say(method, path) == (404, "The requested resource does not exist.")
+
+
+@on_a_loop
+async def test_health_is_the_stores():
+    async with gateway() as g:
+        g.auth = None
+        assert await g.say("GET", "/health") == (200, {"status": "ok", "complaint": None})
+
+
+@on_a_loop
+async def test_metrics_count_what_ended():
+    async with gateway() as g:
+        await g.post(BLOCKING)
+        await g.post(BLOCKING)
+        g.platform.answer = lambda _: Outcome(Status.APPLICATION_ERROR, b'{"error":1}', 0.3)
+        await g.post(BLOCKING)
+        page = await g.get("/metrics", auth=None)
+        assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        lines = page.text.splitlines()
+        for line in (
+            'aliquot_activations_total{action="echo",namespace="guest",start="cold",status="success"} 1.0',
+            'aliquot_activations_total{action="echo",namespace="guest",start="warm",status="success"} 1.0',
+            'aliquot_activations_total{action="echo",namespace="guest",start="warm",status="application error"} 1.0',
+            'aliquot_run_seconds_bucket{action="echo",le="0.0005",namespace="guest"} 0.0',
+            'aliquot_run_seconds_bucket{action="echo",le="0.001",namespace="guest"} 2.0',
+            'aliquot_run_seconds_bucket{action="echo",le="0.5",namespace="guest"} 3.0',
+            'aliquot_run_seconds_bucket{action="echo",le="+Inf",namespace="guest"} 3.0',
+            'aliquot_run_seconds_count{action="echo",namespace="guest"} 3.0',
+            'aliquot_init_seconds_count{action="echo",namespace="guest"} 1.0',
+            'aliquot_device_running{device="cpu",kind="cpu"} 1.0',
+            'aliquot_sandboxes{device="cpu",state="idle"} 1.0',
+            "aliquot_store_backlog 0.0",
+            "aliquot_store_well 1.0",
+            "aliquot_waiting_callers 0.0",
+        ):
+            assert _labels_sorted(line) in map(_labels_sorted, lines), line
+
+
+def _labels_sorted(line):
+    name, _, rest = line.partition("{")
+    labels, _, value = rest.rpartition("}")
+    return name, sorted(labels.split(",")), value
+
+
+@on_a_loop
+async def test_metrics_may_be_the_operators_alone():
+    async with gateway(metrics_for_operator_only=True) as g:
+        assert (await g.say("GET", "/metrics"))[0] == 401
+        assert (await g.get("/metrics", headers=AS_OPERATOR, auth=None)).status_code == 200
+
+
+@on_a_loop
+async def test_names_without_end_do_not_fill_the_metrics():
+    from aliquot.live.gateway import metrics
+
+    counted = metrics.Metrics()
+    for number in range(metrics.MOST_ACTIONS + 10):
+        counted.tally("guest", f"a{number}")
+    assert len(counted.tallies) == metrics.MOST_ACTIONS + 1
+
+
+@on_a_loop
+async def test_the_openapi_document_has_every_route_and_each_reference_leads_somewhere():
+    async with gateway() as g:
+        document = (await g.get("/openapi.json", auth=None)).json()
+        assert document["openapi"].startswith("3.")
+        described = {(method.upper(), path) for path, at in document["paths"].items() for method in at}
+        assert described == {(endpoint.method, endpoint.path) for endpoint in g.app.endpoints}
+        schemas = document["components"]["schemas"]
+        for name in re.findall(r'"#/components/schemas/([^"]+)"', (await g.get("/openapi.json")).text):
+            assert name in schemas
+        ids = [operation["operationId"] for at in document["paths"].values() for operation in at.values()]
+        assert len(ids) == len(set(ids))
+        put = document["paths"]["/api/v1/namespaces/{namespace}/actions/{name}"]["put"]
+        assert {"200", "400", "401", "403", "404", "409", "413", "415"} <= set(put["responses"])
+
+
+@on_a_loop
+async def test_the_page_for_people_brings_nothing_from_elsewhere():
+    async with gateway() as g:
+        page = await g.get("/docs", auth=None)
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "Invoke an action" in page.text
+        assert not re.search(r"(src|href)=.?(https?:)?//", page.text)

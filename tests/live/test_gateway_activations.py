@@ -1,0 +1,127 @@
+"""Activations over HTTP: one, its parts, and lists of them."""
+
+import pytest
+from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
+
+from aliquot.live.node.base import Outcome, Status
+from aliquot.testing.platform import START_MS
+
+ALL = f"{NS}/activations"
+GONE = (404, "The requested resource does not exist.")
+
+
+@on_a_loop
+async def test_an_activation_and_its_parts():
+    async with gateway() as g:
+        g.platform.answer = lambda _: Outcome(Status.SUCCESS, b'{"a":1}', 0.001, logs=("one", "two"))
+        _, answered = await g.say("POST", f"{ACTIONS}/echo?blocking=true")
+        path = f"{ALL}/{answered['activationId']}"
+        assert await g.say("GET", path) == (200, {**answered, "logs": ["one", "two"]})
+        assert await g.say("GET", f"{path}/") == (200, {**answered, "logs": ["one", "two"]})
+        assert await g.say("GET", f"{path}/logs") == (200, {"logs": ["one", "two"]})
+        result = {"status": "success", "success": True, "result": {"a": 1}, "size": 7}
+        assert await g.say("GET", f"{path}/result") == (200, result)
+        assert "statusCode" not in answered
+        annotations = {pair["key"]: pair["value"] for pair in answered["annotations"]}
+        assert annotations["path"] == "guest/echo"
+        assert annotations["kind"] == "python:3.11"
+        assert annotations["limits"] == {"timeout": 60000, "memory": 256, "logs": 10, "concurrency": 1}
+        assert {"timeout", "waitTime", "initTime", "deviceTime", "device", "policy", "reason"} <= set(annotations)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("abc", "Activation id length is 3 but must be 32."),
+        ("0" * 33, "Activation id length is 33 but must be 32."),
+        ("g" * 32, "The activation id is not valid."),
+        ("A" * 32, "The activation id is not valid."),
+        ("%C3%A9" * 32, "The activation id is not valid."),
+        ("%D9%A3" * 32, "The activation id is not valid."),
+    ],
+)
+@on_a_loop
+async def test_ids_that_cannot_be(given, text):
+    async with gateway() as g:
+        for part in ("", "/logs", "/result"):
+            assert await g.say("GET", f"{ALL}/{given}{part}") == (400, text)
+        assert await g.say("DELETE", f"{ALL}/{given}") == (400, text)
+
+
+@on_a_loop
+async def test_what_has_not_ended_is_not_there_yet():
+    async with gateway() as g:
+        for part in ("", "/logs", "/result"):
+            assert await g.say("GET", f"{ALL}/{'0' * 32}{part}") == GONE
+        assert await g.say("GET", f"{ALL}/{'0' * 32}/other") == GONE
+
+
+@on_a_loop
+async def test_lists_are_filtered_and_paged_newest_first():
+    async with gateway() as g:
+        await g.put(f"{ACTIONS}/other", json=PUT)
+        for name in ("echo", "other", "echo"):  # they start at START_MS + 1, + 2, + 3
+            await g.post(f"{ACTIONS}/{name}?blocking=true")
+        listed = (await g.get(ALL)).json()
+        assert [item["start"] - START_MS for item in listed] == [3, 2, 1]
+        assert set(listed[0]) == {
+            "namespace", "name", "version", "publish", "annotations", "activationId", "start", "end", "duration",
+            "statusCode",
+        }  # fmt: skip
+
+        async def starts(query):
+            return [item["start"] - START_MS for item in (await g.get(f"{ALL}?{query}")).json()]
+
+        assert await starts("name=echo") == [3, 1]
+        assert await starts("name=pkg/echo") == []
+        assert await starts("name=") == [3, 2, 1]
+        assert await starts(f"since={START_MS + 2}") == [3, 2]
+        assert await starts(f"upto={START_MS + 2}") == [2, 1]
+        assert await starts(f"since={START_MS + 2}&upto={START_MS + 2}") == [2]
+        assert await starts("limit=1") == [3]
+        assert await starts("skip=1&limit=1") == [2]
+        assert await starts("skip=5") == []
+        assert (await g.get(f"{ALL}?count=true")).json() == {"activations": 3}
+        assert (await g.get(f"{ALL}?count=true&name=echo&skip=1")).json() == {"activations": 1}
+        full = (await g.get(f"{ALL}?docs=true&limit=1")).json()
+        assert full == [(await g.get(f"{ALL}/{listed[0]['activationId']}")).json()]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("docs=true&count=true", "The parameter 'docs' is not permitted with 'count'."),
+        (
+            "name=a/b/c",
+            (
+                "The query parameter 'name' was malformed:\n"
+                "Parameter may be a 'simple' name or 'package-name/simple' name: a/b/c"
+            ),
+        ),
+        (
+            "since=yesterday",
+            "The query parameter 'since' was malformed:\nParameter is not a valid value for epoch seconds: yesterday",
+        ),
+        (
+            "upto=99999999999999999999",
+            (
+                "The query parameter 'upto' was malformed:\n"
+                "Parameter is not a valid value for epoch seconds: 99999999999999999999"
+            ),
+        ),
+    ],
+)
+@on_a_loop
+async def test_lists_that_cannot_be(query, text):
+    async with gateway() as g:
+        assert await g.say("GET", f"{ALL}?{query}") == (400, text)
+
+
+@on_a_loop
+async def test_cancelling_ends_what_is_under_way_and_leaves_alone_what_has_ended():
+    async with gateway() as g:
+        g.platform.hold = True
+        activation_id = (await g.say("POST", f"{ACTIONS}/echo"))[1]["activationId"]
+        assert await g.say("DELETE", f"{ALL}/{activation_id}") == (202, {"activationId": activation_id})
+        assert g.platform.cancelled == [activation_id]
+        assert await g.say("DELETE", f"{ALL}/{'0' * 32}") == GONE

@@ -1,0 +1,170 @@
+"""The catalogue: durable before it shows, and the same after a restart."""
+
+import asyncio
+
+import pytest
+from gateway_client import on_a_loop
+from msgspec.structs import replace
+
+from aliquot.core.errors import InputError
+from aliquot.live.catalogue import Catalogue, Missing, Taken, digest_of
+from aliquot.live.records import Action, Exec, Quota
+from aliquot.live.store.base import StoreError
+from aliquot.testing.platform import FakePlatform
+from aliquot.testing.store import MemoryStore
+
+ACTION = Action("guest", "f", "0.0.1", Exec("python:3.11", "x"))
+
+
+async def opened(store=None):
+    store = store or MemoryStore()
+    platform = FakePlatform(store)
+    catalogue = Catalogue(store, platform)
+    await catalogue.load()
+    return catalogue, platform, store
+
+
+@on_a_loop
+async def test_all_is_there_again_after_a_restart():
+    catalogue, _, store = await opened()
+    key = await catalogue.create_namespace("guest", weight=2, quota=Quota(5, None))
+    second = await catalogue.add_key("guest", alone=False)
+    async with catalogue.writing("guest"):
+        action = await catalogue.put_action(ACTION)
+    brief = catalogue.ephemeral_key("guest")
+    again, platform, _ = await opened(store)
+    assert again.namespaces() == catalogue.namespaces()
+    assert again.action("guest", "f") == action == platform.deployed["guest", "f"]
+    assert platform.weights == {"guest": 2}
+    for text in (key, second):
+        uuid, _, secret = text.partition(":")
+        assert again.key(uuid) == ("guest", digest_of(secret))
+    assert again.key(brief.partition(":")[0]) is None
+
+
+@on_a_loop
+async def test_no_secret_is_stored():
+    catalogue, _, store = await opened()
+    secrets = [await catalogue.create_namespace("guest"), await catalogue.add_key("guest", alone=False)]
+    stored = b"".join(document.body for document in await store.scan("namespaces")).decode()
+    for key in secrets:
+        uuid, _, secret = key.partition(":")
+        assert uuid in stored
+        assert secret not in stored
+
+
+@on_a_loop
+async def test_every_write_has_a_revision_of_its_own():
+    catalogue, _, _ = await opened()
+    await catalogue.create_namespace("guest")
+    async with catalogue.writing("guest"):
+        first = await catalogue.put_action(ACTION)
+        second = await catalogue.put_action(ACTION)
+        await catalogue.delete_action("guest", "f")
+        third = await catalogue.put_action(ACTION)
+    assert len({first.revision, second.revision, third.revision}) == 3
+
+
+@on_a_loop
+async def test_what_the_store_refuses_has_not_happened():
+    catalogue, platform, store = await opened()
+    await catalogue.create_namespace("guest")
+    async with catalogue.writing("guest"):
+        action = await catalogue.put_action(ACTION)
+    before = catalogue.namespaces()
+    generation = catalogue.generation
+    store.fail("the disk is full")
+    with pytest.raises(StoreError):
+        await catalogue.create_namespace("other")
+    with pytest.raises(StoreError):
+        await catalogue.add_key("guest", alone=True)
+    with pytest.raises(StoreError):
+        await catalogue.update_namespace("guest", lambda old: replace(old, weight=3.0))
+    with pytest.raises(StoreError):
+        await catalogue.delete_namespace("guest")
+    for write in (catalogue.put_action(ACTION), catalogue.delete_action("guest", "f")):
+        async with catalogue.writing("guest"):
+            with pytest.raises(StoreError):
+                await write
+    assert catalogue.namespaces() == before
+    assert catalogue.action("guest", "f") == action == platform.deployed["guest", "f"]
+    assert catalogue.generation == generation
+    store.fail(None)
+    await catalogue.create_namespace("other")
+
+
+@on_a_loop
+async def test_names_are_checked_and_taken_once():
+    catalogue, _, _ = await opened()
+    await catalogue.create_namespace("guest")
+    with pytest.raises(Taken, match="guest"):
+        await catalogue.create_namespace("guest")
+    for name in ("", "_", "a/b", "..", "é", "a\n", "x" * 257):
+        with pytest.raises(InputError, match=r"^name: "):
+            await catalogue.create_namespace(name)
+    for wrong in (float("nan"), float("inf"), 0, -1):
+        with pytest.raises(InputError, match=r"^weight: "):
+            await catalogue.create_namespace("w", weight=wrong)
+
+
+@on_a_loop
+async def test_of_two_who_take_a_name_one_gets_it():
+    catalogue, _, _ = await opened()
+    answers = await asyncio.gather(*(catalogue.create_namespace("guest") for _ in range(5)), return_exceptions=True)
+    assert sum(isinstance(answer, Taken) for answer in answers) == 4
+
+
+@on_a_loop
+async def test_what_is_not_there_is_missing():
+    catalogue, _, _ = await opened()
+    with pytest.raises(Missing):
+        await catalogue.delete_namespace("guest")
+    with pytest.raises(Missing):
+        await catalogue.add_key("guest", alone=True)
+    await catalogue.create_namespace("guest")
+    with pytest.raises(Missing):
+        await catalogue.remove_key("guest", "x")
+
+
+@on_a_loop
+async def test_a_writer_that_is_cancelled_leaves_store_and_memory_the_same():
+    class Slow(MemoryStore):
+        def __init__(self):
+            super().__init__()
+            self.gate = asyncio.Event()
+
+        async def put(self, collection, document):
+            await super().put(collection, document)
+            await self.gate.wait()
+
+    store = Slow()
+    catalogue, _, _ = await opened(store)
+    writing = asyncio.create_task(catalogue.create_namespace("guest"))
+    while not await store.scan("namespaces"):
+        await asyncio.sleep(0)
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    store.gate.set()
+    while catalogue.namespace("guest") is None:
+        await asyncio.sleep(0)
+
+
+@on_a_loop
+async def test_an_action_that_cannot_run_any_more_does_not_keep_the_others_from_starting():
+    catalogue, _, store = await opened()
+    await catalogue.create_namespace("guest")
+    async with catalogue.writing("guest"):
+        for name in ("a", "b"):
+            await catalogue.put_action(replace(ACTION, name=name))
+
+    class Picky(FakePlatform):
+        def deploy(self, action):
+            if action.name == "a":
+                raise InputError("annotation gpu-share: no")
+            super().deploy(action)
+
+    platform = Picky(store)
+    again = Catalogue(store, platform)
+    await again.load()
+    assert list(platform.deployed) == [("guest", "b")]
+    assert again.action("guest", "a") is not None

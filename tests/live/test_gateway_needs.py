@@ -1,0 +1,95 @@
+"""Annotations to needs: what is taken, and what is said of the rest."""
+
+import pytest
+
+from aliquot.core.errors import InputError
+from aliquot.live.needs import Needs, needs_of
+from aliquot.live.records import Action, Exec, Pair
+
+
+def read(**annotations):
+    pairs = tuple(Pair(key.replace("_", "-"), value) for key, value in annotations.items())
+    return needs_of(Action("guest", "f", "0.0.1", Exec("python:3.11"), annotations=pairs))
+
+
+def test_a_function_that_says_nothing_runs_on_the_cpu():
+    assert read() == Needs()
+    function = read().function("f", host_bytes=7)
+    assert (function.name, function.share, function.memory_bytes, function.host_bytes) == ("f", 0, 0, 7)
+
+
+def test_every_need_has_its_place():
+    needs = read(
+        gpu_share=0.25,
+        gpu_memory="4GiB",
+        gpu_share_limit="0.5",
+        gpu_memory_limit=8192,
+        latency_slo_ms=200,
+        cost_slo=1.5,
+        weight=2,
+        batch=8,
+        datasets=["faces"],
+        imports=["numpy", "torch.nn"],
+        requirements=["pillow>=10"],
+        rerun=True,
+        sdk="true",
+        description="the owner's own",
+    )
+    assert needs == Needs(
+        0.25, 4 << 30, 0.5, 8192 << 20, 0.2, 1.5, 2, 8, ("faces",), ("numpy", "torch.nn"), ("pillow>=10",), True, True
+    )
+    function = needs.function("f")
+    assert (function.share, function.memory_bytes, function.weight) == (0.25, 4 << 30, 2)
+
+
+def test_a_number_of_memory_is_mebibytes():
+    assert read(gpu_share=1, gpu_memory=512).gpu_memory_bytes == 512 << 20
+    assert read(gpu_share=1, gpu_memory=0.5).gpu_memory_bytes == 512 << 10
+
+
+SHARE = "a share of a GPU from 0 to 1, such as 0.25"
+SIZE = 'a size such as "4GiB", or a number of MiB'
+
+
+@pytest.mark.parametrize(
+    ("annotations", "text"),
+    [
+        ({"gpu_share": 1.5}, f"annotation gpu-share: it takes {SHARE}, not 1.5"),
+        ({"gpu_share": "much"}, f"annotation gpu-share: it takes {SHARE}, not 'much'"),
+        ({"gpu_share": True}, f"annotation gpu-share: it takes {SHARE}, not True"),
+        ({"gpu_share": "nan"}, f"annotation gpu-share: it takes {SHARE}, not 'nan'"),
+        ({"gpu_share": 10**400}, f"annotation gpu-share: it takes {SHARE}, not 1{'0' * 79}…"),
+        ({"gpu_share": 0.5, "gpu_memory": "4 GX"}, f"annotation gpu-memory: it takes {SIZE}, not '4 GX'"),
+        ({"gpu_share": 0.5, "gpu_memory": -1}, f"annotation gpu-memory: it takes {SIZE}, not -1"),
+        ({"gpu_memory": "4GiB"}, "annotation gpu-memory: it needs gpu-share beside it, such as 0.25"),
+        ({"gpu_share_limit": 1}, "annotation gpu-share-limit: it needs gpu-share beside it, such as 0.25"),
+        (
+            {"gpu_share": 0.5, "gpu_share_limit": 0.25},
+            "annotation gpu-share-limit: it takes at least gpu-share, which is 0.5",
+        ),
+        (
+            {"gpu_share": 1, "gpu_memory": 2, "gpu_memory_limit": 1},
+            "annotation gpu-memory-limit: it takes at least gpu-memory, which is 2097152 bytes",
+        ),
+        ({"latency_slo_ms": 0}, "annotation latency-slo-ms: it takes a number of milliseconds above 0, not 0"),
+        ({"cost_slo": -1}, "annotation cost-slo: it takes a number above 0, not -1"),
+        ({"weight": 0}, "annotation weight: it takes a number from 1e-06 to 1e+06, not 0"),
+        ({"batch": 1.5}, "annotation batch: it takes a whole number from 1 to 65536, not 1.5"),
+        ({"datasets": "faces"}, "annotation datasets: it takes a list of names, not 'faces'"),
+        (
+            {"imports": ["os; rm"]},
+            """annotation imports: it takes a list of module names, such as ["numpy"], not ['os; rm']""",
+        ),
+        (
+            {"requirements": ["-r /etc/passwd"]},
+            ('annotation requirements: it takes a list of requirements as pip takes them, such as ["pillow>=10"], '
+            "not ['-r /etc/passwd']"),
+        ),
+        ({"rerun": 1}, "annotation rerun: it takes true or false, not 1"),
+        ({"sdk": "yes"}, "annotation sdk: it takes true or false, not 'yes'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_names_the_annotation_and_what_it_takes(annotations, text):
+    with pytest.raises(InputError) as error:
+        read(**annotations)
+    assert str(error.value) == text

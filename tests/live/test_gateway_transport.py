@@ -1,0 +1,243 @@
+"""The gateway behind a real server on a real socket: slow, large, broken and vanished requests."""
+
+import asyncio
+import base64
+import json
+import socket
+from contextlib import asynccontextmanager
+
+import uvicorn
+from gateway_client import ACTIONS, NS, gateway, on_a_loop
+
+BLOCKING = f"{ACTIONS}/echo?blocking=true&result=true"
+
+
+class Wire:
+    """A connection on which bytes are written as the test likes."""
+
+    def __init__(self, reader, writer, key):
+        self.reader, self.writer = reader, writer
+        self._authorization = base64.b64encode(key.encode()).decode()
+
+    def head(self, method, path, **headers):
+        lines = [f"{method} {path} HTTP/1.1", "Host: gateway", f"Authorization: Basic {self._authorization}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    async def send(self, data):
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self):
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+        body = await self.reader.readexactly(int(headers.get("content-length", 0)))
+        return int(head[0].split()[1]), headers, body
+
+    async def error(self):
+        status, headers, body = await self.answer()
+        return status, json.loads(body)["error"], headers
+
+    def close(self):
+        self.writer.close()
+
+
+@asynccontextmanager
+async def served(**settings):
+    """The gateway's client, and a function that connects. Whatever goes wrong on the loop fails the test."""
+    trouble = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: trouble.append(context))
+    async with gateway(**settings) as g:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            config = uvicorn.Config(g.app, http="httptools", lifespan="off", log_config=None, access_log=False)
+            server = uvicorn.Server(config)
+            running = asyncio.create_task(server.serve(sockets=[listener]))
+            while not server.started:
+                await asyncio.sleep(0.001)
+            wires = []
+
+            async def connect():
+                wire = Wire(*await asyncio.open_connection(*listener.getsockname()), g.key)
+                wires.append(wire)
+                return wire
+
+            yield g, connect
+            for wire in wires:
+                wire.close()
+            server.should_exit = True
+            await running
+    assert trouble == []
+
+
+@on_a_loop
+async def test_calls_follow_one_another_on_one_connection():
+    async with served() as (_, connect):
+        wire = await connect()
+        for number in range(3):
+            body = b'{"n":%d}' % number
+            await wire.send(wire.head("POST", BLOCKING, Content_Length=len(body)) + body)
+            status, headers, answer = await wire.answer()
+            assert (status, answer) == (200, body)
+            assert headers["content-type"] == "application/json"
+        await wire.send(wire.head("POST", BLOCKING) + wire.head("GET", "/health"))
+        assert (await wire.answer())[2] == b"{}"
+        assert (await wire.answer())[0] == 200
+
+
+@on_a_loop
+async def test_a_body_that_does_not_come_is_not_waited_for():
+    async with served(body_s=0.05) as (g, connect):
+        for method, path in (("POST", BLOCKING), ("PUT", f"{ACTIONS}/new")):
+            for begun in (b"", b'{"a"'):
+                wire = await connect()
+                await wire.send(wire.head(method, path, Content_Length=10) + begun)
+                status, text, headers = await wire.error()
+                assert (status, text) == (408, "The request's body did not arrive in time.")
+                assert headers["connection"] == "close"
+                assert await wire.reader.read() == b""
+        assert g.platform.calls == []
+
+
+@on_a_loop
+async def test_a_body_that_drips_is_not_waited_for_either():
+    async with served(body_s=0.1) as (_, connect):
+        wire = await connect()
+        await wire.send(wire.head("POST", BLOCKING, Transfer_Encoding="chunked"))
+
+        async def drip():
+            while True:
+                await wire.send(b"1\r\n \r\n")
+                await asyncio.sleep(0.01)
+
+        dripping = asyncio.create_task(drip())
+        assert (await wire.error())[0] == 408
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+
+
+@on_a_loop
+async def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes():
+    async with served(payload_bytes=1000) as (g, connect):
+        wire = await connect()
+        await wire.send(wire.head("POST", BLOCKING, Content_Length=10**12, Expect="100-continue"))
+        status, text, _ = await wire.error()
+        assert (status, text) == (413, f"Request larger than allowed: {10**12} > 1000 bytes.")
+        assert g.platform.calls == []
+
+
+@on_a_loop
+async def test_a_body_that_does_not_say_its_size_is_refused_when_it_is_too_large():
+    async with served(payload_bytes=1000) as (_, connect):
+        wire = await connect()
+        await wire.send(wire.head("POST", BLOCKING, Transfer_Encoding="chunked"))
+        for _ in range(3):
+            await wire.send(b"190\r\n" + b" " * 400 + b"\r\n")
+        status, text, _ = await wire.error()
+        assert status == 413
+        assert text.startswith("Request larger than allowed: ")
+        assert text.endswith(" > 1000 bytes.")
+
+
+@on_a_loop
+async def test_a_client_that_sent_too_much_still_reads_why_and_may_go_on():
+    async with served(payload_bytes=1000) as (_, connect):
+        wire = await connect()
+        await wire.send(wire.head("POST", BLOCKING, Content_Length=3_000_000) + b" " * 3_000_000)
+        assert (await wire.error())[0] == 413
+        await wire.send(wire.head("POST", BLOCKING))
+        assert (await wire.answer())[0] == 200
+
+
+@on_a_loop
+async def test_a_large_body_comes_and_goes_whole():
+    async with served() as (_, connect):
+        body = json.dumps({"x": "é" * 3_000_000}).encode()
+        wire = await connect()
+        await wire.send(wire.head("POST", BLOCKING, Content_Length=len(body), Content_Type="application/json"))
+        await wire.send(body)
+        assert (await wire.answer())[2] == body
+
+
+@on_a_loop
+async def test_a_body_in_pieces_is_one_body():
+    async with served() as (_, connect):
+        wire = await connect()
+        await wire.send(wire.head("POST", BLOCKING, Transfer_Encoding="chunked"))
+        for piece in (b'{"a', b'":', b"1}"):
+            await wire.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await asyncio.sleep(0.005)
+        await wire.send(b"0\r\n\r\n")
+        assert (await wire.answer())[2] == b'{"a":1}'
+
+
+@on_a_loop
+async def test_a_caller_that_hangs_up_while_it_waits_leaves_its_run_alone():
+    async with served(concurrent_invocations=1) as (g, connect):
+        g.platform.hold = True
+        wire = await connect()
+        await wire.send(wire.head("POST", BLOCKING))
+        while not g.platform.calls:
+            await asyncio.sleep(0.001)
+        wire.writer.transport.abort()
+        assert (await g.say("POST", BLOCKING))[0] == 429  # it still runs
+        call = g.platform.calls[0]
+        g.platform.finish(call)
+        assert (await g.say("GET", f"{NS}/activations/{call.id}"))[0] == 200
+        assert g.app.invoke.waiting == 0
+        g.platform.hold = False
+        assert (await g.say("POST", BLOCKING))[0] == 200
+
+
+@on_a_loop
+async def test_a_caller_that_hangs_up_before_its_body_is_whole_has_asked_for_nothing():
+    async with served() as (g, connect):
+        for method, path in (("POST", BLOCKING), ("PUT", f"{ACTIONS}/new")):
+            wire = await connect()
+            await wire.send(wire.head(method, path, Content_Length=10) + b'{"a":')
+            await asyncio.sleep(0.01)
+            wire.writer.transport.abort()
+        await asyncio.sleep(0.01)
+        assert g.platform.calls == []
+        assert g.catalogue.action("guest", "new") is None
+        assert len(g.app._bodies._slow) == 0
+
+
+@on_a_loop
+async def test_requests_of_two_lengths_are_refused():
+    async with served() as (g, connect):
+        for more in (
+            {"Content_Length": "2\r\nContent-Length: 30"},
+            {"Content_Length": 4, "Transfer_Encoding": "chunked"},
+        ):
+            wire = await connect()
+            await wire.send(wire.head("POST", BLOCKING, **more) + b"{}\r\n0\r\n\r\n")
+            assert (await wire.reader.readline()).split()[1] == b"400"
+        assert g.platform.calls == []
+
+
+@on_a_loop
+async def test_paths_are_taken_as_they_come():
+    async with served() as (_, connect):
+        wire = await connect()
+        for path, status in (
+            (f"{ACTIONS}/../actions/echo", 400),
+            (f"{ACTIONS}/%2e%2e", 400),
+            (f"{ACTIONS}/ec%68o?blocking=true", 200),
+            (f"{ACTIONS}/echo%00", 400),
+            ("/api/v1/namespaces/_/actions/%ff", 400),
+            ("/api/v1//namespaces/_/actions/echo", 404),
+            (f"{ACTIONS}/a%2f..%2fecho", 400),
+        ):
+            await wire.send(wire.head("POST", path))
+            assert ((await wire.answer())[0], path) == (status, path)
+
+
+@on_a_loop
+async def test_head_answers_without_a_body():
+    async with served() as (_, connect):
+        wire = await connect()
+        await wire.send(wire.head("HEAD", "/health"))
+        head = await wire.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        await wire.send(wire.head("GET", "/health"))
+        assert (await wire.reader.readline()).startswith(b"HTTP/1.1 200 ")
