@@ -27,8 +27,9 @@ architecture: $(VENV)/dev.stamp
 tests: $(VENV)/dev.stamp
 	$(BIN)/pytest
 
-test-long: $(VENV)/dev.stamp ## The property tests, with many more examples
+test-long: $(VENV)/dev.stamp ## What takes longer: many more examples, fifty kills of a server under load
 	$(BIN)/pytest tests/property --hypothesis-profile=long
+	ALIQUOT_KILLS=50 $(BIN)/pytest tests/live/test_crash.py
 
 docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 	$(BIN)/aliquot demo --out demo-output
