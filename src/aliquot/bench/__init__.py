@@ -1,11 +1,12 @@
-"""Benchmarks: claims, each with the command that reproduces it. One file a benchmark; the table is here."""
+"""Benchmarks: claims, each with the command that reproduces it. One file or folder a benchmark; the table is here."""
 
 from collections.abc import Callable
 
-from aliquot.bench import fairness, simulator
+from aliquot.bench import fairness, latency, simulator
 from aliquot.bench.run import Bench, Request
 
 BENCHES: dict[str, Callable[[Request], Bench]] = {
     "fairness": fairness.FairnessBench,
+    "latency": latency.LatencyBench,
     "sim": simulator.SimulatorBench,
 }

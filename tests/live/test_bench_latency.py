@@ -1,0 +1,147 @@
+"""The latency benchmark: what it reads from wrk, what it makes of the samples, and the floors for real."""
+
+import shutil
+import sys
+
+import pytest
+
+from aliquot.bench.latency import wrk
+from aliquot.bench.latency.environments import prepare
+from aliquot.bench.latency.figures import BARE, OURS, Extras, Measured, best_peer, goals, ratio, tables
+from aliquot.bench.latency.figures import p50_alone as p50
+from aliquot.bench.latency.figures import per_second as rate
+from aliquot.bench.latency.peers import PEERS
+from aliquot.bench.latency.picture import draw
+from aliquot.bench.latency.process import Server, ServerError
+from aliquot.bench.latency.targets import FloorTarget, PingPongTarget, Sample
+from aliquot.bench.latency.wrk import Endpoint, Load, parse
+from aliquot.core.errors import InputError
+
+needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed: apt-get install wrk")
+
+REPORT = """Running 5s test @ http://127.0.0.1:9123/
+  1 threads and 32 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     1.91ms    2.31ms  27.13ms   88.83%
+    Req/Sec    23.34k     6.38k   30.91k    60.00%
+  Latency Distribution
+     50%  837.00us
+     75%    2.42ms
+     90%    4.80ms
+     99%    1.05s
+  116301 requests in 5.01s, 16.75MB read
+"""
+TAIL = "Requests/sec:  23214.66\nTransfer/sec:      3.34MB\n"
+
+
+def sample(p50_ms, per_second, *, errors=0, p99_ms=None):
+    crowd = Load(p50_ms * 10, p99_ms or p50_ms * 30, per_second, requests=100, errors=errors)
+    return Sample(Load(p50_ms, p50_ms * 2, 1000 / p50_ms, requests=100, errors=0), crowd, cpu_us=50)
+
+
+def measured(name, *samples, is_peer=False, reason=""):
+    return Measured(name, "as installed", is_peer=is_peer, samples=dict(enumerate(samples)), reason=reason)
+
+
+def test_a_report_of_wrk_is_read_in_milliseconds():
+    assert parse(REPORT + TAIL) == Load(0.837, 1050, 23214.66, 116301, errors=0)
+
+
+def test_broken_connections_and_refusals_are_errors():
+    report = REPORT + "  Socket errors: connect 1, read 2, write 3, timeout 4\n  Non-2xx or 3xx responses: 5\n" + TAIL
+    assert parse(report).errors == 15
+
+
+def test_what_is_not_a_report_is_said():
+    with pytest.raises(InputError, match="unable to connect"):
+        parse("unable to connect to 127.0.0.1:1")
+
+
+def test_the_script_puts_requests_together_once():
+    endpoint = Endpoint("http://h", ("/a", "/b"), body='{"x":"\\n"}', headers={"Authorization": "Basic eA=="})
+    script = wrk.lua(endpoint, in_turn=True)
+    assert 'wrk.headers["Authorization"] = "Basic eA=="' in script
+    assert script.count("wrk.format") == 1
+    assert "function request" not in wrk.lua(endpoint, in_turn=False)
+
+
+def test_without_wrk_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InputError, match="apt-get install wrk"):
+        wrk.check_wrk()
+
+
+def test_ratios_are_taken_within_a_round_and_only_where_both_took_part():
+    ours = measured(OURS, sample(1, 100), sample(8, 100), sample(3, 100))
+    bare = measured(BARE, sample(1, 100), sample(4, 100))
+    assert ratio(ours, bare, p50) == 1.5
+    assert ratio(ours, measured(BARE), p50) is None
+
+
+def test_a_target_that_answered_with_errors_has_no_figures():
+    peer = measured("peer", is_peer=True)
+    peer.add(0, sample(1, 9000, errors=3))
+    other = measured("other", sample(1, 100), is_peer=True)
+    assert not peer.counts
+    assert best_peer([peer, other]) is other
+    left_out = tables([peer, other], Extras(), "title")[-1]
+    assert left_out.rows == [["peer", "", "void: 3 of its answers were errors"]]
+
+
+def test_goals_compare_with_the_floor_and_the_best_peer():
+    targets = [
+        measured(BARE, sample(0.2, 14_000)),
+        measured(OURS, sample(0.3, 7000)),
+        measured("slow", sample(9, 150), is_peer=True),
+        measured("fast", sample(1, 2000), is_peer=True),
+        measured("broken", is_peer=True, reason="does not install: no wheel"),
+    ]
+    extras = Extras(0.8, 60, 80, 0.95, 7000, 6650, cold_ms=12, cold_init_ms=8, torch_cold_ms=61)
+    by_name = {goal.name: goal for goal in goals(targets, extras)}
+    assert by_name["requests/s with 32 callers, against the best peer (fast)"].value == 3.5
+    unmet = [name for name, goal in by_name.items() if not goal.met]
+    assert unmet == ["cold start with torch: the whole first call"]
+
+
+def test_what_was_not_measured_is_not_met():
+    assert not any(goal.met for goal in goals([measured(OURS, reason="ended with 1")], Extras()))
+
+
+def test_every_peer_says_how_it_runs_and_has_one_worker(tmp_path):
+    names = [peer.name for peer in PEERS]
+    assert len(set(names)) == len(names)
+    for peer in PEERS:
+        compile(peer.program, peer.name, "exec")
+        assert peer.settings
+        assert "8123" in " ".join(peer.start(tmp_path, tmp_path / "service.py", 8123))
+        assert not any(requirement == "torch" for requirement in peer.requirements), "unpinned, it brings gigabytes"
+
+
+def test_an_environment_that_cannot_be_made_names_its_reason(tmp_path):
+    with pytest.raises(ServerError, match="/no/python"):
+        prepare(tmp_path / "peer", ["anything"], lambda _: None, "/no/python")
+
+
+def test_a_server_that_ends_early_leaves_its_last_words(tmp_path):
+    command = [sys.executable, "-c", "raise SystemExit('no such port')"]
+    with Server(command, tmp_path) as server, pytest.raises(ServerError, match="no such port"):
+        server.wait_until(lambda: False)
+
+
+def test_nothing_of_a_stopped_server_is_left(tmp_path):
+    """Not even a process that has made itself a session of its own."""
+    child = "import subprocess, sys, time; print('up', flush=True); time.sleep(60)"
+    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)"
+    with Server([sys.executable, "-c", code + ".wait()"], tmp_path) as server:
+        server.wait_until(lambda: "up" in server.last_words())
+        assert len(server.processes()) == 2
+    assert server.processes() == []
+
+
+@needs_wrk
+def test_the_floors_answer_and_are_measured(tmp_path):
+    targets = [FloorTarget("bare", BARE, "uvicorn"), FloorTarget("hop", "hop", "uvicorn"), PingPongTarget()]
+    found = [measured(target.name, target.measure(1)) for target in targets]
+    assert all(target.counts and ratio(target, target, rate) == 1 for target in found)
+    draw(found, tmp_path / "latency.png")
+    assert (tmp_path / "latency.png").stat().st_size > 0
