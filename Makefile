@@ -39,9 +39,11 @@ docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 	$(BIN)/aliquot reproduce thesis --plot docs/images/thesis.png
 	$(BIN)/aliquot reproduce mqfq --plot docs/images/mqfq.png
 
-docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md shows (a quarter of an hour)
+docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md shows (half an hour)
 	$(BIN)/aliquot bench fairness --markdown docs/benchmarks/fairness.md --plot docs/images/fairness.png
 	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
+	$(BIN)/aliquot bench latency --markdown docs/benchmarks/latency.md --json docs/benchmarks/latency.json \
+	  --plot docs/images/latency.png
 
 clean: ## Remove everything that was made
 	rm -rf $(VENV) demo-output study-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -34,7 +34,7 @@ def _bars(axis: "Axes", targets: Sequence[Measured], figure: Figure, title: str)
     values = [typical(target, figure) or 0 for target in targets]
     colours = [MINE if target.name == OURS else PEER if target.is_peer else FLOOR for target in targets]
     bars = axis.barh([target.name for target in targets], values, color=colours)
-    labels = [f"{value:,.0f}" if value >= 100 else f"{value:.2g}" for value in values]  # noqa: PLR2004 - as read
+    labels = [f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values]  # noqa: PLR2004 - as read
     axis.bar_label(bars, labels=labels, padding=3, fontsize=8)
     axis.set_xscale("log")
     axis.margins(x=0.25)

@@ -74,7 +74,7 @@ class Server:
             self._output.close()
 
     def processes(self) -> list[psutil.Process]:
-        """It, its children and all that carry the mark: a daemon leaves its parent, a sandbox is given no environment."""
+        """It, its children, all that carry the mark: a daemon leaves its parent, a sandbox has no environment."""
         found: set[psutil.Process] = set()
         with contextlib.suppress(psutil.Error):
             itself = psutil.Process(self._running().pid)
