@@ -25,10 +25,10 @@ def fail():
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    platform = LivePlatform(tmp_path_factory.mktemp("platform"))
-    (platform.data.parent / "sums.py").write_text(APP)
-    yield platform
-    platform.stop()
+    with LivePlatform(tmp_path_factory.mktemp("platform")) as platform:
+        (platform.folder / "sums.py").write_text(APP)
+        (platform.folder / "notes.txt").write_text("neither Python nor JavaScript")
+        yield platform
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_an_app_is_deployed_once(platform):
 def test_invoke_prints_the_result_and_the_record(deployed):
     assert json.loads(deployed.aliquot("invoke", "sums.add", "-p", "a=2", "-p", "b=3")) == {"value": 5}
     assert json.loads(deployed.aliquot("invoke", "sums.add", "-p", "a=x", "-p", "b=y")) == {"value": "xy"}
-    (deployed.data.parent / "input.json").write_text('{"a": [1], "b": [2]}')
+    (deployed.folder / "input.json").write_text('{"a": [1], "b": [2]}')
     assert json.loads(deployed.aliquot("invoke", "sums.add", "--json-input", "input.json")) == {"value": [1, 2]}
     assert json.loads(deployed.aliquot("invoke", "sums.add", "--json-input", "-", given='{"a": 1}')) == {"value": 2}
     record = deployed.json("invoke", "sums.add", "--param", "a=1")
@@ -72,7 +72,7 @@ def test_a_function_that_fails_ends_with_1_and_says_where_its_output_is(deployed
 def test_no_wait_gives_an_id_whose_logs_can_be_read(deployed):
     activation = deployed.aliquot("invoke", "sums.add", "-p", "a=41", "--no-wait").strip()
     while True:
-        process = deployed.start(["aliquot", "logs", activation])
+        process = deployed.begin("aliquot", "logs", activation)
         out, err = process.communicate()
         if process.returncode == 0:
             break
@@ -86,7 +86,7 @@ def test_logs_show_the_last_calls_and_follow_new_ones(deployed):
         deployed.aliquot("invoke", "sums.add", "-p", f"a={number}")
     lines = [json.loads(line) for line in deployed.aliquot("logs", "sums.add", "-n", 2, "--json").splitlines()]
     assert [line["logs"][0].split("stdout: ")[1] for line in lines] == ["adding 1 1", "adding 2 1"]
-    process = deployed.start(["aliquot", "logs", "--follow", "--last", 0])
+    process = deployed.begin("aliquot", "logs", "--follow", "--last", 0)
     time.sleep(1.5)  # it begins with what ends from now on
     deployed.aliquot("invoke", "sums.add", "-p", "a=99")
     head, line = process.stdout.readline(), process.stdout.readline()
@@ -114,7 +114,7 @@ def test_list_status_and_top_show_what_there_is(deployed):
 
 
 def test_a_plain_action_is_deployed_with_options(platform):
-    (platform.data.parent / "plain.py").write_text("def hello(args):\n    return {'hello': args}\n")
+    (platform.folder / "plain.py").write_text("def hello(args):\n    return {'hello': args}\n")
     options = ("--name", "greet", "--main", "hello", "--param", "who=you", "--annotation", "gpu-share=0.25")
     platform.aliquot("deploy", "plain.py", *options, "--memory", "256MiB", "--timeout", "5s")
     assert json.loads(platform.aliquot("invoke", "greet", "-p", "n=1")) == {"hello": {"who": "you", "n": 1}}
@@ -127,7 +127,7 @@ def test_a_plain_action_is_deployed_with_options(platform):
 
 def test_namespaces_are_the_operators(platform):
     key = platform.aliquot("namespace", "create", "lab", "--weight", 2).strip()
-    local = {"ALIQUOT_URL": platform.local["url"], "ALIQUOT_KEY": key}
+    local = {"ALIQUOT_URL": platform.url, "ALIQUOT_KEY": key}
     assert platform.json("list", **local) == []
     (lab,) = [one for one in platform.json("namespace", "list") if one["name"] == "lab"]
     assert lab["weight"] == 2
@@ -161,14 +161,18 @@ def test_namespaces_are_the_operators(platform):
         (("deploy", "nothing.py"), 2, "nothing.py: there is no such file"),
         (("deploy", "sums.py:other"), 2, "sums.py has no app other; it has app"),
         (("deploy", "sums.py:app", "--memory", "1GiB"), 2, "--memory: sums.py:app is an app; what its functions need"),
-        (("deploy", "up.txt"), 2, "--kind: the ending of up.txt does not tell; it takes python:3.11 or nodejs:20"),
+        (
+            ("deploy", "notes.txt"),
+            2,
+            "--kind: the ending of notes.txt does not tell; it takes python:3.11 or nodejs:20",
+        ),
         (("deploy", "broken.py"), 2, "broken.py cannot be imported here: ZeroDivisionError: division by zero (line 2)"),
         (("deploy", "empty.py"), 2, "empty.py defines no app; it takes a line such as: app = aliquot.App('empty')"),
         (("list", "--data", "nowhere"), 3, "no platform is known: there is no nowhere/local.json"),
     ],
 )
 def test_mistakes_are_named_with_what_to_do(deployed, arguments, code, complaint_):
-    folder = deployed.data.parent
+    folder = deployed.folder
     (folder / "broken.py").write_text("import aliquot\n1 / 0\n")
     (folder / "empty.py").write_text("import aliquot\n")
     error = complaint(deployed.aliquot(*arguments, "--json", code=code))
@@ -182,7 +186,7 @@ def test_people_get_a_line_instead_of_json(deployed):
 
 
 def test_a_platform_that_is_gone_is_said_so(platform, tmp_path):
-    (tmp_path / "local.json").write_text(json.dumps({**platform.local, "url": "http://127.0.0.1:9"}))
+    (tmp_path / "local.json").write_text(json.dumps({"url": "http://127.0.0.1:9", "key": platform.key}))
     printed = platform.aliquot("list", "--data", tmp_path, code=3)
     assert f"no platform answers at http://127.0.0.1:9 (from {tmp_path}/local.json)" in printed
     assert "aliquot up" in printed

@@ -14,9 +14,8 @@ PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), ROOT / "docs" / "how-
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    platform = LivePlatform(tmp_path_factory.mktemp("platform"))
-    yield platform
-    platform.stop()
+    with LivePlatform(tmp_path_factory.mktemp("platform")) as platform:
+        yield platform
 
 
 def same_but_percentages(text):
