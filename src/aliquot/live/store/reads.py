@@ -12,7 +12,7 @@ ONE = f"SELECT {COLUMNS} FROM activation WHERE id = ? AND namespace = ?"  # noqa
 DOCUMENTS = "SELECT namespace, name, body FROM document WHERE collection = ? ORDER BY namespace, name"
 UNFINISHED = (
     "SELECT id, namespace, name, accepted_ms, payload, pickled, rerun, started FROM queue "
-    "WHERE id NOT IN (SELECT id FROM activation) ORDER BY seq"
+    "WHERE NOT EXISTS (SELECT 1 FROM activation WHERE activation.id = queue.id) ORDER BY seq"
 )
 
 

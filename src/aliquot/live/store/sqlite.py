@@ -111,7 +111,7 @@ class SqliteStore(Store):
             return pending if pending.namespace == namespace else None
         try:
             return reads.one(self._near, namespace, activation_id)
-        except sqlite3.OperationalError:  # locked, perhaps: wait for it where waiting harms nobody
+        except sqlite3.Error:  # locked, perhaps: wait for it where waiting harms nobody
             return await self._read(lambda connection: reads.one(connection, namespace, activation_id))
 
     async def activations(self, query: ActivationQuery) -> list[Activation]:
