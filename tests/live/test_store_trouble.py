@@ -332,7 +332,9 @@ def test_too_much_on_its_way_is_a_complaint(tmp_path):
             for _ in range(60):
                 store.journal(b"")
             assert "writes wait" in store.complaint
+            assert store.backlog == 61
             await store.flush()
+            assert store.backlog == 0
             assert store.complaint is None
 
     asyncio.run(scenario())

@@ -119,14 +119,16 @@ class Backlog:
         waiting = self._line_bytes + self._group_bytes
         if waiting > self._max_bytes:
             return f"the disk falls behind: {waiting / 2**20:.0f} MiB wait to be written"
-        rows = len(self._line) + len(self._group or ())
-        if rows > self._max_rows:
-            return f"the disk falls behind: {rows} writes wait"
+        if len(self) > self._max_rows:
+            return f"the disk falls behind: {len(self)} writes wait"
         return None
+
+    def __len__(self) -> int:
+        return len(self._line) + len(self._group or ())
 
     @property
     def idle(self) -> bool:
-        return not self._line and not self._group and self._trouble is None
+        return not len(self) and self._trouble is None
 
     def stop(self) -> None:
         """Hand nothing over any more; what has not been written is lost."""
