@@ -6,8 +6,12 @@ import json
 import socket
 from contextlib import asynccontextmanager
 
+import pytest
 import uvicorn
 from gateway_client import ACTIONS, NS, gateway, on_a_loop
+
+from aliquot.live.gateway.protocol import make_protocol
+from aliquot.live.gateway.settings import GatewaySettings
 
 BLOCKING = f"{ACTIONS}/echo?blocking=true&result=true"
 
@@ -42,6 +46,15 @@ class Wire:
         self.writer.close()
 
 
+@pytest.fixture(params=["uvicorn", "short"], autouse=True)
+def protocol(request, monkeypatch):
+    """Everything here holds on both ways to the gateway."""
+    monkeypatch.setitem(SERVED, "short", request.param == "short")
+
+
+SERVED = {"short": False}
+
+
 @asynccontextmanager
 async def served(**settings):
     """The gateway's client, and a function that connects. Whatever goes wrong on the loop fails the test."""
@@ -49,7 +62,9 @@ async def served(**settings):
     asyncio.get_running_loop().set_exception_handler(lambda _, context: trouble.append(context))
     async with gateway(**settings) as g:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            config = uvicorn.Config(g.app, http="httptools", lifespan="off", log_config=None, access_log=False)
+            short = make_protocol(g.app, GatewaySettings(**settings))
+            http = short if SERVED["short"] else "httptools"
+            config = uvicorn.Config(g.app, http=http, lifespan="off", log_config=None, access_log=False)
             server = uvicorn.Server(config)
             running = asyncio.create_task(server.serve(sockets=[listener]))
             while not server.started:
@@ -98,21 +113,38 @@ async def test_a_body_that_does_not_come_is_not_waited_for():
         assert g.platform.calls == []
 
 
+@pytest.mark.parametrize("chunked", [False, True])
 @on_a_loop
-async def test_a_body_that_drips_is_not_waited_for_either():
+async def test_a_body_that_drips_is_not_waited_for_either(chunked):
     async with served(body_s=0.1) as (_, connect):
         wire = await connect()
-        await wire.send(wire.head("POST", BLOCKING, Transfer_Encoding="chunked"))
+        length = {"Transfer_Encoding": "chunked"} if chunked else {"Content_Length": 10**6}
+        await wire.send(wire.head("POST", BLOCKING, **length))
 
         async def drip():
             while True:
-                await wire.send(b"1\r\n \r\n")
+                await wire.send(b"1\r\n \r\n" if chunked else b" ")
                 await asyncio.sleep(0.01)
 
         dripping = asyncio.create_task(drip())
         assert (await wire.error())[0] == 408
         dripping.cancel()
         await asyncio.gather(dripping, return_exceptions=True)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@on_a_loop
+async def test_a_body_that_comes_on_may_take_its_time(chunked):
+    async with served(body_s=0.4, body_least_bytes=2) as (_, connect):
+        wire = await connect()
+        length = {"Transfer_Encoding": "chunked"} if chunked else {"Content_Length": 100}
+        await wire.send(wire.head("POST", BLOCKING, **length))
+        for _ in range(25):  # a second in all, and never long without a byte
+            await wire.send(b"4\r\n    \r\n" if chunked else b"    ")
+            await asyncio.sleep(0.04)
+        if chunked:
+            await wire.send(b"0\r\n\r\n")
+        assert (await wire.error())[0] == 400  # blanks are no JSON, but they are whole
 
 
 @on_a_loop
@@ -241,3 +273,22 @@ async def test_head_answers_without_a_body():
         assert head.startswith(b"HTTP/1.1 200 ")
         await wire.send(wire.head("GET", "/health"))
         assert (await wire.reader.readline()).startswith(b"HTTP/1.1 200 ")
+
+
+@on_a_loop
+async def test_who_does_not_read_answers_is_not_served_without_end():
+    many, body = 300, b'{"x":"%b"}' % (b"x" * 100_000)
+    async with served() as (g, connect):
+        wire = await connect()
+        wire.reader._transport.pause_reading()
+        asked = 0
+        while asked == len(g.platform.calls) and asked < many:
+            wire.writer.write(wire.head("POST", BLOCKING, Content_Length=len(body)) + body)
+            asked += 1
+            for _ in range(100):  # until it is served; it may be that it never is
+                await asyncio.sleep(0.005)
+                if len(g.platform.calls) == asked:
+                    break
+        assert asked < many
+        wire.reader._transport.resume_reading()
+        assert [(await wire.answer())[0] for _ in range(asked)] == [200] * asked

@@ -119,7 +119,7 @@ class _Server(uvicorn.Server):
 
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
     tls = settings.tls
-    protocol = make_protocol(app, most_bytes=gateway_settings.payload_bytes, body_s=gateway_settings.body_s)
+    protocol = make_protocol(app, gateway_settings)
     return uvicorn.Config(
         app,
         http=protocol,

@@ -37,7 +37,7 @@ class Gateway:
         self.metrics = Metrics()
         self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics)
         self.transactions = Transactions()
-        self._bodies = Bodies(settings.body_s)
+        self._bodies = Bodies(settings)
         self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings.payload_bytes)
         openapi = OpenApi()
         self.endpoints: list[Endpoint] = [

@@ -10,6 +10,7 @@ from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import Invoke
 from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal, malformed, too_large
+from aliquot.live.gateway.settings import GatewaySettings
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -27,8 +28,9 @@ class Disconnected(Exception):  # noqa: N818 - it reads as what it says
 class Bodies:
     """Reads them. One timer watches over all that are slow."""
 
-    def __init__(self, within_s: float) -> None:
-        self._slow: Deadlines[_Reading] = Deadlines(within_s, _Reading.stop)
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._least_bytes = settings.body_least_bytes
+        self._slow: Deadlines[_Reading] = Deadlines(settings.body_s, self._look)
 
     def close(self) -> None:
         self._slow.close()
@@ -52,7 +54,7 @@ class Bodies:
                 if len(body) > most_bytes:
                     raise too_large("Request", len(body), most_bytes)
                 return body
-            return await _rest(message, receive, most_bytes)
+            return await reading.rest(message, receive, most_bytes)
         except asyncio.CancelledError:
             if not reading.stopped:
                 raise
@@ -61,37 +63,41 @@ class Bodies:
         finally:
             self._slow.discard(reading)
 
+    def _look(self, reading: "_Reading") -> None:
+        if reading.received - reading.seen >= self._least_bytes:
+            reading.seen = reading.received
+            self._slow.add(reading)
+        else:
+            reading.stopped = True
+            reading.task.cancel()
+
 
 class _Reading:
     """A request whose body is awaited."""
 
-    __slots__ = ("stopped", "task")
+    __slots__ = ("received", "seen", "stopped", "task")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - bodies are read in tasks
         self.task = task
         self.stopped = False
+        self.received = 0
+        self.seen = 0  # of that, when it was last looked at
 
-    def stop(self) -> None:
-        self.stopped = True
-        self.task.cancel()
-
-
-async def _rest(message: Message, receive: Receive, most_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        if message["type"] != "http.request":
-            raise Disconnected
-        part = message.get("body", b"")
-        size += len(part)
-        if size > most_bytes:
-            raise too_large("Request", size, most_bytes)
-        parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts)
-        message = await receive()
+    async def rest(self, message: Message, receive: Receive, most_bytes: int) -> bytes:
+        parts: list[bytes] = []
+        while True:
+            if message["type"] != "http.request":
+                raise Disconnected
+            part = message.get("body", b"")
+            self.received += len(part)
+            if self.received > most_bytes:
+                raise too_large("Request", self.received, most_bytes)
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+            message = await receive()
 
 
 class Transactions:

@@ -90,6 +90,7 @@ class Exchange:
 
     def done(self, call: Call) -> None:
         """The call has ended. What is counted is counted, whether or not somebody still listens."""
+        call.done = None  # the two would hold each other, and what they hold, until the collector comes
         self.gate.running -= 1
         self.target.tally.count(call)
         if self.answered:

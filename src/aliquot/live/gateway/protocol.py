@@ -16,6 +16,7 @@ from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.invoke import PREFIX
 from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal
+from aliquot.live.gateway.settings import GatewaySettings
 
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
 _JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write
@@ -34,6 +35,8 @@ class ShortCycle:
         "parts",
         "received",
         "response_complete",
+        "seen",
+        "watched",
         "whole",
     )
 
@@ -43,6 +46,8 @@ class ShortCycle:
         self.keep_alive = keep_alive
         self.parts: list[bytes] = []
         self.received = 0
+        self.seen = 0  # of that, when it was last looked at
+        self.watched = False
         self.whole = False
         self.response_complete = False
         self.message_event = _NOTHING
@@ -68,11 +73,14 @@ _NOTHING = _Nothing()
 class GatewayProtocol(HttpToolsProtocol):
     gateway: ClassVar[Gateway]
     most_bytes: ClassVar[int]
+    least_bytes: ClassVar[int]
     slow: ClassVar[Deadlines["GatewayProtocol"]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*args, **kwargs)
         self._short: ShortCycle | None = None  # the request that is being received, when it is on the short way
+        # The one that is answered next. `cycle` may be a later one by then: the next request came early.
+        self._unanswered: ShortCycle | None = None
         self._idle_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -90,8 +98,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         short = self._short
-        if short is not None and not short.whole:
-            self.slow.discard(self)  # anew for every part: what matters is that the next one comes
+        if short is not None and not short.whole and not short.watched:
+            short.watched = True
             self.slow.add(self)
 
     def on_message_begin(self) -> None:
@@ -110,7 +118,7 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _take_short_way(self) -> bool:
-        if self._busy:
+        if self._busy or self.flow.write_paused:  # who does not read its answers waits for room on uvicorn's way
             return False
         path, _, query = self.url.partition(b"?")
         if path.find(b"/actions/", len(PREFIX) + 1) < 0 or b"#" in self.url:
@@ -137,6 +145,7 @@ class GatewayProtocol(HttpToolsProtocol):
         )
         keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
         self._short = ShortCycle(exchange, int(length), keep_alive=keep_alive)
+        self._unanswered = self._short
         self.cycle = self._short  # type: ignore[assignment]
         return True
 
@@ -146,6 +155,7 @@ class GatewayProtocol(HttpToolsProtocol):
             super().on_body(body)
         elif not short.response_complete:
             short.parts.append(body)
+            short.received += len(body)
 
     def on_message_complete(self) -> None:
         short = self._short
@@ -162,14 +172,21 @@ class GatewayProtocol(HttpToolsProtocol):
         self.gateway.invoke.handle(short.exchange)
 
     def too_slow(self) -> None:
-        """The body has stopped coming."""
-        if self._short is not None:
-            self._short.exchange.refuse(Refusal(408, SLOW, CLOSE))
+        """Called once in a while until the body is whole: it must have come on by so much since."""
+        short = self._short
+        if short is None or short.whole:
+            return
+        if short.received - short.seen >= self.least_bytes:
+            short.seen = short.received
+            self.slow.add(self)
+        else:
+            short.exchange.refuse(Refusal(408, SLOW, CLOSE))
 
     # --- answering --------------------------------------------------------------------------------------
 
     def _respond(self, status: int, headers: Headers, body: bytes) -> None:
-        short = self.cycle
+        short, self._unanswered = self._unanswered, None
+        assert short is not None  # noqa: S101 - it is the one that was taken the short way
         short.response_complete = True
         if self.transport.is_closing():
             return
@@ -220,7 +237,12 @@ class GatewayProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
-def make_protocol(gateway: Gateway, *, most_bytes: int, body_s: float) -> type[asyncio.Protocol]:
+def make_protocol(gateway: Gateway, settings: GatewaySettings) -> type[asyncio.Protocol]:
     """The protocol class for one gateway: uvicorn makes an instance of it for every connection."""
-    slow: Deadlines[GatewayProtocol] = Deadlines(body_s, GatewayProtocol.too_slow)
-    return type("BoundProtocol", (GatewayProtocol,), {"gateway": gateway, "most_bytes": most_bytes, "slow": slow})
+    bound = {
+        "gateway": gateway,
+        "most_bytes": settings.payload_bytes,
+        "least_bytes": settings.body_least_bytes,
+        "slow": Deadlines(settings.body_s, GatewayProtocol.too_slow),
+    }
+    return type("BoundProtocol", (GatewayProtocol,), bound)

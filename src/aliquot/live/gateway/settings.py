@@ -30,7 +30,9 @@ class GatewaySettings(Struct, frozen=True):
 
     blocking_ms: int = 60_000  # how long a blocking caller waits unless it says
     blocking_most_ms: int = 60_000  # how long it may ask to wait
-    body_s: float = 30  # within which a request's body must have come
+    # A request's body must be whole, or must have come on by so much, whenever this time has passed.
+    body_s: float = 30
+    body_least_bytes: int = MIB
 
     # For namespaces without a quota of their own; None: no bound.
     invocations_per_minute: int | None = None
