@@ -119,16 +119,13 @@ class Backlog:
         waiting = self._line_bytes + self._group_bytes
         if waiting > self._max_bytes:
             return f"the disk falls behind: {waiting / 2**20:.0f} MiB wait to be written"
-        if len(self) > self._max_rows:
-            return f"the disk falls behind: {len(self)} writes wait"
+        if self.rows > self._max_rows:
+            return f"the disk falls behind: {self.rows} writes wait"
         return None
-
-    def __len__(self) -> int:
-        return len(self._line) + len(self._group or ())
 
     @property
     def idle(self) -> bool:
-        return not len(self) and self._trouble is None
+        return not self.rows and self._trouble is None
 
     def stop(self) -> None:
         """Hand nothing over any more; what has not been written is lost."""

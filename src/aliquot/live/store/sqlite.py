@@ -166,10 +166,6 @@ class SqliteStore(Store):
     def backlog(self) -> int:
         return self._backlog.rows
 
-    @property
-    def backlog(self) -> int:
-        return len(self._backlog)
-
     async def flush(self) -> None:
         if not self._backlog.idle:
             await self._backlog.durable(Kind.BARRIER, None)
