@@ -200,3 +200,13 @@ def test_wrong_options_are_json_too(platform):
 def test_the_shell_completes_functions(deployed):
     done = deployed.aliquot(_ALIQUOT_COMPLETE="complete_bash", COMP_WORDS="aliquot invoke sums.", COMP_CWORD="2")
     assert done.split() == ["sums.add", "sums.fail"]
+
+
+def test_the_doctor_says_what_the_machine_offers(platform):
+    findings = platform.json("doctor")
+    assert {"python", "Landlock", "control groups", "disk"} <= {finding["name"] for finding in findings}
+    shown = platform.aliquot("doctor")
+    for finding in findings:
+        assert finding["name"] in shown
+        assert finding["ok"] or finding["consequence"] in shown
+    platform.aliquot("doctor", "--strict", code=0 if all(finding["ok"] for finding in findings) else 1)

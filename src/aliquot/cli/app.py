@@ -10,6 +10,7 @@ from aliquot.cli import (
     compare,
     demo,
     deploy,
+    doctor,
     functions,
     invoke,
     logs,
@@ -45,6 +46,7 @@ app = typer.Typer(
 RUN, DEVELOP, OPERATE, STUDY = "Run", "Develop", "Operate", "Simulate & study"
 app.command("up", rich_help_panel=RUN)(up.up)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
+app.command("doctor", rich_help_panel=RUN)(doctor.doctor)
 app.command("deploy", rich_help_panel=DEVELOP)(deploy.deploy)
 app.command("invoke", rich_help_panel=DEVELOP)(invoke.invoke)
 app.command("logs", rich_help_panel=DEVELOP)(logs.logs)

@@ -1,0 +1,41 @@
+"""`aliquot doctor`: what this machine offers to a platform, and what follows from what is missing."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aliquot.cli.console import output, say
+from aliquot.cli.gateway import AsJson
+from aliquot.cli.results import print_json
+
+
+def doctor(
+    data: Annotated[
+        Path | None, typer.Option(help="The data folder that the platform would use.", show_default="~/.aliquot")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="End with 1 if anything is missing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look at this machine: which walls it offers around sandboxes, which runtimes, how much room."""
+    import msgspec
+
+    from aliquot.live.node.doctor import examine
+
+    place = data or Path(os.environ.get("ALIQUOT_DATA") or Path.home() / ".aliquot")
+    findings = examine(place)
+    missing = [finding for finding in findings if not finding.ok]
+    if as_json:
+        print_json([msgspec.to_builtins(finding) for finding in findings])
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            mark = "[green]yes[/]" if finding.ok else "[yellow]no [/]"
+            output.print(f"{mark} {finding.name:{width}}  ", end="", highlight=False)
+            say(finding.detail)
+            if not finding.ok and finding.consequence:
+                say(f"    {'':{width}}  so: {finding.consequence}")
+        say(f"{len(findings) - len(missing)} of {len(findings)} are there" if missing else "all is there")
+    if strict and missing:
+        raise typer.Exit(1)
