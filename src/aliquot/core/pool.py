@@ -47,9 +47,7 @@ class Pool:
 
     def prefetch(self, flow: Flow, *, displace: bool, now: float) -> None:
         """Bring back what is idle and swapped out: into free memory, or, for the first of them, at others' cost."""
-        for sandbox in reversed(flow.idle_sandboxes()):
-            if sandbox.state is not SandboxState.HOST_WARM:
-                continue
+        for sandbox in flow.swapped_out():
             device = sandbox.device
             room = device.free_bytes + (device.evictable_bytes if displace else 0)
             if sandbox.bytes <= room:
@@ -76,7 +74,8 @@ class Pool:
             self.stop(sandbox, sandbox.retired)
             return
         self._shelve(sandbox, now=now)
-        sandbox.device.pool_order.add(sandbox, now=now)
+        if self.slots is not None:
+            sandbox.device.pool_order.add(sandbox, now=now)
         sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
         self._timers.arm(sandbox)
 
@@ -164,7 +163,8 @@ class Pool:
     def _unshelve(self, sandbox: Sandbox) -> None:
         device, flow = sandbox.device, sandbox.flow
         shelf = flow.shelf(device)
-        device.pool_order.remove(sandbox)
+        if self.slots is not None:
+            device.pool_order.remove(sandbox)
         if shelf.others.pop(sandbox.id, None) is not None:
             return
         if shelf.resident.pop(sandbox.id, None) is None:
