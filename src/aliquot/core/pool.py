@@ -99,6 +99,7 @@ class Pool:
             self._unshelve(sandbox)
         if sandbox.holds_memory:
             sandbox.device.resident_bytes -= sandbox.bytes
+            sandbox.device.freed += 1
         sandbox.change(SandboxChange.END)
         sandbox.expiry = None
         for book in (self.sandboxes, sandbox.flow.sandboxes, sandbox.device.sandboxes):
@@ -156,6 +157,7 @@ class Pool:
             return
         shelf.resident[sandbox.id] = sandbox
         device.evictable_bytes += sandbox.bytes
+        device.freed += 1
         device.memory_order.add(sandbox, now=now)
         if len(shelf.resident) == 1:
             flow.domain.policy.residency_changed(flow, device)

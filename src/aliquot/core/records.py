@@ -268,7 +268,7 @@ class Device:
         self.memory_order = memory  # idle and resident: may be swapped out
         self.pool_order = pool  # idle: may be stopped; kept where the pool is bounded
         self.running = 0
-        self.freed = 0  # slots given back, ever
+        self.freed = 0  # how often a slot or memory has been given back
         self.shares_used: float = 0
         self.measured: float | None = None
         self.resident_bytes = 0

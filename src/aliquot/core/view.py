@@ -55,7 +55,7 @@ class DeviceView(Protocol):
     @property
     def running(self) -> int: ...
     @property
-    def freed(self) -> int: ...  # slots given back, ever
+    def freed(self) -> int: ...  # how often a slot or memory has been given back: more may fit than before
     @property
     def shares_used(self) -> float: ...
     @property
