@@ -19,7 +19,7 @@ class Timers:
         self._heap: list[tuple[float, int, Flow | Sandbox]] = []
         self._order = 0
         self._armed = 0  # entries that are not stale
-        self._announced: float | None = None
+        self._announced = inf  # what the shell has been asked for
 
     def arm(self, subject: Flow | Sandbox) -> None:
         """See to it that the subject comes up no later than its expiry."""
@@ -58,27 +58,23 @@ class Timers:
 
     def woke(self) -> None:
         """The shell's wake-up has come, perhaps a little early; ask for another if one is still needed."""
-        self._announced = None
+        self._announced = inf
 
-    def next_wake(self, now: float, others: Sequence[float | None]) -> float | None:
-        """The moment to ask the shell for, if it has not been asked already; `others` have wishes of their own."""
-        if self._announced is not None and self._announced <= now:
-            self._announced = None
-        earliest = self._earliest()
-        for wish in others:
-            if wish is not None and wish > now and (earliest is None or wish < earliest):
-                earliest = wish
-        if earliest is None or (self._announced is not None and self._announced <= earliest):
+    def next_wake(self, now: float, wishes: Sequence[float]) -> float | None:
+        """The moment to ask the shell for, if it has not been asked already; others have wishes of their own."""
+        if self._announced <= now:
+            self._announced = inf
+        earliest = min(self._earliest(), *wishes) if wishes else self._earliest()
+        if earliest >= self._announced:
             return None
         self._announced = earliest
         return earliest
 
-    def _earliest(self) -> float | None:
+    def _earliest(self) -> float:
         """When the first subject expires, looked at closely only where the shell would be asked for that moment."""
         while self._heap:
             at, _, subject = self._heap[0]
-            known = self._announced is not None and self._announced <= at
-            if known or (subject.expiry is not None and subject.expiry.at == at):
+            if at >= self._announced or (subject.expiry is not None and subject.expiry.at == at):
                 return at
             self._take_first(-inf)
-        return None
+        return inf

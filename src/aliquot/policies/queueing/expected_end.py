@@ -2,20 +2,14 @@
 
 from collections.abc import Sequence
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY
-from aliquot.core.view import DeviceView, FlowView, SandboxView, View
+from aliquot.core.view import DeviceView, FlowView, View
 from aliquot.policies.queueing.occupancy import Occupancy
+from aliquot.policies.queueing.placement import Place
 
-
-class ExpectedEnd(NamedTuple):
-    """There, in the sandbox or a new one, after a start of so long."""
-
-    ends_s: float
-    start_s: float
-    device: DeviceView
-    sandbox: SandboxView | None
+ExpectedEnd: TypeAlias = tuple[float, float, Place]  # in so long, after a start of so long, there
 
 
 class Wait(NamedTuple):
@@ -69,8 +63,8 @@ class Expectations:
             if sandbox is not None and self.allowed(device) and view.can_use(sandbox):
                 start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else reload_s(flow, device)
                 ends_s = start_s + self._stretched_run_s(flow, device)
-                if best is None or (ends_s, device.index) < (best.ends_s, best.device.index):
-                    best = ExpectedEnd(ends_s, start_s, device, sandbox)
+                if best is None or (ends_s, device.index) < (best[0], best[2][0].index):
+                    best = (ends_s, start_s, (device, sandbox))
         return best or self._best_new(view, flow)
 
     def _best_new(self, view: View, flow: FlowView) -> ExpectedEnd | None:
@@ -79,8 +73,8 @@ class Expectations:
             if self.allowed(device) and view.can_start(flow, device) and flow.idle_on(device) is None:
                 start_s = cold_s(flow, device)
                 ends_s = start_s + self._stretched_run_s(flow, device)
-                if best is None or ends_s < best.ends_s:
-                    best = ExpectedEnd(ends_s, start_s, device, None)
+                if best is None or ends_s < best[0]:
+                    best = (ends_s, start_s, (device, None))
         return best
 
     def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:

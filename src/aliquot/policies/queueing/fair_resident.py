@@ -91,7 +91,7 @@ class FairResident(Queueing):
         self._look_again(self._passed_over.take_all())
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        if flow.queued == 1 and not flow.in_flight:
+        if flow.queued == 1 and not flow.in_flight and flow.swapped_out():
             self._advice.append(Prefetch(flow))
         if flow.queued == 1 or flow in self._passed_over:  # else it is as urgent as before, and lined up
             self._changed[flow.index] = flow
@@ -108,7 +108,10 @@ class FairResident(Queueing):
         self._charged[invocation.id] = charge
         self._clock.charge(flow, charge)
         self._occupancy.began(flow, invocation, device, view.now + self._start_s + run_s)
-        self._changed[flow.index] = flow
+        if flow.queued:
+            self._changed[flow.index] = flow
+        else:
+            self._clock.rest(flow)
         if self._params.adaptive:
             self._typical += LEARN * (charge - self._typical) if self._typical else charge
             self._window.size = self._params.window_steps * self._typical / len(view.devices) ** 1.5
@@ -159,6 +162,8 @@ class FairResident(Queueing):
             flow = heappop(self._awaited)[2]
             if not flow.queued and not flow.in_flight:
                 self._advice.append(Prefetch(flow, displace=True))
+        if not self._advice:
+            return ()
         advice, self._advice = self._advice, []
         return advice
 
@@ -173,7 +178,7 @@ class FairResident(Queueing):
         best = self._expected.best(view, flow)
         if best is None:
             return Wait(view.devices, inf)
-        ends_s, self._start_s, device, sandbox = best
+        ends_s, self._start_s, (device, sandbox) = best
         if sandbox is None and self._start_s > 0:
             wait = self._expected.better_to_wait(view, flow, self._start_s)
             if wait is not None:

@@ -76,10 +76,8 @@ class Occupancy:
 
     def ended(self, flow: FlowView, invocation: InvocationView, device: DeviceView) -> None:
         stint = self._stints[device.index].pop(invocation.id, None)
-        own = self._own.get(flow.index, {})
-        own.pop(invocation.id, None)
-        if not own:
-            self._own.pop(flow.index, None)
+        if flow.index in self._own:
+            self._own[flow.index].pop(invocation.id, None)
         if stint is not None and invocation.run_s:
             self._learn(flow, device, max(stint.at_once, device.running + 1), invocation.run_s)
 

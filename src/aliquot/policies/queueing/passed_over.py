@@ -15,7 +15,7 @@ class PassedOver:
         self._all: dict[int, tuple[FlowView, Sequence[DeviceView]]] = {}  # with the devices on which room would help
         self._by_device: dict[int, dict[int, FlowView]] = {}
         self._until: FlowHeap[float] = FlowHeap()
-        self._freed: dict[int, int] = {}  # by device: as it was when last asked
+        self._freed: list[int] = []  # of each device, as it was when last asked
 
     def __contains__(self, flow: FlowView) -> bool:
         return flow.index in self._all
@@ -36,16 +36,19 @@ class PassedOver:
 
     def ready(self, view: View) -> list[FlowView]:
         """Those worth another look. Whoever looks discards them, and adds them again if that was in vain too."""
-        ready: list[FlowView] = []
-        for device in view.devices:
-            if self._freed.get(device.index) != device.freed:
-                self._freed[device.index] = device.freed
-                ready += self._by_device.get(device.index, {}).values()
-        return ready + self._until.take(view.now)
+        ready = self._until.take(view.now)
+        freed = [device.freed for device in view.devices]
+        if freed != self._freed:
+            for device, before, after in zip(view.devices, self._freed, freed, strict=False):
+                if before != after and device.index in self._by_device:
+                    ready += self._by_device[device.index].values()
+            self._freed = freed
+        return ready
 
     def take_all(self) -> list[FlowView]:
         """Everything has changed: all are worth another look."""
         flows = [flow for flow, _ in self._all.values()]
         for flow in flows:
             self.discard(flow)
+        self._freed = []  # the devices may be others
         return flows

@@ -40,19 +40,16 @@ class FairClock(Generic[M]):
         self._urgency: dict[int, Urgency] = {}  # of the waiting members
         self._checked = 0.0  # virtual time when the invariants were last looked at
 
-    def start(self, member: M) -> float:
-        return self.starts.get(member.index, self.now)
-
     def charge(self, member: M, amount: float) -> None:
         """The member has used so much, by its weight; a negative amount gives back. If it waits, `wait` must follow."""
-        self.starts[member.index] = self.start(member) + amount
+        self.starts[member.index] = self.starts.get(member.index, self.now) + amount
 
     def wait(self, member: M, urgency: Urgency) -> None:
         """The member has something waiting, with this urgency."""
         index = member.index
         if index not in self._urgency:
             self._advance()
-            self.starts[index] = max(self.start(member), self.now)
+            self.starts[index] = max(self.starts.get(index, self.now), self.now)
         self._urgency[index] = urgency
         self._by_start.set(member, self.starts[index])
         self._sort_in(member)
