@@ -77,9 +77,11 @@ def test_every_policy_file_is_in_its_table(kind):
     shared = {
         "__init__",
         "arrival_order",
+        "expected_end",
         "flow_heap",
         "next_arrival",
         "occupancy",
+        "passed_over",
         "placement",
         "shortest",
         "virtual_time",

@@ -64,15 +64,16 @@ def replay(weights, changes):
     """The meter's verdict."""
     meter = FairnessMeter(weights)
     for moment, what, key in changes:
+        flow = meter.flow(key)
         match what:
             case "enqueue":
-                meter.enqueued(key, moment)
+                meter.enqueued(flow, moment)
             case "dequeue":
-                meter.dequeued(key, moment)
+                meter.dequeued(flow, moment)
             case "start":
-                meter.rate_changed(key, 0.5, moment)
+                meter.rate_changed(flow, 0.5, moment)
             case "stop":
-                meter.rate_changed(key, -0.5, moment)
+                meter.rate_changed(flow, -0.5, moment)
     return meter
 
 

@@ -15,4 +15,5 @@ def after(now: float, delay_s: float) -> float:
 
 def between(earlier: float, later: float) -> float:
     """The seconds from `earlier` to `later`, on the grid."""
-    return round(later - earlier, DECIMALS)
+    passed_s = later - earlier
+    return round(passed_s, DECIMALS) if passed_s else passed_s  # often none, and rounding is slow

@@ -36,7 +36,10 @@ class Domain:
 
     def has_slot(self) -> bool:
         """Whether asking the policy can lead anywhere."""
-        return any(device.running < device.slots for device in self.devices)
+        for device in self.devices:  # asked too often for a generator  # noqa: SIM110
+            if device.running < device.slots:
+                return True
+        return False
 
     def _has(self, kind: str) -> bool:
         return self.name == ANY or (kind == CPU) == (self.name == CPU)

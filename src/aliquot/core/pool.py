@@ -57,9 +57,7 @@ class Pool:
 
     def prefetch(self, flow: Flow, *, displace: bool, now: float) -> None:
         """Bring back what is idle and swapped out: into free memory, or, for the first of them, at others' cost."""
-        for sandbox in reversed(flow.idle_sandboxes()):
-            if sandbox.state is not SandboxState.HOST_WARM:
-                continue
+        for sandbox in flow.swapped_out():
             device = sandbox.device
             room = device.free_bytes + (device.evictable_bytes if displace else 0)
             if sandbox.bytes <= room:
@@ -86,7 +84,8 @@ class Pool:
             self.stop(sandbox, sandbox.retired)
             return
         self._shelve(sandbox, now=now)
-        sandbox.device.pool_order.add(sandbox, now=now)
+        if self.slots is not None:
+            sandbox.device.pool_order.add(sandbox, now=now)
         if self._host_order is not None:
             self._host_order.add(sandbox, now=now)
         sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
@@ -112,6 +111,7 @@ class Pool:
             self._unshelve(sandbox)
         if sandbox.holds_memory:
             sandbox.device.resident_bytes -= sandbox.bytes
+            sandbox.device.freed += 1
         self.host_bytes -= sandbox.host_bytes
         sandbox.change(SandboxChange.END)
         sandbox.expiry = None
@@ -170,6 +170,7 @@ class Pool:
             return
         shelf.resident[sandbox.id] = sandbox
         device.evictable_bytes += sandbox.bytes
+        device.freed += 1
         device.memory_order.add(sandbox, now=now)
         if len(shelf.resident) == 1:
             flow.domain.policy.residency_changed(flow, device)
@@ -177,7 +178,8 @@ class Pool:
     def _unshelve(self, sandbox: Sandbox) -> None:
         device, flow = sandbox.device, sandbox.flow
         shelf = flow.shelf(device)
-        device.pool_order.remove(sandbox)
+        if self.slots is not None:
+            device.pool_order.remove(sandbox)
         if self._host_order is not None:
             self._host_order.remove(sandbox)
         if shelf.others.pop(sandbox.id, None) is not None:

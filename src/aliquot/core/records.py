@@ -235,6 +235,16 @@ class Flow:
         shelf = self.shelves.get(device.index)
         return bool(shelf and shelf.resident)
 
+    def swapped_out(self) -> list[Sandbox]:
+        """Idle sandboxes whose bytes are on the host, the most recently used on each device first."""
+        return [
+            sandbox
+            for shelf in reversed(self.shelves.values())
+            if shelf.others
+            for sandbox in reversed(shelf.others.values())
+            if sandbox.state is SandboxState.HOST_WARM
+        ]
+
     def idle_sandboxes(self) -> list[Sandbox]:
         return [
             sandbox
@@ -257,9 +267,9 @@ class Device:
         self.spec = spec
         self.slots = spec.concurrency  # how many may be in flight
         self.memory_order = memory  # idle and resident: may be swapped out
-        self.pool_order = pool  # idle: may be stopped
+        self.pool_order = pool  # idle: may be stopped; kept where the pool is bounded
         self.running = 0
-        self.freed = 0  # slots given back, ever
+        self.freed = 0  # how often a slot or memory has been given back
         self.shares_used: float = 0
         self.measured: float | None = None
         self.resident_bytes = 0

@@ -19,7 +19,7 @@ class Registry:
         pool_slots: int | None,
     ) -> None:
         self.devices: dict[str, Device] = {}
-        self.flows: dict[FlowKey, Flow] = {}
+        self.flows: dict[tuple[str, str], Flow] = {}  # by their keys, or any such pair: those are quicker to make
         self.domains: dict[str, Domain] = {}
         self.tenant_weights: dict[str, float] = {}
         self._make_queueing = make_queueing

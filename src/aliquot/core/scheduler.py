@@ -107,7 +107,12 @@ class Scheduler:
         wrong = self._take_in(events)
         self._decide()
         self._expire()
-        wake = self._timers.next_wake(now, [domain.policy.wake_at() for domain in self._domains])
+        wishes = []
+        for domain in self._domains:
+            wish = domain.policy.wake_at()
+            if wish is not None and wish > now:
+                wishes.append(wish)
+        wake = self._timers.next_wake(now, wishes)
         if wake is not None:
             self._outbox.append(WakeAt(wake))
         if wrong:
@@ -133,10 +138,10 @@ class Scheduler:
 
         The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
         """
-        domains = self._domains
+        domains, count = self._domains, len(self._domains)
         refused = 0
-        while refused < len(domains):
-            self._turn %= len(domains)
+        while refused < count:
+            self._turn %= count
             refused = 0 if self._dispatch_next(domains[self._turn]) else refused + 1
             self._turn += 1
 
@@ -158,6 +163,9 @@ class Scheduler:
     def _dispatch(self, domain: Domain, choice: Choice) -> None:
         flow, device, sandbox = self._resolve(domain, choice)
         invocation = flow.head
+        del flow.queue[invocation.id]
+        domain.queued -= 1
+        flow.in_flight += 1
         if sandbox is None:
             start = Start.COLD
             sandbox = self.pool.start(flow, device, now=self.now)
@@ -166,8 +174,6 @@ class Scheduler:
         self.pool.hold(sandbox, invocation)
         if sandbox.state is SandboxState.HOST_WARM:
             self.pool.load(sandbox, now=self.now)
-        del flow.queue[invocation.id]
-        domain.queued -= 1
         invocation.sandbox = sandbox
         invocation.share = flow.spec.share_on(device.spec)
         invocation.dispatched = self.now
@@ -175,7 +181,6 @@ class Scheduler:
         device.take_slot(invocation.share)
         device.last_dispatch = self._dispatches
         self._dispatches += 1
-        flow.in_flight += 1
         self._outbox.append(Dispatch(invocation.id, sandbox.id, device.spec.name, start, choice.reason))
         domain.policy.dispatched(flow, invocation, device, domain.view)
         if sandbox.state is SandboxState.WARM:
@@ -262,7 +267,7 @@ class Scheduler:
     def _invocation_arrived(self, event: InvocationArrived) -> None:
         if event.invocation in self.invocations:
             raise EventError(f"arrived twice: {self.invocations[event.invocation].tell()}")
-        flow = self.registry.flows.get(FlowKey(event.tenant, event.function))
+        flow = self.registry.flows.get((event.tenant, event.function))
         if flow is None:  # it may have been removed while the call was under way
             self._outbox.append(Reject(event.invocation, f"tenant {event.tenant} has no function {event.function}"))
             return

@@ -42,8 +42,12 @@ class Agenda:
     def take(self, at: float) -> list[Event]:
         """All events of that moment, in order; what else happens then is done."""
         events: list[Event] = []
-        while self.next_time() == at:
-            _, number, entry = heappop(self._heap)
+        heap, cancelled = self._heap, self._cancelled
+        while heap and heap[0][0] == at:
+            _, number, entry = heappop(heap)
+            if number in cancelled:
+                cancelled.remove(number)
+                continue
             if number == self._wake:
                 self._wake = -1
             if callable(entry):

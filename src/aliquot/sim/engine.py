@@ -32,7 +32,7 @@ from aliquot.core.events import (
 )
 from aliquot.core.interfaces import Queueing
 from aliquot.core.invariants import check
-from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
+from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.sim.agenda import Agenda
 from aliquot.sim.arrivals import Arrival, Overview, Workload
 from aliquot.sim.clairvoyant import informed
@@ -88,6 +88,18 @@ class Simulation:
         }
         domains = {key: domain_of(scenario.functions[key.function]) for key in overview.flows}
         self.recorder = Recorder(weights, domains, on_dispatch)
+        self._performers: dict[type[Command], Callable[..., None]] = {
+            Dispatch: self._dispatch,
+            Run: self._run,
+            Complete: self._complete,
+            Reject: self._reject,
+            Fail: self._fail,
+            StartSandbox: self._start_sandbox,
+            LoadMemory: self._load_memory,
+            UnloadMemory: self._move_bytes,
+            StopSandbox: self._machine.stop,
+            WakeAt: self._set_wake,
+        }
 
     def moments(self) -> Iterator[float]:
         """Run to the end, moment by moment."""
@@ -125,48 +137,51 @@ class Simulation:
     def _arrive(self, arrival: Arrival, now: float) -> InvocationArrived:
         name = str(self._next_number)
         self._next_number += 1
-        call = self._calls[name] = Call(arrival, FlowKey(arrival.tenant, arrival.function))
-        self.recorder.arrived(call, now)
+        self._calls[name] = self.recorder.arrived(arrival, now)
         return InvocationArrived(name, arrival.tenant, arrival.function, arrival.deadline_s, arrival.cost_limit)
 
     def _step(self, now: float, events: list[Event]) -> None:
-        self._machine.finished([event for event in events if type(event) is RunFinished], now)
+        if self._machine.shares_compute:
+            self._machine.finished([event for event in events if type(event) is RunFinished], now)
         for command in self.scheduler.step(now, events):
-            self._perform(command, now)
+            self._performers[type(command)](command, now)
         if self._scenario.check:
             check(self.scheduler)
 
-    def _perform(self, command: Command, now: float) -> None:  # noqa: C901 - a case for each command
-        match command:
-            case Run():
-                call = self._calls[command.invocation]
-                sandbox = command.sandbox
-                self.recorder.started(
-                    call, self._machine.share(sandbox), now, accelerated=self._machine.accelerated(sandbox)
-                )
-                self._machine.run(command, call.arrival.run_s, now)
-            case Complete():
-                self.recorder.finished(self._calls.pop(command.invocation), now)
-                self.ended += 1
-            case Dispatch():
-                self.recorder.dispatched(self._calls[command.invocation], command, now)
-            case StartSandbox():
-                self._machine.start(command, now)
-                self.recorder.bytes_moved += self._machine.bytes_to_move(command.sandbox)
-            case LoadMemory():
-                self._machine.load(command, now)
-                self.recorder.bytes_moved += self._machine.bytes_to_move(command.sandbox)
-            case UnloadMemory():
-                self.recorder.bytes_moved += self._machine.bytes_to_move(command.sandbox)
-            case StopSandbox():
-                self._machine.stop(command, now)
-            case WakeAt():
-                self._agenda.set_wake(command.at)
-            case Reject():
-                self.recorder.rejected(self._calls.pop(command.invocation), now)
-                self.ended += 1
-            case Fail():
-                raise SchedulerError(f"a simulated call failed, which nothing here gives cause for: {command.reason}")
+    # --- performing commands ----------------------------------------------------------------------------
+
+    def _dispatch(self, command: Dispatch, now: float) -> None:
+        self.recorder.dispatched(self._calls[command.invocation], command, now)
+
+    def _run(self, command: Run, now: float) -> None:
+        call, home = self._calls[command.invocation], self._machine.home(command.sandbox)
+        self.recorder.started(call, home.share, now, accelerated=home.accelerated)
+        self._machine.run(command, call.arrival.run_s, now)
+
+    def _complete(self, command: Complete, now: float) -> None:
+        self.recorder.finished(self._calls.pop(command.invocation), now)
+        self.ended += 1
+
+    def _reject(self, command: Reject, now: float) -> None:
+        self.recorder.rejected(self._calls.pop(command.invocation), now)
+        self.ended += 1
+
+    def _fail(self, command: Fail, _now: float) -> None:
+        raise SchedulerError(f"a simulated call failed, which nothing here gives cause for: {command.reason}")
+
+    def _start_sandbox(self, command: StartSandbox, now: float) -> None:
+        self._machine.start(command, now)
+        self._move_bytes(command, now)
+
+    def _load_memory(self, command: LoadMemory, now: float) -> None:
+        self._machine.load(command, now)
+        self._move_bytes(command, now)
+
+    def _move_bytes(self, command: StartSandbox | LoadMemory | UnloadMemory, _now: float) -> None:
+        self.recorder.bytes_moved += self._machine.home(command.sandbox).bytes_to_move
+
+    def _set_wake(self, command: WakeAt, _now: float) -> None:
+        self._agenda.set_wake(command.at)
 
     def _check_end(self) -> None:
         left = self.scheduler.invocations.values()

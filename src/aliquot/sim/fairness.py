@@ -54,8 +54,10 @@ class FairnessMeter:
         self._weight = 0.0
         self.max_gap_s = 0.0
 
-    def enqueued(self, key: FlowKey, now: float) -> None:
-        flow = self._flows[key]
+    def flow(self, key: FlowKey) -> FlowMeter:
+        return self._flows[key]
+
+    def enqueued(self, flow: FlowMeter, now: float) -> None:
         flow.queued += 1
         if flow.queued == 1:
             self._advance(now)
@@ -66,8 +68,7 @@ class FairnessMeter:
             flow.due_mark = self._due
             self._track(flow, now)
 
-    def dequeued(self, key: FlowKey, now: float) -> None:
-        flow = self._flows[key]
+    def dequeued(self, flow: FlowMeter, now: float) -> None:
         flow.queued -= 1
         if not flow.queued:
             self._advance(now)
@@ -79,9 +80,8 @@ class FairnessMeter:
             self._rate = self._rate - flow.rate if self._backlogged else 0.0
             self._weight = self._weight - flow.weight if self._backlogged else 0.0
 
-    def rate_changed(self, key: FlowKey, by: float, now: float) -> None:
+    def rate_changed(self, flow: FlowMeter, by: float, now: float) -> None:
         """A run of the flow has begun (`by` is its share) or ended (minus its share)."""
-        flow = self._flows[key]
         self._advance(now)
         if flow.queued:
             self._count(flow)

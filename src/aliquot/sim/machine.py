@@ -18,6 +18,22 @@ from aliquot.sim.interference import Curve
 from aliquot.sim.sharing import SharedResource, Use
 
 
+class Home:
+    """A function on a device: what its sandboxes there take."""
+
+    __slots__ = ("accelerated", "bytes_to_move", "declared", "demand", "device", "share", "speed", "times")
+
+    def __init__(self, function: FunctionSpec, device: DeviceSpec) -> None:
+        self.device = device.name
+        self.speed = device.speed
+        self.declared = function.times
+        self.times = function.times_on(device)
+        self.share = function.share_on(device)  # of the device, while it runs
+        self.demand = function.share or 1  # what it would take if it were alone
+        self.accelerated = device.kind != CPU  # with memory of its own; the `cpu` has the host's
+        self.bytes_to_move = function.memory_bytes if self.accelerated else 0
+
+
 class Machine:
     def __init__(
         self,
@@ -28,27 +44,29 @@ class Machine:
         *,
         shared_bus: bool = False,
     ) -> None:
-        self._functions = functions
-        self._devices = {device.name: device for device in devices}
-        self._times = {
-            (function.name, device.name): function.times_on(device)
+        self._homes = {
+            (function.name, device.name): Home(function, device)
             for function in functions.values()
             for device in devices
         }
         self._agenda = agenda
-        self._home: dict[int, tuple[str, str]] = {}  # sandbox: function and device
+        self._home: dict[int, Home] = {}  # by sandbox
         self._compute: dict[str, SharedResource[int]] = {}
         self._bus: dict[str, SharedResource[int]] = {}
-        for name in self._devices:
+        self.shares_compute = interference is not None  # what runs must be re-timed when something begins or ends
+        for device in devices:
             if interference is not None:
-                self._compute[name] = SharedResource(agenda, partial(_stretch, interference))
+                self._compute[device.name] = SharedResource(agenda, partial(_stretch, interference))
             if shared_bus:
-                self._bus[name] = SharedResource(agenda, lambda count, _: count)
+                self._bus[device.name] = SharedResource(agenda, lambda count, _: count)
+
+    def home(self, sandbox: int) -> Home:
+        return self._home[sandbox]
 
     def start(self, command: StartSandbox, now: float) -> None:
         sandbox = command.sandbox
-        self._home[sandbox] = (command.function, command.device)
-        times = self._times[command.function, command.device]
+        home = self._home[sandbox] = self._homes[command.function, command.device]
+        times = home.times
         started = SandboxStarted(sandbox)
         if not self._bus or not times.load_s:
             self._agenda.add(after(now, max(times.cold_s, times.load_s or 0)), started)
@@ -58,7 +76,7 @@ class Machine:
 
     def load(self, command: LoadMemory, now: float) -> None:
         sandbox = command.sandbox
-        times = self._times[self._home[sandbox]]
+        times = self._home[sandbox].times
         loaded = MemoryLoaded(sandbox)
         if not self._bus or not times.load_s:
             self._agenda.add(after(now, times.load_s or 0), loaded)
@@ -67,48 +85,32 @@ class Machine:
 
     def stop(self, command: StopSandbox, now: float) -> None:
         """Only what is idle is stopped here; bytes on their way are given up, and the news of others will be late."""
-        _, device = self._home.pop(command.sandbox)
+        device = self._home.pop(command.sandbox).device
         if device in self._bus and command.sandbox in self._bus[device]:
             self._bus[device].end([command.sandbox], now, done=False)
 
     def run(self, command: Run, actual_s: float | None, now: float) -> None:
         """`actual_s` is what the call takes where its function's times were declared; None: just the declared."""
         sandbox = command.sandbox
-        function, device = self._home[sandbox]
-        spec = self._functions[function]
-        run_s = _actual(spec.times, self._times[function, device], actual_s, self._devices[device].speed)
-        if not self._compute:
+        home = self._home[sandbox]
+        run_s = _actual(home, actual_s)
+        if not self.shares_compute:
             self._agenda.add(after(now, run_s), RunFinished(command.invocation, sandbox, run_s))
             return
-        use = Use(run_s, spec.share or 1, now, partial(_run_finished, command))
-        self._compute[device].begin(sandbox, use, now)
+        use = Use(run_s, home.demand, now, partial(_run_finished, command))
+        self._compute[home.device].begin(sandbox, use, now)
 
     def finished(self, events: Iterable[RunFinished], now: float) -> None:
-        """These runs, all of one moment, are over."""
-        if not self._compute:
-            return
+        """These runs, all of one moment, are over; to be told where they share compute."""
         by_device: dict[str, list[int]] = {}
         for event in events:
-            by_device.setdefault(self._home[event.sandbox][1], []).append(event.sandbox)
+            by_device.setdefault(self._home[event.sandbox].device, []).append(event.sandbox)
         for device, sandboxes in by_device.items():
             self._compute[device].end(sandboxes, now, done=True)
 
-    def share(self, sandbox: int) -> float:
-        """The part of its device that the sandbox takes while it runs."""
-        function, device = self._home[sandbox]
-        return self._functions[function].share_on(self._devices[device])
-
-    def accelerated(self, sandbox: int) -> bool:
-        """Whether it is on a device with memory of its own; the `cpu` has the host's."""
-        return self._devices[self._home[sandbox][1]].kind != CPU
-
-    def bytes_to_move(self, sandbox: int) -> int:
-        function, _ = self._home[sandbox]
-        return self._functions[function].memory_bytes if self.accelerated(sandbox) else 0
-
     def _transfer(self, sandbox: int, times: Times, now: float, then: Callable[[float], object]) -> None:
         """Bring the sandbox's bytes over the bus; `then` is told when they are there."""
-        bus = self._bus[self._home[sandbox][1]]
+        bus = self._bus[self._home[sandbox].device]
 
         def arrived(at: float) -> None:
             bus.end([sandbox], at, done=True)
@@ -125,12 +127,13 @@ def _run_finished(command: Run, began: float, at: float) -> Entry:
     return RunFinished(command.invocation, command.sandbox, between(began, at))
 
 
-def _actual(declared: Times, here: Times, actual_s: float | None, speed: float) -> float:
+def _actual(home: Home, actual_s: float | None) -> float:
     """A call's own run time, carried over to this device in proportion to the declared times, or else to its speed."""
+    declared, here = home.declared, home.times
     if actual_s is None:
         return here.run_s or 0
     if not declared.run_s:
-        return actual_s if speed == 1 else actual_s / speed
+        return actual_s if home.speed == 1 else actual_s / home.speed
     if here.run_s == declared.run_s:
         return actual_s
     return actual_s * (here.run_s or 0) / declared.run_s

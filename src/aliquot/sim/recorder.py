@@ -8,20 +8,7 @@ from aliquot.core.clock import between
 from aliquot.core.commands import Dispatch, Start
 from aliquot.core.model import FlowKey
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.fairness import LEAST_DUE_S, FairnessMeter, jain_of
-
-
-class Call:
-    """A call that has not ended."""
-
-    __slots__ = ("accelerated", "arrival", "key", "share", "started")
-
-    def __init__(self, arrival: Arrival, key: FlowKey) -> None:
-        self.arrival = arrival
-        self.key = key
-        self.started: float = 0
-        self.share = 0.0
-        self.accelerated = False
+from aliquot.sim.fairness import LEAST_DUE_S, FairnessMeter, FlowMeter, jain_of
 
 
 class DispatchLine(NamedTuple):
@@ -37,14 +24,29 @@ class DispatchLine(NamedTuple):
 
 
 class FlowRecord:
-    """What has ended, of one flow."""
+    """What has ended, of one flow, and the meters that it runs by."""
 
-    def __init__(self) -> None:
+    def __init__(self, fairness: FairnessMeter, meter: FlowMeter) -> None:
+        self.fairness = fairness
+        self.meter = meter
         self.latency_s = array("d")
         self.wait_s = array("d")
         self.starts = dict.fromkeys(Start, 0)
         self.rejected = 0
         self.deadlines = self.deadlines_met = 0
+
+
+class Call:
+    """A call that has not ended."""
+
+    __slots__ = ("accelerated", "arrival", "flow", "share", "started")
+
+    def __init__(self, arrival: Arrival, flow: FlowRecord) -> None:
+        self.arrival = arrival
+        self.flow = flow
+        self.started: float = 0
+        self.share = 0.0
+        self.accelerated = False
 
 
 class Recorder:
@@ -54,13 +56,12 @@ class Recorder:
         domains: dict[FlowKey, str],
         on_dispatch: Callable[[DispatchLine], None] | None,
     ) -> None:
-        self.flows = {key: FlowRecord() for key in weights}
         # Flows that never compete are not compared.
         meters = {
             domain: FairnessMeter({key: weight for key, weight in weights.items() if domains[key] == domain})
             for domain in dict.fromkeys(domains.values())
         }
-        self._meters = {key: meters[domains[key]] for key in weights}
+        self.flows = {key: FlowRecord(meters[domains[key]], meters[domains[key]].flow(key)) for key in weights}
         self.meters = list(meters.values())
         self.bytes_moved = 0
         self.busy_s = 0.0  # time of accelerators, by share
@@ -70,22 +71,24 @@ class Recorder:
         self.fairness_over_time: list[tuple[float, float]] = []  # moments, and Jain's index since the one before
         self._accounts: list[tuple[float, float]] = [(0.0, 0.0)] * len(weights)
 
-    def arrived(self, call: Call, now: float) -> None:
+    def arrived(self, arrival: Arrival, now: float) -> Call:
         if self.first_arrival_s is None:
             self.first_arrival_s = now
-        self._meters[call.key].enqueued(call.key, now)
+        flow = self.flows[FlowKey(arrival.tenant, arrival.function)]
+        flow.fairness.enqueued(flow.meter, now)
+        return Call(arrival, flow)
 
     def rejected(self, call: Call, now: float) -> None:
-        record = self.flows[call.key]
-        record.rejected += 1
-        record.deadlines += call.arrival.deadline_s is not None
-        self._meters[call.key].dequeued(call.key, now)
+        flow = call.flow
+        flow.rejected += 1
+        flow.deadlines += call.arrival.deadline_s is not None
+        flow.fairness.dequeued(flow.meter, now)
 
     def dispatched(self, call: Call, command: Dispatch, now: float) -> None:
-        record = self.flows[call.key]
-        record.starts[command.start] += 1
-        record.wait_s.append(between(call.arrival.time_s, now))
-        self._meters[call.key].dequeued(call.key, now)
+        flow = call.flow
+        flow.starts[command.start] += 1
+        flow.wait_s.append(between(call.arrival.time_s, now))
+        flow.fairness.dequeued(flow.meter, now)
         if self._on_dispatch is not None:
             warmth = "cold" if command.start is Start.COLD else "warm"
             arrival = call.arrival
@@ -99,19 +102,19 @@ class Recorder:
         call.started = now
         call.share = share
         call.accelerated = accelerated
-        self._meters[call.key].rate_changed(call.key, share, now)
+        call.flow.fairness.rate_changed(call.flow.meter, share, now)
 
     def finished(self, call: Call, now: float) -> None:
-        latency_s = between(call.arrival.time_s, now)
-        record = self.flows[call.key]
-        record.latency_s.append(latency_s)
-        if call.arrival.deadline_s is not None:
-            record.deadlines += 1
-            record.deadlines_met += latency_s <= call.arrival.deadline_s
+        arrival, flow = call.arrival, call.flow
+        latency_s = between(arrival.time_s, now)
+        flow.latency_s.append(latency_s)
+        if arrival.deadline_s is not None:
+            flow.deadlines += 1
+            flow.deadlines_met += latency_s <= arrival.deadline_s
         if call.accelerated:
             self.busy_s += call.share * (now - call.started)
         self.last_finish_s = now
-        self._meters[call.key].rate_changed(call.key, -call.share, now)
+        flow.fairness.rate_changed(flow.meter, -call.share, now)
 
     def sample_fairness(self, now: float) -> None:
         """Note how fair the time since the last sample was, if anything was contested in it."""

@@ -11,15 +11,17 @@ sandbox is busy compares a start elsewhere with waiting for it behind its own ba
 Five switches turn single ideas off, for the ablation: `joint`, `true_up`, `predictive`, `adaptive`, `by_value`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 
 from aliquot.core.interfaces import Advice, Choice, Companions, Generator, Params, Prefetch, Queueing
-from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+from aliquot.policies.queueing.expected_end import Expectations, Wait, reload_s
 from aliquot.policies.queueing.next_arrival import NextArrival, RecentGaps
 from aliquot.policies.queueing.occupancy import Occupancy
-from aliquot.policies.queueing.placement import Place, sticky
+from aliquot.policies.queueing.passed_over import PassedOver
+from aliquot.policies.queueing.placement import sticky
 from aliquot.policies.queueing.virtual_time import TwoLevelClock, Window
 
 LOOK_AT = 8  # flows tried before a decision waits
@@ -47,6 +49,7 @@ class FairResident(Queueing):
         self._window = Window(params.window_s)
         self._clock = TwoLevelClock(self._window)
         self._occupancy = Occupancy()
+        self._expected = Expectations(self._occupancy, params.unknown_s, adaptive=params.adaptive)
         self.next_arrival: NextArrival = RecentGaps()
         self._charged: dict[str, float] = {}  # by invocation in flight
         self._typical = 0.0  # charge of a dispatch
@@ -55,8 +58,7 @@ class FairResident(Queueing):
         self._asked = 0
         self._start_s = 0.0  # of the choice made last
         self._changed: dict[int, FlowView] = {}  # to be lined up anew before the next choice
-        self._held: dict[int, FlowView] = {}  # passed over until there is more room than there was then
-        self._room: tuple[int, int, int] = (0, 0, 0)
+        self._passed_over = PassedOver()
         self._view = View()
 
     @classmethod
@@ -83,12 +85,16 @@ class FairResident(Queueing):
         self._awaited = [entry for entry in self._awaited if entry[2] is not flow]
         heapify(self._awaited)
         self._changed.pop(flow.index, None)
-        self._held.pop(flow.index, None)
+        self._passed_over.discard(flow)
+
+    def devices_changed(self, view: View) -> None:
+        self._look_again(self._passed_over.take_all())
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        if flow.queued == 1 and not flow.in_flight:
+        if flow.queued == 1 and not flow.in_flight and flow.swapped_out():
             self._advice.append(Prefetch(flow))
-        self._changed[flow.index] = flow
+        if flow.queued == 1 or flow in self._passed_over:  # else it is as urgent as before, and lined up
+            self._changed[flow.index] = flow
 
     def redeployed(self, flow: FlowView, view: View) -> None:
         self._changed[flow.index] = flow
@@ -97,12 +103,15 @@ class FairResident(Queueing):
         self._changed[flow.index] = flow
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
-        run_s = self._run_s(flow, device)
+        run_s = self._expected.run_s(flow, device)
         charge = (run_s + self._start_s) * invocation.share if self._params.true_up else run_s
         self._charged[invocation.id] = charge
         self._clock.charge(flow, charge)
         self._occupancy.began(flow, invocation, device, view.now + self._start_s + run_s)
-        self._changed[flow.index] = flow
+        if flow.queued:
+            self._changed[flow.index] = flow
+        else:
+            self._clock.rest(flow)
         if self._params.adaptive:
             self._typical += LEARN * (charge - self._typical) if self._typical else charge
             self._window.size = self._params.window_steps * self._typical / len(view.devices) ** 1.5
@@ -110,10 +119,14 @@ class FairResident(Queueing):
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         charged = self._charged.pop(invocation.id)
         if invocation.device is not None:
+            limits_raised = self._occupancy.raised
             self._occupancy.ended(flow, invocation, invocation.device)
+            if self._occupancy.raised > limits_raised:
+                self._look_again(self._passed_over.take_all())
         if self._params.true_up:
             self._clock.charge(flow, (view.now - invocation.dispatched) * invocation.share - charged)
-        self._changed[flow.index] = flow
+        if flow.queued:
+            self._changed[flow.index] = flow
 
     def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
         if flow.queued:
@@ -124,10 +137,9 @@ class FairResident(Queueing):
     # --- decisions --------------------------------------------------------------------------------------
 
     def choose(self, view: View) -> Choice | None:
-        if self._held and _room(view.devices) != self._room:
-            self._changed.update(self._held)
-            self._held.clear()
+        self._look_again(self._passed_over.ready(view))
         for flow in self._changed.values():
+            self._passed_over.discard(flow)
             self._line_up(flow)
         self._changed.clear()
         for _ in range(LOOK_AT):
@@ -135,81 +147,43 @@ class FairResident(Queueing):
             if first is None:
                 return None
             choice = self._choice(view, first)
-            if choice is not None:
+            if isinstance(choice, Choice):
                 return choice
             self._clock.pass_over(first)
-            self._held[first.index] = first
-            self._room = _room(view.devices)
+            self._passed_over.add(first, choice.devices, choice.until)
         return None
+
+    def _look_again(self, flows: Iterable[FlowView]) -> None:
+        for flow in flows:
+            self._changed[flow.index] = flow
 
     def advise(self, view: View) -> Sequence[Advice]:
         while self._awaited and self._awaited[0][0] <= view.now:
             flow = heappop(self._awaited)[2]
             if not flow.queued and not flow.in_flight:
                 self._advice.append(Prefetch(flow, displace=True))
+        if not self._advice:
+            return ()
         advice, self._advice = self._advice, []
         return advice
 
     def wake_at(self) -> float | None:
         return self._awaited[0][0] if self._awaited else None
 
-    def _choice(self, view: View, flow: FlowView) -> Choice | None:
-        allowed = self._worthwhile if self._params.adaptive else None
+    def _choice(self, view: View, flow: FlowView) -> Choice | Wait:
         if not self._params.joint:
-            place = sticky(view, flow, allowed)
+            place = sticky(view, flow, self._expected.allowed)
             self._start_s = 0.0
-            return Choice(flow, *place, "most urgent") if place else None
-        best = self._best_place(view, flow)
+            return Choice(flow, *place, "most urgent") if place else Wait(view.devices, inf)
+        best = self._expected.best(view, flow)
         if best is None:
-            return None
-        ends_s, start_s, place = best
-        if place[1] is None and start_s > 0 and self._better_to_wait(view, flow, start_s):
-            return None
-        self._start_s = start_s
-        return Choice(flow, *place, f"most urgent, done in {ends_s:.3g} s by estimate")
-
-    def _best_place(self, view: View, flow: FlowView) -> tuple[float, float, Place] | None:
-        """The place with the earliest expected end, an idle sandbox before a new one."""
-        best: tuple[float, float, Place] | None = None
-        for device in view.devices:
-            if self._params.adaptive and not self._worthwhile(device):
-                continue
-            sandbox = flow.idle_on(device)
-            if sandbox is not None:
-                if not view.can_use(sandbox):
-                    continue
-                start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else self._reload_s(flow, device)
-            elif view.can_start(flow, device):
-                start_s = self._cold_s(flow, device)
-            else:
-                continue
-            ends_s = start_s + self._run_s(flow, device) * self._occupancy.stretch(device, device.running + 1)
-            if best is None or (sandbox is None, ends_s) < (best[2][1] is None, best[0]):
-                best = (ends_s, start_s, (device, sandbox))
-        return best
-
-    def _better_to_wait(self, view: View, flow: FlowView, start_s: float) -> bool:
-        """Whether a sandbox that the flow has already would take the call before a new one is up.
-
-        Its own that are at work count with the flow's backlog: with one sandbox and a hundred calls waiting, the next
-        one to be free is no reason not to start another. While slots are idle a start costs nobody else anything: then
-        waiting must promise to be quicker by up to half.
-        """
-        busy = sum(device.running for device in view.devices) / sum(device.slots for device in view.devices)
-        start_s *= (1 + busy) / 2
-        own_s = self._occupancy.own_free_in_s(flow, view.now)
-        if own_s is not None:
-            behind_s = self._typical_run_s(flow) * (flow.queued - 1) / flow.in_flight
-            if own_s + behind_s < start_s:
-                return True
-        for device in flow.idle_devices():  # idle ones, on devices that are full
-            reload_s = 0.0 if flow.resident_on(device) else self._reload_s(flow, device)
-            if self._occupancy.free_in_s(device, view.now) + reload_s < start_s:
-                return True
-        return False
-
-    def _worthwhile(self, device: DeviceView) -> bool:
-        return device.running < self._occupancy.worthwhile(device)
+            return Wait(view.devices, inf)
+        ends_s, self._start_s, (device, sandbox) = best
+        if sandbox is None and self._start_s > 0:
+            wait = self._expected.better_to_wait(view, flow, self._start_s)
+            if wait is not None:
+                return wait
+        return Choice(flow, device, sandbox, f"most urgent, done in {ends_s:.3g} s by estimate")
 
     def violations(self, view: View) -> Sequence[str]:
         if self._occupancy.at_work != len(self._charged):
@@ -226,51 +200,17 @@ class FairResident(Queueing):
             self._clock.rest(flow)
             return
         head = flow.head
-        service_s = self._typical_run_s(flow) + (self._best_start_s(flow) if self._params.joint else 0)
+        expected = self._expected
+        service_s = expected.typical_run_s(flow) + (expected.best_start_s(flow) if self._params.joint else 0)
         due = head.arrived + self._params.patience * service_s if head.deadline is None else head.deadline - service_s
         self._clock.wait(flow, (due, head.number))
-
-    def _best_start_s(self, flow: FlowView) -> float:
-        best_s: float | None = None
-        for device in flow.idle_devices():
-            if flow.resident_on(device):
-                return 0.0
-            reload_s = self._reload_s(flow, device)
-            best_s = reload_s if best_s is None else min(best_s, reload_s)
-        if best_s is not None:
-            return best_s
-        return max(flow.spec.times.cold_s, flow.spec.times.load_s or 0)
-
-    def _typical_run_s(self, flow: FlowView) -> float:
-        known = flow.run_estimate_s
-        return self._params.unknown_s if known is None else known
-
-    def _run_s(self, flow: FlowView, device: DeviceView) -> float:
-        known = flow.run_estimates_s.get(device.spec.kind)
-        return self._typical_run_s(flow) if known is None else known
-
-    def _reload_s(self, flow: FlowView, device: DeviceView) -> float:
-        return flow.spec.times_on(device.spec).load_s or 0
-
-    def _cold_s(self, flow: FlowView, device: DeviceView) -> float:
-        times = flow.spec.times_on(device.spec)
-        return max(times.cold_s, times.load_s or 0)
 
     def _await(self, flow: FlowView, device: DeviceView) -> None:
         """Have the memory of a flow that was swapped out brought back before its next call is expected."""
         expected = self.next_arrival.predict(flow, now=self._view.now)
         if expected is None:
             return
-        at = expected.at - expected.spread_s - 2 * self._reload_s(flow, device)
+        at = expected.at - expected.spread_s - 2 * reload_s(flow, device)
         if at > self._view.now:
             self._asked += 1
             heappush(self._awaited, (at, self._asked, flow))
-
-
-def _room(devices: Sequence[DeviceView]) -> tuple[int, int, int]:
-    """Changes whenever a slot or memory has been freed anywhere, also by flows of other domains."""
-    return (
-        sum(device.freed for device in devices),
-        sum(device.evictable_bytes for device in devices),
-        sum(device.resident_bytes for device in devices),
-    )

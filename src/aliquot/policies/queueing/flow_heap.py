@@ -52,6 +52,14 @@ class KeyedHeap(Generic[N, K]):
         entry = self._first()
         return entry[0] if entry else None
 
+    def take(self, up_to: K) -> list[N]:
+        """Those with a key up to this one, in order; they are no longer in."""
+        taken = []
+        while (entry := self._first()) is not None and entry[0] <= up_to:
+            taken.append(entry[2])
+            self.discard(entry[2])
+        return taken
+
     def _first(self) -> tuple[K, int, N] | None:
         heap, keys = self._heap, self._keys
         while heap:

@@ -5,6 +5,7 @@ as a mean of logarithms, since run times vary by factors. Throughput at k is k o
 worth having once the measurements say, beyond their own spread, that it does not raise the throughput.
 """
 
+from collections.abc import Mapping
 from math import exp, log, sqrt
 
 from aliquot.core.view import DeviceView, FlowView, InvocationView
@@ -60,7 +61,8 @@ class Occupancy:
         self._alone: dict[tuple[int, str], Moving] = {}  # flow and kind: logarithms of run times
         self._stretch: dict[str, dict[int, Moving]] = {}  # kind: at once: logarithms of stretches
         self._deviation_s: dict[int, float] = {}  # by flow: of run times from their estimates
-        self._limits: dict[int, int] = {}  # by device, until something new is learned
+        self._limits: dict[tuple[str, int], int] = {}  # by kind and D
+        self.raised = 0  # how often a limit has been raised: more may be worthwhile than before
         self._doubt: dict[str, int] = {}  # kind: runs since what is known about it was doubted
 
     @property
@@ -74,10 +76,8 @@ class Occupancy:
 
     def ended(self, flow: FlowView, invocation: InvocationView, device: DeviceView) -> None:
         stint = self._stints[device.index].pop(invocation.id, None)
-        own = self._own.get(flow.index, {})
-        own.pop(invocation.id, None)
-        if not own:
-            self._own.pop(flow.index, None)
+        if flow.index in self._own:
+            self._own[flow.index].pop(invocation.id, None)
         if stint is not None and invocation.run_s:
             self._learn(flow, device, max(stint.at_once, device.running + 1), invocation.run_s)
 
@@ -108,29 +108,20 @@ class Occupancy:
 
     def worthwhile(self, device: DeviceView) -> int:
         """How many at once the device should run: up to D, unless it is known that fewer do as much."""
-        limit = self._limits.get(device.index)
-        if limit is None:
-            limit = self._limits[device.index] = self._limit(device)
-        return limit
+        return self._limits.get((device.spec.kind, device.slots), device.slots)
 
-    def _limit(self, device: DeviceView) -> int:
-        known = self._stretch.get(device.spec.kind, {})
-        below = 0.0  # logarithm of the throughput with one less
-        for at_once in range(2, device.slots + 1):
-            here = known.get(at_once)
-            if here is None or here.count < ENOUGH:  # not known: nothing speaks against as many as are allowed
-                return device.slots
-            throughput = log(at_once) - here.mean
-            if throughput + here.error < below + WORTH:
-                return at_once - 1
-            below = throughput
-        return device.slots
+    def _set_limits(self, kind: str) -> None:
+        for key, old in self._limits.items():
+            if key[0] == kind:
+                self._limits[key] = limit = _limit(self._stretch[kind], key[1])
+                self.raised += limit > old
 
     def _learn(self, flow: FlowView, device: DeviceView, at_once: int, run_s: float) -> None:
         estimate_s = flow.run_estimate_s or run_s
         known_s = self._deviation_s.get(flow.index, 0.0)
         self._deviation_s[flow.index] = known_s + LEARN * (abs(run_s - estimate_s) - known_s)
         kind = device.spec.kind
+        self._limits.setdefault((kind, device.slots), device.slots)
         self._reconsider(device)
         alone = self._alone.get((flow.index, kind))
         if alone is None:
@@ -141,7 +132,7 @@ class Occupancy:
             # At the worst they take turns: what goes beyond that is not their neighbours' doing.
             stretch = min(max(0.0, log(run_s) - alone.mean), log(at_once) + BEYOND)
             self._stretch.setdefault(kind, {}).setdefault(at_once, Moving()).add(stretch)
-            self._limits.clear()
+            self._set_limits(kind)
 
     def _reconsider(self, device: DeviceView) -> None:
         """Where fewer run than could, nothing more is learned about more: try it again from time to time."""
@@ -151,8 +142,22 @@ class Occupancy:
         self._doubt[kind] = self._doubt.get(kind, 0) + 1
         if self._doubt[kind] >= DOUBT_AFTER:
             self._doubt[kind] = 0
-            self._stretch.get(kind, {}).pop(limit + 1, None)
-            self._limits.clear()
+            self._stretch[kind].pop(limit + 1, None)
+            self._set_limits(kind)
+
+
+def _limit(known: Mapping[int, Moving], slots: int) -> int:
+    """How many at once, by what is known of the stretch at each number."""
+    below = 0.0  # logarithm of the throughput with one less
+    for at_once in range(2, slots + 1):
+        here = known.get(at_once)
+        if here is None or here.count < ENOUGH:  # not known: nothing speaks against as many as are allowed
+            return slots
+        throughput = log(at_once) - here.mean
+        if throughput + here.error < below + WORTH:
+            return at_once - 1
+        below = throughput
+    return slots
 
 
 def _left_s(stint: Stint, now: float) -> float:

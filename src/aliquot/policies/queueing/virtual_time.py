@@ -40,19 +40,19 @@ class FairClock(Generic[M]):
         self._urgency: dict[int, Urgency] = {}  # of the waiting members
         self._checked = 0.0  # virtual time when the invariants were last looked at
 
-    def start(self, member: M) -> float:
-        return self.starts.get(member.index, self.now)
-
     def charge(self, member: M, amount: float) -> None:
-        """The member has used so much, by its weight; a negative amount gives back. `wait` or `rest` must follow."""
-        self.starts[member.index] = self.start(member) + amount
+        """The member has used so much, by its weight; a negative amount gives back. If it waits, `wait` must follow."""
+        self.starts[member.index] = self.starts.get(member.index, self.now) + amount
 
     def wait(self, member: M, urgency: Urgency) -> None:
         """The member has something waiting, with this urgency."""
-        if member.index not in self._urgency:
-            self.starts[member.index] = max(self.start(member), self.now)
-        self._urgency[member.index] = urgency
-        self._place(member)
+        index = member.index
+        if index not in self._urgency:
+            self._advance()
+            self.starts[index] = max(self.starts.get(index, self.now), self.now)
+        self._urgency[index] = urgency
+        self._by_start.set(member, self.starts[index])
+        self._sort_in(member)
 
     def rest(self, member: M) -> None:
         """The member has nothing waiting."""
@@ -60,7 +60,6 @@ class FairClock(Generic[M]):
             self._by_start.discard(member)
             self._eligible.discard(member)
             self._ahead.discard(member)
-            self._advance()
 
     def forget(self, member: M) -> None:
         self.rest(member)
@@ -72,10 +71,14 @@ class FairClock(Generic[M]):
 
     def first(self) -> M | None:
         """The most urgent of the eligible members."""
-        return self._eligible.first()
+        self._advance()
+        while (member := self._eligible.first()) is not None and not self._is_eligible(member):
+            self._sort_in(member)  # the window has shrunk since
+        return member
 
     def first_urgency(self) -> Urgency | None:
-        return self._eligible.first_key()
+        first = self.first()
+        return None if first is None else self._urgency[first.index]
 
     def pass_over(self, member: M) -> None:
         """Not this one, for now; `wait` puts it back."""
@@ -90,27 +93,24 @@ class FairClock(Generic[M]):
         if len(self._eligible) + len(self._ahead) > self.waiting:
             yield f"{len(self._eligible)} are eligible and {len(self._ahead)} ahead, of {self.waiting} that wait"
 
-    def _place(self, member: M) -> None:
-        self._by_start.set(member, self.starts[member.index])
-        self._advance()
-        self._sort_in(member)
+    def _is_eligible(self, member: M) -> bool:
+        return self.starts[member.index] - self.now <= self.window.size
 
     def _sort_in(self, member: M) -> None:
-        start = self.starts[member.index]
-        if start - self.now <= self.window.size:
+        if self._is_eligible(member):
             self._ahead.discard(member)
             self._eligible.set(member, self._urgency[member.index])
         else:
             self._eligible.discard(member)
-            self._ahead.set(member, start)
+            self._ahead.set(member, self.starts[member.index])
 
     def _advance(self) -> None:
-        """Virtual time never goes back, not even when a charge is given back."""
+        """Look at what time it is. It never goes back, not even when a charge is given back."""
         smallest = self._by_start.first_key()
         if smallest is None:
             return
         self.now = max(self.now, smallest)
-        while (member := self._ahead.first()) is not None and self.starts[member.index] - self.now <= self.window.size:
+        while (member := self._ahead.first()) is not None and self._is_eligible(member):
             self._sort_in(member)
 
 
@@ -131,12 +131,15 @@ class TwoLevelClock:
         self.tenants: dict[str, Tenant] = {}
         self.clock: FairClock[Tenant] = FairClock(window)
         self._tenants_seen = 0
+        self._changed: dict[int, Tenant] = {}  # to be lined up anew before the next is asked for
 
     def open(self, flow: FlowView) -> None:
         tenant = self.tenants.get(flow.key.tenant)
         if tenant is None:
             tenant = self.tenants[flow.key.tenant] = Tenant(self._tenants_seen, self.window)
             self._tenants_seen += 1
+            if len(self.tenants) == 2:  # noqa: PLR2004 - what the first was served while it was alone counts no more
+                self.clock.now = max(self.clock.now, *self.clock.starts.values(), 0)
         tenant.flows += 1
 
     def close(self, flow: FlowView) -> None:
@@ -144,49 +147,53 @@ class TwoLevelClock:
         tenant.clock.forget(flow)
         tenant.flows -= 1
         if tenant.flows:
-            self._refresh(tenant)
+            self._changed[tenant.index] = tenant
         else:
+            self._changed.pop(tenant.index, None)
             self.clock.forget(tenant)
             del self.tenants[flow.key.tenant]
 
     def charge(self, flow: FlowView, amount: float) -> None:
-        """The flow has used so much; its tenant has too. `wait` or `rest` must follow."""
-        tenant = self.tenants[flow.key.tenant]
+        """The flow has used so much; its tenant has too. If something of the flow waits, `wait` must follow."""
+        tenant = self._change(flow)
         tenant.clock.charge(flow, amount / flow.spec.weight)
         self.clock.charge(tenant, amount / flow.tenant_weight)
 
     def wait(self, flow: FlowView, urgency: Urgency) -> None:
-        tenant = self.tenants[flow.key.tenant]
-        tenant.clock.wait(flow, urgency)
-        self._refresh(tenant)
+        self._change(flow).clock.wait(flow, urgency)
 
     def rest(self, flow: FlowView) -> None:
-        tenant = self.tenants[flow.key.tenant]
-        was_waiting = tenant.clock.waiting
-        tenant.clock.rest(flow)
-        if was_waiting:  # else nothing of the tenant's waits, before or after
-            self._refresh(tenant)
+        self._change(flow).clock.rest(flow)
 
     def start(self, flow: FlowView) -> float:
         """The flow's start tag among its tenant's."""
-        return self.tenants[flow.key.tenant].clock.start(flow)
+        clock = self.tenants[flow.key.tenant].clock
+        return clock.starts.get(flow.index, clock.now)
 
     def first(self) -> FlowView | None:
         """The most urgent flow that is eligible among its tenant's, of a tenant that is eligible among all."""
+        if len(self.tenants) == 1:  # it competes with nobody
+            return next(iter(self.tenants.values())).clock.first()
+        for changed in self._changed.values():
+            self._line_up(changed)
+        self._changed.clear()
         tenant = self.clock.first()
         return tenant.clock.first() if tenant else None
 
     def pass_over(self, flow: FlowView) -> None:
         """Not this one, for now; `wait` puts it back."""
-        tenant = self.tenants[flow.key.tenant]
-        tenant.clock.pass_over(flow)
-        self._refresh(tenant)
+        self._change(flow).clock.pass_over(flow)
 
     def violations(self) -> list[str]:
         own = (complaint for tenant in self.tenants.values() for complaint in tenant.clock.violations())
         return [*self.clock.violations(), *own]
 
-    def _refresh(self, tenant: Tenant) -> None:
+    def _change(self, flow: FlowView) -> Tenant:
+        tenant = self.tenants[flow.key.tenant]
+        self._changed[tenant.index] = tenant
+        return tenant
+
+    def _line_up(self, tenant: Tenant) -> None:
         """A tenant is as urgent as its most urgent eligible flow."""
         urgency = tenant.clock.first_urgency()
         if urgency is not None:

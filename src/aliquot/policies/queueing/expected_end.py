@@ -1,0 +1,137 @@
+"""Where a call is expected to end first, and whether it is better to wait for a sandbox that the flow has already."""
+
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple, TypeAlias
+
+from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY
+from aliquot.core.view import DeviceView, FlowView, View
+from aliquot.policies.queueing.occupancy import Occupancy
+from aliquot.policies.queueing.placement import Place
+
+ExpectedEnd: TypeAlias = tuple[float, float, Place]  # in so long, after a start of so long, there
+
+
+class Wait(NamedTuple):
+    """Waiting is better until room is given back on one of these devices, or until that moment."""
+
+    devices: Sequence[DeviceView]
+    until: float
+
+
+class Expectations:
+    """`adaptive`: no more at once on a device than are known to be worthwhile."""
+
+    def __init__(self, occupancy: Occupancy, unknown_s: float, *, adaptive: bool) -> None:
+        self._occupancy = occupancy
+        self._unknown_s = unknown_s
+        self._adaptive = adaptive
+
+    # --- what things take -------------------------------------------------------------------------------
+
+    def typical_run_s(self, flow: FlowView) -> float:
+        known = flow.run_estimate_s
+        return self._unknown_s if known is None else known
+
+    def run_s(self, flow: FlowView, device: DeviceView) -> float:
+        known = flow.run_estimates_s.get(device.spec.kind)
+        return self.typical_run_s(flow) if known is None else known
+
+    def best_start_s(self, flow: FlowView) -> float:
+        """If it could start wherever it is best for it, whoever is at work there."""
+        best_s: float | None = None
+        for device in flow.idle_devices():
+            if flow.resident_on(device):
+                return 0.0
+            load_s = reload_s(flow, device)
+            best_s = load_s if best_s is None else min(best_s, load_s)
+        if best_s is not None:
+            return best_s
+        return max(flow.spec.times.cold_s, flow.spec.times.load_s or 0)
+
+    # --- where ------------------------------------------------------------------------------------------
+
+    def allowed(self, device: DeviceView) -> bool:
+        """Whether one more there is worthwhile."""
+        return not self._adaptive or device.running < self._occupancy.worthwhile(device)
+
+    def best(self, view: View, flow: FlowView) -> ExpectedEnd | None:
+        """The place with the earliest expected end, an idle sandbox before a new one."""
+        best: ExpectedEnd | None = None
+        for device in flow.idle_devices():
+            sandbox = flow.idle_on(device)
+            if sandbox is not None and self.allowed(device) and view.can_use(sandbox):
+                start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else reload_s(flow, device)
+                ends_s = start_s + self._stretched_run_s(flow, device)
+                if best is None or (ends_s, device.index) < (best[0], best[2][0].index):
+                    best = (ends_s, start_s, (device, sandbox))
+        return best or self._best_new(view, flow)
+
+    def _best_new(self, view: View, flow: FlowView) -> ExpectedEnd | None:
+        best: ExpectedEnd | None = None
+        for device in view.devices:
+            if self.allowed(device) and view.can_start(flow, device) and flow.idle_on(device) is None:
+                start_s = cold_s(flow, device)
+                ends_s = start_s + self._stretched_run_s(flow, device)
+                if best is None or ends_s < best[0]:
+                    best = (ends_s, start_s, (device, None))
+        return best
+
+    def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:
+        return self.run_s(flow, device) * self._occupancy.stretch(device, device.running + 1)
+
+    # --- whether to wait --------------------------------------------------------------------------------
+
+    def better_to_wait(self, view: View, flow: FlowView, start_s: float) -> Wait | None:
+        """Whether a sandbox that the flow has already would take the call before a new one is up.
+
+        Its own that are at work count with the flow's backlog: with one sandbox and a hundred calls waiting, the next
+        one to be free is no reason not to start another. While slots are idle a start costs nobody else anything: then
+        waiting must promise to be quicker by up to half.
+        """
+        wait_s, idle = self._wait_s(view, flow)
+        if wait_s is None or wait_s >= start_s * (1 + _busy(view.devices)) / 2:
+            return None
+        # However idle the devices become, half of the shortest start is what waiting has to beat. If nothing ends
+        # where the flow waits, the expected wait grows as fast as time passes, at the most.
+        sure_s = _least_cold_s(flow) / 2 - wait_s
+        return Wait(idle, view.now + sure_s) if sure_s > 0 else Wait(view.devices, inf)
+
+    def _wait_s(self, view: View, flow: FlowView) -> tuple[float | None, list[DeviceView]]:
+        """How long for a sandbox of its own, if it has any, and the devices, all full, on which it has idle ones."""
+        shortest_s = self._occupancy.own_free_in_s(flow, view.now)
+        if shortest_s is not None:
+            shortest_s += self.typical_run_s(flow) * (flow.queued - 1) / flow.in_flight
+        idle = list(flow.idle_devices())
+        for device in idle:
+            load_s = 0.0 if flow.resident_on(device) else reload_s(flow, device)
+            wait_s = self._occupancy.free_in_s(device, view.now) + load_s
+            if shortest_s is None or wait_s < shortest_s:
+                shortest_s = wait_s
+        return shortest_s, idle
+
+
+def reload_s(flow: FlowView, device: DeviceView) -> float:
+    return flow.spec.times_on(device.spec).load_s or 0
+
+
+def cold_s(flow: FlowView, device: DeviceView) -> float:
+    times = flow.spec.times_on(device.spec)
+    return max(times.cold_s, times.load_s or 0)
+
+
+def _least_cold_s(flow: FlowView) -> float:
+    """On any kind of device, the transfer left aside."""
+    spec = flow.spec
+    if not spec.times_by_kind:
+        return spec.times.cold_s
+    return min(spec.times.cold_s, *(times.cold_s for times in spec.times_by_kind.values()))
+
+
+def _busy(devices: Sequence[DeviceView]) -> float:
+    """The part of the slots that is taken."""
+    running = slots = 0
+    for device in devices:
+        running += device.running
+        slots += device.slots
+    return running / slots
