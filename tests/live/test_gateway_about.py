@@ -203,3 +203,23 @@ async def test_the_page_for_people_brings_nothing_from_elsewhere():
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert "Invoke an action" in page.text
         assert not re.search(r"(src|href)=.?(https?:)?//", page.text)
+
+
+@on_a_loop
+async def test_the_reference_names_every_route_and_every_annotation():
+    from pathlib import Path
+
+    from aliquot.live.needs import ANNOTATIONS
+
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "gateway.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
+    named = {
+        (method, path)
+        for _, methods, paths, *_ in rows
+        for method in re.findall("`([A-Z]+)`", methods)
+        for path in re.findall("`(/[^`]*)`", paths)
+    }
+    async with gateway() as g:
+        assert named == {(endpoint.method, endpoint.path) for endpoint in g.app.endpoints}
+    for annotation in ANNOTATIONS:
+        assert f"`{annotation}`" in page, annotation
