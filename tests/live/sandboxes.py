@@ -1,21 +1,57 @@
 """For the tests of sandboxes: a real node, and a listener that can be waited on."""
 
 import asyncio
+import base64
 import contextlib
+import functools
+import io
 import json
+import shutil
+import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import pytest
 import uvloop
 
 from aliquot.core.model import DeviceSpec
 from aliquot.live.node.base import Launch, Outcome, RunRequest
+from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe
 from aliquot.live.node.local import LocalNode
 
 DEVICES = (
     DeviceSpec("cpu", kind="cpu", concurrency=8),
     DeviceSpec("host-1", kind="host", memory_bytes=2**30),
 )
+
+
+needs_nodejs = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+with_and_without_walls = pytest.mark.parametrize("walls", [True, False], ids=["walls", "no_walls"])
+
+
+@functools.cache
+def strongest() -> Isolation:
+    """What this machine offers; tried once for all tests."""
+    return choose(probe(Path("/nowhere")))
+
+
+def isolation(walls: bool) -> Isolation:
+    return strongest() if walls else NO_ISOLATION
+
+
+# A child that leaves its session and its parent, and can be found from outside by its arguments.
+RUNAWAY_CODE = """
+import os, subprocess, sys, time
+CHILD = "import os, time\\nif os.fork(): os._exit(0)\\nos.setsid()\\ntime.sleep(1000)"
+def main(args):
+    subprocess.Popen([sys.executable, "-c", CHILD, args["tag"]], start_new_session=True)
+    print("started", flush=True)
+    if args.get("leave"):
+        time.sleep(0.3)
+        os._exit(1)
+    time.sleep(args.get("sleep", 0))
+    return {}
+"""
 
 
 class Heard:
@@ -108,7 +144,7 @@ class Rig:
 @contextlib.asynccontextmanager
 async def node(data: Path, **settings) -> AsyncIterator[Rig]:
     heard = Heard()
-    local = LocalNode(data, DEVICES, **settings)
+    local = LocalNode(data, DEVICES, **{"isolation": strongest(), **settings})
     await local.start(heard)
     try:
         yield Rig(local, heard)
@@ -133,3 +169,12 @@ def result(outcome: Outcome) -> object:
 def texts(outcome: Outcome, stream: str = "stdout") -> list[str]:
     """What was printed, without the times."""
     return [line[39:] for line in outcome.logs if line[31:37] == stream]
+
+
+def zipped(files: dict[str, str]) -> str:
+    """Base64 of a zip, as an action's code."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return base64.b64encode(buffer.getvalue()).decode()

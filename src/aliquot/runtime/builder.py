@@ -26,6 +26,7 @@ def main() -> None:
     around = settings["walls"]
     os.umask(0o022)  # sandboxes are other users
     walls.enclose(around)
+    linux.renounce_capabilities()
     if around["uids"] and not around["user"]:
         user = around["uids"][0]
         os.setgroups([])

@@ -118,13 +118,17 @@ def forbid_new_privileges() -> None:
     prctl(_PR_SET_NO_NEW_PRIVS, 1, what="prctl(NO_NEW_PRIVS)")
 
 
-def drop_capabilities() -> None:
-    """All of them, for good."""
+def renounce_capabilities() -> None:
+    """None can be gained any more; those at hand stay. Not for one who has changed to an ordinary user already."""
     for capability in range(_CAPABILITIES):
         try:
             prctl(_PR_CAPBSET_DROP, capability, what="prctl(CAPBSET_DROP)")
         except OSError:
             break  # EINVAL: the last is past; EPERM: there are none to drop
+
+
+def drop_capabilities() -> None:
+    """All of them, at once."""
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, what="prctl(CAP_AMBIENT)")
     header = ctypes.create_string_buffer(struct.pack("<Ii", _CAPABILITY_VERSION, 0), 8)
     _checked(_libc.capset(header, ctypes.create_string_buffer(24)), "capset")

@@ -123,6 +123,7 @@ def enter(walls: dict[str, Any], settings: dict[str, Any]) -> None:
             mounts.own_proc()
     _limit(walls, settings)
     if uid is not None:
+        linux.renounce_capabilities()
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
@@ -131,6 +132,7 @@ def enter(walls: dict[str, Any], settings: dict[str, Any]) -> None:
         mine = os.getuid(), os.getgid()
         linux.unshare(linux.CLONE_NEWUSER)
         map_own_user(*mine)
+        linux.renounce_capabilities()
     linux.drop_capabilities()
     linux.set_dumpable()
     linux.forbid_new_privileges()

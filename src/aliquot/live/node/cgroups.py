@@ -57,6 +57,7 @@ class Cgroups:
             self._find(tag)
         except OSError as error:
             self.version = 0
+            self._parents = []
             self.why_not = f"{error.filename or _ROOT}: {error.strerror}"
 
     def _find(self, tag: str) -> None:

@@ -15,7 +15,7 @@ from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, 
 from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
 from aliquot.live.node.lanes import Lane
 from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters
-from aliquot.live.node.sandbox import Sandbox, State
+from aliquot.live.node.sandbox import GONE, IDLE, Sandbox
 from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
 
 RESULT_BYTES = 64 * 2**20
@@ -97,7 +97,7 @@ class LocalNode(Node):
         self._lanes[launch.device].do(lambda: self._launch(handle))
 
     def _launch(self, sandbox: Sandbox) -> None:
-        if sandbox.state == State.GONE:
+        if sandbox.state == GONE:
             return
         launch = sandbox.launch
         try:
@@ -132,15 +132,15 @@ class LocalNode(Node):
         )
 
     def _failed(self, sandbox: Sandbox, status: Status, text: str) -> None:
-        if sandbox.state != State.GONE:
+        if sandbox.state != GONE:
             sandbox.fail(status, text)
 
     def _fork(self, zygote: Zygote, sandbox: Sandbox, runtime: Runtime) -> None:
-        if sandbox.state == State.GONE:
+        if sandbox.state == GONE:
             return
         try:
             settings = self._quarters.make(sandbox)
-            fds = sandbox.open() + (sandbox.group.doors() if sandbox.group else ())
+            fds = sandbox.open() + (sandbox.process.group.doors() if sandbox.process.group else ())
         except OSError as error:
             self._quarters.give_back(sandbox)
             sandbox.fail(Status.INTERNAL_ERROR, f"The sandbox could not be made: {error}.")
@@ -152,8 +152,8 @@ class LocalNode(Node):
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         handle = self._sandboxes.get(sandbox)
-        if handle is None or handle.state != State.IDLE:
-            if handle is not None and handle.state != State.GONE:
+        if handle is None or handle.state != IDLE:
+            if handle is not None and handle.state != GONE:
                 raise ValueError(f"sandbox {sandbox} is busy; it takes one run at a time")
             return  # its loss is on its way to the listener
         if not handle.run(request):
@@ -168,7 +168,7 @@ class LocalNode(Node):
     def unload(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
         if handle is not None:
-            handle.send_all(signal.SIGSTOP)
+            handle.process.send_all(signal.SIGSTOP)
 
     def load(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
@@ -176,11 +176,11 @@ class LocalNode(Node):
             self._lanes[handle.launch.device].do(lambda: self._load(handle))
 
     def _load(self, sandbox: Sandbox) -> None:
-        sandbox.send_all(signal.SIGCONT)
+        sandbox.process.send_all(signal.SIGCONT)
         self._loop.call_soon(self._loaded, sandbox)
 
     def _loaded(self, sandbox: Sandbox) -> None:
-        if sandbox.state != State.GONE:
+        if sandbox.state != GONE:
             self._listener.memory_loaded(sandbox.number)
 
     def usage(self) -> list[SandboxUsage]:
@@ -189,13 +189,13 @@ class LocalNode(Node):
         found = []
         for number, sandbox in self._sandboxes.items():
             try:
-                fields = Path(f"/proc/{sandbox.pid}/stat").read_text().rpartition(")")[2].split()
+                fields = Path(f"/proc/{sandbox.process.pid}/stat").read_text().rpartition(")")[2].split()
                 # What it has added to its zygote's memory, children and scratch files included, where that is counted.
-                used = sandbox.group.used_bytes() if sandbox.group else int(fields[21]) * page
+                used = sandbox.process.group.used_bytes() if sandbox.process.group else int(fields[21]) * page
             except OSError:
                 continue  # not forked yet, or ended just now
             cpu_s = (int(fields[11]) + int(fields[12])) / hertz
-            found.append(SandboxUsage(number, sandbox.pid, used, cpu_s))
+            found.append(SandboxUsage(number, sandbox.process.pid, used, cpu_s))
         return found
 
     # --- what sandboxes tell ----------------------------------------------------------------------------

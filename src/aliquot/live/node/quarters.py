@@ -37,28 +37,28 @@ class Quarters:
         memory_bytes = sandbox.launch.memory_bytes
         self._take_slot(sandbox)
         if self._cgroups is not None and self._cgroups.version:
-            sandbox.group = self._cgroups.make(sandbox.number, memory_bytes, self._processes)
+            sandbox.process.group = self._cgroups.make(sandbox.number, memory_bytes, self._processes)
         return {
             "env": self._environment(sandbox),
             "uid": self._uid(sandbox),
             "memory_bytes": memory_bytes,
             "scratch_bytes": self._scratch_bytes,
             "processes": self._processes,
-            "limit_data": sandbox.group is None and self._isolation != NO_ISOLATION,
+            "limit_data": sandbox.process.group is None and self._isolation != NO_ISOLATION,
         }
 
     def _take_slot(self, sandbox: Sandbox) -> None:
         if self._free_slots:
-            sandbox.slot = heapq.heappop(self._free_slots)
+            sandbox.process.slot = heapq.heappop(self._free_slots)
         else:
             self._slots += 1
-            sandbox.slot = self._slots
+            sandbox.process.slot = self._slots
 
     def _uid(self, sandbox: Sandbox) -> int | None:
         """As the sandbox's own namespace counts; None: the server's."""
         if not self._isolation.own_uid:
             return None
-        return sandbox.slot if self._isolation.user else self._first_uid + sandbox.slot
+        return sandbox.process.slot if self._isolation.user else self._first_uid + sandbox.process.slot
 
     def _environment(self, sandbox: Sandbox) -> dict[str, str]:
         if self._isolation.mount:
@@ -66,18 +66,18 @@ class Quarters:
         scratch = self._scratch / str(sandbox.number)
         scratch.mkdir(mode=0o700)
         if self._isolation.own_uid:
-            owner = self._first_uid + sandbox.slot
+            owner = self._first_uid + sandbox.process.slot
             os.chown(scratch, owner, owner)
         return {**BARE_ENVIRONMENT, "HOME": str(scratch), "TMPDIR": str(scratch)}
 
     def give_back(self, sandbox: Sandbox) -> None:
         """Its process is no more, or never was: the user id may be another's."""
-        heapq.heappush(self._free_slots, sandbox.slot)
+        heapq.heappush(self._free_slots, sandbox.process.slot)
 
     def clear(self, sandbox: Sandbox) -> None:
         """Remove what is left of it. Takes a moment; not for the event loop."""
-        if sandbox.group is not None:
-            sandbox.group.remove()
+        if sandbox.process.group is not None:
+            sandbox.process.group.remove()
         if not self._isolation.mount:
             shutil.rmtree(self._scratch / str(sandbox.number), ignore_errors=True)
 

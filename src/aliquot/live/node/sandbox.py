@@ -1,20 +1,17 @@
 """One sandbox as the server sees it: its socket, its output, its process. Plain callbacks, no task a call."""
 
-import contextlib
 import json
 import os
 import socket
 import time
-from collections.abc import Callable
-from enum import IntEnum
-from signal import Signals, pidfd_send_signal
+from signal import Signals
 from typing import Protocol
 
 import msgspec
 
 from aliquot.live.node.base import Launch, Outcome, RunRequest, Status
-from aliquot.live.node.cgroups import Group
 from aliquot.live.node.logs import Logs
+from aliquot.live.node.process import Loop, Process
 from aliquot.runtime import frames
 from aliquot.runtime.frames import REPLY, REQUEST
 
@@ -32,26 +29,18 @@ _SLACK_BYTES = 2**20
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _encode_env = msgspec.json.Encoder().encode
 _STATUSES = {int(status): status for status in Status}
+_DEVELOPER_ERROR, _INTERNAL_ERROR = Status.DEVELOPER_ERROR, Status.INTERNAL_ERROR
 
 
-class State(IntEnum):
-    STARTING = 0  # being forked and initialised
-    IDLE = 1
-    RUNNING = 2
-    GONE = 3  # reported, or told to stop
+# A sandbox's states: plain numbers, for they are looked at several times a call.
+STARTING = 0  # being forked and initialised
+IDLE = 1
+RUNNING = 2
+GONE = 3  # reported, or told to stop
 
 
 def error(text: str) -> bytes:
     return json.dumps({"error": text}, ensure_ascii=False).encode()
-
-
-class Loop(Protocol):
-    """What is used of an event loop."""
-
-    def add_reader(self, fd: int, callback: Callable[..., object], *args: object) -> None: ...
-    def remove_reader(self, fd: int) -> bool: ...
-    def add_writer(self, fd: int, callback: Callable[..., object], *args: object) -> None: ...
-    def remove_writer(self, fd: int) -> bool: ...
 
 
 class Owner(Protocol):
@@ -67,50 +56,27 @@ class Owner(Protocol):
 
 class Sandbox:
     __slots__ = (
-        "_begun_s",
-        "_expected",
-        "_fds",
-        "_loop",
-        "_opened",
-        "_outbox",
-        "_owner",
-        "_partial",
-        "_pidfd",
-        "_reading",
-        "_recv",
-        "_result_bytes",
-        "_runs",
-        "_sock",
-        "_timeout_ms",
-        "_transmit",
-        "deadline_s",
-        "group",
-        "launch",
-        "logs",
-        "number",
-        "pid",
-        "slot",
-        "state",
+        "_begun_s", "_expected", "_fds", "_loop", "_opened", "_outbox", "_owner", "_partial", "_reading", "_recv",
+        "_result_bytes", "_runs", "_sock", "_timeout_ms", "_transmit", "_unread", "deadline_s", "launch", "logs",
+        "number", "process", "state",
     )  # fmt: skip
 
     def __init__(self, number: int, launch: Launch, owner: Owner, loop: Loop, result_bytes: int) -> None:
         self.number = number
         self.launch = launch
-        self.state = State.STARTING
-        self.pid = 0
+        self.process = Process(loop)
+        self.state = STARTING
         self.deadline_s = 0.0
         self._owner = owner
         self._loop = loop
         self._result_bytes = result_bytes
         self._runs = 0
-        self._pidfd: int | None = None
+        self._unread = False  # its last request never reached it
         self._opened = False
         self._partial: bytearray | None = None
         self._expected = 0
         self._outbox: memoryview | None = None
         self._reading = [False, False]
-        self.group: Group | None = None
-        self.slot = 0
 
     # --- its life ---------------------------------------------------------------------------------------
 
@@ -142,36 +108,17 @@ class Sandbox:
         return theirs.detach(), their_out, their_err
 
     def forked(self, pid: int, pidfd: int) -> None:
-        self.pid = pid
-        self._pidfd = pidfd
-        self._loop.add_reader(pidfd, self._process_ended)
-        if self.state == State.GONE:
-            self.send(Signals.SIGKILL)
-
-    @property
-    def is_process(self) -> bool:
-        """Forked, or about to be, and not ended yet."""
-        return self._pidfd is not None or (self._opened and self.pid == 0)
-
-    def send(self, number: Signals) -> None:
-        if self._pidfd is not None:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended; the pidfd will say so
-                pidfd_send_signal(self._pidfd, number)
-
-    def send_all(self, number: Signals) -> None:
-        """It and its children, where they can be told."""
-        for pid in self.group.pids() if self.group is not None else ():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        self.send(number)
+        self.process.forked(pid, pidfd, self._process_ended)
+        if self.state == GONE:
+            self.process.send(Signals.SIGKILL)
 
     def kill(self) -> None:
         """End it and all its children. Nothing is reported but, later, `ended`."""
-        if self.state != State.GONE:
-            self.state = State.GONE
+        if self.state != GONE:
+            self.state = GONE
             if self._opened:
                 self._close()
-        self.send(Signals.SIGKILL)
+        self.process.send(Signals.SIGKILL)
 
     def _close(self) -> None:
         loop = self._loop
@@ -186,18 +133,14 @@ class Sandbox:
         self.logs.close()
 
     def _process_ended(self) -> None:
-        if self.state != State.GONE:
+        if self.state != GONE:
             self._readable()  # its last words, if there are any
             have = -1
             while self._partial is not None and len(self._partial) > have:
                 have = len(self._partial)
                 self._readable()
-        if self.state != State.GONE:
-            self._hang_up(begun=True)
-        if self._pidfd is not None:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
+        if self.state != GONE:
+            self._hang_up()
         self._owner.ended(self)
 
     # --- runs -------------------------------------------------------------------------------------------
@@ -205,7 +148,7 @@ class Sandbox:
     def run(self, request: RunRequest) -> bool:
         """False when the sandbox has gone and has not seen the request."""
         self._begin(request.timeout_ms, request.logs_bytes)
-        self.state = State.RUNNING
+        self.state = RUNNING
         env = _encode_env(request.env)
         payload = request.payload
         what = frames.RUN_PICKLED if request.pickled else frames.RUN
@@ -220,7 +163,7 @@ class Sandbox:
     def tick(self, now_s: float, before_s: float) -> None:
         """From time to time while it is busy: its time limit, and its output if it was busy `before_s` already."""
         if now_s >= self.deadline_s:
-            text = TIME_IN_INIT if self.state == State.STARTING else TIME
+            text = TIME_IN_INIT if self.state == STARTING else TIME
             self._lose(Status.DEVELOPER_ERROR, text.format(self._timeout_ms), timed_out=True)
         elif self._begun_s < before_s:
             for stream in (0, 1):
@@ -239,6 +182,7 @@ class Sandbox:
         except BlockingIOError:
             sent = 0
         except OSError:
+            self._unread = True
             return False
         if sent < len(data):
             self._outbox = memoryview(data)[sent:]
@@ -265,11 +209,12 @@ class Sandbox:
         except BlockingIOError:
             return
         except OSError:
-            # Reset: it died with the request unread.
-            self._hang_up(begun=self._runs == 0)
+            # Reset, not closed: it died with the request unread.
+            self._unread = True
+            self._hang_up()
             return
         if not data:
-            self._hang_up(begun=True)
+            self._hang_up()
             return
         if self._partial is not None:
             self._partial += data
@@ -285,7 +230,7 @@ class Sandbox:
             self._partial, self._expected = bytearray(data), expected
             return
         self._partial = None
-        if len(data) != expected or self.state not in (State.STARTING, State.RUNNING):
+        if len(data) != expected or self.state not in (STARTING, RUNNING):
             self._lose(Status.DEVELOPER_ERROR, EXITED)  # it speaks out of turn: not the launcher's words
             return
         middle = REPLY.size + size
@@ -293,7 +238,7 @@ class Sandbox:
 
     def _answered(self, code: int, result: bytes, pickled: bytes | None) -> None:
         seconds = time.perf_counter() - self._begun_s
-        status = _STATUSES.get(code, Status.DEVELOPER_ERROR)
+        status = _STATUSES.get(code, _DEVELOPER_ERROR)
         try:
             _check_json(result)
             if not result.isascii():
@@ -302,13 +247,13 @@ class Sandbox:
             text = NOT_JSON.format(result[:1024].decode(errors="replace"))
             self._lose(Status.DEVELOPER_ERROR, text)
             return
-        starting = self.state == State.STARTING
-        if status is Status.INTERNAL_ERROR and not starting:
-            status = Status.DEVELOPER_ERROR  # only a sandbox that could not be made may blame us
-        if status >= Status.DEVELOPER_ERROR:
+        starting = self.state == STARTING
+        if status is _INTERNAL_ERROR and not starting:
+            status = _DEVELOPER_ERROR  # only a sandbox that could not be made may blame us
+        if status is _DEVELOPER_ERROR or status is _INTERNAL_ERROR:
             self._lose(status, result)
             return
-        self.state = State.IDLE
+        self.state = IDLE
         logs = self.logs.finish()
         if self._reading[0] or self._reading[1]:
             self._stop_reading()
@@ -324,24 +269,25 @@ class Sandbox:
                 self._loop.remove_reader(self._fds[stream])
                 self._reading[stream] = False
 
-    def _hang_up(self, *, begun: bool) -> None:
+    def _hang_up(self) -> None:
         """It closed the channel: it has ended, or is about to."""
-        if self.state == State.RUNNING and not begun:
+        # One that never served a run is not tried again elsewhere: it may well die each time.
+        if self.state == RUNNING and self._unread and self._runs:
             self.kill()
             self._owner.refused(self)
-        elif self.group is not None and self.group.ran_out_of_memory():
+        elif self.process.ran_out_of_memory():
             self._lose(Status.DEVELOPER_ERROR, OUT_OF_MEMORY)
         else:
-            self._lose(Status.DEVELOPER_ERROR, EXITED_IN_INIT if self.state == State.STARTING else EXITED)
+            self._lose(Status.DEVELOPER_ERROR, EXITED_IN_INIT if self.state == STARTING else EXITED)
 
     def not_begun(self) -> None:
         """Its request could not be sent."""
-        if self.state == State.RUNNING:
-            self._hang_up(begun=self._runs == 0)
+        if self.state == RUNNING:
+            self._hang_up()
 
     def never_forked(self, status: Status, text: str) -> None:
         """Its zygote died before it told of it."""
-        if self.state != State.GONE:
+        if self.state != GONE:
             self._lose(status, text)
         self._owner.ended(self)
 
@@ -350,7 +296,7 @@ class Sandbox:
         self._lose(status, text)
 
     def _lose(self, status: Status, result: str | bytes, *, timed_out: bool = False) -> None:
-        busy = self._opened and self.state != State.IDLE
+        busy = self._opened and self.state != IDLE
         seconds = time.perf_counter() - self._begun_s if busy else 0.0
         logs = self.logs.finish(failed=True) if self._opened else ()
         self.kill()

@@ -13,7 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from aliquot.live.node.base import Status
-from aliquot.live.node.sandbox import Loop, Sandbox
+from aliquot.live.node.process import Loop
+from aliquot.live.node.sandbox import Sandbox
 from aliquot.runtime import frames
 
 _PACKET = 65536

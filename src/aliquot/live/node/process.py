@@ -1,0 +1,57 @@
+"""A sandbox's process as the server holds it: by a pidfd, so that no other process is ever meant."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from signal import Signals, pidfd_send_signal
+from typing import Protocol
+
+from aliquot.live.node.cgroups import Group
+
+
+class Loop(Protocol):
+    """What is used of an event loop."""
+
+    def add_reader(self, fd: int, callback: Callable[..., object], *args: object) -> None: ...
+    def remove_reader(self, fd: int) -> bool: ...
+    def add_writer(self, fd: int, callback: Callable[..., object], *args: object) -> None: ...
+    def remove_writer(self, fd: int) -> bool: ...
+
+
+class Process:
+    __slots__ = ("_loop", "_pidfd", "group", "pid", "slot")
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._pidfd: int | None = None
+        self.pid = 0
+        self.slot = 0  # of the node's: which user it is
+        self.group: Group | None = None
+
+    def forked(self, pid: int, pidfd: int, ended: Callable[[], None]) -> None:
+        """It lives. `ended` is called once when it and, in a pid namespace, all its children have ended."""
+        self.pid = pid
+        self._pidfd = pidfd
+
+        def has_ended() -> None:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+            self._pidfd = None
+            ended()
+
+        self._loop.add_reader(pidfd, has_ended)
+
+    def send(self, number: Signals) -> None:
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended; the pidfd will say so
+                pidfd_send_signal(self._pidfd, number)
+
+    def send_all(self, number: Signals) -> None:
+        """To it and its children, where they can be told."""
+        for pid in self.group.pids() if self.group is not None else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        self.send(number)
+
+    def ran_out_of_memory(self) -> bool:
+        return self.group is not None and self.group.ran_out_of_memory()

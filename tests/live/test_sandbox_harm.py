@@ -1,0 +1,318 @@
+"""Functions on a bad day: they loop, leak, flood, fork and run away, and harm themselves alone."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from sandboxes import RUNAWAY_CODE, isolation, play, result, texts, with_and_without_walls
+
+from aliquot.live.node.base import Status
+
+ECHO = "def main(args):\n    return args\n"
+TAG = "aliquot-test-runaway"
+
+
+def tagged(tag: str) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if tag in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
+
+
+async def until(condition) -> None:
+    while not condition():
+        await asyncio.sleep(0.02)
+
+
+def test_a_flood_of_output_is_cut_and_memory_stays_bounded(tmp_path):
+    code = """
+import os
+def main(args):
+    for _ in range(800):
+        os.write(1, b"x" * 99_999 + b"\\n")
+    return {}
+"""
+
+    async def scene(rig):
+        sandbox = await rig.started(code)
+        before = psutil.Process().memory_info().rss
+        outcome = await rig.run(sandbox, logs_bytes=100_000)
+        assert outcome.status == Status.SUCCESS
+        assert sum(map(len, outcome.logs)) < 101_000
+        assert texts(outcome, "stderr")[-1].startswith("Logs were truncated")
+        assert psutil.Process().memory_info().rss - before < 30_000_000
+
+    play(tmp_path, scene)
+
+
+def test_a_flood_without_lines_or_of_empty_lines_is_bounded_too(tmp_path):
+    code = """
+import os
+def main(args):
+    for _ in range(200):
+        os.write(2, args["what"].encode() * 65_536)
+    return {}
+"""
+
+    async def scene(rig):
+        sandbox = await rig.started(code)
+        for what in ("x", "\n"):
+            outcome = await rig.run(sandbox, {"what": what}, logs_bytes=100_000)
+            assert sum(map(len, outcome.logs)) < 101_000
+
+    play(tmp_path, scene)
+
+
+def test_others_run_while_one_floods_and_one_loops(tmp_path):
+    async def scene(rig):
+        flood = await rig.started("def main(args):\n    while True: print('x' * 1000)")
+        loop = await rig.started("def main(args):\n    while True: pass")
+        good = await rig.started(ECHO)
+        rig.request(flood, timeout_ms=1500)
+        rig.request(loop, timeout_ms=1500)
+        for number in range(100):
+            rig.request(good, {"n": number})
+            what, sandbox, outcome = await rig.next()
+            assert (what, sandbox, result(outcome)) == ("finished", good, {"n": number})
+        ends = [await rig.next() for _ in range(2)]
+        assert {(what, sandbox) for what, sandbox, _ in ends} == {("lost", flood), ("lost", loop)}
+
+    play(tmp_path, scene)
+
+
+def test_a_fork_bomb_harms_itself_alone(tmp_path):
+    code = """
+import os, time
+def main(args):
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            time.sleep(0.01)
+"""
+
+    async def scene(rig):
+        good = await rig.started(ECHO)
+        bomb = await rig.started(code)
+        rig.request(bomb, timeout_ms=1000)
+        await asyncio.sleep(0.5)
+        assert len(psutil.pids()) < before + 200
+        rig.request(good, {"a": 1})
+        said = [await rig.next(), await rig.next()]
+        assert sorted((what, sandbox) for what, sandbox, _ in said) == [("finished", good), ("lost", bomb)]
+        await until(lambda: len(psutil.pids()) < before + 30)
+
+    before = len(psutil.pids())
+    if not (isolation(walls=True).pid and (isolation(walls=True).own_uid or isolation(walls=True).user)):
+        pytest.skip("this machine has nothing that counts a sandbox's processes")
+    play(tmp_path, scene, processes=64)
+
+
+@with_and_without_walls
+def test_a_timeout_kills_children_that_left_the_session(tmp_path, walls):
+    tag = f"{TAG}-{os.getpid()}-{walls}"
+
+    async def scene(rig):
+        sandbox = await rig.started(RUNAWAY_CODE)
+        rig.request(sandbox, {"tag": tag, "sleep": 1000}, timeout_ms=1500)
+        await until(lambda: len(tagged(tag)) == 1)
+        assert (await rig.next())[2].timed_out
+        await until(lambda: not tagged(tag))
+
+    play(tmp_path, scene, isolation=isolation(walls))
+
+
+@with_and_without_walls
+def test_children_of_a_function_that_leaves_or_is_stopped_end_with_it(tmp_path, walls):
+    tag = f"{TAG}-{os.getpid()}-{walls}-b"
+
+    async def scene(rig):
+        leaver = await rig.started(RUNAWAY_CODE)
+        await rig.run_and_lose(leaver, {"tag": tag, "leave": True})
+        await until(lambda: not tagged(tag))
+        other = await rig.started(RUNAWAY_CODE)
+        await rig.run(other, {"tag": tag})
+        await until(lambda: len(tagged(tag)) == 1)
+        rig.node.stop_sandbox(other)
+        await until(lambda: not tagged(tag))
+
+    play(tmp_path, scene, isolation=isolation(walls))
+
+
+def test_a_sandbox_killed_in_a_run_has_a_clear_outcome(tmp_path):
+    async def scene(rig):
+        sandbox = await rig.started("import time\ndef main(args):\n    time.sleep(1000)")
+        rig.request(sandbox)
+        await asyncio.sleep(0.1)
+        os.kill(rig.node.usage()[0].pid, signal.SIGKILL)
+        what, _, outcome = await rig.next()
+        assert (what, outcome.status) == ("lost", Status.DEVELOPER_ERROR)
+        assert "exited unexpectedly" in result(outcome)["error"]
+
+    play(tmp_path, scene)
+
+
+def test_a_sandbox_that_dies_idle_is_lost(tmp_path):
+    async def scene(rig):
+        sandbox = await rig.started(ECHO)
+        os.kill(rig.node.usage()[0].pid, signal.SIGKILL)
+        assert (await rig.next())[:2] == ("lost", sandbox)
+        rig.node.stop_sandbox(sandbox)
+
+    play(tmp_path, scene)
+
+
+def test_a_run_that_a_dead_sandbox_has_not_seen_may_run_elsewhere(tmp_path):
+    async def scene(rig):
+        sandbox = await rig.started(ECHO)
+        await rig.run(sandbox)
+        pid = rig.node.usage()[0].pid
+        os.kill(pid, signal.SIGKILL)
+        while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)  # noqa: ASYNC251 - the loop must not hear of it yet
+        rig.request(sandbox)
+        assert (await rig.next())[:2] == ("refused", sandbox)
+
+    play(tmp_path, scene)
+
+
+def test_a_killed_zygote_is_started_again(tmp_path):
+    async def scene(rig):
+        first = await rig.started(ECHO)
+        zygotes = [
+            child for child in psutil.Process().children() if any("zygote.py" in word for word in child.cmdline())
+        ]
+        for zygote in zygotes:
+            zygote.kill()
+        assert (await rig.next())[:2] == ("lost", first)
+        second = await rig.started(ECHO)
+        assert result(await rig.run(second, {"a": 1})) == {"a": 1}
+
+    play(tmp_path, scene)
+
+
+def test_an_import_that_fails_in_the_zygote_is_named(tmp_path):
+    async def scene(rig):
+        for _ in range(2):
+            outcome = await rig.not_started(ECHO, imports=("json", "nonesuch"))
+            assert outcome.status == Status.DEVELOPER_ERROR
+            assert "The import 'nonesuch' failed: ModuleNotFoundError" in result(outcome)["error"]
+
+    play(tmp_path, scene)
+
+
+def test_a_stopped_start_is_never_heard_of(tmp_path):
+    async def scene(rig):
+        for pause in (0, 0.001, 0.005, 0.02):
+            rig.node.stop_sandbox(rig.launch("import time\ntime.sleep(1000)"))
+            rig.launch("import time\ntime.sleep(1000)")
+            await asyncio.sleep(pause)
+            rig.node.stop_sandbox(rig.last)
+        good = await rig.started(ECHO)
+        assert rig.heard.queue.empty()
+        assert [usage.sandbox for usage in rig.node.usage()] == [good]
+
+    play(tmp_path, scene)
+
+
+def test_a_swapped_out_sandbox_stands_still_until_it_is_loaded(tmp_path):
+    code = """
+import threading, time
+count = 0
+def tick():
+    global count
+    while True:
+        count += 1
+        time.sleep(0.001)
+threading.Thread(target=tick, daemon=True).start()
+def main(args):
+    return {"count": count}
+"""
+
+    async def scene(rig):
+        sandbox = await rig.started(code, device="host-1")
+        rig.node.unload(sandbox)
+        process = psutil.Process(rig.node.usage()[0].pid)
+        await until(lambda: process.status() == psutil.STATUS_STOPPED)
+        rig.node.load(sandbox)
+        assert (await rig.next())[:2] == ("loaded", sandbox)
+        assert result(await rig.run(sandbox))["count"] > 0
+
+    play(tmp_path, scene)
+
+
+def test_a_start_waits_for_a_stop_on_its_device(tmp_path):
+    async def scene(rig):
+        first = await rig.started(ECHO, device="host-1")
+        pid = rig.node.usage()[0].pid
+        rig.node.stop_sandbox(first)
+        await rig.started("import os\ndef main(args):\n    return {}", device="host-1")
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+    play(tmp_path, scene)
+
+
+HOST = """
+import asyncio, sys
+sys.path.insert(0, {here!r})
+from pathlib import Path
+import uvloop
+from sandboxes import node, RUNAWAY_CODE, isolation
+
+async def main():
+    async with node(Path(sys.argv[1]), isolation=isolation(sys.argv[3] == "walls")) as rig:
+        looping = await rig.started(RUNAWAY_CODE)
+        rig.request(looping, {{"tag": sys.argv[2], "sleep": 1000}}, timeout_ms=10**9)
+        deaf = "import signal\\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\\nwhile True: pass"
+        rig.launch(deaf, timeout_ms=10**9)
+        await asyncio.sleep(0.5)
+        print("up", *[usage.pid for usage in rig.node.usage()], flush=True)
+        await asyncio.sleep(10**6)
+
+uvloop.run(main())
+"""
+
+
+def test_kill_9_of_the_server_leaves_nothing_behind(tmp_path):
+    tag = f"{TAG}-{os.getpid()}-host"
+    if not isolation(walls=True).pid:
+        pytest.skip("without pid namespaces children that left may stay until the next start")
+    script = tmp_path / "host.py"
+    script.write_text(HOST.format(here=str(Path(__file__).parent)))
+    host = subprocess.Popen(
+        [sys.executable, script, tmp_path / "data", tag, "walls"], stdout=subprocess.PIPE, text=True
+    )
+    pids = [int(word) for word in host.stdout.readline().split()[1:]]
+    assert len(pids) == 2
+    assert len(tagged(tag)) >= 1
+    family = [child.pid for child in psutil.Process(host.pid).children(recursive=True)]
+    assert set(pids) <= set(family)
+    host.send_signal(signal.SIGKILL)
+    host.wait()
+    host.stdout.close()
+    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in family):
+        time.sleep(0.02)
+    while tagged(tag):
+        time.sleep(0.02)
+
+    async def scene(rig):
+        assert result(await rig.run(await rig.started(ECHO), {"a": 1})) == {"a": 1}
+
+    play(tmp_path / "data", scene)  # the next server on the same data finds its place clean
+    left = [
+        path for path in Path("/sys/fs/cgroup").glob("*/aliquot-*/*") if path.is_dir() and "doctor" not in str(path)
+    ]
+    data = json.dumps([str(path) for path in left])
+    import zlib
+
+    assert f"aliquot-{zlib.crc32(str(tmp_path / 'data').encode()):08x}" not in data
