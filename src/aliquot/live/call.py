@@ -11,8 +11,9 @@ class Call:
     """Filled in as it goes. The gateway makes it, `Service.submit` takes it, and `done` is called once at its end."""
 
     __slots__ = (
-        "action", "activation", "arrived_s", "attempts", "begun_s", "device", "done", "durable", "id", "init_s",
-        "namespace", "outcome", "parked", "payload", "pickled", "reason", "start", "transaction", "unbegun", "wait_ms",
+        "action", "activation", "arrived_s", "attempts", "begun_s", "device", "done", "durable", "ended", "id",
+        "init_s", "namespace", "outcome", "parked", "payload", "pickled", "reason", "start", "transaction", "unbegun",
+        "wait_ms",
     )  # fmt: skip
 
     def __init__(
@@ -45,5 +46,6 @@ class Call:
         self.attempts = 1
         self.unbegun = False  # its sandbox was gone before the run began: it may be tried again
         self.parked = False  # left in the store's queue for the next server
+        self.ended = False  # its outcome is settled; its record may still be on its way to the disk
         self.outcome: Outcome | None = None  # None at the end: it was refused, and `reason` says why
         self.activation: Activation | None = None  # its record, from the end on

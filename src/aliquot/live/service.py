@@ -91,7 +91,7 @@ class Service:
             UnloadMemory: lambda command: node.unload(command.sandbox),
             StopSandbox: self._stop_sandbox,
             Run: self._run,
-            Complete: self._complete,
+            Complete: lambda _: None,  # it has been answered
             Fail: self._fail,
             Reject: self._reject,
         }
@@ -228,8 +228,9 @@ class Service:
         if call is None:
             log.error("a run finished that nobody asked for", sandbox=sandbox)
             return
-        call.outcome = _with_logs(tenancy, outcome) if tenancy.logs else outcome
+        # The answer need not wait for the core's turn: a run that has finished completes its call, whatever is decided.
         self._engine.post(RunFinished(call.id, sandbox, outcome.run_s))
+        self._end(call, _with_logs(tenancy, outcome) if tenancy.logs else outcome)
 
     # --- what the core commands -------------------------------------------------------------------------
 
@@ -274,12 +275,10 @@ class Service:
         if tenancy is not None and tenancy.call is call:  # neither cancelled nor lost meanwhile
             self._node.run(sandbox, run_request(call, _now_ms()))
 
-    def _complete(self, command: Complete) -> None:
-        call = self.calls[command.invocation]
-        self._end(call, call.outcome or failure(Status.INTERNAL_ERROR, "the run left no outcome"))
-
     def _fail(self, command: Fail) -> None:
-        call = self.calls[command.invocation]
+        call = self.calls.get(command.invocation)
+        if call is None or call.ended:  # it was cancelled as it finished
+            return
         if call.parked:
             self._forget(call)
         elif call.unbegun and call.attempts < ATTEMPTS:
@@ -300,6 +299,7 @@ class Service:
     # --- ends -------------------------------------------------------------------------------------------
 
     def _end(self, call: Call, outcome: Outcome) -> None:
+        call.ended = True
         call.outcome = outcome
         activation = self._record(call, outcome)
         if call.durable:
