@@ -1,7 +1,6 @@
 """The core's own books: what it knows about each invocation, flow, sandbox and device. Policies see `view`."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -119,10 +118,8 @@ class Shelf:
 
     def best(self) -> Sandbox | None:
         """The most recently used, one in device memory before one that is not."""
-        for kind in (self.resident, self.others):
-            if kind:
-                return kind[next(reversed(kind))]
-        return None
+        kind = self.resident or self.others
+        return kind[next(reversed(kind))] if kind else None
 
 
 class Flow:
@@ -226,9 +223,9 @@ class Flow:
         shelf = self.shelves.get(device.index)
         return shelf.best() if shelf else None
 
-    def idle_devices(self) -> "Iterator[Device]":
+    def idle_devices(self) -> "list[Device]":
         """The devices on which the flow has an idle sandbox."""
-        return (shelf.device for shelf in self.shelves.values() if shelf.resident or shelf.others)
+        return [shelf.device for shelf in self.shelves.values() if shelf.resident or shelf.others]
 
     def resident_on(self, device: DeviceView) -> bool:
         """Whether an idle sandbox of the flow is in that device's memory."""

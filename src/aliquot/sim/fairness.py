@@ -123,7 +123,9 @@ class FairnessMeter:
             return
         here = flow.service_at(now)
         for other in self._tracked.values():
-            gap = _signed(flow, other, here - other.service_at(now))
+            gap = here - other.service_s - other.rate * (now - other.since) / other.weight
+            if other.number < flow.number:
+                gap = -gap
             flow.pairs[other.number] = other.pairs[flow.number] = [gap, gap]
         self._tracked[flow.number] = flow
 
@@ -150,10 +152,6 @@ class FairnessMeter:
             else:
                 continue
             self.max_gap_s = max(self.max_gap_s, span[1] - span[0])
-
-
-def _signed(flow: FlowMeter, other: FlowMeter, gap: float) -> float:
-    return gap if flow.number < other.number else -gap
 
 
 def jain(meters: Iterable[FairnessMeter]) -> float:

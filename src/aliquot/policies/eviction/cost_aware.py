@@ -22,8 +22,10 @@ class CostAware(Eviction[E]):
         self._heap: list[tuple[float, int]] = []
 
     def add(self, entry: E, *, now: float) -> None:
-        self._entries[entry.id] = entry
-        self._push(entry, now)
+        number = entry.id
+        self._entries[number] = entry
+        worth = self._worth[number] = _worth(entry, now)
+        heappush(self._heap, (worth, number))
         if len(self._heap) > _SLACK + 4 * len(self._entries):
             self._heap = [(worth, number) for number, worth in self._worth.items()]
             heapify(self._heap)
@@ -33,19 +35,16 @@ class CostAware(Eviction[E]):
         self._worth.pop(entry.id, None)
 
     def victim(self, *, now: float) -> E | None:
-        looked_at: list[E] = []
+        looked_at: list[tuple[float, int]] = []
         while self._heap and len(looked_at) < LOOK_AT:
             worth, number = heappop(self._heap)
             if self._worth.get(number) == worth:
-                looked_at.append(self._entries[number])
-                del self._worth[number]  # pushed again below
-        for entry in looked_at:
-            self._push(entry, now)
-        return min(looked_at, key=lambda entry: (self._worth[entry.id], entry.id), default=None)
-
-    def _push(self, entry: E, now: float) -> None:
-        worth = self._worth[entry.id] = _worth(entry, now)
-        heappush(self._heap, (worth, entry.id))
+                del self._worth[number]  # an entry with the same worth as before may be in the heap twice
+                looked_at.append((_worth(self._entries[number], now), number))
+        for worth, number in looked_at:
+            self._worth[number] = worth
+            heappush(self._heap, (worth, number))
+        return self._entries[min(looked_at)[1]] if looked_at else None
 
 
 def _worth(entry: E, now: float) -> float:

@@ -34,8 +34,8 @@ class Expectations:
         return self._unknown_s if known is None else known
 
     def run_s(self, flow: FlowView, device: DeviceView) -> float:
-        known = flow.run_estimates_s.get(device.spec.kind)
-        return self.typical_run_s(flow) if known is None else known
+        known = flow.run_estimates_s.get(device.spec.kind, flow.run_estimate_s)
+        return self._unknown_s if known is None else known
 
     def best_start_s(self, flow: FlowView) -> float:
         """If it could start wherever it is best for it, whoever is at work there."""
@@ -53,7 +53,9 @@ class Expectations:
 
     def allowed(self, device: DeviceView) -> bool:
         """Whether one more there is worthwhile."""
-        return not self._adaptive or device.running < self._occupancy.worthwhile(device)
+        if not self._adaptive or device.running >= device.slots:
+            return device.running < device.slots
+        return device.running < self._occupancy.worthwhile(device)
 
     def best(self, view: View, flow: FlowView) -> ExpectedEnd | None:
         """The place with the earliest expected end, an idle sandbox before a new one."""

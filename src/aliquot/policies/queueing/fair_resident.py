@@ -137,7 +137,8 @@ class FairResident(Queueing):
     # --- decisions --------------------------------------------------------------------------------------
 
     def choose(self, view: View) -> Choice | None:
-        self._look_again(self._passed_over.ready(view))
+        for flow in self._passed_over.ready(view):
+            self._changed[flow.index] = flow
         for flow in self._changed.values():
             self._passed_over.discard(flow)
             self._line_up(flow)

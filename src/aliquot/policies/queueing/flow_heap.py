@@ -34,33 +34,35 @@ class KeyedHeap(Generic[N, K]):
 
     def set(self, item: N, key: K) -> None:
         """It is in, with this key."""
-        if self._keys.get(item.index) == key:
+        index, keys = item.index, self._keys
+        if keys.get(index) == key:
             return
-        self._keys[item.index] = key
-        heappush(self._heap, (key, item.index, item))
-        if len(self._heap) > _SLACK + 4 * len(self._keys):
+        keys[index] = key
+        heappush(self._heap, (key, index, item))
+        if len(self._heap) > _SLACK + 4 * len(keys):
             self._drop_stale()
 
     def discard(self, item: N) -> None:
         self._keys.pop(item.index, None)
 
     def first(self) -> N | None:
-        entry = self._first()
+        entry = self.first_entry()
         return entry[2] if entry else None
 
     def first_key(self) -> K | None:
-        entry = self._first()
+        entry = self.first_entry()
         return entry[0] if entry else None
 
     def take(self, up_to: K) -> list[N]:
         """Those with a key up to this one, in order; they are no longer in."""
         taken = []
-        while (entry := self._first()) is not None and entry[0] <= up_to:
+        while (entry := self.first_entry()) is not None and entry[0] <= up_to:
             taken.append(entry[2])
             self.discard(entry[2])
         return taken
 
-    def _first(self) -> tuple[K, int, N] | None:
+    def first_entry(self) -> tuple[K, int, N] | None:
+        """Key, number and item."""
         heap, keys = self._heap, self._keys
         while heap:
             entry = heap[0]

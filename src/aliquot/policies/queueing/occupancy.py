@@ -108,7 +108,11 @@ class Occupancy:
 
     def worthwhile(self, device: DeviceView) -> int:
         """How many at once the device should run: up to D, unless it is known that fewer do as much."""
-        return self._limits.get((device.spec.kind, device.slots), device.slots)
+        key = (device.spec.kind, device.slots)
+        limit = self._limits.get(key)
+        if limit is None:
+            limit = self._limits[key] = _limit(self._stretch.get(key[0], {}), device.slots)
+        return limit
 
     def _set_limits(self, kind: str) -> None:
         for key, old in self._limits.items():
@@ -121,7 +125,6 @@ class Occupancy:
         known_s = self._deviation_s.get(flow.index, 0.0)
         self._deviation_s[flow.index] = known_s + LEARN * (abs(run_s - estimate_s) - known_s)
         kind = device.spec.kind
-        self._limits.setdefault((kind, device.slots), device.slots)
         self._reconsider(device)
         alone = self._alone.get((flow.index, kind))
         if alone is None:

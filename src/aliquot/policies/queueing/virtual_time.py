@@ -72,9 +72,11 @@ class FairClock(Generic[M]):
     def first(self) -> M | None:
         """The most urgent of the eligible members."""
         self._advance()
-        while (member := self._eligible.first()) is not None and not self._is_eligible(member):
-            self._sort_in(member)  # the window has shrunk since
-        return member
+        while (entry := self._eligible.first_entry()) is not None:
+            if self.starts[entry[1]] - self.now <= self.window.size:
+                return entry[2]
+            self._sort_in(entry[2])  # the window has shrunk since
+        return None
 
     def first_urgency(self) -> Urgency | None:
         first = self.first()
@@ -93,25 +95,23 @@ class FairClock(Generic[M]):
         if len(self._eligible) + len(self._ahead) > self.waiting:
             yield f"{len(self._eligible)} are eligible and {len(self._ahead)} ahead, of {self.waiting} that wait"
 
-    def _is_eligible(self, member: M) -> bool:
-        return self.starts[member.index] - self.now <= self.window.size
-
     def _sort_in(self, member: M) -> None:
-        if self._is_eligible(member):
+        start = self.starts[member.index]
+        if start - self.now <= self.window.size:
             self._ahead.discard(member)
             self._eligible.set(member, self._urgency[member.index])
         else:
             self._eligible.discard(member)
-            self._ahead.set(member, self.starts[member.index])
+            self._ahead.set(member, start)
 
     def _advance(self) -> None:
         """Look at what time it is. It never goes back, not even when a charge is given back."""
-        smallest = self._by_start.first_key()
-        if smallest is None:
-            return
-        self.now = max(self.now, smallest)
-        while (member := self._ahead.first()) is not None and self._is_eligible(member):
-            self._sort_in(member)
+        smallest = self._by_start.first_entry()
+        if smallest is not None:
+            self.now = max(self.now, smallest[0])
+        while (entry := self._ahead.first_entry()) is not None and entry[0] - self.now <= self.window.size:
+            self._ahead.discard(entry[2])
+            self._sort_in(entry[2])
 
 
 class Tenant:
@@ -155,7 +155,8 @@ class TwoLevelClock:
 
     def charge(self, flow: FlowView, amount: float) -> None:
         """The flow has used so much; its tenant has too. If something of the flow waits, `wait` must follow."""
-        tenant = self._change(flow)
+        tenant = self.tenants[flow.key.tenant]
+        self._changed[tenant.index] = tenant
         tenant.clock.charge(flow, amount / flow.spec.weight)
         self.clock.charge(tenant, amount / flow.tenant_weight)
 
