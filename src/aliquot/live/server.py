@@ -21,6 +21,7 @@ from aliquot.live.data_directory import DataDirectory, write_private
 from aliquot.live.gateway.app import Gateway, make_app
 from aliquot.live.gateway.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
 from aliquot.live.recovery import take_up
 from aliquot.live.service import Service
@@ -84,7 +85,7 @@ async def _serve(
         pruning = asyncio.create_task(_prune(store, settings))
 
         def started() -> None:
-            ready = Ready(url, name, key, os.getpid(), first, (), taken_up)
+            ready = Ready(url, name, key, os.getpid(), first, lacking(node.isolation), taken_up)
             public = {"url": url, "namespace": name, "key": key, "pid": ready.pid}
             data.publish(public | {"operator": operator})
             if settings.ready_file is not None:

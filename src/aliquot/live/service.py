@@ -39,6 +39,7 @@ from aliquot.core.events import (
     TenantWeightSet,
 )
 from aliquot.core.fit import misfit
+from aliquot.core.model import CPU
 from aliquot.live.activations import Recorder, failure
 from aliquot.live.call import Call
 from aliquot.live.engine import Engine
@@ -170,6 +171,7 @@ class Service:
             self._recorder.forget(old)
         self._actions[action.namespace, action.name] = action
         self._engine.post(FunctionDeployed(action.namespace, function_spec(action)))
+        self._node.prepare(launch(action, CPU, self.api_host))
 
     def remove(self, namespace: str, name: str) -> None:
         action = self._actions.pop((namespace, name), None)

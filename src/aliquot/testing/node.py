@@ -23,6 +23,9 @@ class ScriptedNode:
     async def stop(self) -> None:
         self.running.clear()
 
+    def prepare(self, launch: Launch) -> None:
+        pass
+
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
         self.started[sandbox] = launch
 

@@ -110,6 +110,13 @@ class Node(Protocol):
         """End every sandbox and zygote; nothing is reported any more."""
         ...
 
+    def prepare(self, launch: Launch) -> None:
+        """Have at hand what a sandbox of this launch will be made from, as far as there is room for it.
+
+        Nothing is reported: what is wrong with it shows when a sandbox starts.
+        """
+        ...
+
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
         """Then `sandbox_started` or `sandbox_lost`. Waits for stops and unloads on its device that are under way."""
         ...

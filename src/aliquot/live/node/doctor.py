@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from aliquot.live.node.cgroups import Cgroups
 from aliquot.live.node.environments import has_pip
-from aliquot.live.node.isolation import Findings, choose, probe
+from aliquot.live.node.isolation import Findings, Isolation, choose, probe
 
 _LOW_DISK_BYTES = 2 * 2**30
 _OLDEST_KERNEL = (5, 12)  # mount_setattr; pidfds and the rest came before
@@ -44,9 +44,21 @@ _LAYERS = {
 }
 
 
+_FIELDS = {"uid": "own_uid"}  # of `Isolation`, where it has another name
+
+
 def examine(data: Path) -> list[Finding]:
     """Takes a fraction of a second and starts processes; leaves nothing behind."""
     return [_system(), *_walls(probe(data.absolute())), _cgroups(), _python(), _pip(), _nodejs(), _disk(data)]
+
+
+def lacking(isolation: Isolation) -> tuple[str, ...]:
+    """One line for each wall that sandboxes do without: what it is, and what follows."""
+    return tuple(
+        f"{name}: {consequence}"
+        for field, (name, consequence) in _LAYERS.items()
+        if not getattr(isolation, _FIELDS.get(field, field))
+    )
 
 
 def _system() -> Finding:
@@ -65,7 +77,7 @@ def _walls(found: Findings) -> list[Finding]:
     findings = []
     for field, (name, consequence) in _LAYERS.items():
         why_not = getattr(found, field)
-        used = getattr(chosen, "own_uid" if field == "uid" else field)
+        used = getattr(chosen, _FIELDS.get(field, field))
         if used:
             detail = "in use"
         elif why_not:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from aliquot.live.node.lanes import Lane
 from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters
 from aliquot.live.node.sandbox import GONE, IDLE, Sandbox
 from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
+from aliquot.live.records import PYTHON
 
 RESULT_BYTES = 64 * 2**20
+MOST_PREPARED = 16  # zygotes that are started before they are needed
 # How often busy sandboxes are looked after: their time limits, and the output of those that take longer than this.
 TICK_S = 0.02
 
@@ -91,6 +93,20 @@ class LocalNode(Node):
 
     # --- commands ---------------------------------------------------------------------------------------
 
+    def prepare(self, launch: Launch) -> None:
+        if not self._stopping and len(self._zygotes) < MOST_PREPARED and launch.kind == PYTHON:
+            self._spawn(self._prepare_zygote(launch))
+
+    async def _prepare_zygote(self, launch: Launch) -> None:
+        profile = Profile(imports=_imports(launch))
+        if launch.requirements:
+            try:
+                python = await self._environments.python(launch.requirements)
+            except (RequirementsError, OSError):
+                return
+            profile = Profile(str(python), _imports(launch))
+        self._zygotes.get(profile)
+
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
         handle = Sandbox(sandbox, launch, self, self._loop, self._result_bytes)
         self._sandboxes[sandbox] = handle
@@ -108,11 +124,14 @@ class LocalNode(Node):
         if not runtime.python:
             self._launch_from(Profile(visible=runtime.visible), sandbox, runtime)
         elif launch.requirements:
-            task = self._loop.create_task(self._launch_in_environment(sandbox, runtime))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(self._launch_in_environment(sandbox, runtime))
         else:
             self._launch_from(Profile(imports=_imports(launch)), sandbox, runtime)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _launch_in_environment(self, sandbox: Sandbox, runtime: Runtime) -> None:
         launch = sandbox.launch

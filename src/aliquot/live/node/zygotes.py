@@ -157,6 +157,9 @@ class Zygotes:
         self._walls = walls
         self._zygotes: dict[Profile, Zygote] = {}
 
+    def __len__(self) -> int:
+        return len(self._zygotes)
+
     def get(self, profile: Profile) -> Zygote:
         zygote = self._zygotes.get(profile)
         if zygote is None or not zygote.alive:
