@@ -108,7 +108,7 @@ def test_list_status_and_top_show_what_there_is(deployed):
     assert flow["tenant"] == "guest"
     assert flow["arrivals"] >= 1
     shown = deployed.aliquot("top", "--once")
-    for word in ("virtual time", "host-1", "sums.add", "warm", "fair_resident"):
+    for word in ("virtual", "host-1", "sums.add", "warm", "fair_resident"):
         assert word in shown, word
     assert "host-2" in deployed.aliquot("status")
 

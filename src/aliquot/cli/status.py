@@ -99,10 +99,21 @@ def _devices(found: dict[str, Any]) -> Table:
 def _flows(found: dict[str, Any], most: int) -> Table:
     """Those with work first."""
     flows = sorted(found.get("flows", ()), key=lambda flow: (-flow["in_flight"] - flow["queued"], -flow["arrivals"]))
+    trouble = any(flow.get("misfit") for flow in flows)
     rows = table(
         _title("flows", len(flows), most),
-        *("tenant", "function", ">weight", ">waiting", ">in flight", ">virtual time", ">run", ">calls", ">sandboxes"),
-        "trouble",
+        *(
+            "tenant",
+            "function",
+            ">weight",
+            ">waits",
+            ">in\nflight",
+            ">virtual\ntime",
+            ">run",
+            ">calls",
+            ">sand-\nboxes",
+        ),
+        *(["trouble"] if trouble else []),  # rare, and a screen is narrow
     )
     for flow in flows[:most]:
         rows.add_row(
@@ -115,7 +126,7 @@ def _flows(found: dict[str, Any], most: int) -> Table:
             seconds(flow.get("run_estimate_s")),
             text(flow.get("arrivals")),
             text(flow.get("sandboxes")),
-            text(flow.get("misfit")),
+            *([text(flow.get("misfit"))] if trouble else []),
         )
     return rows
 
