@@ -9,6 +9,7 @@ from . import linux
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store", "/sys/devices/system")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_SCRATCH = "/tmp"  # noqa: S108
 _BASE = "/tmp"  # noqa: S108 - any directory will do: what is mounted on it is seen by nobody else
 _QUIET = linux.MS_NOSUID | linux.MS_NODEV
 
@@ -105,7 +106,16 @@ def own_proc() -> None:
     linux.mount("proc", "/proc", "proc", _QUIET | linux.MS_NOEXEC)
 
 
-def own_scratch(owner: int, size: int, shared_size: int) -> None:
-    """An empty /tmp and an empty /dev/shm, both in memory: bounded, and gone with the last process that sees them."""
-    linux.mount("tmpfs", "/tmp", "tmpfs", _QUIET, f"mode=700,uid={owner},gid={owner},size={size},nr_inodes=100000")  # noqa: S108
+def own_scratch(owner: int, size: int, shared_size: int, visible: list[str]) -> None:
+    """An empty /tmp and an empty /dev/shm, both in memory: bounded, and gone with the last process that sees them.
+
+    Visible paths that lie in /tmp, an interpreter's say, are still there.
+    """
+    # Held by descriptors, they can be reached when /tmp is covered.
+    kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in visible if _is_below(path, _SCRATCH)]
+    linux.mount("tmpfs", _SCRATCH, "tmpfs", _QUIET, f"mode=700,uid={owner},gid={owner},size={size},nr_inodes=100000")
     linux.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET | linux.MS_NOEXEC, f"mode=1777,size={shared_size}")  # noqa: S108
+    for path, fd in kept:
+        if not os.path.exists(path):  # noqa: PTH110 - or it came with one above it
+            _bind(f"/proc/self/fd/{fd}", path)
+        os.close(fd)

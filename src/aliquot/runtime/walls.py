@@ -118,7 +118,7 @@ def enter(walls: dict[str, Any], settings: dict[str, Any]) -> None:
         linux.unshare(spaces)
     if walls["mount"]:
         owner = os.getuid() if uid is None else uid
-        mounts.own_scratch(owner, settings["scratch_bytes"], settings["memory_bytes"])
+        mounts.own_scratch(owner, settings["scratch_bytes"], settings["memory_bytes"], walls["visible"])
         if walls["pid"]:
             mounts.own_proc()
     _limit(walls, settings)

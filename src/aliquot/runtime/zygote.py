@@ -7,7 +7,7 @@ Unix socket of packets. Each packet is a JSON object:
                      {"fork": n, "env": {…}, …}        a sandbox, with descriptors: its socket, stdout and stderr, and
                                                        its control groups' doors (`walls.enter`)
     to the server    {"ready": true} or {"failed": "…"}
-                     {"forked": n} and its pidfd
+                     {"forked": n} and its pidfd, or {"unforked": n, "why": "…"}
                      {"ended": n, "status": s}         the wait status
 
 It has one thread, holds nothing of the server's but the channel, and never touches a device.
@@ -123,9 +123,11 @@ class Zygote:
                 os.close(fd)
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
-        if self._walls["pid"]:
-            linux.unshare(linux.CLONE_NEWPID)
-        pid = os.fork()
+        try:
+            pid = self._fork_process()
+        except OSError as error:
+            self._tell({"unforked": request["fork"], "why": str(error)})
+            return
         if pid == 0:
             try:
                 self._become_sandbox(request, fds)
@@ -133,15 +135,25 @@ class Zygote:
                 traceback.print_exc()
             finally:
                 os._exit(70)
-        if self._walls["pid"]:
-            # Back to the zygote's own, or the next one could not be made.
-            linux.enter_namespace(self._pid_namespace, linux.CLONE_NEWPID)
         self._sandboxes[pid] = request["fork"]
         pidfd = os.pidfd_open(pid)
         try:
             self._tell({"forked": request["fork"]}, (pidfd,))
         finally:
             os.close(pidfd)
+
+    def _fork_process(self) -> int:
+        if not self._walls["pid"]:
+            return os.fork()
+        linux.unshare(linux.CLONE_NEWPID)
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid != 0:
+                # Back to the zygote's own, or the next one could not be made.
+                linux.enter_namespace(self._pid_namespace, linux.CLONE_NEWPID)
+        return pid
 
     def _become_sandbox(self, request: dict[str, Any], fds: list[int]) -> None:
         signal.set_wakeup_fd(-1)

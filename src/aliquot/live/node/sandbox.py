@@ -286,7 +286,7 @@ class Sandbox:
             self._hang_up()
 
     def never_forked(self, status: Status, text: str) -> None:
-        """Its zygote died before it told of it."""
+        """Its zygote could not, or died before it told."""
         if self.state != GONE:
             self._lose(status, text)
         self._owner.ended(self)

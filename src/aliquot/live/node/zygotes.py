@@ -118,6 +118,9 @@ class Zygote:
         message = json.loads(data)
         if "forked" in message:
             self._forking.pop(message["forked"]).forked(_pid_here(fds[0]), fds[0])
+        elif "unforked" in message:
+            sandbox = self._forking.pop(message["unforked"])
+            sandbox.never_forked(Status.INTERNAL_ERROR, f"The sandbox could not be forked: {message['why']}.")
         elif "ready" in message:
             waiting, self._waiting = self._waiting or [], None
             for ready, _failed in waiting:

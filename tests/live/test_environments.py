@@ -1,0 +1,175 @@
+"""Environments: built once for a set of requirements, shared, and honest about failures. Without a network."""
+
+import asyncio
+import base64
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+from sandboxes import isolation, play, result, strongest, with_and_without_walls
+
+from aliquot.live.node.base import Status
+from aliquot.live.node.environments import Environments, RequirementsError, paths_in, pip_variables
+
+WHERE = "import {0}\ndef main(args):\n    return {{'value': {0}.VALUE, 'file': {0}.__file__}}"
+
+
+def wheel(directory: Path, name: str, version: str, code: str) -> None:
+    """A package by hand: a wheel is a zip with three small files beside the code."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": code,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    lines = []
+    for path, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        lines.append(f"{path},sha256={digest},{len(text)}")
+    files[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""])
+    directory.mkdir(exist_ok=True)
+    with zipfile.ZipFile(directory / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def wheels(tmp_path, monkeypatch):
+    """The operator's own package directory, instead of a network."""
+    directory = tmp_path / "wheels"
+    wheel(directory, "tiny", "1.0", "VALUE = 1")
+    wheel(directory, "tiny", "2.0", "VALUE = 2")
+    for path in (tmp_path, directory):
+        path.chmod(0o755)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(directory))
+    return directory
+
+
+@with_and_without_walls
+@pytest.mark.usefixtures("wheels")
+def test_requirements_are_installed_once_and_shared(tmp_path, walls):
+    told = []
+
+    async def scene(rig):
+        for number, pause in ((1, 0), (2, 0), (3, 0.1)):
+            await asyncio.sleep(pause)
+            assert rig.launch(WHERE.format("tiny"), requirements=("tiny==1.0",), imports=("tiny",)) == number
+        started = [await rig.next() for _ in range(3)]
+        assert {what for what, _, _ in started} == {"started"}, started
+        for _, sandbox, _ in started:
+            found = result(await rig.run(sandbox))
+            assert found["value"] == 1
+            assert found["file"].startswith(str(tmp_path / "data" / "environments"))
+        assert [line for _, line in told].count("complete") == 1, "built once, by the first who asked"
+        other = await rig.started(WHERE.format("tiny"), requirements=("tiny",))
+        assert result(await rig.run(other))["value"] == 2, "another set has an environment of its own"
+
+    def progress(name, line):
+        told.append((name, line))
+
+    play(tmp_path / "data", scene, isolation=isolation(walls), progress=progress)
+    assert any("Processing" in line or "Looking in links" in line for _, line in told), "the installer's own lines"
+
+    async def later(rig):
+        told.clear()
+        await rig.started(WHERE.format("tiny"), requirements=("tiny==1.0",))
+        assert told == [], "the next server finds it"
+
+    play(tmp_path / "data", later, isolation=isolation(walls), progress=progress)
+
+
+def test_a_failure_shows_the_installers_words_and_is_not_kept(tmp_path, wheels):
+    async def scene(rig):
+        outcome = await rig.not_started(WHERE.format("late"), requirements=("late==3.0",))
+        assert outcome.status == Status.DEVELOPER_ERROR
+        text = result(outcome)["error"]
+        assert text.startswith("The requirements could not be installed: ERROR: ")
+        assert "No matching distribution found for late==3.0" in text
+        wheel(wheels, "late", "3.0", "VALUE = 3")
+        sandbox = await rig.started(WHERE.format("late"), requirements=("late==3.0",))
+        assert result(await rig.run(sandbox))["value"] == 3
+
+    play(tmp_path / "data", scene)
+
+
+@pytest.mark.parametrize("requirement", ["-r /etc/passwd", "--index-url=http://x", " ", "a\nb"])
+def test_options_are_not_requirements(tmp_path, requirement):
+    async def scene(rig):
+        outcome = await rig.not_started("x", requirements=(requirement,))
+        assert outcome.status == Status.DEVELOPER_ERROR
+        assert f"The requirement {requirement!r} is not one" in result(outcome)["error"]
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.usefixtures("wheels")
+def test_an_environment_that_was_not_finished_is_built_again(tmp_path):
+    async def build():
+        environments = Environments(tmp_path / "data", strongest())
+        python = await environments.python(("tiny",))
+        (python.parent.parent / ".complete").unlink()
+        (python.parent.parent / "half").write_text("written")
+        again = await environments.python(("tiny",))
+        assert again == python
+        assert not (python.parent.parent / "half").exists()
+        with pytest.raises(RequirementsError):
+            await environments.python(("-x",))
+
+    asyncio.run(build())
+
+
+BUILD_TIME_CODE = """
+from setuptools import setup
+import os, pathlib
+found = []
+for path in {paths!r}:
+    try:
+        found.append(pathlib.Path(path).read_text())
+    except OSError as error:
+        found.append(type(error).__name__)
+raise SystemExit("FOUND " + repr(found) + " AS " + str(os.getuid()) + " " + repr("SERVER_SECRET" in os.environ))
+"""
+
+
+@pytest.mark.skipif(not strongest().mount, reason="no mount namespaces here")
+def test_what_a_package_does_while_it_is_installed_is_walled_in(tmp_path, wheels, monkeypatch):
+    import tarfile
+
+    monkeypatch.setenv("SERVER_SECRET", "key")
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")
+    secret = tmp_path / "data" / "keys"
+    secret.parent.mkdir()
+    secret.write_text("secret")
+    source = tmp_path / "evil-1.0"
+    source.mkdir()
+    (source / "setup.py").write_text(BUILD_TIME_CODE.format(paths=[str(secret)]))
+    (source / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: evil\nVersion: 1.0\n")
+    with tarfile.open(wheels / "evil-1.0.tar.gz", "w:gz") as archive:
+        archive.add(source, "evil-1.0")
+    told = []
+
+    async def scene(rig):
+        outcome = await rig.not_started("x", requirements=("evil",))
+        assert outcome.status == Status.DEVELOPER_ERROR
+
+    play(tmp_path / "data", scene, progress=lambda _, line: told.append(line))
+    said = [line for line in told if "FOUND" in line]
+    if not said:
+        pytest.skip(f"the installer could not build from source here: {told[-1]}")
+    assert "FOUND ['FileNotFoundError'] AS" in said[0]
+    assert said[0].strip().endswith("False")
+
+
+def test_the_operators_settings_reach_the_installer(tmp_path):
+    listed = "global.extra-index-url='file:///srv/simple https://x/simple'\ninstall.no-index='1'\nlist.format='columns'"
+    assert pip_variables(listed) == {
+        "PIP_EXTRA_INDEX_URL": "file:///srv/simple https://x/simple",
+        "PIP_NO_INDEX": "1",
+    }
+    links = tmp_path / "links"
+    links.mkdir()
+    env = {"PIP_FIND_LINKS": f"{links} /nonesuch", "PIP_EXTRA_INDEX_URL": f"file://{links}/simple", "PATH": os.sep}
+    assert paths_in(env) == (str(links),)

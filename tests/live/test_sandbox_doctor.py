@@ -1,0 +1,15 @@
+"""What `aliquot doctor` learns of a machine."""
+
+from pathlib import Path
+
+from aliquot.live.node.doctor import examine
+
+
+def test_every_layer_is_examined_and_what_is_missing_has_a_consequence(tmp_path):
+    findings = {finding.name: finding for finding in examine(tmp_path / "not" / "yet")}
+    assert {"kernel", "mount namespaces", "Landlock", "system call filter", "control groups", "disk"} <= set(findings)
+    for finding in findings.values():
+        assert finding.detail
+        assert finding.ok or finding.consequence, finding
+    assert not (tmp_path / "not").exists()
+    assert not list(Path("/sys/fs/cgroup").glob("*/aliquot-doctor-*"))
