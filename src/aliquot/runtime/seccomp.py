@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import struct
 
 from . import linux
@@ -86,7 +87,9 @@ def is_known_machine() -> bool:
     return linux.MACHINE in _ARCHITECTURES
 
 
-def _program() -> bytes:
+@functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.9 on
+def program() -> bytes:
+    """The filter as the kernel wants it. A zygote makes it once for all its sandboxes."""
     audit, column, clone = _ARCHITECTURES[linux.MACHINE]
     numbers = sorted(number for row in _DENIED.values() if (number := row[column]) is not None)
     # The tail: allow, refuse, "no such call", then the look at clone's flags.
@@ -125,7 +128,7 @@ class _Program(ctypes.Structure):
 
 def install() -> None:
     """For this process and all its children; needs `forbid_new_privileges` or privileges."""
-    code = _program()
+    code = program()
     buffer = ctypes.create_string_buffer(code, len(code))
-    program = _Program(len(code) // 8, ctypes.addressof(buffer))
-    linux.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.addressof(program), what="prctl(SECCOMP)")
+    described = _Program(len(code) // 8, ctypes.addressof(buffer))
+    linux.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.addressof(described), what="prctl(SECCOMP)")

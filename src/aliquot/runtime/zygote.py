@@ -52,10 +52,10 @@ def _load_runtime() -> None:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import executed, finder, frames, launcher, linux, walls
+    from . import executed, finder, frames, launcher, linux, seccomp, walls
 else:
     _load_runtime()
-    from _aliquot_runtime import executed, finder, frames, launcher, linux, walls
+    from _aliquot_runtime import executed, finder, frames, launcher, linux, seccomp, walls
 
 
 class Zygote:
@@ -74,6 +74,8 @@ class Zygote:
         # What is loaded stays: no collection in a sandbox shall touch, and so copy, its pages.
         gc.collect()
         gc.freeze()
+        if self._walls["seccomp"]:
+            seccomp.program()
         if self._walls["pid"]:
             self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._tell({"ready": True})
