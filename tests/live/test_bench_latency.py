@@ -7,7 +7,7 @@ import pytest
 
 from aliquot.bench.latency import wrk
 from aliquot.bench.latency.environments import prepare
-from aliquot.bench.latency.figures import BARE, OURS, Extras, Measured, best_peer, goals, ratio, tables
+from aliquot.bench.latency.figures import BARE, OURS, Extras, Measured, best_peer, goals, others, ratio, tables
 from aliquot.bench.latency.figures import p50_alone as p50
 from aliquot.bench.latency.figures import per_second as rate
 from aliquot.bench.latency.peers import PEERS
@@ -143,5 +143,7 @@ def test_the_floors_answer_and_are_measured(tmp_path):
     targets = [FloorTarget("bare", BARE, "uvicorn"), FloorTarget("hop", "hop", "uvicorn"), PingPongTarget()]
     found = [measured(target.name, target.measure(1)) for target in targets]
     assert all(target.counts and ratio(target, target, rate) == 1 for target in found)
+    typical, worst = others(found)
+    assert 0 <= typical <= worst <= 1
     draw(found, tmp_path / "latency.png")
     assert (tmp_path / "latency.png").stat().st_size > 0

@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-import psutil  # type: ignore[import-untyped]
-
-from aliquot.bench.latency.figures import BARE, OURS, Extras, Measured, goals, tables
+from aliquot.bench.latency.figures import BARE, OURS, Extras, Measured, goals, others, tables
 from aliquot.bench.latency.peers import PEERS
 from aliquot.bench.latency.picture import draw
 from aliquot.bench.latency.platform import AliquotTarget, Torch, measure_torch
@@ -39,12 +37,10 @@ class LatencyBench:
         )
         self._peers: Sequence[Target] = [PeerTarget(peer) for peer in PEERS]
         self._measured: dict[str, Measured] = {}
-        self._busy_percent = 0.0
         every = len(self._floors) + 1
         self.steps = len(self._peers) + self._rounds * every + self._peer_rounds * len(self._peers) + 1
 
     def run(self, on_step: Callable[[str], None]) -> Result:
-        self._busy_percent = psutil.cpu_percent(interval=1)
         for target in (*self._floors, self._ours, *self._peers):
             peer = target in self._peers
             if peer:
@@ -107,12 +103,14 @@ class LatencyBench:
         )
 
     def _title(self) -> str:
+        typical, worst = others(list(self._measured.values())) or (0, 0)
+        busy = f"{typical:.0%} of the machine busy with other things meanwhile (at worst {worst:.0%})"
         cores = len(os.sched_getaffinity(0))
         peers = "" if self._peer_rounds == self._rounds else f", of the first {self._peer_rounds} for peers"
         return (
             f"A warm no-op over HTTP, 1 and {CROWD} callers, one server at a time; median of {self._rounds} rounds"
             f"{peers}, {self._seconds:g} s each; {cores} cores, Python {machine.python_version()},"
-            f" {self._busy_percent:.0f} % busy with other things at the start"
+            f" {busy}"
         )
 
 

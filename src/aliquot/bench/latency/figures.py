@@ -16,7 +16,7 @@ COLUMNS = [
     "p50 ms, 32",
     "p99 ms, 32",
     "requests/s, 32",
-    "CPU µs/request",
+    "CPU µs each",
     "settings",
 ]
 
@@ -84,6 +84,12 @@ def typical(measured: Measured, figure: Figure) -> float | None:
 def _cpu_us(measured: Measured) -> float | None:
     known = [sample.cpu_us for sample in measured.samples.values() if sample.cpu_us is not None]
     return median(known) if known else None
+
+
+def others(targets: Sequence[Measured]) -> tuple[float, float] | None:
+    """How much of the machine somebody else had during the measurements: typically, and at worst."""
+    shares = [s.others for target in targets for s in target.samples.values() if s.others is not None]
+    return (median(shares), max(shares)) if shares else None
 
 
 def ratio(one: Measured | None, other: Measured | None, figure: Figure) -> float | None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from aliquot.bench.latency.environments import cache_folder, prepare, run, version
 from aliquot.bench.latency.peers import Peer
 from aliquot.bench.latency.process import Server, ServerError, answers, free_port
+from aliquot.bench.latency.use import Use
 from aliquot.bench.latency.wrk import Endpoint, Load, run_wrk
 
 CROWD = 32
@@ -25,6 +26,7 @@ class Sample(Struct, frozen=True):
     alone: Load
     crowd: Load
     cpu_us: float | None = None  # of all its processes, for each request of the crowd: what others do changes it least
+    others: float | None = None  # what share of the machine was meanwhile busy with neither it nor the callers
 
     @property
     def errors(self) -> int:
@@ -109,12 +111,12 @@ def load(server: Server, endpoint: Endpoint, folder: Path, seconds: float) -> Sa
     """Warm it with a crowd, then measure; a server that no longer answers well afterwards has failed."""
     run_wrk(endpoint, folder, connections=CROWD, seconds=WARM_S)
     alone = run_wrk(endpoint, folder, connections=1, seconds=seconds)
-    before = server.cpu_s()
+    use = Use(server)
     crowd = run_wrk(endpoint, folder, connections=CROWD, seconds=seconds)
-    cpu_s = server.cpu_s() - before
+    server_s, others = use.since()
     if not answers(endpoint):
         raise ServerError("does not answer any more after the load")
-    return Sample(alone, crowd, 1e6 * cpu_s / crowd.requests if crowd.requests else None)
+    return Sample(alone, crowd, 1e6 * server_s / crowd.requests if crowd.requests else None, others)
 
 
 @contextmanager
