@@ -201,6 +201,24 @@ def test_a_killed_zygote_is_started_again(tmp_path):
     play(tmp_path, scene)
 
 
+def test_zygotes_that_nothing_lives_from_make_room(tmp_path, monkeypatch):
+    monkeypatch.setattr("aliquot.live.node.zygotes.MOST_ZYGOTES", 3)
+
+    def zygotes():
+        return [one for one in psutil.Process().children() if any("zygote.py" in word for word in one.cmdline())]
+
+    async def scene(rig):
+        kept = await rig.started(ECHO, imports=("json",))
+        for name in ("csv", "string", "calendar", "decimal", "fractions"):
+            rig.node.stop_sandbox(await rig.started(ECHO, imports=(name,)))
+            await until(lambda: len(rig.node.usage()) == 1)
+            await asyncio.sleep(0.1)
+        assert len(zygotes()) <= 4
+        assert result(await rig.run(kept, {"a": 1})) == {"a": 1}
+
+    play(tmp_path, scene)
+
+
 def test_an_import_that_fails_in_the_zygote_is_named(tmp_path):
     async def scene(rig):
         for _ in range(2):

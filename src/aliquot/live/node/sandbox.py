@@ -1,5 +1,6 @@
 """One sandbox as the server sees it: its socket, its output, its process. Plain callbacks, no task a call."""
 
+import contextlib
 import json
 import os
 import socket
@@ -37,6 +38,14 @@ STARTING = 0  # being forked and initialised
 IDLE = 1
 RUNNING = 2
 GONE = 3  # reported, or told to stop
+
+
+def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
+    reader, writer = os.pipe()
+    undo.callback(os.close, reader)
+    undo.callback(os.close, writer)
+    os.set_blocking(reader, False)
+    return reader, writer
 
 
 def error(text: str) -> bytes:
@@ -82,12 +91,14 @@ class Sandbox:
 
     def open(self) -> tuple[int, int, int]:
         """Make the channels, and send the init ahead. Returns the sandbox's descriptors; the caller closes them."""
-        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with contextlib.ExitStack() as undo:
+            mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            undo.callback(mine.close)
+            undo.callback(theirs.close)
+            out, their_out = _pipe(undo)
+            err, their_err = _pipe(undo)
+            undo.pop_all()
         mine.setblocking(False)
-        out, their_out = os.pipe()
-        err, their_err = os.pipe()
-        os.set_blocking(out, False)
-        os.set_blocking(err, False)
         self._sock, self._transmit, self._recv = mine, mine.send, mine.recv
         self._fds = (out, err)
         self.logs = Logs(out, err)

@@ -17,6 +17,7 @@ from aliquot.live.node.process import Loop
 from aliquot.live.node.sandbox import Sandbox
 from aliquot.runtime import frames
 
+MOST_ZYGOTES = 32  # kept though nothing lives from them
 _PACKET = 65536
 _SCRIPT = Path(frames.__file__).parent / "zygote.py"
 # Nothing of the server's environment: its keys and settings are not the functions' business.
@@ -48,6 +49,7 @@ class Zygote:
         self._loop = loop
         self._waiting: list[tuple[Ready, Failed]] | None = []  # None: ready
         self._forking: dict[int, Sandbox] = {}
+        self._living: set[int] = set()
         self._outbox: list[tuple[bytes, tuple[int, ...]]] = []
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - its stderr, read when it dies
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -78,7 +80,13 @@ class Zygote:
     def fork(self, sandbox: Sandbox, fds: tuple[int, ...], settings: dict[str, Any]) -> None:
         """Have a sandbox forked with these descriptors; they are closed here when they are sent."""
         self._forking[sandbox.number] = sandbox
+        self._living.add(sandbox.number)
         self._send({"fork": sandbox.number, **settings}, fds)
+
+    @property
+    def is_idle(self) -> bool:
+        """No sandbox of it lives, and none is asked for."""
+        return not self._living and not self._waiting
 
     def kill(self) -> None:
         """With all its sandboxes."""
@@ -118,7 +126,10 @@ class Zygote:
         message = json.loads(data)
         if "forked" in message:
             self._forking.pop(message["forked"]).forked(_pid_here(fds[0]), fds[0])
+        elif "ended" in message:
+            self._living.discard(message["ended"])
         elif "unforked" in message:
+            self._living.discard(message["unforked"])
             sandbox = self._forking.pop(message["unforked"])
             sandbox.never_forked(Status.INTERNAL_ERROR, f"The sandbox could not be forked: {message['why']}.")
         elif "ready" in message:
@@ -164,10 +175,19 @@ class Zygotes:
         return len(self._zygotes)
 
     def get(self, profile: Profile) -> Zygote:
-        zygote = self._zygotes.get(profile)
+        zygote = self._zygotes.pop(profile, None)
         if zygote is None or not zygote.alive:
-            zygote = self._zygotes[profile] = Zygote(profile, self._walls(profile), self._loop)
+            self._make_room()
+            zygote = Zygote(profile, self._walls(profile), self._loop)
+        self._zygotes[profile] = zygote  # the last is the one used last
         return zygote
+
+    def _make_room(self) -> None:
+        """Profiles are tenants' to choose, and a zygote may be large: those that nothing lives from go first."""
+        for profile, zygote in list(self._zygotes.items()):
+            if not zygote.alive or (len(self._zygotes) >= MOST_ZYGOTES and zygote.is_idle):
+                zygote.kill()
+                del self._zygotes[profile]
 
     def stop(self) -> None:
         for zygote in self._zygotes.values():
