@@ -14,7 +14,9 @@ from aliquot.runtime import frames
 SCRIPT = """
 import socket, sys
 sys.path.insert(0, sys.argv[1])
+from runtime import finder
 from runtime.launcher import Launcher
+finder.install()
 Launcher(socket.socket(fileno=int(sys.argv[2]))).serve()
 """
 
