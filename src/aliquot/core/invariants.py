@@ -60,6 +60,8 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
 
 
 def _flow(flow: Flow) -> Iterator[str]:
+    if flow.queued != len(flow.queue):
+        yield f"{flow.key} counts {flow.queued} queued, there are {len(flow.queue)}"
     in_flight = sum(sandbox.invocation is not None for sandbox in flow.sandboxes.values())
     if flow.in_flight != in_flight:
         yield f"{flow.key} counts {flow.in_flight} in flight, there are {in_flight}"

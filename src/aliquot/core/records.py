@@ -116,20 +116,15 @@ class Shelf:
         self.resident: dict[int, Sandbox] = {}
         self.others: dict[int, Sandbox] = {}
 
-    def best(self) -> Sandbox | None:
-        """The most recently used, one in device memory before one that is not."""
-        kind = self.resident or self.others
-        return kind[next(reversed(kind))] if kind else None
-
 
 class Flow:
     """The queue of one tenant's function, and what has been learned about it."""
 
     __slots__ = (
         "arrivals", "closed", "domain", "expiry", "first_arrival", "in_flight", "index",
-        "interarrival_deviation_s", "key", "last_arrival",
-        "last_serviced", "misfit", "queue", "recent_interarrival_s", "run_estimate_s", "run_estimates_s", "sandboxes",
-        "shelves", "spec", "tenant_weight", "timer_at", "weight",
+        "interarrival_deviation_s", "key", "last_arrival", "last_serviced", "misfit", "queue", "queued",
+        "recent_interarrival_s", "run_estimate_s", "run_estimates_s", "sandboxes", "shelves", "spec",
+        "tenant_weight", "timer_at", "weight",
     )  # fmt: skip
 
     def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
@@ -140,6 +135,7 @@ class Flow:
         self.tenant_weight: float = 1  # the operator's
         self.weight = spec.weight  # on one level: the tenant's times its own
         self.queue: OrderedDict[str, Invocation] = OrderedDict()
+        self.queued = 0  # how many those are: asked for more often than anything else
         self.closed = False  # its function is gone; what is in flight may finish
         self.in_flight = 0
         self.arrivals = 0
@@ -157,17 +153,13 @@ class Flow:
         self.timer_at: float | None = None
 
     @property
-    def queued(self) -> int:
-        return len(self.queue)
-
-    @property
     def head(self) -> Invocation:
         return next(iter(self.queue.values()))
 
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing is in flight."""
-        return not self.queue and not self.in_flight
+        return not self.queued and not self.in_flight
 
     @property
     def mean_interarrival_s(self) -> float | None:
@@ -219,9 +211,12 @@ class Flow:
         return shelf
 
     def idle_on(self, device: DeviceView) -> Sandbox | None:
-        """The best idle sandbox there, if any."""
+        """The most recently used idle sandbox there, one in device memory before one that is not."""
         shelf = self.shelves.get(device.index)
-        return shelf.best() if shelf else None
+        if shelf is None:
+            return None
+        kind = shelf.resident or shelf.others
+        return kind[next(reversed(kind))] if kind else None
 
     def idle_devices(self) -> "list[Device]":
         """The devices on which the flow has an idle sandbox."""

@@ -106,7 +106,8 @@ class Scheduler:
             domain.view.now = now
         wrong = self._take_in(events)
         self._decide()
-        self._expire()
+        if self._timers.are_due(now):
+            self._expire()
         wishes = []
         for domain in self._domains:
             wish = domain.policy.wake_at()
@@ -164,6 +165,7 @@ class Scheduler:
         flow, device, sandbox = self._resolve(domain, choice)
         invocation = flow.head
         del flow.queue[invocation.id]
+        flow.queued -= 1
         domain.queued -= 1
         flow.in_flight += 1
         if sandbox is None:
@@ -282,8 +284,10 @@ class Scheduler:
         invocation.cost_limit = event.cost_limit
         flow.expiry = None
         flow.queue[invocation.id] = self.invocations[invocation.id] = invocation
-        flow.domain.queued += 1
-        flow.domain.policy.enqueued(flow, invocation, flow.domain.view)
+        flow.queued += 1
+        domain = flow.domain
+        domain.queued += 1
+        domain.policy.enqueued(flow, invocation, domain.view)
 
     def _invocation_cancelled(self, event: InvocationCancelled) -> None:
         invocation = self.invocations.get(event.invocation)
@@ -326,6 +330,7 @@ class Scheduler:
         """Out of the queue, undispatched."""
         flow = invocation.flow
         del flow.queue[invocation.id], self.invocations[invocation.id]
+        flow.queued -= 1
         flow.domain.queued -= 1
         invocation.change(InvocationChange.END, self.now)
         flow.domain.policy.withdrawn(flow, invocation, flow.domain.view)

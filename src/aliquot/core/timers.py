@@ -5,7 +5,7 @@ looked at when it comes up, or when the shell would be asked for it, and put bac
 meanwhile.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -34,11 +34,12 @@ class Timers:
             self._heap[:] = [entry for entry in self._heap if entry[2].timer_at == entry[0]]
             heapify(self._heap)
 
-    def due(self, now: float) -> Iterable[Flow | Sandbox]:
-        """The subjects whose expiry has come, each once."""
-        return self._take_due(now) if self._heap and self._heap[0][0] <= now else ()
+    def are_due(self, now: float) -> bool:
+        """Whether an expiry may have come."""
+        return bool(self._heap) and self._heap[0][0] <= now
 
-    def _take_due(self, now: float) -> Iterator[Flow | Sandbox]:
+    def due(self, now: float) -> Iterator[Flow | Sandbox]:
+        """The subjects whose expiry has come, each once."""
         while self._heap and self._heap[0][0] <= now:
             subject = self._take_first(now)
             if subject is not None:
@@ -64,17 +65,19 @@ class Timers:
         """The moment to ask the shell for, if it has not been asked already; others have wishes of their own."""
         if self._announced <= now:
             self._announced = inf
-        earliest = min(self._earliest(), *wishes) if wishes else self._earliest()
+        earliest = min(wishes, default=inf)
+        if self._heap and self._heap[0][0] < self._announced:
+            earliest = min(self._earliest(), earliest)
         if earliest >= self._announced:
             return None
         self._announced = earliest
         return earliest
 
     def _earliest(self) -> float:
-        """When the first subject expires, looked at closely only where the shell would be asked for that moment."""
+        """When the first subject expires, now that the shell would be asked for that moment."""
         while self._heap:
             at, _, subject = self._heap[0]
-            if at >= self._announced or (subject.expiry is not None and subject.expiry.at == at):
+            if subject.expiry is not None and subject.expiry.at == at:
                 return at
             self._take_first(-inf)
         return inf

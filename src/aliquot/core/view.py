@@ -118,13 +118,15 @@ class View:
 
     def has_slot(self, flow: FlowView, device: DeviceView) -> bool:
         """Fewer than D run there and the shares add up to at most 1."""
-        used, share = device.shares_used, flow.spec.share_on(device.spec)
-        return device.running < device.slots and used + share <= 1 + SHARE_TOLERANCE
+        if device.running >= device.slots:
+            return False
+        return device.shares_used + flow.spec.share_on(device.spec) <= 1 + SHARE_TOLERANCE
 
     def can_start(self, flow: FlowView, device: DeviceView) -> bool:
         """Whether a new sandbox of the flow may start there now; what is idle makes room, what runs does not."""
         return (
-            flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes
+            device.running < device.slots
+            and flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes
             and self.has_slot(flow, device)
             and flow.spec.runs_on(device.spec)
         )

@@ -86,7 +86,8 @@ class FairnessMeter:
         if flow.queued:
             self._count(flow)
             self._rate += by
-        flow.service_s = flow.service_at(now)
+        if flow.rate:
+            flow.service_s = flow.service_at(now)
         flow.since = now
         if flow.pairs:
             self._compare(flow, now)

@@ -118,9 +118,10 @@ class FairResident(Queueing):
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         charged = self._charged.pop(invocation.id)
-        if invocation.device is not None:
+        device = invocation.device
+        if device is not None:
             limits_raised = self._occupancy.raised
-            self._occupancy.ended(flow, invocation, invocation.device)
+            self._occupancy.ended(flow, invocation, device)
             if self._occupancy.raised > limits_raised:
                 self._look_again(self._passed_over.take_all())
         if self._params.true_up:
@@ -137,7 +138,7 @@ class FairResident(Queueing):
     # --- decisions --------------------------------------------------------------------------------------
 
     def choose(self, view: View) -> Choice | None:
-        for flow in self._passed_over.ready(view):
+        for flow in self._passed_over.ready(view.now):
             self._changed[flow.index] = flow
         for flow in self._changed.values():
             self._passed_over.discard(flow)

@@ -125,7 +125,8 @@ class Occupancy:
         known_s = self._deviation_s.get(flow.index, 0.0)
         self._deviation_s[flow.index] = known_s + LEARN * (abs(run_s - estimate_s) - known_s)
         kind = device.spec.kind
-        self._reconsider(device)
+        if self.worthwhile(device) < device.slots:
+            self._reconsider(device)
         alone = self._alone.get((flow.index, kind))
         if alone is None:
             alone = self._alone[flow.index, kind] = Moving()
@@ -140,8 +141,6 @@ class Occupancy:
     def _reconsider(self, device: DeviceView) -> None:
         """Where fewer run than could, nothing more is learned about more: try it again from time to time."""
         kind, limit = device.spec.kind, self.worthwhile(device)
-        if limit == device.slots:
-            return
         self._doubt[kind] = self._doubt.get(kind, 0) + 1
         if self._doubt[kind] >= DOUBT_AFTER:
             self._doubt[kind] = 0

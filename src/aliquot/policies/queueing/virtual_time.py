@@ -10,14 +10,17 @@ The members of the upper clock are tenants, each with a clock of its own flows.
 """
 
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
 from aliquot.core.view import FlowView
-from aliquot.policies.queueing.flow_heap import KeyedHeap, Numbered
+from aliquot.policies.queueing.flow_heap import Numbered
 
 M = TypeVar("M", bound=Numbered)
 
 Urgency = tuple[float, int]  # smaller goes first; the number breaks ties
+
+_SLACK = 64  # stale entries tolerated on top of three each
 
 
 class Window:
@@ -30,14 +33,20 @@ class Window:
 
 
 class FairClock(Generic[M]):
+    """Three heaps whose entries are looked at only when they come up, and dropped if they are no longer true.
+
+    So it costs next to nothing to come, to go and to be charged.
+    """
+
     def __init__(self, window: Window) -> None:
         self.now = 0.0
         self.window = window
         self.starts: dict[int, float] = {}
-        self._by_start: KeyedHeap[M, float] = KeyedHeap()
-        self._eligible: KeyedHeap[M, Urgency] = KeyedHeap()
-        self._ahead: KeyedHeap[M, float] = KeyedHeap()
         self._urgency: dict[int, Urgency] = {}  # of the waiting members
+        self._passed_over: set[int] = set()  # asked for membership only, never iterated
+        self._by_start: list[tuple[float, int, M]] = []  # every waiting member
+        self._eligible: list[tuple[Urgency, int, M]] = []  # those that are neither ahead nor passed over
+        self._ahead: list[tuple[float, int, M]] = []
         self._checked = 0.0  # virtual time when the invariants were last looked at
 
     def charge(self, member: M, amount: float) -> None:
@@ -51,15 +60,19 @@ class FairClock(Generic[M]):
             self._advance()
             self.starts[index] = max(self.starts.get(index, self.now), self.now)
         self._urgency[index] = urgency
-        self._by_start.set(member, self.starts[index])
-        self._sort_in(member)
+        self._passed_over.discard(index)
+        start = self.starts[index]
+        heappush(self._by_start, (start, index, member))
+        if start - self.now <= self.window.size:
+            heappush(self._eligible, (urgency, index, member))
+        else:
+            heappush(self._ahead, (start, index, member))
+        if len(self._by_start) > _SLACK + 4 * len(self._urgency):
+            self._drop_stale()
 
     def rest(self, member: M) -> None:
         """The member has nothing waiting."""
-        if self._urgency.pop(member.index, None) is not None:
-            self._by_start.discard(member)
-            self._eligible.discard(member)
-            self._ahead.discard(member)
+        self._urgency.pop(member.index, None)
 
     def forget(self, member: M) -> None:
         self.rest(member)
@@ -72,10 +85,15 @@ class FairClock(Generic[M]):
     def first(self) -> M | None:
         """The most urgent of the eligible members."""
         self._advance()
-        while (entry := self._eligible.first_entry()) is not None:
-            if self.starts[entry[1]] - self.now <= self.window.size:
-                return entry[2]
-            self._sort_in(entry[2])  # the window has shrunk since
+        heap = self._eligible
+        while heap:
+            urgency, index, member = heap[0]
+            if self._urgency.get(index) == urgency and index not in self._passed_over:
+                start = self.starts[index]
+                if start - self.now <= self.window.size:
+                    return member
+                heappush(self._ahead, (start, index, member))  # the window has shrunk since
+            heappop(heap)
         return None
 
     def first_urgency(self) -> Urgency | None:
@@ -84,34 +102,49 @@ class FairClock(Generic[M]):
 
     def pass_over(self, member: M) -> None:
         """Not this one, for now; `wait` puts it back."""
-        self._eligible.discard(member)
+        self._passed_over.add(member.index)
 
     def violations(self) -> Iterator[str]:
         if self.now < self._checked:
             yield f"virtual time went back from {self._checked} to {self.now}"
         self._checked = self.now
-        if len(self._by_start) != self.waiting:
-            yield f"{self.waiting} wait, {len(self._by_start)} are in order of their start tags"
-        if len(self._eligible) + len(self._ahead) > self.waiting:
-            yield f"{len(self._eligible)} are eligible and {len(self._ahead)} ahead, of {self.waiting} that wait"
-
-    def _sort_in(self, member: M) -> None:
-        start = self.starts[member.index]
-        if start - self.now <= self.window.size:
-            self._ahead.discard(member)
-            self._eligible.set(member, self._urgency[member.index])
-        else:
-            self._eligible.discard(member)
-            self._ahead.set(member, start)
+        in_order = {index: True for _, index, _ in self._by_start}
+        in_reach = {index: True for heap in (self._eligible, self._ahead) for _, index, _ in heap}
+        for index in self._urgency:
+            if index not in in_order:
+                yield f"{index} waits, but virtual time does not wait for it"
+            if index not in in_reach and index not in self._passed_over:
+                yield f"{index} waits, but could never be chosen"
 
     def _advance(self) -> None:
         """Look at what time it is. It never goes back, not even when a charge is given back."""
-        smallest = self._by_start.first_entry()
-        if smallest is not None:
-            self.now = max(self.now, smallest[0])
-        while (entry := self._ahead.first_entry()) is not None and entry[0] - self.now <= self.window.size:
-            self._ahead.discard(entry[2])
-            self._sort_in(entry[2])
+        starts, heap = self.starts, self._by_start
+        while heap:
+            start, index, member = heap[0]
+            if index not in self._urgency:
+                heappop(heap)
+            elif starts[index] != start:
+                heapreplace(heap, (starts[index], index, member))
+            else:
+                self.now = max(self.now, start)
+                break
+        heap = self._ahead
+        while heap:
+            start, index, member = heap[0]
+            if index in self._urgency and starts[index] == start:
+                if start - self.now > self.window.size:
+                    return
+                heappush(self._eligible, (self._urgency[index], index, member))
+            heappop(heap)
+
+    def _drop_stale(self) -> None:
+        """Make the heaps anew, in proportion to those that wait."""
+        members = {index: member for _, index, member in self._by_start if index in self._urgency}
+        self._by_start = [(self.starts[index], index, member) for index, member in members.items()]
+        heapify(self._by_start)
+        self._ahead = []
+        self._eligible = [(self._urgency[index], index, member) for index, member in members.items()]
+        heapify(self._eligible)
 
 
 class Tenant:
