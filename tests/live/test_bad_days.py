@@ -286,3 +286,22 @@ def test_file_handles_return_to_where_they_were(server, client):
         client.delete(f"actions/once{number}")
     while open_files(server.process.pid) > before:
         time.sleep(0.02)
+
+
+def test_a_namespace_made_anew_does_not_see_what_the_old_one_did(server, client):
+    operator = {"authorization": f"Bearer {server.operator}"}
+    old = server.create_namespace("phoenix")
+    with server.client(old) as first:
+        first.put("actions/echo", json={"exec": {"kind": "python:3.11", "code": ECHO}}).raise_for_status()
+        secret = call(first, "echo", {"secret": 1}).json()["activationId"]
+        assert len(first.get("activations").json()) == 1
+    httpx.delete(f"{server.url}/operator/v1/namespaces/phoenix", headers=operator).raise_for_status()
+    new = server.create_namespace("phoenix")
+    with server.client(old) as first:
+        assert first.get("activations").status_code == 401
+    with server.client(new) as second:
+        assert second.get("activations").json() == []
+        assert second.get("activations", params={"count": "true"}).json() == {"activations": 0}
+        assert second.get(f"activations/{secret}").status_code == 404
+        assert second.get("actions/echo").status_code == 404
+    assert call(client, "echo").status_code == 200

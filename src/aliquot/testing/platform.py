@@ -12,7 +12,7 @@ from aliquot.live.platform import Overloaded
 from aliquot.live.records import Accepted, Action, Activation, Namespace
 from aliquot.live.store.base import Store
 
-START_MS = 1_700_000_000_000
+START_MS = 4_000_000_000_000  # far ahead: a namespace made now sees what has happened since
 
 
 class FakePlatform:

@@ -71,7 +71,7 @@ class Activations:
         query = ActivationQuery(
             asked.namespace,
             _name(asked.fields.get("name", "").strip()),
-            epoch(asked.fields, "since"),
+            max(epoch(asked.fields, "since") or 0, asked.since),
             epoch(asked.fields, "upto"),
             page.skip,
             page.limit,
@@ -85,7 +85,7 @@ class Activations:
     async def _find(self, asked: Asked) -> Activation:
         activation_id = check_activation_id(asked.names["id"])
         activation = await self._platform.activation(asked.namespace, activation_id)
-        if activation is None:
+        if activation is None or activation.start < asked.since:
             raise not_found()
         return activation
 

@@ -41,6 +41,12 @@ class Asked:
         assert self.principal is not None  # noqa: S101 - the endpoint asks for a key
         return self.principal.name
 
+    @property
+    def since(self) -> int:
+        """When the caller's namespace was made: records of an earlier one of the same name are not theirs."""
+        assert self.principal is not None  # noqa: S101 - the endpoint asks for a key
+        return self.principal.namespace.created
+
 
 class Answer(NamedTuple):
     status: int
