@@ -49,7 +49,9 @@ class Talk:
 
     def init(self, code: str, **settings: object) -> tuple[int, object, bytes]:
         description = {"name": "f", "code": code, "binary": False, "main": "main", "env": {}, "sdk": False}
-        return self.ask(frames.INIT, {**description, "result_bytes": 1000, **settings})
+        return self.ask(
+            frames.INIT, {**description, "result_bytes": 1000, "command": None, "data_bytes": None, **settings}
+        )
 
     def close(self) -> tuple[bytes, bytes]:
         self.sock.close()

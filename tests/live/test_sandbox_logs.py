@@ -16,9 +16,8 @@ def pipes():
         os.set_blocking(fd, False)
     logs = Logs(out, err)
     yield logs, out_end, err_end
-    logs.close()
-    os.close(out_end)
-    os.close(err_end)
+    for fd in (out, out_end, err, err_end):
+        os.close(fd)
 
 
 def finish(out: int, err: int) -> None:

@@ -1,4 +1,4 @@
-"""Hands a sandbox over to a launcher in another language: reads the init frame, unpacks a zip, executes the launcher.
+"""Hands a sandbox over to a launcher in another language: unpacks a zip, and executes the launcher.
 
 The launcher finds the frames on descriptor 3 and the function's description, as JSON, on descriptor 4.
 """
@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import archive, frames
 from .program import BROKEN
@@ -20,12 +20,8 @@ if TYPE_CHECKING:
 _DESCRIPTION_FD = 4
 
 
-def execute(sock: socket.socket, command: list[str]) -> NoReturn:
-    try:
-        _, first, _ = frames.receive(sock)
-    except (EOFError, OSError):
-        os._exit(0)  # the server has gone
-    description = json.loads(first)
+def execute(sock: socket.socket, description: dict[str, Any]) -> NoReturn:
+    command = description["command"]
     description["directory"] = None
     if description["binary"] and description["code"].strip():
         directory = Path(os.environ["TMPDIR"], "action")

@@ -1,7 +1,7 @@
 // The inside of a Node.js sandbox: initialises one function, then runs it, one request at a time.
 //
 // `node launcher.js`, with the frames of frames.py on descriptor 3 and the function's description as JSON on
-// descriptor 4 (zygote.py has read the init frame and unpacked a zip: descriptor 4 says where). The judgements are
+// descriptor 4 (executed.py has read the init frame and unpacked a zip: descriptor 4 says where). The judgements are
 // OpenWhisk's: an exception is a developer error and the sandbox is spent; a rejected promise is an application error.
 'use strict';
 

@@ -12,7 +12,7 @@ import pickle
 import sys
 from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
 
-from . import frames, program
+from . import executed, frames, program, walls
 from .frames import APPLICATION_ERROR, DEVELOPER_ERROR, SUCCESS
 
 TYPE_CHECKING = False
@@ -89,6 +89,10 @@ class Launcher:
             return DEVELOPER_ERROR, _error(TWICE), b""
         self._result_bytes = description["result_bytes"]
         self._sdk = description["sdk"]
+        if description["data_bytes"]:
+            walls.limit_data(description["data_bytes"])
+        if description["command"]:
+            executed.execute(self._sock, description)
         os.environ.update(description["env"])
         try:
             self._main = program.load(description)

@@ -106,7 +106,7 @@ def own_proc() -> None:
     linux.mount("proc", "/proc", "proc", _QUIET | linux.MS_NOEXEC)
 
 
-def own_scratch(owner: int, size: int, shared_size: int, visible: list[str]) -> None:
+def own_scratch(owner: int, size: int, visible: list[str]) -> None:
     """An empty /tmp and an empty /dev/shm, both in memory: bounded, and gone with the last process that sees them.
 
     Visible paths that lie in /tmp, an interpreter's say, are still there.
@@ -114,7 +114,7 @@ def own_scratch(owner: int, size: int, shared_size: int, visible: list[str]) -> 
     # Held by descriptors, they can be reached when /tmp is covered.
     kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in visible if _is_below(path, _SCRATCH)]
     linux.mount("tmpfs", _SCRATCH, "tmpfs", _QUIET, f"mode=700,uid={owner},gid={owner},size={size},nr_inodes=100000")
-    linux.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET | linux.MS_NOEXEC, f"mode=1777,size={shared_size}")  # noqa: S108
+    linux.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET | linux.MS_NOEXEC, f"mode=1777,size={size}")  # noqa: S108
     for path, fd in kept:
         if not os.path.exists(path):  # noqa: PTH110 - or it came with one above it
             _bind(f"/proc/self/fd/{fd}", path)

@@ -63,7 +63,7 @@ class Trials:
     def mount(self) -> None:
         self._privileges(linux.CLONE_NEWNS)
         mounts.change_root(walls.visible_paths([]), self.hidden)
-        mounts.own_scratch(os.getuid(), 2**20, 2**20, [])
+        mounts.own_scratch(os.getuid(), 2**20, [])
 
     def pid(self) -> None:
         self._privileges(linux.CLONE_NEWNS)

@@ -118,7 +118,7 @@ def enter(walls: dict[str, Any], settings: dict[str, Any]) -> None:
         linux.unshare(spaces)
     if walls["mount"]:
         owner = os.getuid() if uid is None else uid
-        mounts.own_scratch(owner, settings["scratch_bytes"], settings["memory_bytes"], walls["visible"])
+        mounts.own_scratch(owner, settings["scratch_bytes"], walls["visible"])
         if walls["pid"]:
             mounts.own_proc()
     _limit(walls, settings)
@@ -155,9 +155,11 @@ def _limit(walls: dict[str, Any], settings: dict[str, Any]) -> None:
     _set_limit(resource.RLIMIT_FSIZE, settings["scratch_bytes"])
     if settings["uid"] is not None or walls["user"]:
         _set_limit(resource.RLIMIT_NPROC, settings["processes"])
-    if settings["limit_data"]:
-        # What the zygote has is not the function's doing.
-        _set_limit(resource.RLIMIT_DATA, _data_bytes() + settings["memory_bytes"])
+
+
+def limit_data(size: int) -> None:
+    """Of this process and each of its children. What the zygote has is not the function's doing."""
+    _set_limit(resource.RLIMIT_DATA, _data_bytes() + size)
 
 
 def _set_limit(which: int, value: int) -> None:

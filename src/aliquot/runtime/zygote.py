@@ -52,10 +52,10 @@ def _load_runtime() -> None:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import executed, finder, frames, launcher, linux, seccomp, walls
+    from . import finder, frames, launcher, linux, seccomp, walls
 else:
     _load_runtime()
-    from _aliquot_runtime import executed, finder, frames, launcher, linux, seccomp, walls
+    from _aliquot_runtime import finder, frames, launcher, linux, seccomp, walls
 
 
 class Zygote:
@@ -170,8 +170,6 @@ class Zygote:
             text = f"The sandbox could not be isolated: {error}. `aliquot doctor` shows what this machine offers."
             frames.send(sock, frames.INTERNAL_ERROR, json.dumps({"error": text}).encode())
             return
-        if request["exec"]:
-            executed.execute(sock, request["exec"])
         launcher.Launcher(sock).serve()
 
     def _reap(self) -> None:

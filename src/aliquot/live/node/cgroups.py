@@ -18,7 +18,8 @@ _REMOVE_PAUSE_S = 0.02
 class Group:
     """One sandbox's."""
 
-    def __init__(self, directories: list[Path], events: str, usage: str) -> None:
+    def __init__(self, directories: list[Path], limit: str, events: str, usage: str) -> None:
+        self._limit = directories[0] / limit
         self._directories = directories
         self._events = directories[0] / events
         self._usage = directories[0] / usage
@@ -26,6 +27,9 @@ class Group:
     def doors(self) -> tuple[int, ...]:
         """Descriptors by which a process enters: it writes `0`. The caller closes them."""
         return tuple(os.open(path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in self._directories)
+
+    def limit_memory(self, size: int) -> None:
+        self._limit.write_text(str(size))
 
     def ran_out_of_memory(self) -> bool:
         with contextlib.suppress(OSError, ValueError):
@@ -108,18 +112,16 @@ class Cgroups:
             with contextlib.suppress(OSError):
                 parent.rmdir()
 
-    def make(self, number: int, memory_bytes: int, processes: int) -> Group:
+    def make(self, number: int, processes: int) -> Group:
         directories = [parent / str(number) for parent in self._parents]
         for directory in directories:
             directory.mkdir(exist_ok=True)
         (directories[-1] / "pids.max").write_text(str(processes))
         if self.version == 1:
-            (directories[0] / "memory.limit_in_bytes").write_text(str(memory_bytes))
-            return Group(directories, "memory.oom_control", "memory.usage_in_bytes")
-        (directories[0] / "memory.max").write_text(str(memory_bytes))
+            return Group(directories, "memory.limit_in_bytes", "memory.oom_control", "memory.usage_in_bytes")
         with contextlib.suppress(OSError):  # there is no swap
             (directories[0] / "memory.swap.max").write_text("0")
-        return Group(directories, "memory.events", "memory.current")
+        return Group(directories, "memory.max", "memory.events", "memory.current")
 
 
 def _pids(directory: Path) -> list[int]:

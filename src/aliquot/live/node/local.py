@@ -1,7 +1,6 @@
 """The machine itself as a node: its devices, and sandboxes forked from zygotes."""
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Coroutine, Sequence
@@ -10,6 +9,8 @@ from typing import Any
 
 from aliquot.core.model import DeviceSpec
 from aliquot.live.node.base import Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
+from aliquot.live.node.cell import Cell
+from aliquot.live.node.cells import Cells
 from aliquot.live.node.environments import Environments, Progress, RequirementsError
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
@@ -57,8 +58,7 @@ class LocalNode(Node):
         self._ticking = False
         self._ticked_s = 0.0
         self._stopping = False
-        self._all_ended: asyncio.Event = asyncio.Event()
-        self._processes: set[int] = set()
+        self._zygote_of: dict[int, Zygote] = {}  # by sandbox, until it has started
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -68,9 +68,10 @@ class LocalNode(Node):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._quarters = await self._loop.run_in_executor(None, self._prepare)
+        self._cells = Cells(self._quarters, self._cell_ended, self._loop)
         self._environments = Environments(self._data, self.isolation, self._progress)
         self._zygotes = Zygotes(self._walls, self._loop)
-        self._zygotes.get(Profile())  # the first cold start shall not wait for it
+        self._warm_up(Profile())  # the first cold start shall not wait for it
 
     def _prepare(self) -> Quarters:
         """Find out about the machine, and remove what an earlier server left behind."""
@@ -85,8 +86,7 @@ class LocalNode(Node):
         self._stopping = True
         for sandbox in list(self._sandboxes.values()):
             self._end(sandbox)
-        if self._processes:
-            await self._all_ended.wait()
+        await self._cells.end_all()
         await self._environments.stop()
         self._zygotes.stop()
         await self._loop.run_in_executor(None, self._quarters.close)
@@ -105,7 +105,10 @@ class LocalNode(Node):
             except (RequirementsError, OSError):
                 return
             profile = Profile(str(python), _imports(launch))
-        self._zygotes.get(profile)
+        self._warm_up(profile)
+
+    def _warm_up(self, profile: Profile) -> None:
+        self._zygotes.get(profile).when_ready(self._cells.keep_ready, lambda _status, _text: None)
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
         handle = Sandbox(sandbox, launch, self, self._loop, self._result_bytes)
@@ -145,8 +148,10 @@ class LocalNode(Node):
             self._launch_from(Profile(str(python), _imports(launch)), sandbox, runtime)
 
     def _launch_from(self, profile: Profile, sandbox: Sandbox, runtime: Runtime) -> None:
-        self._zygotes.get(profile).when_ready(
-            lambda zygote: self._fork(zygote, sandbox, runtime),
+        zygote = self._zygotes.get(profile)
+        self._zygote_of[sandbox.number] = zygote
+        zygote.when_ready(
+            lambda zygote: self._move_in(zygote, sandbox, runtime),
             lambda status, text: self._failed(sandbox, status, text),
         )
 
@@ -154,20 +159,18 @@ class LocalNode(Node):
         if sandbox.state != GONE:
             sandbox.fail(status, text)
 
-    def _fork(self, zygote: Zygote, sandbox: Sandbox, runtime: Runtime) -> None:
+    def _move_in(self, zygote: Zygote, sandbox: Sandbox, runtime: Runtime) -> None:
         if sandbox.state == GONE:
             return
+        memory_bytes = sandbox.launch.memory_bytes
         try:
-            settings = self._quarters.make(sandbox)
-            fds = sandbox.open() + (sandbox.process.group.doors() if sandbox.process.group else ())
+            cell = self._cells.take(zygote)
+            data_bytes = self._quarters.limit_memory(cell, memory_bytes)
         except OSError as error:
-            self._quarters.give_back(sandbox)
             sandbox.fail(Status.INTERNAL_ERROR, f"The sandbox could not be made: {error}.")
             return
-        self._processes.add(sandbox.number)
+        sandbox.move_in(cell, runtime.command(memory_bytes), data_bytes)
         self._look_after(sandbox)
-        settings["exec"] = runtime.command(sandbox.launch.memory_bytes)
-        zygote.fork(sandbox, fds, settings)
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         handle = self._sandboxes.get(sandbox)
@@ -186,8 +189,8 @@ class LocalNode(Node):
 
     def unload(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
-        if handle is not None:
-            handle.process.send_all(signal.SIGSTOP)
+        if handle is not None and handle.cell is not None:
+            handle.cell.process.send_all(signal.SIGSTOP)
 
     def load(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
@@ -195,7 +198,8 @@ class LocalNode(Node):
             self._lanes[handle.launch.device].do(lambda: self._load(handle))
 
     def _load(self, sandbox: Sandbox) -> None:
-        sandbox.process.send_all(signal.SIGCONT)
+        if sandbox.cell is not None:
+            sandbox.cell.process.send_all(signal.SIGCONT)
         self._loop.call_soon(self._loaded, sandbox)
 
     def _loaded(self, sandbox: Sandbox) -> None:
@@ -203,24 +207,17 @@ class LocalNode(Node):
             self._listener.memory_loaded(sandbox.number)
 
     def usage(self) -> list[SandboxUsage]:
-        page = os.sysconf("SC_PAGE_SIZE")
-        hertz = os.sysconf("SC_CLK_TCK")
-        found = []
-        for number, sandbox in self._sandboxes.items():
-            try:
-                fields = Path(f"/proc/{sandbox.process.pid}/stat").read_text().rpartition(")")[2].split()
-                # What it has added to its zygote's memory, children and scratch files included, where that is counted.
-                used = sandbox.process.group.used_bytes() if sandbox.process.group else int(fields[21]) * page
-            except OSError:
-                continue  # not forked yet, or ended just now
-            cpu_s = (int(fields[11]) + int(fields[12])) / hertz
-            found.append(SandboxUsage(number, sandbox.process.pid, used, cpu_s))
-        return found
+        return [
+            SandboxUsage(sandbox.number, sandbox.cell.process.pid, *used)
+            for sandbox in self._sandboxes.values()
+            if sandbox.cell is not None and (used := sandbox.cell.process.usage())
+        ]
 
     # --- what sandboxes tell ----------------------------------------------------------------------------
 
     def initialised(self, sandbox: Sandbox, seconds: float, logs: tuple[str, ...]) -> None:
         self._busy.pop(sandbox, None)
+        self._keep_ready(sandbox)
         self._listener.sandbox_started(sandbox.number, seconds, logs)
 
     def finished(self, sandbox: Sandbox, outcome: Outcome) -> None:
@@ -235,21 +232,23 @@ class LocalNode(Node):
         self._end(sandbox)
         self._listener.sandbox_refused(sandbox.number)
 
-    def ended(self, sandbox: Sandbox) -> None:
-        number = sandbox.number
-        self._processes.discard(number)
-        self._lanes[sandbox.launch.device].ended(number)
-        self._quarters.give_back(sandbox)
-        self._loop.run_in_executor(None, self._quarters.clear, sandbox)
-        if self._stopping and not self._processes:
-            self._all_ended.set()
+    def _cell_ended(self, cell: Cell) -> None:
+        if isinstance(cell.tenant, Sandbox):
+            self._lanes[cell.tenant.launch.device].ended(cell.tenant.number)
 
     def _end(self, sandbox: Sandbox) -> None:
         self._sandboxes.pop(sandbox.number, None)
         self._busy.pop(sandbox, None)
-        if sandbox.number in self._processes:
+        self._keep_ready(sandbox)
+        if sandbox.cell is not None and not sandbox.cell.has_ended:
             self._lanes[sandbox.launch.device].ending(sandbox.number)
         sandbox.kill()
+
+    def _keep_ready(self, sandbox: Sandbox) -> None:
+        """It has started, or will not: only now, for the next cell's fork shall not compete with a start."""
+        zygote = self._zygote_of.pop(sandbox.number, None)
+        if zygote is not None:
+            self._loop.call_soon(self._cells.keep_ready, zygote)
 
     # --- time -------------------------------------------------------------------------------------------
 

@@ -114,7 +114,3 @@ class Logs:
         self._left -= size
         self._lines.append(stamp + piece.decode("utf-8", "replace"))
         return not self._truncated
-
-    def close(self) -> None:
-        for fd in self._fds:
-            os.close(fd)

@@ -3,10 +3,14 @@
 import contextlib
 import os
 from collections.abc import Callable
+from pathlib import Path
 from signal import Signals, pidfd_send_signal
 from typing import Protocol
 
 from aliquot.live.node.cgroups import Group
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Loop(Protocol):
@@ -52,6 +56,18 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         self.send(number)
+
+    def usage(self) -> tuple[int, float] | None:
+        """Bytes and seconds of CPU; nothing if it does not live yet, or any more.
+
+        The bytes are what it has added to its zygote's, children and scratch files included, where that is counted.
+        """
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+            used = self.group.used_bytes() if self.group is not None else int(fields[21]) * _PAGE_BYTES
+        except OSError:
+            return None
+        return used, (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
 
     def ran_out_of_memory(self) -> bool:
         return self.group is not None and self.group.ran_out_of_memory()

@@ -7,9 +7,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from aliquot.live.node.cell import Cell
 from aliquot.live.node.cgroups import Cgroups
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, uid_range
-from aliquot.live.node.sandbox import Sandbox
 from aliquot.live.node.zygotes import BARE_ENVIRONMENT
 
 SCRATCH_BYTES = 512 * 2**20
@@ -32,54 +32,58 @@ class Quarters:
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(parents=True, mode=0o711)
 
-    def make(self, sandbox: Sandbox) -> dict[str, Any]:
-        """What the sandbox will be told of its place; its `slot` and `group` are set."""
-        memory_bytes = sandbox.launch.memory_bytes
-        self._take_slot(sandbox)
+    def make(self, cell: Cell) -> dict[str, Any]:
+        """What the cell will be told of its place; its process gets its slot and its group."""
+        self._take_slot(cell)
         if self._cgroups is not None and self._cgroups.version:
-            sandbox.process.group = self._cgroups.make(sandbox.number, memory_bytes, self._processes)
+            cell.process.group = self._cgroups.make(cell.number, self._processes)
         return {
-            "env": self._environment(sandbox),
-            "uid": self._uid(sandbox),
-            "memory_bytes": memory_bytes,
+            "env": self._environment(cell),
+            "uid": self._uid(cell),
             "scratch_bytes": self._scratch_bytes,
             "processes": self._processes,
-            "limit_data": sandbox.process.group is None and self._isolation != NO_ISOLATION,
         }
 
-    def _take_slot(self, sandbox: Sandbox) -> None:
+    def limit_memory(self, cell: Cell, size: int) -> int | None:
+        """Now, where the kernel counts it; otherwise the answer is what the function's process must bound by itself."""
+        if cell.process.group is not None:
+            cell.process.group.limit_memory(size)
+            return None
+        return None if self._isolation == NO_ISOLATION else size
+
+    def _take_slot(self, cell: Cell) -> None:
         if self._free_slots:
-            sandbox.process.slot = heapq.heappop(self._free_slots)
+            cell.process.slot = heapq.heappop(self._free_slots)
         else:
             self._slots += 1
-            sandbox.process.slot = self._slots
+            cell.process.slot = self._slots
 
-    def _uid(self, sandbox: Sandbox) -> int | None:
-        """As the sandbox's own namespace counts; None: the server's."""
+    def _uid(self, cell: Cell) -> int | None:
+        """As the cell's own namespace counts; None: the server's."""
         if not self._isolation.own_uid:
             return None
-        return sandbox.process.slot if self._isolation.user else self._first_uid + sandbox.process.slot
+        return cell.process.slot if self._isolation.user else self._first_uid + cell.process.slot
 
-    def _environment(self, sandbox: Sandbox) -> dict[str, str]:
+    def _environment(self, cell: Cell) -> dict[str, str]:
         if self._isolation.mount:
             return BARE_ENVIRONMENT  # its scratch directory is made inside
-        scratch = self._scratch / str(sandbox.number)
+        scratch = self._scratch / str(cell.number)
         scratch.mkdir(mode=0o700)
         if self._isolation.own_uid:
-            owner = self._first_uid + sandbox.process.slot
+            owner = self._first_uid + cell.process.slot
             os.chown(scratch, owner, owner)
         return {**BARE_ENVIRONMENT, "HOME": str(scratch), "TMPDIR": str(scratch)}
 
-    def give_back(self, sandbox: Sandbox) -> None:
+    def give_back(self, cell: Cell) -> None:
         """Its process is no more, or never was: the user id may be another's."""
-        heapq.heappush(self._free_slots, sandbox.process.slot)
+        heapq.heappush(self._free_slots, cell.process.slot)
 
-    def clear(self, sandbox: Sandbox) -> None:
+    def clear(self, cell: Cell) -> None:
         """Remove what is left of it. Takes a moment; not for the event loop."""
-        if sandbox.process.group is not None:
-            sandbox.process.group.remove()
+        if cell.process.group is not None:
+            cell.process.group.remove()
         if not self._isolation.mount:
-            shutil.rmtree(self._scratch / str(sandbox.number), ignore_errors=True)
+            shutil.rmtree(self._scratch / str(cell.number), ignore_errors=True)
 
     def close(self) -> None:
         """Takes a moment, too."""

@@ -1,18 +1,15 @@
 """One sandbox as the server sees it: its socket, its output, its process. Plain callbacks, no task a call."""
 
-import contextlib
 import json
-import os
-import socket
 import time
-from signal import Signals
 from typing import Protocol
 
 import msgspec
 
 from aliquot.live.node.base import Launch, Outcome, RunRequest, Status
+from aliquot.live.node.cell import Cell
 from aliquot.live.node.logs import Logs
-from aliquot.live.node.process import Loop, Process
+from aliquot.live.node.process import Loop
 from aliquot.runtime import frames
 from aliquot.runtime.frames import REPLY, REQUEST
 
@@ -40,14 +37,6 @@ RUNNING = 2
 GONE = 3  # reported, or told to stop
 
 
-def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
-    reader, writer = os.pipe()
-    undo.callback(os.close, reader)
-    undo.callback(os.close, writer)
-    os.set_blocking(reader, False)
-    return reader, writer
-
-
 def error(text: str) -> bytes:
     return json.dumps({"error": text}, ensure_ascii=False).encode()
 
@@ -59,21 +48,18 @@ class Owner(Protocol):
     def finished(self, sandbox: "Sandbox", outcome: Outcome) -> None: ...
     def lost(self, sandbox: "Sandbox", outcome: Outcome) -> None: ...
     def refused(self, sandbox: "Sandbox") -> None: ...
-    def ended(self, sandbox: "Sandbox") -> None:
-        """The process is no more."""
 
 
 class Sandbox:
     __slots__ = (
-        "_begun_s", "_expected", "_fds", "_loop", "_opened", "_outbox", "_owner", "_partial", "_reading", "_recv",
-        "_result_bytes", "_runs", "_sock", "_timeout_ms", "_transmit", "_unread", "deadline_s", "launch", "logs",
-        "number", "process", "state",
+        "_begun_s", "_expected", "_fds", "_loop", "_outbox", "_owner", "_partial", "_reading", "_recv", "_result_bytes",
+        "_runs", "_timeout_ms", "_transmit", "_unread", "cell", "deadline_s", "launch", "logs", "number", "state",
     )  # fmt: skip
 
     def __init__(self, number: int, launch: Launch, owner: Owner, loop: Loop, result_bytes: int) -> None:
         self.number = number
         self.launch = launch
-        self.process = Process(loop)
+        self.cell: Cell | None = None  # until it has moved in
         self.state = STARTING
         self.deadline_s = 0.0
         self._owner = owner
@@ -81,7 +67,6 @@ class Sandbox:
         self._result_bytes = result_bytes
         self._runs = 0
         self._unread = False  # its last request never reached it
-        self._opened = False
         self._partial: bytearray | None = None
         self._expected = 0
         self._outbox: memoryview | None = None
@@ -89,61 +74,48 @@ class Sandbox:
 
     # --- its life ---------------------------------------------------------------------------------------
 
-    def open(self) -> tuple[int, int, int]:
-        """Make the channels, and send the init ahead. Returns the sandbox's descriptors; the caller closes them."""
-        with contextlib.ExitStack() as undo:
-            mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            undo.callback(mine.close)
-            undo.callback(theirs.close)
-            out, their_out = _pipe(undo)
-            err, their_err = _pipe(undo)
-            undo.pop_all()
-        mine.setblocking(False)
-        self._sock, self._transmit, self._recv = mine, mine.send, mine.recv
-        self._fds = (out, err)
-        self.logs = Logs(out, err)
-        self._opened = True
-        self._loop.add_reader(mine.fileno(), self._readable)
-        self._begin(self.launch.timeout_ms, self.launch.logs_bytes)
+    def move_in(self, cell: Cell, command: list[str] | None, data_bytes: int | None) -> None:
+        """Make the cell this function's: send the init. The command, if any, is what runs functions of its kind."""
+        launch = self.launch
+        self.cell = cell
+        cell.tenant = self
+        self._transmit, self._recv = cell.sock.send, cell.sock.recv
+        self._fds = (cell.out, cell.err)
+        self.logs = Logs(cell.out, cell.err)
+        self._loop.add_reader(cell.sock.fileno(), self._readable)
+        self._begin(launch.timeout_ms, launch.logs_bytes)
         description = {
-            "name": self.launch.function,
-            "code": self.launch.code,
-            "binary": self.launch.binary,
-            "main": self.launch.main or "main",
-            "env": self.launch.env,
-            "sdk": self.launch.sdk,
+            "name": launch.function,
+            "code": launch.code,
+            "binary": launch.binary,
+            "main": launch.main or "main",
+            "env": launch.env,
+            "sdk": launch.sdk,
             "result_bytes": self._result_bytes,
+            "command": command,
+            "data_bytes": data_bytes,
         }
         body = msgspec.json.encode(description)
         self._write(REQUEST.pack(frames.INIT, len(body), 0) + body)
-        return theirs.detach(), their_out, their_err
-
-    def forked(self, pid: int, pidfd: int) -> None:
-        self.process.forked(pid, pidfd, self._process_ended)
-        if self.state == GONE:
-            self.process.send(Signals.SIGKILL)
 
     def kill(self) -> None:
-        """End it and all its children. Nothing is reported but, later, `ended`."""
+        """End it and all its children. Nothing is reported any more."""
         if self.state != GONE:
             self.state = GONE
-            if self._opened:
-                self._close()
-        self.process.send(Signals.SIGKILL)
+            if self.cell is not None:
+                self._leave(self.cell)
 
-    def _close(self) -> None:
+    def _leave(self, cell: Cell) -> None:
         loop = self._loop
-        fd = self._sock.fileno()
+        fd = cell.sock.fileno()
         if self._outbox is not None:
             loop.remove_writer(fd)
         loop.remove_reader(fd)
-        self._sock.close()
-        for stream in (0, 1):
-            if self._reading[stream]:
-                loop.remove_reader(self._fds[stream])
-        self.logs.close()
+        self._stop_reading()
+        cell.close()
+        cell.kill()
 
-    def _process_ended(self) -> None:
+    def process_ended(self) -> None:
         if self.state != GONE:
             self._readable()  # its last words, if there are any
             have = -1
@@ -152,7 +124,6 @@ class Sandbox:
                 self._readable()
         if self.state != GONE:
             self._hang_up()
-        self._owner.ended(self)
 
     # --- runs -------------------------------------------------------------------------------------------
 
@@ -195,9 +166,9 @@ class Sandbox:
         except OSError:
             self._unread = True
             return False
-        if sent < len(data):
+        if sent < len(data) and self.cell is not None:
             self._outbox = memoryview(data)[sent:]
-            self._loop.add_writer(self._sock.fileno(), self._writable)
+            self._loop.add_writer(self.cell.sock.fileno(), self._writable)
         return True
 
     def _writable(self) -> None:
@@ -208,9 +179,9 @@ class Sandbox:
                 return
             except OSError:
                 self._outbox = None  # the reader will learn why
-        if not self._outbox:
+        if not self._outbox and self.cell is not None:
             self._outbox = None
-            self._loop.remove_writer(self._sock.fileno())
+            self._loop.remove_writer(self.cell.sock.fileno())
 
     # --- answers ----------------------------------------------------------------------------------------
 
@@ -286,7 +257,7 @@ class Sandbox:
         if self.state == RUNNING and self._unread and self._runs:
             self.kill()
             self._owner.refused(self)
-        elif self.process.ran_out_of_memory():
+        elif self.cell is not None and self.cell.process.ran_out_of_memory():
             self._lose(Status.DEVELOPER_ERROR, OUT_OF_MEMORY)
         else:
             self._lose(Status.DEVELOPER_ERROR, EXITED_IN_INIT if self.state == STARTING else EXITED)
@@ -296,20 +267,18 @@ class Sandbox:
         if self.state == RUNNING:
             self._hang_up()
 
-    def never_forked(self, status: Status, text: str) -> None:
-        """Its zygote could not, or died before it told."""
+    def never_forked(self, status: Status, why: str) -> None:
         if self.state != GONE:
-            self._lose(status, text)
-        self._owner.ended(self)
+            self._lose(status, why)
 
     def fail(self, status: Status, text: str) -> None:
-        """It could not even be forked."""
+        """It could not even move in."""
         self._lose(status, text)
 
     def _lose(self, status: Status, result: str | bytes, *, timed_out: bool = False) -> None:
-        busy = self._opened and self.state != IDLE
+        busy = self.cell is not None and self.state != IDLE
         seconds = time.perf_counter() - self._begun_s if busy else 0.0
-        logs = self.logs.finish(failed=True) if self._opened else ()
+        logs = self.logs.finish(failed=True) if self.cell is not None else ()
         self.kill()
         body = result if isinstance(result, bytes) else error(result)
         self._owner.lost(self, Outcome(status, body, seconds, logs, timed_out=timed_out))

@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from aliquot.live.node.base import Status
+from aliquot.live.node.cell import Cell
 from aliquot.live.node.process import Loop
-from aliquot.live.node.sandbox import Sandbox
 from aliquot.runtime import frames
 
 MOST_ZYGOTES = 32  # kept though nothing lives from them
@@ -48,8 +48,9 @@ class Zygote:
         self.alive = True
         self._loop = loop
         self._waiting: list[tuple[Ready, Failed]] | None = []  # None: ready
-        self._forking: dict[int, Sandbox] = {}
+        self._forking: dict[int, Cell] = {}
         self._living: set[int] = set()
+        self.blank: Cell | None = None  # kept ready for the next start
         self._outbox: list[tuple[bytes, tuple[int, ...]]] = []
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - its stderr, read when it dies
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -77,16 +78,17 @@ class Zygote:
         else:
             self._waiting.append((ready, failed))
 
-    def fork(self, sandbox: Sandbox, fds: tuple[int, ...], settings: dict[str, Any]) -> None:
-        """Have a sandbox forked with these descriptors; they are closed here when they are sent."""
-        self._forking[sandbox.number] = sandbox
-        self._living.add(sandbox.number)
-        self._send({"fork": sandbox.number, **settings}, fds)
+    def fork(self, cell: Cell, fds: tuple[int, ...], settings: dict[str, Any]) -> None:
+        """Have a cell forked with these descriptors; they are closed here when they are sent."""
+        self._forking[cell.number] = cell
+        self._living.add(cell.number)
+        self._send({"fork": cell.number, **settings}, fds)
 
     @property
     def is_idle(self) -> bool:
         """No sandbox of it lives, and none is asked for."""
-        return not self._living and not self._waiting
+        spare = {self.blank.number} if self.blank is not None else set()
+        return not self._waiting and self._living <= spare
 
     def kill(self) -> None:
         """With all its sandboxes."""
@@ -130,8 +132,8 @@ class Zygote:
             self._living.discard(message["ended"])
         elif "unforked" in message:
             self._living.discard(message["unforked"])
-            sandbox = self._forking.pop(message["unforked"])
-            sandbox.never_forked(Status.INTERNAL_ERROR, f"The sandbox could not be forked: {message['why']}.")
+            cell = self._forking.pop(message["unforked"])
+            cell.never_forked(Status.INTERNAL_ERROR, f"The sandbox could not be forked: {message['why']}.")
         elif "ready" in message:
             waiting, self._waiting = self._waiting or [], None
             for ready, _failed in waiting:
@@ -156,8 +158,8 @@ class Zygote:
         for _ready, failed in waiting:
             failed(status, why)
         # Their fork was on its way; if it has happened they have died with the zygote.
-        for sandbox in self._forking.values():
-            sandbox.never_forked(status, why)
+        for cell in self._forking.values():
+            cell.never_forked(status, why)
 
     def _last_words(self) -> str:
         self._said.seek(0)
