@@ -1,6 +1,8 @@
 """The service between gateway, core, node and store: what happens at the edges, with a node that does as it is told."""
 
 import asyncio
+import time
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -318,3 +320,22 @@ async def test_rerun_is_written_down_with_the_call(rig):
     rig.service.deploy(again)
     await rig.service.accept(rig.call(again))
     assert [entry.rerun for entry in await rig.store.unfinished()] == [True]
+
+
+@run
+async def test_a_wall_clock_that_jumps_changes_no_decision_and_no_duration(rig):
+    real = time.time_ns
+    for hours in (0, -5, 9):
+        call = rig.call()
+        rig.service.submit(call)
+        await rig.turn()
+        if not rig.ended:
+            rig.node.ready(1)
+            await rig.turn()
+        with patch("time.time_ns", lambda jump=hours: real() + jump * 3600 * 10**9):
+            rig.node.finish(1)
+            await rig.turn()
+        assert call.outcome.status is Status.SUCCESS
+        assert 0 <= call.activation.end - call.activation.start < 60_000
+        assert 0 <= call.wait_ms < 60_000
+    assert [summary(call)["start"] for call in rig.ended] == ["cold", "warm", "warm"]

@@ -153,8 +153,8 @@ def _url(settings: ServerSettings, listener: socket.socket) -> str:
 
 async def _prune(store: Store, settings: ServerSettings) -> None:
     while True:
-        await asyncio.sleep(PRUNE_EVERY_S)
         try:
             await store.prune(settings.retention, now_ms=time.time_ns() // 1_000_000)
         except StoreError as error:
             log.warning("old records could not be removed", error=str(error))
+        await asyncio.sleep(PRUNE_EVERY_S)
