@@ -92,7 +92,7 @@ class Scheduler:
             domain.view.now = now
         wrong = self._take_in(events)
         self._decide()
-        if self._timers.are_due(now):
+        if self._timers.earliest <= now:
             self._expire()
         wishes = []
         for domain in self._domains:
@@ -126,6 +126,10 @@ class Scheduler:
         The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
         """
         domains, count = self._domains, len(self._domains)
+        if count == 1:
+            while self._dispatch_next(domains[0]):
+                pass
+            return
         refused = 0
         while refused < count:
             self._turn %= count

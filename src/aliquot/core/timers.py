@@ -34,9 +34,10 @@ class Timers:
             self._heap[:] = [entry for entry in self._heap if entry[2].timer_at == entry[0]]
             heapify(self._heap)
 
-    def are_due(self, now: float) -> bool:
-        """Whether an expiry may have come."""
-        return bool(self._heap) and self._heap[0][0] <= now
+    @property
+    def earliest(self) -> float:
+        """Before then nothing is due."""
+        return self._heap[0][0] if self._heap else inf
 
     def due(self, now: float) -> Iterator[Flow | Sandbox]:
         """The subjects whose expiry has come, each once."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
+from math import inf
 
 from msgspec import Struct
 
@@ -108,12 +109,9 @@ class Simulation:
         self._step(0, self._opening())
         sample_at = self._sample_every_s
         while True:
-            now = self._agenda.next_time()
-            if arrival is not None and (now is None or arrival.time_s <= now):
-                now = arrival.time_s
-            if now is None:
+            now, events = self._agenda.take(inf if arrival is None else arrival.time_s)
+            if now == inf:
                 break
-            events = self._agenda.take(now)
             while arrival is not None and arrival.time_s == now:
                 events.append(self._arrive(arrival, now))
                 arrival = next(arrivals, None)
@@ -145,6 +143,7 @@ class Simulation:
             self._machine.finished([event for event in events if type(event) is RunFinished], now)
         for command in self.scheduler.step(now, events):
             self._performers[type(command)](command, now)
+        self.recorder.decided(now)
         if self._scenario.check:
             check(self.scheduler)
 

@@ -53,9 +53,9 @@ class Expectations:
 
     def allowed(self, device: DeviceView) -> bool:
         """Whether one more there is worthwhile."""
-        if not self._adaptive or device.running >= device.slots:
-            return device.running < device.slots
-        return device.running < self._occupancy.worthwhile(device)
+        if self._adaptive and self._occupancy.limited:
+            return device.running < self._occupancy.worthwhile(device)
+        return device.running < device.slots
 
     def best(self, view: View, flow: FlowView) -> ExpectedEnd | None:
         """The place with the earliest expected end, an idle sandbox before a new one."""
