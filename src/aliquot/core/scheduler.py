@@ -94,12 +94,12 @@ class Scheduler:
         self._decide()
         if self._timers.earliest <= now:
             self._expire()
-        wishes = []
+        earliest = inf
         for domain in self._domains:
             wish = domain.policy.wake_at()
-            if wish is not None and wish > now:
-                wishes.append(wish)
-        wake = self._timers.next_wake(now, wishes)
+            if wish is not None and now < wish < earliest:
+                earliest = wish
+        wake = self._timers.next_wake(now, earliest)
         if wake is not None:
             self._outbox.append(WakeAt(wake))
         if wrong:

@@ -36,10 +36,13 @@ class Agenda:
     def take(self, until: float) -> tuple[float, list[Event]]:
         """The next moment, `until` at the latest, and all its events, in order; what else happens then is done."""
         heap, cancelled = self._heap, self._cancelled
-        while heap and heap[0][1] in cancelled:
-            cancelled.remove(heappop(heap)[1])
-        at = heap[0][0] if heap and heap[0][0] < until else until
+        if cancelled:
+            while heap and heap[0][1] in cancelled:
+                cancelled.remove(heappop(heap)[1])
         events: list[Event] = []
+        if not heap or heap[0][0] > until:
+            return until, events
+        at = heap[0][0]
         while heap and heap[0][0] == at:
             _, number, entry = heappop(heap)
             if number in cancelled:

@@ -112,10 +112,14 @@ class Simulation:
             now, events = self._agenda.take(inf if arrival is None else arrival.time_s)
             if now == inf:
                 break
+            arrived = False
             while arrival is not None and arrival.time_s == now:
                 events.append(self._arrive(arrival, now))
                 arrival = next(arrivals, None)
+                arrived = True
             self._step(now, events)
+            if arrived:
+                self.recorder.decided(now)
             if now >= sample_at > 0:
                 self.recorder.sample_fairness(now)
                 sample_at = now + self._sample_every_s
@@ -143,7 +147,6 @@ class Simulation:
             self._machine.finished([event for event in events if type(event) is RunFinished], now)
         for command in self.scheduler.step(now, events):
             self._performers[type(command)](command, now)
-        self.recorder.decided(now)
         if self._scenario.check:
             check(self.scheduler)
 

@@ -64,7 +64,8 @@ class Recorder:
             for domain in dict.fromkeys(domains.values())
         }
         self.flows = {key: FlowRecord(meters[domains[key]], meters[domains[key]].flow(key)) for key in weights}
-        self._flows: dict[tuple[str, str], FlowRecord] = {**self.flows}  # to be found by a plain pair: quicker to make
+        # To be found by a plain pair, which is quicker to make.
+        self._flows: dict[tuple[str, str], FlowRecord] = {(*key,): record for key, record in self.flows.items()}
         self.meters = list(meters.values())
         self._arrived: list[Call] = []  # at this moment
         self.bytes_moved = 0
