@@ -218,9 +218,14 @@ class Flow:
         kind = shelf.resident or shelf.others
         return kind[next(reversed(kind))] if kind else None
 
-    def idle_devices(self) -> "list[Device]":
-        """The devices on which the flow has an idle sandbox."""
-        return [shelf.device for shelf in self.shelves.values() if shelf.resident or shelf.others]
+    def idle_places(self) -> "list[tuple[Device, Sandbox]]":
+        """The devices on which the flow has an idle sandbox, and which it would be: see `idle_on`."""
+        places = []
+        for shelf in self.shelves.values():
+            kind = shelf.resident or shelf.others
+            if kind:
+                places.append((shelf.device, kind[next(reversed(kind))]))
+        return places
 
     def resident_on(self, device: DeviceView) -> bool:
         """Whether an idle sandbox of the flow is in that device's memory."""

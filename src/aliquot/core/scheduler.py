@@ -106,14 +106,14 @@ class Scheduler:
             domain.view.now = now
         wrong = self._take_in(events)
         self._decide()
-        if self._timers.are_due(now):
+        if self._timers.earliest <= now:
             self._expire()
-        wishes = []
+        earliest = inf
         for domain in self._domains:
             wish = domain.policy.wake_at()
-            if wish is not None and wish > now:
-                wishes.append(wish)
-        wake = self._timers.next_wake(now, wishes)
+            if wish is not None and now < wish < earliest:
+                earliest = wish
+        wake = self._timers.next_wake(now, earliest)
         if wake is not None:
             self._outbox.append(WakeAt(wake))
         if wrong:
@@ -140,6 +140,10 @@ class Scheduler:
         The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
         """
         domains, count = self._domains, len(self._domains)
+        if count == 1:
+            while self._dispatch_next(domains[0]):
+                pass
+            return
         refused = 0
         while refused < count:
             self._turn %= count

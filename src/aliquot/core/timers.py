@@ -5,7 +5,7 @@ looked at when it comes up, or when the shell would be asked for it, and put bac
 meanwhile.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -34,9 +34,10 @@ class Timers:
             self._heap[:] = [entry for entry in self._heap if entry[2].timer_at == entry[0]]
             heapify(self._heap)
 
-    def are_due(self, now: float) -> bool:
-        """Whether an expiry may have come."""
-        return bool(self._heap) and self._heap[0][0] <= now
+    @property
+    def earliest(self) -> float:
+        """Before then nothing is due."""
+        return self._heap[0][0] if self._heap else inf
 
     def due(self, now: float) -> Iterator[Flow | Sandbox]:
         """The subjects whose expiry has come, each once."""
@@ -61,19 +62,19 @@ class Timers:
         """The shell's wake-up has come, perhaps a little early; ask for another if one is still needed."""
         self._announced = inf
 
-    def next_wake(self, now: float, wishes: Sequence[float]) -> float | None:
-        """The moment to ask the shell for, if it has not been asked already; others have wishes of their own."""
+    def next_wake(self, now: float, wish: float) -> float | None:
+        """The moment to ask the shell for, if it has not been asked already; others wish for one of their own."""
         if self._announced <= now:
             self._announced = inf
-        earliest = min(wishes, default=inf)
+        earliest = wish
         if self._heap and self._heap[0][0] < self._announced:
-            earliest = min(self._earliest(), earliest)
+            earliest = min(self._first_expiry(), earliest)
         if earliest >= self._announced:
             return None
         self._announced = earliest
         return earliest
 
-    def _earliest(self) -> float:
+    def _first_expiry(self) -> float:
         """When the first subject expires, now that the shell would be asked for that moment."""
         while self._heap:
             at, _, subject = self._heap[0]

@@ -33,16 +33,16 @@ class Agenda:
         self.cancel(self._wake)
         self._wake = self.add(at, Woke())
 
-    def next_time(self) -> float | None:
+    def take(self, until: float) -> tuple[float, list[Event]]:
+        """The next moment, `until` at the latest, and all its events, in order; what else happens then is done."""
         heap, cancelled = self._heap, self._cancelled
-        while heap and heap[0][1] in cancelled:
-            cancelled.remove(heappop(heap)[1])
-        return heap[0][0] if heap else None
-
-    def take(self, at: float) -> list[Event]:
-        """All events of that moment, in order; what else happens then is done."""
+        if cancelled:
+            while heap and heap[0][1] in cancelled:
+                cancelled.remove(heappop(heap)[1])
         events: list[Event] = []
-        heap, cancelled = self._heap, self._cancelled
+        if not heap or heap[0][0] > until:
+            return until, events
+        at = heap[0][0]
         while heap and heap[0][0] == at:
             _, number, entry = heappop(heap)
             if number in cancelled:
@@ -54,4 +54,4 @@ class Agenda:
                 entry(at)
             else:
                 events.append(entry)
-        return events
+        return at, events

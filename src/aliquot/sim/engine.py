@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
+from math import inf
 
 from msgspec import Struct
 
@@ -108,16 +109,17 @@ class Simulation:
         self._step(0, self._opening())
         sample_at = self._sample_every_s
         while True:
-            now = self._agenda.next_time()
-            if arrival is not None and (now is None or arrival.time_s <= now):
-                now = arrival.time_s
-            if now is None:
+            now, events = self._agenda.take(inf if arrival is None else arrival.time_s)
+            if now == inf:
                 break
-            events = self._agenda.take(now)
+            arrived = False
             while arrival is not None and arrival.time_s == now:
                 events.append(self._arrive(arrival, now))
                 arrival = next(arrivals, None)
+                arrived = True
             self._step(now, events)
+            if arrived:
+                self.recorder.decided(now)
             if now >= sample_at > 0:
                 self.recorder.sample_fairness(now)
                 sample_at = now + self._sample_every_s

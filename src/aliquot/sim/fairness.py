@@ -82,8 +82,8 @@ class FairnessMeter:
 
     def rate_changed(self, flow: FlowMeter, by: float, now: float) -> None:
         """A run of the flow has begun (`by` is its share) or ended (minus its share)."""
-        self._advance(now)
         if flow.queued:
+            self._advance(now)
             self._count(flow)
             self._rate += by
         if flow.rate:

@@ -39,11 +39,13 @@ class FlowRecord:
 class Call:
     """A call that has not ended."""
 
-    __slots__ = ("accelerated", "arrival", "flow", "share", "started")
+    __slots__ = ("accelerated", "arrival", "flow", "queued", "share", "started", "waits")
 
     def __init__(self, arrival: Arrival, flow: FlowRecord) -> None:
         self.arrival = arrival
         self.flow = flow
+        self.queued = True
+        self.waits = False  # longer than the moment of its arrival
         self.started: float = 0
         self.share = 0.0
         self.accelerated = False
@@ -62,7 +64,10 @@ class Recorder:
             for domain in dict.fromkeys(domains.values())
         }
         self.flows = {key: FlowRecord(meters[domains[key]], meters[domains[key]].flow(key)) for key in weights}
+        # To be found by a plain pair, which is quicker to make.
+        self._flows: dict[tuple[str, str], FlowRecord] = {(*key,): record for key, record in self.flows.items()}
         self.meters = list(meters.values())
+        self._arrived: list[Call] = []  # at this moment
         self.bytes_moved = 0
         self.busy_s = 0.0  # time of accelerators, by share
         self.first_arrival_s: float | None = None
@@ -74,21 +79,29 @@ class Recorder:
     def arrived(self, arrival: Arrival, now: float) -> Call:
         if self.first_arrival_s is None:
             self.first_arrival_s = now
-        flow = self.flows[FlowKey(arrival.tenant, arrival.function)]
-        flow.fairness.enqueued(flow.meter, now)
-        return Call(arrival, flow)
+        call = Call(arrival, self._flows[arrival.tenant, arrival.function])
+        self._arrived.append(call)
+        return call
+
+    def decided(self, now: float) -> None:
+        """All of the moment has been done: what has arrived and was not dispatched waits."""
+        for call in self._arrived:
+            if call.queued:
+                call.waits = True
+                call.flow.fairness.enqueued(call.flow.meter, now)
+        self._arrived.clear()
 
     def rejected(self, call: Call, now: float) -> None:
         flow = call.flow
         flow.rejected += 1
         flow.deadlines += call.arrival.deadline_s is not None
-        flow.fairness.dequeued(flow.meter, now)
+        self._left_queue(call, now)
 
     def dispatched(self, call: Call, command: Dispatch, now: float) -> None:
         flow = call.flow
         flow.starts[command.start] += 1
         flow.wait_s.append(between(call.arrival.time_s, now))
-        flow.fairness.dequeued(flow.meter, now)
+        self._left_queue(call, now)
         if self._on_dispatch is not None:
             warmth = "cold" if command.start is Start.COLD else "warm"
             arrival = call.arrival
@@ -97,6 +110,11 @@ class Recorder:
                     now, command.device, arrival.function, warmth, command.reason, arrival.tenant, arrival.time_s
                 )
             )
+
+    def _left_queue(self, call: Call, now: float) -> None:
+        call.queued = False
+        if call.waits:
+            call.flow.fairness.dequeued(call.flow.meter, now)
 
     def started(self, call: Call, share: float, now: float, *, accelerated: bool) -> None:
         call.started = now

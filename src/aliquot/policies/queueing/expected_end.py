@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY
+from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
 from aliquot.core.view import DeviceView, FlowView, View
 from aliquot.policies.queueing.occupancy import Occupancy
 from aliquot.policies.queueing.placement import Place
@@ -40,8 +40,8 @@ class Expectations:
     def best_start_s(self, flow: FlowView) -> float:
         """If it could start wherever it is best for it, whoever is at work there."""
         best_s: float | None = None
-        for device in flow.idle_devices():
-            if flow.resident_on(device):
+        for device, sandbox in flow.idle_places():
+            if sandbox.state is SandboxState.WARM:
                 return 0.0
             load_s = reload_s(flow, device)
             best_s = load_s if best_s is None else min(best_s, load_s)
@@ -53,16 +53,15 @@ class Expectations:
 
     def allowed(self, device: DeviceView) -> bool:
         """Whether one more there is worthwhile."""
-        if not self._adaptive or device.running >= device.slots:
-            return device.running < device.slots
-        return device.running < self._occupancy.worthwhile(device)
+        if self._adaptive and self._occupancy.limited:
+            return device.running < self._occupancy.worthwhile(device)
+        return device.running < device.slots
 
     def best(self, view: View, flow: FlowView) -> ExpectedEnd | None:
         """The place with the earliest expected end, an idle sandbox before a new one."""
         best: ExpectedEnd | None = None
-        for device in flow.idle_devices():
-            sandbox = flow.idle_on(device)
-            if sandbox is not None and self.allowed(device) and view.can_use(sandbox):
+        for device, sandbox in flow.idle_places():
+            if self.allowed(device) and view.can_use(sandbox):
                 start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else reload_s(flow, device)
                 ends_s = start_s + self._stretched_run_s(flow, device)
                 if best is None or (ends_s, device.index) < (best[0], best[2][0].index):
@@ -104,9 +103,10 @@ class Expectations:
         shortest_s = self._occupancy.own_free_in_s(flow, view.now)
         if shortest_s is not None:
             shortest_s += self.typical_run_s(flow) * (flow.queued - 1) / flow.in_flight
-        idle = list(flow.idle_devices())
-        for device in idle:
-            load_s = 0.0 if flow.resident_on(device) else reload_s(flow, device)
+        idle: list[DeviceView] = []
+        for device, sandbox in flow.idle_places():
+            idle.append(device)
+            load_s = 0.0 if sandbox.state is SandboxState.WARM else reload_s(flow, device)
             wait_s = self._occupancy.free_in_s(device, view.now) + load_s
             if shortest_s is None or wait_s < shortest_s:
                 shortest_s = wait_s

@@ -103,8 +103,9 @@ class FairResident(Queueing):
         self._changed[flow.index] = flow
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
+        params = self._params
         run_s = self._expected.run_s(flow, device)
-        charge = (run_s + self._start_s) * invocation.share if self._params.true_up else run_s
+        charge = (run_s + self._start_s) * invocation.share if params.true_up else run_s
         self._charged[invocation.id] = charge
         self._clock.charge(flow, charge)
         self._occupancy.began(flow, invocation, device, view.now + self._start_s + run_s)
@@ -112,9 +113,9 @@ class FairResident(Queueing):
             self._changed[flow.index] = flow
         else:
             self._clock.rest(flow)
-        if self._params.adaptive:
+        if params.adaptive:
             self._typical += LEARN * (charge - self._typical) if self._typical else charge
-            self._window.size = self._params.window_steps * self._typical / len(view.devices) ** 1.5
+            self._window.size = params.window_steps * self._typical / len(view.devices) ** 1.5
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         charged = self._charged.pop(invocation.id)
@@ -140,10 +141,11 @@ class FairResident(Queueing):
     def choose(self, view: View) -> Choice | None:
         for flow in self._passed_over.ready(view.now):
             self._changed[flow.index] = flow
-        for flow in self._changed.values():
-            self._passed_over.discard(flow)
-            self._line_up(flow)
-        self._changed.clear()
+        if self._changed:
+            for flow in self._changed.values():
+                self._passed_over.discard(flow)
+                self._line_up(flow)
+            self._changed.clear()
         for _ in range(LOOK_AT):
             first = self._clock.first()
             if first is None:

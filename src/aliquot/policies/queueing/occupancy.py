@@ -62,6 +62,7 @@ class Occupancy:
         self._stretch: dict[str, dict[int, Moving]] = {}  # kind: at once: logarithms of stretches
         self._deviation_s: dict[int, float] = {}  # by flow: of run times from their estimates
         self._limits: dict[tuple[str, int], int] = {}  # by kind and D
+        self.limited = False  # whether any is below D
         self.raised = 0  # how often a limit has been raised: more may be worthwhile than before
         self._doubt: dict[str, int] = {}  # kind: runs since what is known about it was doubted
 
@@ -112,6 +113,7 @@ class Occupancy:
         limit = self._limits.get(key)
         if limit is None:
             limit = self._limits[key] = _limit(self._stretch.get(key[0], {}), device.slots)
+            self.limited |= limit < device.slots
         return limit
 
     def _set_limits(self, kind: str) -> None:
@@ -119,6 +121,7 @@ class Occupancy:
             if key[0] == kind:
                 self._limits[key] = limit = _limit(self._stretch[kind], key[1])
                 self.raised += limit > old
+        self.limited = any(limit < slots for (_, slots), limit in self._limits.items())
 
     def _learn(self, flow: FlowView, device: DeviceView, at_once: int, run_s: float) -> None:
         estimate_s = flow.run_estimate_s or run_s
@@ -126,7 +129,7 @@ class Occupancy:
         self._deviation_s[flow.index] = known_s + LEARN * (abs(run_s - estimate_s) - known_s)
         kind = device.spec.kind
         if self.worthwhile(device) < device.slots:
-            self._reconsider(device)
+            self._doubt_limit(device)
         alone = self._alone.get((flow.index, kind))
         if alone is None:
             alone = self._alone[flow.index, kind] = Moving()
@@ -138,7 +141,7 @@ class Occupancy:
             self._stretch.setdefault(kind, {}).setdefault(at_once, Moving()).add(stretch)
             self._set_limits(kind)
 
-    def _reconsider(self, device: DeviceView) -> None:
+    def _doubt_limit(self, device: DeviceView) -> None:
         """Where fewer run than could, nothing more is learned about more: try it again from time to time."""
         kind, limit = device.spec.kind, self.worthwhile(device)
         self._doubt[kind] = self._doubt.get(kind, 0) + 1

@@ -29,9 +29,8 @@ def least_recent(view: View, flow: FlowView, devices: Iterable[DeviceView] | Non
 def sticky(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool] | None = None) -> Place | None:
     """Any idle sandbox of the flow, on its own device, resident ones first; else the device with most free slots."""
     swapped_out: Place | None = None
-    for device in flow.idle_devices():
-        sandbox = flow.idle_on(device)
-        if sandbox is None or not view.can_use(sandbox) or (allowed and not allowed(device)):
+    for device, sandbox in flow.idle_places():
+        if not view.can_use(sandbox) or (allowed and not allowed(device)):
             continue
         if sandbox.state in HOLDS_DEVICE_MEMORY:
             return device, sandbox
