@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
+from aliquot.core.choices import START, resolve
 from aliquot.core.clock import after
 from aliquot.core.commands import Command, Complete, Dispatch, Fail, Reject, Run, Start, WakeAt
 from aliquot.core.domain import Domain
-from aliquot.core.errors import EventError, PolicyError
+from aliquot.core.errors import EventError
 from aliquot.core.events import (
     DeviceAdded,
     DeviceLost,
@@ -36,18 +37,10 @@ from aliquot.core.interfaces import Choice, Eviction, ExpiryAction, KeepAlive, P
 from aliquot.core.lifecycle import InvocationChange, InvocationState, SandboxChange, SandboxState
 from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
-from aliquot.core.records import Device, Flow, Invocation, Sandbox
+from aliquot.core.records import Flow, Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.timers import Timers
 from aliquot.core.validate import function_complaints
-
-# What an invocation finds in an idle sandbox; one that is being brought up already counts as what it was.
-_START = {
-    SandboxState.WARM: Start.WARM,
-    SandboxState.HOST_WARM: Start.SWAP_IN,
-    SandboxState.LOADING: Start.SWAP_IN,
-    SandboxState.STARTING: Start.COLD,
-}
 
 
 class Scheduler:
@@ -166,7 +159,7 @@ class Scheduler:
         return True
 
     def _dispatch(self, domain: Domain, choice: Choice) -> None:
-        flow, device, sandbox = self._resolve(domain, choice)
+        flow, device, sandbox = resolve(choice, domain, self.registry, self.pool)
         invocation = flow.head
         del flow.queue[invocation.id]
         flow.queued -= 1
@@ -176,7 +169,7 @@ class Scheduler:
             start = Start.COLD
             sandbox = self.pool.start(flow, device, now=self.now)
         else:
-            start = _START[sandbox.state]
+            start = START[sandbox.state]
         self.pool.hold(sandbox, invocation)
         if sandbox.state is SandboxState.HOST_WARM:
             self.pool.load(sandbox, now=self.now)
@@ -191,25 +184,6 @@ class Scheduler:
         domain.policy.dispatched(flow, invocation, device, domain.view)
         if sandbox.state is SandboxState.WARM:
             self._run(sandbox, invocation)
-
-    def _resolve(self, domain: Domain, choice: Choice) -> tuple[Flow, Device, Sandbox | None]:
-        """The core's own records behind a choice, after a look whether it can be carried out."""
-        flow = self.registry.flows[choice.flow.key]
-        device = self.registry.devices[choice.device.spec.name]
-        sandbox = None
-        if choice.sandbox is not None:
-            sandbox = self.pool.sandboxes.get(choice.sandbox.id)
-        if not flow.queue:
-            complaint = "its queue is empty"
-        elif sandbox is None:
-            if choice.sandbox is None and domain.view.can_start(flow, device):
-                return flow, device, None
-            complaint = f"no sandbox can start on {device.spec.name} now"
-        elif sandbox.flow is flow and sandbox.invocation is None and domain.view.can_use(sandbox):
-            return flow, device, sandbox
-        else:
-            complaint = f"{sandbox.tell()} cannot take it now"
-        raise PolicyError(f"{type(domain.policy).__name__} chose {flow.key} ({choice.reason}), but {complaint}")
 
     def _run(self, sandbox: Sandbox, invocation: Invocation) -> None:
         sandbox.change(SandboxChange.RUN)
