@@ -49,9 +49,9 @@ class FairClock(Generic[M]):
         self._ahead: list[tuple[float, int, M]] = []
         self._checked = 0.0  # virtual time when the invariants were last looked at
 
-    def charge(self, index: int, amount: float) -> None:
+    def charge(self, member: M, amount: float) -> None:
         """The member has used so much, by its weight; a negative amount gives back. If it waits, `wait` must follow."""
-        self.starts[index] = self.starts.get(index, self.now) + amount
+        self.starts[member.index] = self.starts.get(member.index, self.now) + amount
 
     def wait(self, member: M, urgency: Urgency) -> None:
         """The member has something waiting, with this urgency."""
@@ -202,10 +202,9 @@ class TwoLevelClock:
 
     def charge(self, flow: FlowView, amount: float) -> None:
         """The flow has used so much; its tenant has too. If something of the flow waits, `wait` must follow."""
-        tenant = self.tenants[flow.key.tenant]
-        self._changed[tenant.index] = tenant
-        tenant.clock.charge(flow.index, amount / flow.spec.weight)
-        self.clock.charge(tenant.index, amount / flow.tenant_weight)
+        tenant = self._change(flow)
+        tenant.clock.charge(flow, amount / flow.spec.weight)
+        self.clock.charge(tenant, amount / flow.tenant_weight)
 
     def wait(self, flow: FlowView, urgency: Urgency) -> None:
         self._change(flow).clock.wait(flow, urgency)
