@@ -134,8 +134,6 @@ class View:
     def can_use(self, sandbox: SandboxView) -> bool:
         """Whether an idle sandbox may take an invocation now."""
         flow, device = sandbox.flow, sandbox.device
-        if not self.has_slot(flow, device):
-            return False
-        if sandbox.state in HOLDS_DEVICE_MEMORY:
-            return True
-        return flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes
+        return self.has_slot(flow, device) and (
+            sandbox.state in HOLDS_DEVICE_MEMORY or flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes
+        )

@@ -112,13 +112,13 @@ class Simulation:
             now, events = self._agenda.take(inf if arrival is None else arrival.time_s)
             if now == inf:
                 break
-            arrived = False
-            while arrival is not None and arrival.time_s == now:
-                events.append(self._arrive(arrival, now))
-                arrival = next(arrivals, None)
-                arrived = True
-            self._step(now, events)
-            if arrived:
+            if arrival is None or arrival.time_s > now:
+                self._step(now, events)
+            else:
+                while arrival is not None and arrival.time_s == now:
+                    events.append(self._arrive(arrival, now))
+                    arrival = next(arrivals, None)
+                self._step(now, events)
                 self.recorder.decided(now)
             if now >= sample_at > 0:
                 self.recorder.sample_fairness(now)

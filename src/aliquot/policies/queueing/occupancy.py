@@ -60,6 +60,7 @@ class Occupancy:
         self._own: dict[int, dict[str, Stint]] = {}  # by flow
         self._alone: dict[tuple[int, str], Moving] = {}  # flow and kind: logarithms of run times
         self._stretch: dict[str, dict[int, Moving]] = {}  # kind: at once: logarithms of stretches
+        self._known: dict[tuple[str, int], float] = {}  # the same as factors, once there are enough of them
         self._deviation_s: dict[int, float] = {}  # by flow: of run times from their estimates
         self._limits: dict[tuple[str, int], int] = {}  # by kind and D
         self.limited = False  # whether any is below D
@@ -104,8 +105,9 @@ class Occupancy:
         return min(_left_s(stint, now) for stint in own.values()) + self._deviation_s.get(flow.index, 0.0)
 
     def stretch(self, device: DeviceView, at_once: int) -> float:
-        known = self._stretch.get(device.spec.kind, {}).get(at_once)
-        return exp(known.mean) if known is not None and known.count >= ENOUGH else 1 + GUESS * (at_once - 1)
+        """How much longer so many at once take there than one alone."""
+        known = self._known.get((device.spec.kind, at_once))
+        return 1 + GUESS * (at_once - 1) if known is None else known
 
     def worthwhile(self, device: DeviceView) -> int:
         """How many at once the device should run: up to D, unless it is known that fewer do as much."""
@@ -117,11 +119,13 @@ class Occupancy:
         return limit
 
     def _set_limits(self, kind: str) -> None:
-        for key, old in self._limits.items():
+        limited = False
+        for key, limit in self._limits.items():
             if key[0] == kind:
-                self._limits[key] = limit = _limit(self._stretch[kind], key[1])
-                self.raised += limit > old
-        self.limited = any(limit < slots for (_, slots), limit in self._limits.items())
+                self._limits[key] = _limit(self._stretch[kind], key[1])
+                self.raised += self._limits[key] > limit
+            limited |= self._limits[key] < key[1]
+        self.limited = limited
 
     def _learn(self, flow: FlowView, device: DeviceView, at_once: int, run_s: float) -> None:
         estimate_s = flow.run_estimate_s or run_s
@@ -138,8 +142,11 @@ class Occupancy:
         elif alone.count >= STEADY_RUNS and alone.variance <= STEADY:
             # At the worst they take turns: what goes beyond that is not their neighbours' doing.
             stretch = min(max(0.0, log(run_s) - alone.mean), log(at_once) + BEYOND)
-            self._stretch.setdefault(kind, {}).setdefault(at_once, Moving()).add(stretch)
-            self._set_limits(kind)
+            known = self._stretch.setdefault(kind, {}).setdefault(at_once, Moving())
+            known.add(stretch)
+            if known.count >= ENOUGH:
+                self._known[kind, at_once] = exp(known.mean)
+                self._set_limits(kind)
 
     def _doubt_limit(self, device: DeviceView) -> None:
         """Where fewer run than could, nothing more is learned about more: try it again from time to time."""
@@ -148,6 +155,7 @@ class Occupancy:
         if self._doubt[kind] >= DOUBT_AFTER:
             self._doubt[kind] = 0
             self._stretch[kind].pop(limit + 1, None)
+            self._known.pop((kind, limit + 1), None)
             self._set_limits(kind)
 
 

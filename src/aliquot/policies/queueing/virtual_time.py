@@ -43,15 +43,15 @@ class FairClock(Generic[M]):
         self.window = window
         self.starts: dict[int, float] = {}
         self._urgency: dict[int, Urgency] = {}  # of the waiting members
-        self._passed_over: set[int] = set()  # asked for membership only, never iterated
+        self._passed_over: set[int] = set()  # of those; asked for membership and number only, never iterated
         self._by_start: list[tuple[float, int, M]] = []  # every waiting member
         self._eligible: list[tuple[Urgency, int, M]] = []  # those that are neither ahead nor passed over
         self._ahead: list[tuple[float, int, M]] = []
         self._checked = 0.0  # virtual time when the invariants were last looked at
 
-    def charge(self, index: int, amount: float) -> None:
+    def charge(self, member: M, amount: float) -> None:
         """The member has used so much, by its weight; a negative amount gives back. If it waits, `wait` must follow."""
-        self.starts[index] = self.starts.get(index, self.now) + amount
+        self.starts[member.index] = self.starts.get(member.index, self.now) + amount
 
     def wait(self, member: M, urgency: Urgency) -> None:
         """The member has something waiting, with this urgency."""
@@ -73,6 +73,7 @@ class FairClock(Generic[M]):
     def rest(self, member: M) -> None:
         """The member has nothing waiting."""
         self._urgency.pop(member.index, None)
+        self._passed_over.discard(member.index)
 
     def forget(self, member: M) -> None:
         self.rest(member)
@@ -95,6 +96,19 @@ class FairClock(Generic[M]):
                 heappush(self._ahead, (start, index, member))  # the window has shrunk since
             heappop(heap)
         return None
+
+    def only(self, member: M) -> bool:
+        """Whether this member, if it waited, would be the only one to choose: then there is no need that it does."""
+        if len(self._urgency) > len(self._passed_over):
+            return False
+        self._advance()
+        start = max(self.starts.get(member.index, self.now), self.now)
+        if not self._urgency:
+            self.now = start
+        elif start - self.now > self.window.size:
+            return False
+        self.starts[member.index] = start
+        return True
 
     def first_urgency(self) -> Urgency | None:
         first = self.first()
@@ -188,10 +202,9 @@ class TwoLevelClock:
 
     def charge(self, flow: FlowView, amount: float) -> None:
         """The flow has used so much; its tenant has too. If something of the flow waits, `wait` must follow."""
-        tenant = self.tenants[flow.key.tenant]
-        self._changed[tenant.index] = tenant
-        tenant.clock.charge(flow.index, amount / flow.spec.weight)
-        self.clock.charge(tenant.index, amount / flow.tenant_weight)
+        tenant = self._change(flow)
+        tenant.clock.charge(flow, amount / flow.spec.weight)
+        self.clock.charge(tenant, amount / flow.tenant_weight)
 
     def wait(self, flow: FlowView, urgency: Urgency) -> None:
         self._change(flow).clock.wait(flow, urgency)
@@ -213,6 +226,10 @@ class TwoLevelClock:
         self._changed.clear()
         tenant = self.clock.first()
         return tenant.clock.first() if tenant else None
+
+    def only(self, flow: FlowView) -> bool:
+        """Whether this flow, if it waited, would be the only one to choose; asked where there is just one tenant."""
+        return len(self.tenants) == 1 and self.tenants[flow.key.tenant].clock.only(flow)
 
     def pass_over(self, flow: FlowView) -> None:
         """Not this one, for now; `wait` puts it back."""
