@@ -95,18 +95,23 @@ class Scheduler:
         if now < self.now:
             raise EventError(f"the clock went back from {self.now} to {now}")
         self.now = now
-        for domain in self._domains:
+        domains, timers = self._domains, self._timers
+        for domain in domains:
             domain.view.now = now
         wrong = self._take_in(events)
-        self._decide()
-        if self._timers.earliest <= now:
+        if len(domains) == 1:
+            while self._dispatch_next(domains[0]):
+                pass
+        else:
+            self._take_turns()
+        if timers.heap and timers.heap[0][0] <= now:
             self._expire()
         earliest = inf
-        for domain in self._domains:
+        for domain in domains:
             wish = domain.policy.wake_at()
             if wish is not None and now < wish < earliest:
                 earliest = wish
-        wake = self._timers.next_wake(now, earliest)
+        wake = timers.next_wake(now, earliest)
         if wake is not None:
             self._outbox.append(WakeAt(wake))
         if wrong:
@@ -127,16 +132,12 @@ class Scheduler:
 
     # --- deciding ---------------------------------------------------------------------------------------
 
-    def _decide(self) -> None:
+    def _take_turns(self) -> None:
         """Ask the domains in turn, a dispatch each, so that those with a device in common take turns at it.
 
         The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
         """
         domains, count = self._domains, len(self._domains)
-        if count == 1:
-            while self._dispatch_next(domains[0]):
-                pass
-            return
         refused = 0
         while refused < count:
             self._turn %= count

@@ -16,7 +16,7 @@ SLACK = 64  # stale entries tolerated
 
 class Timers:
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Flow | Sandbox]] = []
+        self.heap: list[tuple[float, int, Flow | Sandbox]] = []  # before the first of them nothing is due
         self._order = 0
         self._armed = 0  # entries that are not stale
         self._announced = inf  # what the shell has been asked for
@@ -29,26 +29,21 @@ class Timers:
         self._armed += subject.timer_at is None
         subject.timer_at = expiry.at
         self._order += 1
-        heappush(self._heap, (expiry.at, self._order, subject))
-        if len(self._heap) > SLACK + 4 * self._armed:
-            self._heap[:] = [entry for entry in self._heap if entry[2].timer_at == entry[0]]
-            heapify(self._heap)
-
-    @property
-    def earliest(self) -> float:
-        """Before then nothing is due."""
-        return self._heap[0][0] if self._heap else inf
+        heappush(self.heap, (expiry.at, self._order, subject))
+        if len(self.heap) > SLACK + 4 * self._armed:
+            self.heap[:] = [entry for entry in self.heap if entry[2].timer_at == entry[0]]
+            heapify(self.heap)
 
     def due(self, now: float) -> Iterator[Flow | Sandbox]:
         """The subjects whose expiry has come, each once."""
-        while self._heap and self._heap[0][0] <= now:
+        while self.heap and self.heap[0][0] <= now:
             subject = self._take_first(now)
             if subject is not None:
                 yield subject
 
     def _take_first(self, now: float) -> Flow | Sandbox | None:
         """Take the first entry out; returns its subject if it has expired, and puts it back if it will later."""
-        at, _, subject = heappop(self._heap)
+        at, _, subject = heappop(self.heap)
         if subject.timer_at != at:  # an earlier one was armed later
             return None
         subject.timer_at = None
@@ -64,20 +59,20 @@ class Timers:
 
     def next_wake(self, now: float, wish: float) -> float | None:
         """The moment to ask the shell for, if it has not been asked already; others wish for one of their own."""
-        if self._announced <= now:
-            self._announced = inf
-        earliest = wish
-        if self._heap and self._heap[0][0] < self._announced:
-            earliest = min(self._first_expiry(), earliest)
-        if earliest >= self._announced:
+        announced = self._announced
+        if announced <= now:
+            announced = self._announced = inf
+        if self.heap and self.heap[0][0] < announced:
+            wish = min(self._first_expiry(), wish)
+        if wish >= announced:
             return None
-        self._announced = earliest
-        return earliest
+        self._announced = wish
+        return wish
 
     def _first_expiry(self) -> float:
         """When the first subject expires, now that the shell would be asked for that moment."""
-        while self._heap:
-            at, _, subject = self._heap[0]
+        while self.heap:
+            at, _, subject = self.heap[0]
             if subject.expiry is not None and subject.expiry.at == at:
                 return at
             self._take_first(-inf)

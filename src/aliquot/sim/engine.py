@@ -143,10 +143,11 @@ class Simulation:
         return InvocationArrived(name, arrival.tenant, arrival.function, arrival.deadline_s, arrival.cost_limit)
 
     def _step(self, now: float, events: list[Event]) -> None:
+        performers = self._performers
         if self._machine.shares_compute:
             self._machine.finished([event for event in events if type(event) is RunFinished], now)
         for command in self.scheduler.step(now, events):
-            self._performers[type(command)](command, now)
+            performers[type(command)](command, now)
         if self._scenario.check:
             check(self.scheduler)
 

@@ -41,17 +41,13 @@ class FairClock(Generic[M]):
     def __init__(self, window: Window) -> None:
         self.now = 0.0
         self.window = window
-        self.starts: dict[int, float] = {}
+        self.starts: dict[int, float] = {}  # grow by what is charged; of a member that waits, `wait` must follow
         self._urgency: dict[int, Urgency] = {}  # of the waiting members
         self._passed_over: set[int] = set()  # of those; asked for membership and number only, never iterated
         self._by_start: list[tuple[float, int, M]] = []  # every waiting member
         self._eligible: list[tuple[Urgency, int, M]] = []  # those that are neither ahead nor passed over
         self._ahead: list[tuple[float, int, M]] = []
         self._checked = 0.0  # virtual time when the invariants were last looked at
-
-    def charge(self, member: M, amount: float) -> None:
-        """The member has used so much, by its weight; a negative amount gives back. If it waits, `wait` must follow."""
-        self.starts[member.index] = self.starts.get(member.index, self.now) + amount
 
     def wait(self, member: M, urgency: Urgency) -> None:
         """The member has something waiting, with this urgency."""
@@ -203,8 +199,9 @@ class TwoLevelClock:
     def charge(self, flow: FlowView, amount: float) -> None:
         """The flow has used so much; its tenant has too. If something of the flow waits, `wait` must follow."""
         tenant = self._change(flow)
-        tenant.clock.charge(flow, amount / flow.spec.weight)
-        self.clock.charge(tenant, amount / flow.tenant_weight)
+        own, upper = tenant.clock, self.clock
+        own.starts[flow.index] = own.starts.get(flow.index, own.now) + amount / flow.spec.weight
+        upper.starts[tenant.index] = upper.starts.get(tenant.index, upper.now) + amount / flow.tenant_weight
 
     def wait(self, flow: FlowView, urgency: Urgency) -> None:
         self._change(flow).clock.wait(flow, urgency)
