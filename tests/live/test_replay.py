@@ -118,6 +118,18 @@ def test_a_snapshot_that_would_run_something_is_refused(tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
+def test_getattr_in_a_snapshot_reaches_enum_members_and_nothing_else():
+    class Reach:
+        def __reduce__(self):
+            return (getattr, (PolicySettings, "__init__"))
+
+    body = msgspec.msgpack.encode(
+        snapshot.Snapshot(snapshot.__version__, PolicySettings("fcfs"), 0, pickle.dumps(Reach()))
+    )
+    with pytest.raises(InputError, match="does not belong into a snapshot"):
+        replay([JournalEntry(0, 0, body)])
+
+
 def test_another_version_is_named():
     body = msgspec.msgpack.encode(snapshot.Snapshot("0.0.9", PolicySettings("fcfs"), 0, b""))
     with pytest.raises(InputError, match=r"written by aliquot 0\.0\.9"):

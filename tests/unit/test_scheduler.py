@@ -423,3 +423,12 @@ def test_every_state_but_the_last_can_end_and_nothing_leaves_the_last():
     for state in InvocationState:
         assert ((state, "end") in INVOCATION) == (state is not InvocationState.ENDED)
     assert all(state is not SandboxState.GONE for state, _ in SANDBOX)
+
+
+def test_a_function_that_comes_with_a_domain_of_its_own_is_served_in_the_same_step():
+    harness = Harness(
+        "fcfs", devices=[device(), device("cpu", kind="cpu", memory_bytes=None)], functions=[function("a")]
+    )
+    host = function("host", share=0)
+    commands = harness.send(FunctionDeployed("default", host), InvocationArrived("x", "default", "host"))
+    assert [command.invocation for command in of(Dispatch, commands)] == ["x"]

@@ -95,10 +95,10 @@ class Scheduler:
         if now < self.now:
             raise EventError(f"the clock went back from {self.now} to {now}")
         self.now = now
-        domains, timers = self._domains, self._timers
-        for domain in domains:
+        for domain in self._domains:
             domain.view.now = now
         wrong = self._take_in(events)
+        domains, timers = self._domains, self._timers  # a function may just have come with a domain of its own
         if len(domains) == 1:
             while self._dispatch_next(domains[0]):
                 pass
