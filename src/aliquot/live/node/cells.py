@@ -21,7 +21,7 @@ class Cells:
     def take(self, zygote: Zygote) -> Cell:
         """The one that is ready, or a new one. Raises `OSError` when there is no room for one."""
         cell, zygote.blank = zygote.blank, None
-        return self._make(zygote) if cell is None or cell.has_ended else cell
+        return self._make(zygote) if cell is None or cell.has_ended or cell.process.is_over() else cell
 
     def keep_ready(self, zygote: Zygote) -> None:
         if zygote.alive and self._none_left is None and (zygote.blank is None or zygote.blank.has_ended):

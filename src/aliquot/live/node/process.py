@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 from collections.abc import Callable
 from pathlib import Path
 from signal import Signals, pidfd_send_signal
@@ -44,6 +45,14 @@ class Process:
             ended()
 
         self._loop.add_reader(pidfd, has_ended)
+
+    def is_over(self) -> bool:
+        """Whether it has ended, though the loop has not told of it yet."""
+        if self._pidfd is None:
+            return False
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def send(self, number: Signals) -> None:
         if self._pidfd is not None:
