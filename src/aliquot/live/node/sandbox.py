@@ -253,8 +253,8 @@ class Sandbox:
 
     def _hang_up(self) -> None:
         """It closed the channel: it has ended, or is about to."""
-        # Whoever died before it read what was asked may be replaced: an empty cell, or a sandbox that died idle. One that
-        # never served a run is not tried again elsewhere: it may well die each time.
+        # Whoever died before it read what was asked may be replaced: an empty cell, or a sandbox that died idle.
+        # One that never served a run is not tried again elsewhere: it may well die each time.
         if self._unread and (self.state == STARTING or (self.state == RUNNING and self._runs)):
             self.kill()
             self._owner.refused(self)
