@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from aliquot.core.clock import after, between
 from aliquot.core.model import FlowKey
 from aliquot.policies.queueing.flow_heap import FlowHeap
+from aliquot.policies.queueing.passed_over import PassedOver
+from aliquot.policies.queueing.virtual_time import FairClock, Window
 from aliquot.sim import fairness
 from aliquot.sim.fairness import FairnessMeter
 from aliquot.sim.interference import V100, Curve
@@ -34,6 +36,116 @@ def test_a_flow_heap_is_a_sorted_dictionary(changes):
         best = min(model.items(), key=lambda entry: (entry[1], entry[0]), default=None)
         assert (heap.first() and heap.first().index, heap.first_key()) == (best or (None, None))
         assert len(heap._heap) <= 64 + 4 * 7
+
+
+class SlowClock:
+    """A fair clock by its definition: everybody is looked at every time."""
+
+    def __init__(self, window):
+        self.now, self.window, self.starts, self.urgency, self.passed_over = 0, window, {}, {}, set()
+
+    def advance(self):
+        self.now = max([self.now, *(min(self.starts[w] for w in self.urgency) for _ in range(bool(self.urgency)))])
+
+    def wait(self, index, urgency):
+        if index not in self.urgency:
+            self.advance()
+            self.starts[index] = max(self.starts.get(index, self.now), self.now)
+        self.urgency[index] = urgency
+        self.passed_over.discard(index)
+
+    def first(self):
+        self.advance()
+        eligible = [
+            (urgency, index)
+            for index, urgency in self.urgency.items()
+            if index not in self.passed_over and self.starts[index] - self.now <= self.window.size
+        ]
+        return min(eligible, default=(None, None))[1]
+
+
+clock_changes = st.tuples(
+    st.sampled_from(["wait", "rest", "charge", "pass_over", "window"]), st.integers(0, 5), st.integers(-3, 9)
+)
+
+
+@given(st.lists(clock_changes, max_size=400))
+def test_a_fair_clock_chooses_as_if_it_looked_at_everybody(changes):
+    window = Window(4)
+    clock, model = FairClock(window), SlowClock(window)
+    members = [Numbered(index) for index in range(6)]
+    for what, index, amount in changes:
+        urgency = (amount, index)
+        match what:
+            case "wait":
+                clock.wait(members[index], urgency)
+                model.wait(index, urgency)
+            case "rest":
+                clock.rest(members[index])
+                model.urgency.pop(index, None)
+                model.passed_over.discard(index)
+            case "charge":
+                for each in (clock, model):
+                    each.starts[index] = each.starts.get(index, each.now) + amount
+                if index in model.urgency:
+                    clock.wait(members[index], urgency)
+                    model.wait(index, urgency)
+            case "pass_over" if index in model.urgency:
+                clock.pass_over(members[index])
+                model.passed_over.add(index)
+            case "window":
+                window.size = max(0, amount)
+        first = clock.first()
+        assert (first and first.index) == model.first()
+        assert (clock.now, clock.starts) == (model.now, model.starts)
+        assert not list(clock.violations())
+        assert len(clock._by_start) <= 64 + 4 * 6
+
+
+@given(st.lists(clock_changes, max_size=100), st.integers(0, 5))
+def test_the_only_one_to_choose_would_be_first_if_it_waited(changes, index):
+    clock = FairClock(Window(4))
+    members = [Numbered(number) for number in range(6)]
+    for what, number, amount in changes:
+        match what:
+            case "wait":
+                clock.wait(members[number], (amount, number))
+            case "rest":
+                clock.rest(members[number])
+            case "charge" if number not in clock._urgency:
+                clock.starts[number] = clock.starts.get(number, clock.now) + amount
+            case "pass_over" if number in clock._urgency:
+                clock.pass_over(members[number])
+    only = clock.only(members[index])
+    tags = clock.now, clock.starts.get(index)
+    others = len(clock._urgency.keys() - clock._passed_over)
+    clock.wait(members[index], (0, index))
+    assert only == (not others and clock.first() is members[index])
+    if only:
+        assert (clock.now, clock.starts[index]) == tags
+
+
+class Device:
+    def __init__(self, index):
+        self.index, self.freed = index, 0
+
+
+def test_who_is_passed_over_is_ready_when_room_is_given_back_where_it_waits_or_in_time():
+    flows, devices = [Numbered(index) for index in range(3)], [Device(0), Device(1)]
+    passed_over = PassedOver()
+    passed_over.add(flows[0], devices[:1], 10)
+    passed_over.add(flows[1], devices, math.inf)
+    passed_over.add(flows[2], (), 5)
+    assert not passed_over.ready(1)
+    devices[1].freed += 1
+    assert [*passed_over.ready(1)] == [flows[1]]
+    passed_over.discard(flows[1])
+    assert not passed_over.ready(1)
+    assert [*passed_over.ready(5)] == [flows[2]]
+    devices[0].freed += 1
+    assert [*passed_over.ready(5)] == [flows[0]]
+    assert passed_over.take_all() == [flows[0], flows[2]]
+    assert not passed_over.ready(99)
 
 
 A, B, C = (FlowKey("t", name) for name in "abc")

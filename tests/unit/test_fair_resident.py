@@ -5,7 +5,7 @@ import pytest
 from aliquot.bench.isolation import quiet_mean_s
 from aliquot.config import PolicySettings
 from aliquot.core.commands import LoadMemory
-from aliquot.core.events import InvocationArrived, Woke
+from aliquot.core.events import DeviceAdded, FunctionDeployed, InvocationArrived, Woke
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.testing import Harness, device, function
@@ -56,6 +56,13 @@ def test_hole_1_a_flow_in_device_memory_goes_before_one_that_is_not():
     assert order(harness, commands) == ["2", "4", "3"]
 
 
+def test_a_flow_without_room_is_looked_at_again_when_a_device_comes():
+    harness = resident(function("a"), function("b"), devices=[device(memory_bytes=GIB, concurrency=2)])
+    harness.ready(harness.call("a"))
+    assert not dispatched(harness.call("b"))  # a slot is free, but no memory
+    assert dispatched(harness.send(DeviceAdded(device("gpu-2", memory_bytes=GIB)))) == [("1", "gpu-2", "cold")]
+
+
 def test_hole_2_what_was_really_used_is_charged():
     def starts(true_up):
         harness = resident(function("f", run_s=1, cold_s=5, load_s=0), true_up=true_up)
@@ -88,6 +95,15 @@ def test_fairness_has_two_levels():
 def test_the_operators_weights_hold_between_tenants():
     arrivals = [("heavy", "f")] * 30 + [("light", "g")] * 30
     assert first_served(arrivals, ["f", "g"], 20, tenant_weights={"heavy": 3}).count("heavy") == 15
+
+
+def test_what_a_tenant_was_served_while_it_was_alone_is_not_held_against_it():
+    harness = resident(function("f", cold_s=0, load_s=0), window_s=0, adaptive=False, true_up=False)
+    for _ in range(20):
+        harness.run_all(harness.call("f"))
+    harness.send(FunctionDeployed("late", function("f", cold_s=0, load_s=0)))
+    commands = harness.call("f", "f", "f", "f", tenant="late") + harness.call("f", "f", "f", "f")
+    assert sum(int(name) < 24 for name in order(harness, commands)[1:5]) == 2
 
 
 @pytest.mark.parametrize("greed", [{"functions": 100}, {"weight": 1000}])

@@ -66,4 +66,7 @@ INVOCATION: dict[tuple[InvocationState, InvocationChange], InvocationState] = {
     (InvocationState.RUNNING, InvocationChange.END): InvocationState.ENDED,
 }
 
+# By name, for what happens with every call: to look a member up in its enum takes as long as a call does.
+WARM, HOST_WARM, BUSY = SandboxState.WARM, SandboxState.HOST_WARM, SandboxState.BUSY
+
 HOLDS_DEVICE_MEMORY = (SandboxState.STARTING, SandboxState.LOADING, SandboxState.WARM, SandboxState.BUSY)

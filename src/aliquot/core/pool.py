@@ -8,7 +8,7 @@ a sandbox in a bounded pool, or on a host with bounded memory, by stopping idle 
 from aliquot.core.commands import Command, LoadMemory, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.errors import EventError, PolicyError
 from aliquot.core.interfaces import Eviction, Expiry, ExpiryAction, KeepAlive
-from aliquot.core.lifecycle import SandboxChange, SandboxState
+from aliquot.core.lifecycle import WARM, SandboxChange
 from aliquot.core.records import Device, Flow, Invocation, Sandbox
 from aliquot.core.timers import Timers
 
@@ -141,7 +141,7 @@ class Pool:
         sandbox.expiry = None
         if action is ExpiryAction.STOP:
             self.stop(sandbox, "keep-alive is over")
-        elif sandbox.state is SandboxState.WARM:
+        elif sandbox.state is WARM:
             self._unload(sandbox)
         else:
             sandbox.unwanted = sandbox.holds_memory
@@ -149,7 +149,7 @@ class Pool:
     def _unload(self, sandbox: Sandbox) -> None:
         """Swap out an idle sandbox; where memory is unbounded there is nothing to gain, and it stays."""
         device, flow = sandbox.device, sandbox.flow
-        if sandbox.state is not SandboxState.WARM or device.spec.memory_bytes is None:
+        if sandbox.state is not WARM or device.spec.memory_bytes is None:
             return
         shelf = flow.shelf(device)
         del shelf.resident[sandbox.id]
@@ -165,7 +165,7 @@ class Pool:
     def _shelve(self, sandbox: Sandbox, *, now: float) -> None:
         device, flow = sandbox.device, sandbox.flow
         shelf = flow.shelf(device)
-        if sandbox.state is not SandboxState.WARM:
+        if sandbox.state is not WARM:
             shelf.others[sandbox.id] = sandbox
             return
         shelf.resident[sandbox.id] = sandbox

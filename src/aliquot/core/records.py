@@ -9,6 +9,7 @@ from aliquot.core.errors import EventError
 from aliquot.core.interfaces import Eviction, Expiry
 from aliquot.core.lifecycle import (
     HOLDS_DEVICE_MEMORY,
+    HOST_WARM,
     InvocationChange,
     InvocationState,
     SandboxChange,
@@ -239,7 +240,7 @@ class Flow:
             for shelf in reversed(self.shelves.values())
             if shelf.others
             for sandbox in reversed(shelf.others.values())
-            if sandbox.state is SandboxState.HOST_WARM
+            if sandbox.state is HOST_WARM
         ]
 
     def idle_sandboxes(self) -> list[Sandbox]:

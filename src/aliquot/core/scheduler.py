@@ -34,7 +34,15 @@ from aliquot.core.events import (
     Woke,
 )
 from aliquot.core.interfaces import Choice, Eviction, ExpiryAction, KeepAlive, Prefetch, Queueing
-from aliquot.core.lifecycle import InvocationChange, InvocationState, SandboxChange, SandboxState
+from aliquot.core.lifecycle import (
+    BUSY,
+    HOST_WARM,
+    WARM,
+    InvocationChange,
+    InvocationState,
+    SandboxChange,
+    SandboxState,
+)
 from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
 from aliquot.core.records import Flow, Invocation, Sandbox
@@ -172,7 +180,7 @@ class Scheduler:
         else:
             start = START[sandbox.state]
         self.pool.hold(sandbox, invocation)
-        if sandbox.state is SandboxState.HOST_WARM:
+        if sandbox.state is HOST_WARM:
             self.pool.load(sandbox, now=self.now)
         invocation.sandbox = sandbox
         invocation.share = flow.spec.share_on(device.spec)
@@ -183,7 +191,7 @@ class Scheduler:
         self._dispatches += 1
         self._outbox.append(Dispatch(invocation.id, sandbox.id, device.spec.name, start, choice.reason))
         domain.policy.dispatched(flow, invocation, device, domain.view)
-        if sandbox.state is SandboxState.WARM:
+        if sandbox.state is WARM:
             self._run(sandbox, invocation)
 
     def _run(self, sandbox: Sandbox, invocation: Invocation) -> None:
@@ -280,7 +288,7 @@ class Scheduler:
             sandbox = invocation.sandbox
             self._end(invocation)
             self._outbox.append(Fail(invocation.id, event.reason))
-            if sandbox.state is SandboxState.BUSY:  # running code stops only with its process
+            if sandbox.state is BUSY:  # running code stops only with its process
                 self.pool.stop(sandbox, f"invocation {invocation.id}: {event.reason}")
             else:
                 self.pool.release(sandbox, now=self.now)
@@ -291,7 +299,7 @@ class Scheduler:
         if sandbox is None:
             return
         invocation = sandbox.invocation
-        if invocation is None or invocation.id != event.invocation or sandbox.state is not SandboxState.BUSY:
+        if invocation is None or invocation.id != event.invocation or sandbox.state is not BUSY:
             raise EventError(f"{event.invocation} cannot have finished in {sandbox.tell()}")
         if not 0 <= event.run_s < inf:
             raise EventError(f"a run time of {event.run_s} s cannot be: {invocation.tell()}")

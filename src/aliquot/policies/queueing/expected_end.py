@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
+from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, WARM
 from aliquot.core.view import DeviceView, FlowView, View
 from aliquot.policies.queueing.occupancy import Occupancy
 from aliquot.policies.queueing.placement import Place
@@ -41,7 +41,7 @@ class Expectations:
         """If it could start wherever it is best for it, whoever is at work there."""
         best_s: float | None = None
         for device, sandbox in flow.idle_places():
-            if sandbox.state is SandboxState.WARM:
+            if sandbox.state is WARM:
                 return 0.0
             load_s = reload_s(flow, device)
             best_s = load_s if best_s is None else min(best_s, load_s)
@@ -106,7 +106,7 @@ class Expectations:
         idle: list[DeviceView] = []
         for device, sandbox in flow.idle_places():
             idle.append(device)
-            load_s = 0.0 if sandbox.state is SandboxState.WARM else reload_s(flow, device)
+            load_s = 0.0 if sandbox.state is WARM else reload_s(flow, device)
             wait_s = self._occupancy.free_in_s(device, view.now) + load_s
             if shortest_s is None or wait_s < shortest_s:
                 shortest_s = wait_s
