@@ -30,11 +30,11 @@ async def test_all_is_there_again_after_a_restart():
     key = await catalogue.create_namespace("guest", weight=2, quota=Quota(5, None))
     second = await catalogue.add_key("guest", alone=False)
     async with catalogue.writing("guest"):
-        action = await catalogue.put_action(ACTION)
+        action = await catalogue.put(ACTION)
     brief = catalogue.ephemeral_key("guest")
     again, platform, _ = await opened(store)
     assert again.namespaces() == catalogue.namespaces()
-    assert again.action("guest", "f") == action == platform.deployed["guest", "f"]
+    assert again.entities.one(Action, "guest", "f") == action == platform.deployed["guest", "f"]
     assert platform.weights == {"guest": 2}
     for text in (key, second):
         uuid, _, secret = text.partition(":")
@@ -58,10 +58,10 @@ async def test_every_write_has_a_revision_of_its_own():
     catalogue, _, _ = await opened()
     await catalogue.create_namespace("guest")
     async with catalogue.writing("guest"):
-        first = await catalogue.put_action(ACTION)
-        second = await catalogue.put_action(ACTION)
-        await catalogue.delete_action("guest", "f")
-        third = await catalogue.put_action(ACTION)
+        first = await catalogue.put(ACTION)
+        second = await catalogue.put(ACTION)
+        await catalogue.delete(ACTION)
+        third = await catalogue.put(ACTION)
     assert len({first.revision, second.revision, third.revision}) == 3
 
 
@@ -70,7 +70,7 @@ async def test_what_the_store_refuses_has_not_happened():
     catalogue, platform, store = await opened()
     await catalogue.create_namespace("guest")
     async with catalogue.writing("guest"):
-        action = await catalogue.put_action(ACTION)
+        action = await catalogue.put(ACTION)
     before = catalogue.namespaces()
     generation = catalogue.generation
     store.fail("the disk is full")
@@ -82,12 +82,12 @@ async def test_what_the_store_refuses_has_not_happened():
         await catalogue.update_namespace("guest", lambda old: replace(old, weight=3.0))
     with pytest.raises(StoreError):
         await catalogue.delete_namespace("guest")
-    for write in (catalogue.put_action(ACTION), catalogue.delete_action("guest", "f")):
+    for write in (catalogue.put(ACTION), catalogue.delete(ACTION)):
         async with catalogue.writing("guest"):
             with pytest.raises(StoreError):
                 await write
     assert catalogue.namespaces() == before
-    assert catalogue.action("guest", "f") == action == platform.deployed["guest", "f"]
+    assert catalogue.entities.one(Action, "guest", "f") == action == platform.deployed["guest", "f"]
     assert catalogue.generation == generation
     store.fail(None)
     await catalogue.create_namespace("other")
@@ -155,16 +155,16 @@ async def test_an_action_that_cannot_run_any_more_does_not_keep_the_others_from_
     await catalogue.create_namespace("guest")
     async with catalogue.writing("guest"):
         for name in ("a", "b"):
-            await catalogue.put_action(replace(ACTION, name=name))
+            await catalogue.put(replace(ACTION, name=name))
 
     class Picky(FakePlatform):
-        def deploy(self, action):
-            if action.name == "a":
+        def deploy(self, reached):
+            if reached.function == "a":
                 raise InputError("annotation gpu-share: no")
-            super().deploy(action)
+            super().deploy(reached)
 
     platform = Picky(store)
     again = Catalogue(store, platform)
     await again.load()
     assert list(platform.deployed) == [("guest", "b")]
-    assert again.action("guest", "a") is not None
+    assert again.entities.any("guest", "a") is not None

@@ -230,7 +230,7 @@ async def test_a_caller_that_hangs_up_before_its_body_is_whole_has_asked_for_not
             wire.writer.transport.abort()
         await asyncio.sleep(0.01)
         assert g.platform.calls == []
-        assert g.catalogue.action("guest", "new") is None
+        assert g.catalogue.entities.any("guest", "new") is None
         assert len(g.app._bodies._slow) == 0
 
 

@@ -9,11 +9,13 @@ import pytest
 
 from aliquot.config import PolicySettings
 from aliquot.live.call import Call
+from aliquot.live.catalogue import Catalogue
 from aliquot.live.node.base import Status
 from aliquot.live.platform import Overloaded
 from aliquot.live.records import Accepted, Action, Exec, Namespace, Pair
 from aliquot.live.recovery import INTERRUPTED, take_up
 from aliquot.live.replay import replay_file
+from aliquot.live.resolving import Reached
 from aliquot.live.service import Service
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.testing.node import ScriptedNode
@@ -35,7 +37,7 @@ class Rig:
         self.node = ScriptedNode()
         self.service = Service(PolicySettings("fair_resident"), self.node, self.store, host_memory_bytes=2**40)
         await self.service.start()
-        self.service.deploy(ECHO)
+        self.service.deploy(Reached.own(ECHO))
         await self.turn()
         return self
 
@@ -50,7 +52,7 @@ class Rig:
 
     def call(self, action=ECHO, **more):
         self.calls += 1
-        return Call(f"{self.calls:032x}", GUEST, action, b"{}", done=self.ended.append, **more)
+        return Call(f"{self.calls:032x}", GUEST, Reached.own(action), b"{}", done=self.ended.append, **more)
 
     async def until(self, condition):
         while not condition():
@@ -214,7 +216,7 @@ async def test_a_new_revision_never_runs_in_an_old_sandbox(rig):
     await rig.turn()
     rig.node.finish(1)
     newer = msgspec.structs.replace(ECHO, version="0.0.2", revision="2")
-    rig.service.deploy(newer)
+    rig.service.deploy(Reached.own(newer))
     call = rig.call(newer)
     rig.service.submit(call)
     await rig.turn()
@@ -292,7 +294,9 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
 
     async def restart():
         async with Rig(tmp_path) as rig:
-            assert await take_up(rig.service, rig.store, {"guest": GUEST}) == 4
+            catalogue = Catalogue(rig.store, rig.service)
+            catalogue.install(ECHO)
+            assert await take_up(rig.service, rig.store, catalogue) == 4
             await rig.turn()
             ends = {}
             for number in (102, 104):
@@ -317,7 +321,7 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
 @run
 async def test_rerun_is_written_down_with_the_call(rig):
     again = msgspec.structs.replace(ECHO, annotations=(Pair("rerun", value=True),), revision="2")
-    rig.service.deploy(again)
+    rig.service.deploy(Reached.own(again))
     await rig.service.accept(rig.call(again))
     assert [entry.rerun for entry in await rig.store.unfinished()] == [True]
 

@@ -222,10 +222,11 @@ def test_an_older_file_is_brought_forward_and_keeps_what_it_holds(tmp_path, monk
         async with opened(tmp_path) as store:
             await store.accept(accepted(1))
         monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE more (x)"))
-        monkeypatch.setattr(schema, "VERSION", 2)
+        newer = schema.VERSION + 1
+        monkeypatch.setattr(schema, "VERSION", newer)
         async with opened(tmp_path) as store:
             assert await store.unfinished() == [accepted(1)]
-            assert store._batches._connection.execute("PRAGMA user_version").fetchone() == (2,)
+            assert store._batches._connection.execute("PRAGMA user_version").fetchone() == (newer,)
             assert store._batches._connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
 
     asyncio.run(scenario())

@@ -39,13 +39,14 @@ class Recorder:
         action = call.action
         head, tail = self._templates.get(action.revision) or self._make_template(action)
         init = f'{{"key":"initTime","value":{call.init_s * 1000:.0f}}},' if call.init_s is not None else ""
+        cause = f'"cause":"{call.cause}",' if call.cause else ""
         end = start_ms + duration_ms
         summary = (
             f'{head}{"true" if outcome.timed_out else "false"}}},{{"key":"waitTime","value":{call.wait_ms}}},{init}'
             f'{{"key":"deviceTime","value":{outcome.run_s * 1000:.3f}}},{{"key":"device","value":"{call.device}"}},'
             f'{{"key":"start","value":"{call.start or "none"}"}},{{"key":"policy","value":{self._policy}}},'
-            f'{{"key":"reason","value":{_encode(call.reason).decode()}}}],"namespace":"{call.namespace.name}",'
-            f'"activationId":"{call.id}","start":{start_ms},"end":{end},"duration":{duration_ms},'
+            f'{{"key":"reason","value":{_encode(call.reason).decode()}}}{call.notes}],'
+            f'"namespace":"{call.namespace.name}",{cause}"activationId":"{call.id}","start":{start_ms},"end":{end},"duration":{duration_ms},'
             f'"statusCode":{outcome.status:d}{tail}'
         )
         size = len(outcome.result)
@@ -66,6 +67,11 @@ class Recorder:
         tail = f',"name":{name},"version":"{action.version}","publish":false}}'
         self._templates[action.revision] = (head, tail)
         return head, tail
+
+
+def note(key: str, value: object) -> str:
+    """One annotation, as `Call.notes` takes it."""
+    return f',{{"key":{_encode(key).decode()},"value":{_encode(value).decode()}}}'
 
 
 def error(text: str) -> bytes:

@@ -5,32 +5,41 @@ from collections.abc import Callable
 from aliquot.core.commands import Start
 from aliquot.live.node.base import Outcome
 from aliquot.live.records import Action, Activation, Namespace
+from aliquot.live.resolving import Reached
 
 
 class Call:
     """Filled in as it goes. The gateway makes it, `Service.submit` takes it, and `done` is called once at its end."""
 
     __slots__ = (
-        "action", "activation", "arrived_s", "attempts", "begun_s", "device", "done", "durable", "ended", "id",
-        "init_s", "namespace", "outcome", "parked", "payload", "pickled", "reason", "start", "transaction", "unbegun",
-        "wait_ms",
+        "action", "activation", "arrived_s", "attempts", "begun_s", "cause", "device", "done", "durable", "ended",
+        "function", "id", "init_s", "namespace", "notes", "outcome", "parked", "payload", "pickled", "reached",
+        "reason", "session", "start", "transaction", "unbegun", "wait_ms",
     )  # fmt: skip
 
     def __init__(
         self,
         activation_id: str,
         namespace: Namespace,
-        action: Action,
+        reached: Reached,
         payload: bytes,
         *,
         pickled: bool = False,
         durable: bool = False,
         transaction: str = "",
+        cause: str = "",
+        notes: str = "",
+        session: str = "",
         done: Callable[["Call"], None] | None = None,
     ) -> None:
         self.id = activation_id
         self.namespace = namespace  # the caller's
-        self.action = action
+        self.reached = reached
+        self.function = reached.function  # of the caller's flows
+        self.action: Action = reached.action
+        self.cause = cause  # the activation that this one is part of
+        self.session = session
+        self.notes = notes  # annotations of its record beside those that all have: JSON objects, each after a comma
         self.payload = payload  # JSON object with all parameters merged, or the SDK's pickled arguments
         self.pickled = pickled
         self.durable = durable  # it is in the store's queue: accepted before it ran

@@ -1,4 +1,4 @@
-"""The catalogue: namespaces and actions, in memory and in the store, and the two never differ for long.
+"""The catalogue: namespaces and their entities, in memory and in the store, and the two never differ for long.
 
 A write is durable before it shows: when the store refuses it, memory is as it was. Writes to one namespace follow one
 another; those to several do not wait for each other.
@@ -10,9 +10,8 @@ import os
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -20,21 +19,18 @@ import structlog
 
 from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
 from aliquot.core.errors import InputError
+from aliquot.live.entities import COLLECTIONS, Entities
 from aliquot.live.gateway.names import LONGEST, is_name
 from aliquot.live.platform import Platform
-from aliquot.live.records import Action, Key, Namespace, Quota
+from aliquot.live.records import Action, Entity, FullName, Key, Namespace, Package, Quota, Rule, Trigger
+from aliquot.live.resolving import Missing, NotEntitled, Reached, full_name, resolve
 from aliquot.live.store.base import Document, Store
 
 NAMESPACES = "namespaces"
-ACTIONS = "actions"
 
 _log = structlog.get_logger(__name__)
-_NONE: Mapping[str, Action] = MappingProxyType({})
 T = TypeVar("T")
-
-
-class Missing(Exception):  # noqa: N818 - it reads as what it says
-    """There is no such namespace, key or action."""
+E = TypeVar("E", Action, Package, Trigger, Rule)
 
 
 class Taken(Exception):  # noqa: N818 - it reads as what it says
@@ -46,8 +42,9 @@ class Catalogue:
         self.generation = 0  # grows with every change: whoever remembers something looks at it
         self._store = store
         self._platform = platform
+        self.entities = Entities()
         self._namespaces: dict[str, Namespace] = {}
-        self._actions: dict[str, dict[str, Action]] = {}
+        self._deployed: dict[tuple[str, str], Reached] = {}  # by tenant and function: what the platform can run
         self._keys: dict[str, tuple[str, str]] = {}  # by uuid: namespace and digest
         self._ephemeral: dict[str, tuple[str, str]] = {}  # likewise
         self._locks: dict[str, asyncio.Lock] = {}
@@ -56,13 +53,20 @@ class Catalogue:
         """Read everything and tell the platform; at start, before the first request."""
         for document in await self._store.scan(NAMESPACES):
             self._show_namespace(msgspec.json.decode(document.body, type=Namespace))
-        for document in await self._store.scan(ACTIONS):
-            action = msgspec.json.decode(document.body, type=Action)
-            self._actions.setdefault(action.namespace, {})[action.name] = action
-            try:
-                self._platform.deploy(action)
-            except InputError as error:  # what was fine when it was written must not keep the others from starting
-                _log.warning("action cannot run", namespace=action.namespace, action=action.name, why=str(error))
+        for kind, collection in COLLECTIONS.items():
+            for document in await self._store.scan(collection):
+                self.entities.show(msgspec.json.decode(document.body, type=kind))
+        for namespace in self._namespaces:
+            for action in self.entities.all(Action, namespace):
+                try:
+                    self._settle(namespace, action.name)
+                except InputError as error:  # what was fine when it was written must not keep others from starting
+                    _log.warning("action cannot run", namespace=namespace, action=action.name, why=str(error))
+
+    def install(self, entity: Entity) -> None:
+        """One that comes with the platform: nobody's namespace, and made anew at every start."""
+        self.entities.show(entity)
+        self.generation += 1
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -76,13 +80,15 @@ class Catalogue:
         """The namespace it opens, and the SHA-256 of its secret."""
         return self._keys.get(key_uuid) or self._ephemeral.get(key_uuid)
 
-    def action(self, namespace: str, name: str) -> Action | None:
-        return self._actions.get(namespace, _NONE).get(name)
+    def reach(self, caller: str, name: FullName) -> Reached:
+        """The action as the caller reaches it; from now on the platform can run it. Raises as `resolve` does."""
+        reached = resolve(self.entities, caller, name)
+        known = self._deployed.get((caller, reached.function))
+        if known is None and not reached.is_sequence:
+            self._settle(caller, reached.function)
+        return reached
 
-    def actions(self, namespace: str) -> Mapping[str, Action]:
-        return self._actions.get(namespace, _NONE)
-
-    # --- actions ------------------------------------------------------------------------------------------
+    # --- entities -----------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def writing(self, namespace: str) -> AsyncIterator[None]:
@@ -92,30 +98,60 @@ class Catalogue:
                 raise Missing(f"namespace {namespace}")
             yield
 
-    async def put_action(self, action: Action) -> Action:
-        """Durable on return; it comes back with its new revision. To be called within `writing`."""
-        action = msgspec.structs.replace(action, revision=os.urandom(8).hex())
-        document = Document(action.namespace, action.name, msgspec.json.encode(action))
+    async def put(self, entity: E) -> E:
+        """Durable on return; an action comes back with its new revision. To be called within `writing`."""
+        if isinstance(entity, Action):
+            entity = msgspec.structs.replace(entity, revision=os.urandom(8).hex())
+        document = Document(entity.namespace, entity.name, msgspec.json.encode(entity))
 
         async def write() -> None:
-            await self._store.put(ACTIONS, document)
-            self._actions.setdefault(action.namespace, {})[action.name] = action
-            self.generation += 1
-            self._platform.deploy(action)
+            await self._store.put(COLLECTIONS[type(entity)], document)
+            self.entities.show(entity)
+            self._changed(entity)
 
         await _whole(write())
-        return action
+        return entity
 
-    async def delete_action(self, namespace: str, name: str) -> None:
+    async def delete(self, entity: Entity) -> None:
         """Durable on return. To be called within `writing`."""
 
         async def write() -> None:
-            await self._store.delete(ACTIONS, namespace, name)
-            self._actions.get(namespace, {}).pop(name, None)
-            self.generation += 1
-            self._platform.remove(namespace, name)
+            await self._store.delete(COLLECTIONS[type(entity)], entity.namespace, entity.name)
+            self.entities.hide(entity.namespace, entity.name)
+            self._changed(entity)
 
         await _whole(write())
+
+    def _changed(self, entity: Entity) -> None:
+        """The platform hears of every action that is reached in another way than before, or not at all."""
+        self.generation += 1
+        namespace, name = entity.namespace, entity.name
+        if isinstance(entity, Action):
+            self._settle(namespace, name)
+        elif not isinstance(entity, Package):
+            return
+        affected = [
+            key
+            for key, reached in self._deployed.items()
+            if (reached.action.namespace == namespace or key[0] == namespace) and key != (namespace, name)
+        ]
+        for tenant, function in affected:
+            self._settle(tenant, function)
+
+    def _settle(self, tenant: str, function: str) -> None:
+        key = (tenant, function)
+        old = self._deployed.get(key)
+        try:
+            reached = resolve(self.entities, tenant, full_name(tenant, function))
+        except (Missing, NotEntitled):
+            reached = None
+        if reached is None or reached.is_sequence:
+            if old is not None:
+                del self._deployed[key]
+                self._platform.remove(tenant, function)
+        elif old is None or old.action.revision != reached.action.revision:
+            self._deployed[key] = reached
+            self._platform.deploy(reached)
 
     # --- namespaces ---------------------------------------------------------------------------------------
 
@@ -156,16 +192,19 @@ class Catalogue:
             await self._put_namespace(msgspec.structs.replace(old, keys=keys))
 
     async def delete_namespace(self, name: str) -> None:
-        """With all its actions and keys."""
+        """With all its entities and keys."""
         async with self.writing(name):
-            for action in list(self._actions.get(name, ())):
-                await self.delete_action(name, action)
+            for entity in self.entities.everything(name):
+                await self.delete(entity)
 
             async def write() -> None:
                 await self._store.delete(NAMESPACES, name, name)
                 for key in self._namespaces.pop(name).keys:
                     del self._keys[key.uuid]
-                self._actions.pop(name, None)
+                self.entities.forget(name)
+                for tenant, function in [key for key in self._deployed if key[0] == name]:
+                    del self._deployed[tenant, function]
+                    self._platform.remove(tenant, function)
                 self._ephemeral = {key: value for key, value in self._ephemeral.items() if value[0] != name}
                 self.generation += 1
 

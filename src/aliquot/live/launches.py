@@ -8,7 +8,8 @@ from aliquot.core.model import FunctionSpec, Times
 from aliquot.live.call import Call
 from aliquot.live.needs import needs_of
 from aliquot.live.node.base import Launch, RunRequest
-from aliquot.live.records import NODEJS, Action
+from aliquot.live.records import NODEJS
+from aliquot.live.resolving import Reached
 
 MIB = 2**20
 # What a start takes, as the policies believe it: a fork from a zygote, or a fresh interpreter.
@@ -16,25 +17,27 @@ COLD_S = {NODEJS: 0.1}
 FORK_S = 0.02
 
 
-def function_spec(action: Action) -> FunctionSpec:
-    spec = needs_of(action).function(action.name, host_bytes=action.limits.memory * MIB)
+def function_spec(reached: Reached) -> FunctionSpec:
+    action = reached.action
+    spec = needs_of(action).function(reached.function, host_bytes=action.limits.memory * MIB)
     return replace(spec, times=Times(cold_s=COLD_S.get(action.exec.kind, FORK_S)))
 
 
-def launch(action: Action, device: str, api_host: str) -> Launch:
+def launch(reached: Reached, device: str, api_host: str) -> Launch:
+    action = reached.action
     needs = needs_of(action)
     env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
     env |= {
         "__OW_API_HOST": api_host,
-        "__OW_NAMESPACE": action.namespace,
-        "__OW_ACTION_NAME": f"/{action.namespace}/{action.name}",
+        "__OW_NAMESPACE": reached.tenant,
+        "__OW_ACTION_NAME": str(action.full_name),
         "__OW_ACTION_VERSION": action.version,
         "ALIQUOT_DEVICE": device,
         "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
     }
     return Launch(
-        tenant=action.namespace,
-        function=action.name,
+        tenant=reached.tenant,
+        function=reached.function,
         revision=action.revision,
         version=action.version,
         kind=action.exec.kind,

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from aliquot.live.call import Call
 from aliquot.live.records import Action, Activation, Namespace
+from aliquot.live.resolving import Reached
 
 
 class Overloaded(Exception):  # noqa: N818 - it reads as what it says
@@ -35,11 +36,11 @@ class Platform(Protocol):
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None: ...
 
-    def deploy(self, action: Action) -> None:
-        """A new action, or a new revision: from now on calls run this one."""
+    def deploy(self, reached: Reached) -> None:
+        """A new function of the tenant, or a new revision: from now on calls run this one."""
         ...
 
-    def remove(self, namespace: str, name: str) -> None: ...
+    def remove(self, tenant: str, function: str) -> None: ...
 
     def misfit(self, action: Action) -> str | None:
         """Why no device could ever run the action; None when one can."""

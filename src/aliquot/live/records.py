@@ -1,14 +1,16 @@
-"""What the live platform keeps: namespaces, actions, activations. Frozen, and stored as they are.
+"""What the live platform keeps: namespaces, entities, activations. Frozen, and stored as they are.
 
 Field names are OpenWhisk's where OpenWhisk has one, so that an entity's JSON is the record itself.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 PYTHON = "python:3.11"
 NODEJS = "nodejs:20"
+SEQUENCE = "sequence"
+BLACKBOX = "blackbox"
 
 
 class Key(Struct, frozen=True):
@@ -23,6 +25,7 @@ class Quota(Struct, frozen=True):
 
     invocations_per_minute: int | None = None
     concurrent_invocations: int | None = None
+    fires_per_minute: int | None = None
 
 
 class Namespace(Struct, frozen=True):
@@ -43,11 +46,37 @@ class Pair(Struct, frozen=True, omit_defaults=True):
     init: bool = False
 
 
+class FullName(Struct, frozen=True, order=True):
+    """An entity's name with its namespace: `/namespace/name`, or `/namespace/package/name` for an action in one."""
+
+    namespace: str
+    name: str  # `name`, or `package/name`
+
+    def __str__(self) -> str:
+        return f"/{self.namespace}/{self.name}"
+
+    @property
+    def package(self) -> str:
+        """Empty when it is in none."""
+        return self.name.rpartition("/")[0]
+
+    @property
+    def leaf(self) -> str:
+        return self.name.rpartition("/")[2]
+
+    @property
+    def path(self) -> str:
+        """What stands before the last name: `namespace`, or `namespace/package`."""
+        return f"{self.namespace}/{self.package}" if self.package else self.namespace
+
+
 class Exec(Struct, frozen=True, omit_defaults=True):
     kind: str
     code: str = ""
     binary: bool = False
     main: str | None = None
+    image: str | None = None  # of a blackbox
+    components: tuple[FullName, ...] = ()  # of a sequence
 
 
 class Limits(Struct, frozen=True):
@@ -55,24 +84,65 @@ class Limits(Struct, frozen=True):
     memory: int = 256  # MB
     logs: int = 10  # MB
     concurrency: int = 1
+    instances: int | UnsetType = UNSET  # sandboxes at once; unset: as many as the devices hold
 
 
-class Action(Struct, frozen=True):
-    """A function as its owner deployed it."""
+class _Entity(Struct, frozen=True, kw_only=True):
+    """What all entities of a namespace have. No two of one namespace have the same name, whatever they are."""
+
+    parameters: tuple[Pair, ...] = ()
+    annotations: tuple[Pair, ...] = ()
+    publish: bool = False
+    updated: int = 0  # epoch ms
+
+    def annotation(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - whatever JSON holds
+        return next((pair.value for pair in self.annotations if pair.key == key), default)
+
+
+class Action(_Entity, frozen=True):
+    """A function as its owner deployed it, or a sequence of them."""
 
     namespace: str
     name: str  # `name`, or `package/name`
     version: str
     exec: Exec
-    parameters: tuple[Pair, ...] = ()
-    annotations: tuple[Pair, ...] = ()
     limits: Limits = Limits()
-    publish: bool = False
-    updated: int = 0  # epoch ms
     revision: str = ""  # new with every write: a sandbox serves exactly one
 
-    def annotation(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - whatever JSON holds
-        return next((pair.value for pair in self.annotations if pair.key == key), default)
+    @property
+    def full_name(self) -> FullName:
+        return FullName(self.namespace, self.name)
+
+
+class Package(_Entity, frozen=True):
+    """Actions that share parameters; or another package under a name and with parameters of one's own: a binding."""
+
+    namespace: str
+    name: str
+    version: str
+    binding: FullName | None = None
+
+
+class Trigger(_Entity, frozen=True):
+    """A name for events. Rules say which actions one sets off."""
+
+    namespace: str
+    name: str
+    version: str
+    identity: str = ""  # given once: what was tied to a trigger is not tied to its namesake of later
+
+
+class Rule(_Entity, frozen=True):
+    namespace: str
+    name: str
+    version: str
+    trigger: FullName
+    action: FullName
+    active: bool = True
+    tied: str = ""  # the trigger's identity: when it is another's, the rule is inactive
+
+
+Entity: TypeAlias = Action | Package | Trigger | Rule
 
 
 class Activation(Struct, frozen=True, gc=False):
@@ -93,10 +163,12 @@ class Accepted(Struct, frozen=True, gc=False):
     """An invocation that was acknowledged before it ran; it is in the queue until its activation is stored."""
 
     id: str
-    namespace: str
-    name: str
+    namespace: str  # the caller's
+    name: str  # of the flow: how the caller reaches the action
     accepted: int  # epoch ms
     payload: bytes  # as the sandbox will get it
     pickled: bool = False  # the payload is the SDK's, not JSON
     rerun: bool = False  # may run again after a crash
     started: bool = False
+    cause: str = ""  # the activation that it is part of
+    session: str = ""

@@ -4,10 +4,10 @@ What had not begun runs. What had begun ends as interrupted, for it may have had
 unless its action is annotated `rerun`.
 """
 
-from collections.abc import Mapping
-
 from aliquot.live.call import Call
+from aliquot.live.catalogue import Catalogue
 from aliquot.live.records import Accepted, Action, Exec, Namespace
+from aliquot.live.resolving import Missing, NotEntitled, Reached, full_name
 from aliquot.live.service import Service
 from aliquot.live.store.base import Store
 
@@ -15,28 +15,37 @@ INTERRUPTED = "interrupted: the server stopped while the action ran"
 DELETED = "the action was deleted before the call could run"
 
 
-async def take_up(service: Service, store: Store, namespaces: Mapping[str, Namespace]) -> int:
+async def take_up(service: Service, store: Store, catalogue: Catalogue) -> int:
     """Enqueue or end everything that is unfinished; returns how many there were."""
     unfinished = await store.unfinished()
     for accepted in unfinished:
-        namespace = namespaces.get(accepted.namespace, Namespace(accepted.namespace))
-        action = service.action(accepted.namespace, accepted.name)
+        reached = _reach(catalogue, accepted)
         call = Call(
             accepted.id,
-            namespace,
-            action or _remains(accepted),
+            catalogue.namespace(accepted.namespace) or Namespace(accepted.namespace),
+            reached or Reached.own(_remains(accepted)),
             accepted.payload,
             pickled=accepted.pickled,
             durable=True,
+            cause=accepted.cause,
+            session=accepted.session,
         )
-        if action is not None and (accepted.rerun or not accepted.started):
+        if reached is not None and (accepted.rerun or not accepted.started):
             service.enqueue(call)
             continue
-        reason = DELETED if action is None else INTERRUPTED
+        reason = DELETED if reached is None else INTERRUPTED
         await service.end_durably(call, service.end_unbegun(call, reason))
     return len(unfinished)
 
 
+def _reach(catalogue: Catalogue, accepted: Accepted) -> Reached | None:
+    try:
+        return catalogue.reach(accepted.namespace, full_name(accepted.namespace, accepted.name))
+    except (Missing, NotEntitled):
+        return None
+
+
 def _remains(accepted: Accepted) -> Action:
     """What a record needs of an action that is gone."""
-    return Action(accepted.namespace, accepted.name, "0.0.0", Exec("unknown"), revision=f"gone {accepted.id}")
+    name = full_name(accepted.namespace, accepted.name)
+    return Action(name.namespace, name.name, "0.0.0", Exec("unknown"), revision=f"gone {accepted.id}")

@@ -74,10 +74,10 @@ async def _serve(
     try:
         await service.start()
         await catalogue.load()
-        namespaces = {namespace.name: namespace for namespace in catalogue.namespaces()}
-        taken_up = await take_up(service, store, namespaces)
+        taken_up = await take_up(service, store, catalogue)
+        namespaces = [namespace.name for namespace in catalogue.namespaces()]
         first = not namespaces
-        name = FIRST_NAMESPACE if first or FIRST_NAMESPACE in namespaces else min(namespaces)
+        name = FIRST_NAMESPACE if first or FIRST_NAMESPACE in namespaces else namespaces[0]
         key = await catalogue.create_namespace(name) if first else catalogue.ephemeral_key(name)
         gateway_settings = GatewaySettings(api_host=url, nodejs=which("node") is not None)
         app = make_app(service, catalogue, store, gateway_settings, operator)

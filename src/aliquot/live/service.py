@@ -47,6 +47,7 @@ from aliquot.live.launches import function_spec, launch, run_request
 from aliquot.live.node.base import Node, Outcome, Status
 from aliquot.live.platform import Overloaded
 from aliquot.live.records import Accepted, Action, Activation, Namespace
+from aliquot.live.resolving import Reached
 from aliquot.live.status import describe
 from aliquot.live.store.base import Store, StoreError
 
@@ -81,7 +82,7 @@ class Service:
         self.api_host = ""
         self.calls: dict[str, Call] = {}  # those that have not ended
         self._sandboxes: dict[int, Tenancy] = {}
-        self._actions: dict[tuple[str, str], Action] = {}
+        self._functions: dict[tuple[str, str], Reached] = {}
         self._stopping = False
         self._all_ended = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -165,22 +166,23 @@ class Service:
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self._store.activation(namespace, activation_id)
 
-    def deploy(self, action: Action) -> None:
-        old = self._actions.get((action.namespace, action.name))
+    def deploy(self, reached: Reached) -> None:
+        key = (reached.tenant, reached.function)
+        old = self._functions.get(key)
         if old is not None:
-            self._recorder.forget(old)
-        self._actions[action.namespace, action.name] = action
-        self._engine.post(FunctionDeployed(action.namespace, function_spec(action)))
-        self._node.prepare(launch(action, CPU, self.api_host))
+            self._recorder.forget(old.action)
+        self._functions[key] = reached
+        self._engine.post(FunctionDeployed(reached.tenant, function_spec(reached)))
+        self._node.prepare(launch(reached, CPU, self.api_host))
 
-    def remove(self, namespace: str, name: str) -> None:
-        action = self._actions.pop((namespace, name), None)
-        if action is not None:
-            self._recorder.forget(action)
-            self._engine.post(FunctionRemoved(namespace, name))
+    def remove(self, tenant: str, function: str) -> None:
+        reached = self._functions.pop((tenant, function), None)
+        if reached is not None:
+            self._recorder.forget(reached.action)
+            self._engine.post(FunctionRemoved(tenant, function))
 
     def misfit(self, action: Action) -> str | None:
-        return misfit(function_spec(action), self._node.devices)
+        return misfit(function_spec(Reached.own(action)), self._node.devices)
 
     def set_weight(self, namespace: Namespace) -> None:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))
@@ -188,14 +190,11 @@ class Service:
     def status(self) -> dict[str, Any]:
         return describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self._stopping)
 
-    def action(self, namespace: str, name: str) -> Action | None:
-        return self._actions.get((namespace, name))
-
     def enqueue(self, call: Call) -> None:
         """The call is the core's from now on."""
         self.calls[call.id] = call
         call.arrived_s = self._engine.now()
-        self._engine.post(InvocationArrived(call.id, call.action.namespace, call.action.name))
+        self._engine.post(InvocationArrived(call.id, call.namespace.name, call.function))
 
     def _check_open(self) -> None:
         complaint = STOPPING if self._stopping else self._store.complaint
@@ -247,9 +246,9 @@ class Service:
             tenancy.call = call
 
     def _start_sandbox(self, command: StartSandbox) -> None:
-        action = self._actions[command.tenant, command.function]
-        self._sandboxes[command.sandbox] = Tenancy(action)
-        self._node.start_sandbox(command.sandbox, launch(action, command.device, self.api_host))
+        reached = self._functions[command.tenant, command.function]
+        self._sandboxes[command.sandbox] = Tenancy(reached.action)
+        self._node.start_sandbox(command.sandbox, launch(reached, command.device, self.api_host))
 
     def _stop_sandbox(self, command: StopSandbox) -> None:
         self._sandboxes.pop(command.sandbox, None)
@@ -286,7 +285,7 @@ class Service:
         elif call.unbegun and call.attempts < ATTEMPTS:
             call.unbegun = False
             call.attempts += 1
-            self._engine.post(InvocationArrived(call.id, call.action.namespace, call.action.name))
+            self._engine.post(InvocationArrived(call.id, call.namespace.name, call.function))
         else:
             self._end(call, call.outcome or failure(Status.INTERNAL_ERROR, command.reason))
 
@@ -361,12 +360,14 @@ def _accepted(call: Call) -> Accepted:
     return Accepted(
         call.id,
         call.namespace.name,
-        call.action.name,
+        call.function,
         _now_ms(),
         call.payload,
         pickled=call.pickled,
         rerun=call.action.annotation("rerun") is True,
         started=bool(call.begun_s),
+        cause=call.cause,
+        session=call.session,
     )
 
 

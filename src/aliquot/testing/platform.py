@@ -10,6 +10,7 @@ from aliquot.live.call import Call
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.platform import Overloaded
 from aliquot.live.records import Accepted, Action, Activation, Namespace
+from aliquot.live.resolving import Reached
 from aliquot.live.store.base import Store
 
 START_MS = 4_000_000_000_000  # far ahead: a namespace made now sees what has happened since
@@ -59,11 +60,11 @@ class FakePlatform:
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self.store.activation(namespace, activation_id)
 
-    def deploy(self, action: Action) -> None:
-        self.deployed[action.namespace, action.name] = action
+    def deploy(self, reached: Reached) -> None:
+        self.deployed[reached.tenant, reached.function] = reached.action
 
-    def remove(self, namespace: str, name: str) -> None:
-        self.deployed.pop((namespace, name), None)
+    def remove(self, tenant: str, function: str) -> None:
+        self.deployed.pop((tenant, function), None)
 
     def misfit(self, action: Action) -> str | None:
         return self.why_misfit
@@ -97,5 +98,5 @@ class FakePlatform:
         self.calls.append(call)
 
     async def _enqueue(self, call: Call) -> None:
-        accepted = Accepted(call.id, call.namespace.name, call.action.name, START_MS, call.payload, call.pickled)
+        accepted = Accepted(call.id, call.namespace.name, call.function, START_MS, call.payload, call.pickled)
         await self.store.accept(accepted)

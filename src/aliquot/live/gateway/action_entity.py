@@ -37,11 +37,11 @@ def build(namespace: str, name: str, put: wire.ActionPut, old: Action | None, se
         name,
         _version(put.version, old),
         code,
-        parameters,
-        annotations,
         _limits(put.limits, old, settings),
-        put.publish if put.publish is not None else bool(old and old.publish),
-        time.time_ns() // 1_000_000,
+        parameters=parameters,
+        annotations=annotations,
+        publish=put.publish if put.publish is not None else bool(old and old.publish),
+        updated=time.time_ns() // 1_000_000,
     )
     try:
         needs_of(action)

@@ -62,13 +62,13 @@ class Actions:
         if "/" in name:
             raise not_found()  # there are no packages yet
         async with self._catalogue.writing(asked.namespace):
-            old = self._catalogue.action(asked.namespace, name)
+            old = self._catalogue.entities.one(Action, asked.namespace, name)
             if old is not None and not overwrite:
                 raise Refusal(409, EXISTS)
             action = build(asked.namespace, name, put, old, self._settings)
             if (why := self._platform.misfit(action)) is not None:
                 raise Refusal(400, why)
-            action = await self._catalogue.put_action(action)
+            action = await self._catalogue.put(action)
         return json(shown(action))
 
     async def invoked_elsewhere(self, _: Asked) -> Answer:
@@ -82,19 +82,19 @@ class Actions:
     async def delete(self, asked: Asked) -> Answer:
         async with self._catalogue.writing(asked.namespace):
             action = self._find(asked)
-            await self._catalogue.delete_action(action.namespace, action.name)
+            await self._catalogue.delete(action)
         return json(shown(action))
 
     async def list(self, asked: Asked) -> Answer:
         page = page_of(asked.fields, "actions")
-        actions = self._catalogue.actions(asked.namespace)
+        actions = self._catalogue.entities.all(Action, asked.namespace)
         if page.count:
             return json({"actions": max(0, len(actions) - page.skip)})
-        newest = sorted(actions.values(), key=lambda action: (-action.updated, action.name))
+        newest = sorted(actions, key=lambda action: (-action.updated, action.name))
         return json([shown_in_list(action) for action in newest[page.skip : page.skip + page.limit]])
 
     def _find(self, asked: Asked) -> Action:
-        action = self._catalogue.action(asked.namespace, _name(asked))
+        action = self._catalogue.entities.one(Action, asked.namespace, _name(asked))
         if action is None:
             raise not_found()
         return action

@@ -17,7 +17,7 @@ from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.metrics import Metrics
-from aliquot.live.gateway.names import check_name, decoded
+from aliquot.live.gateway.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.query import InvokeOptions, invoke_options
 from aliquot.live.gateway.refusal import (
     INTERNAL,
@@ -31,6 +31,8 @@ from aliquot.live.gateway.refusal import (
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.target import Target
 from aliquot.live.platform import Overloaded, Platform
+from aliquot.live.records import FullName
+from aliquot.live.resolving import Missing, NotEntitled
 from aliquot.live.store.base import StoreError
 
 PREFIX = b"/api/v1/namespaces/"
@@ -93,7 +95,7 @@ class Invoke:
         call = exchange.call = Call(
             self._ids(),
             principal.namespace,
-            target.action,
+            target.reached,
             payload,
             pickled=pickled,
             transaction=exchange.transaction,
@@ -126,13 +128,16 @@ class Invoke:
         names = [check_name(decoded(segment)) for segment in segments[2:]]
         if segments[1] != b"actions" or len(names) not in {1, 2}:
             raise not_found()
-        if namespace not in {"_", principal.name}:
-            check_name(namespace)
-            raise forbidden("/".join([namespace, *names]))
-        action = self._catalogue.action(principal.name, "/".join(names))
-        if action is None:
-            raise not_found()
-        target = Target(action, self._metrics.tally(action.namespace, action.name))
+        if namespace == "_":
+            namespace = principal.name
+        check_namespace(namespace)
+        try:
+            reached = self._catalogue.reach(principal.name, FullName(namespace, "/".join(names)))
+        except Missing as error:
+            raise not_found() from error
+        except NotEntitled as error:
+            raise forbidden(str(error)) from error
+        target = Target(reached, self._metrics.tally(principal.name, reached.function))
         if len(path) <= _LONGEST_REMEMBERED:
             if len(principal.targets) >= _MOST_REMEMBERED:
                 principal.targets.clear()

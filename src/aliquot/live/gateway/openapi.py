@@ -22,11 +22,13 @@ _NAME = {"type": "string", "pattern": f"^({PATTERN})$"}
 _REFUSALS = {
     Access.ANYONE: (405,),
     Access.NAMESPACE: (400, 401, 403, 405, 503),
+    Access.PUBLISHED: (400, 401, 403, 405, 503),
     Access.OPERATOR: (400, 401, 405, 503),
 }
 _SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     Access.ANYONE: [],
     Access.NAMESPACE: [{"key": []}],
+    Access.PUBLISHED: [{"key": []}],
     Access.OPERATOR: [{"operator": []}],
 }
 _HTML = (b"content-type", b"text/html; charset=utf-8")

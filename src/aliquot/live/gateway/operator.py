@@ -5,11 +5,12 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from aliquot.live.catalogue import Catalogue, Missing
+from aliquot.live.catalogue import Catalogue
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
 from aliquot.live.gateway.settings import MIB
 from aliquot.live.platform import Platform
-from aliquot.live.records import Namespace, Quota
+from aliquot.live.records import Action, Namespace, Quota
+from aliquot.live.resolving import Missing
 
 _ALL = "/operator/v1/namespaces"
 _ONE = _ALL + "/{name}"
@@ -121,7 +122,7 @@ class Operator:
             namespace.weight,
             namespace.quota.invocations_per_minute,
             namespace.quota.concurrent_invocations,
-            len(self._catalogue.actions(namespace.name)),
+            len(self._catalogue.entities.all(Action, namespace.name)),
             [key.uuid for key in namespace.keys],
             namespace.created,
         )

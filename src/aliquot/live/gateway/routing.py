@@ -9,7 +9,7 @@ import structlog
 from starlette.routing import Route, Router
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue import Missing, Taken
+from aliquot.live.catalogue import Taken
 from aliquot.live.gateway.answers import JSON, Headers
 from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, check_headers, send_answer
 from aliquot.live.gateway.auth import Auth, OperatorAuth, Principal
@@ -18,6 +18,7 @@ from aliquot.live.gateway.query import fields_of
 from aliquot.live.gateway.refusal import INTERNAL, OVERLOADED, Refusal, forbidden, malformed, not_found
 from aliquot.live.gateway.refusal import unsupported_media as unsupported
 from aliquot.live.platform import Overloaded
+from aliquot.live.resolving import Missing, NotEntitled
 from aliquot.live.store.base import StoreError
 
 _log = structlog.get_logger(__name__)
@@ -34,10 +35,11 @@ class Asked:
         self.fields = fields_of(query) if query else {}
         self.body = b""
         self.principal: Principal | None = None
+        self.named = ""  # the namespace in the path: the caller's, unless what others publish may be read here
 
     @property
     def namespace(self) -> str:
-        """The caller's: no other may be named in the path."""
+        """The caller's."""
         assert self.principal is not None  # noqa: S101 - the endpoint asks for a key
         return self.principal.name
 
@@ -61,6 +63,7 @@ def json(value: object, status: int = 200) -> Answer:
 class Access(StrEnum):
     ANYONE = "anyone"
     NAMESPACE = "namespace"  # its key, and only its own namespace
+    PUBLISHED = "published"  # its key; the handler judges what of another namespace, `Asked.named`, may be read
     OPERATOR = "operator"
 
 
@@ -144,8 +147,8 @@ class _Place:
         check_headers(scope["headers"], headers)
         names = {key: decoded(value.encode("latin-1")) for key, value in scope["path_params"].items()}
         asked = Asked(transaction, names, headers, scope["query_string"])
-        if endpoint.access is Access.NAMESPACE:
-            self._authorise(asked)
+        if endpoint.access in {Access.NAMESPACE, Access.PUBLISHED}:
+            self._authorise(asked, foreign=endpoint.access is Access.PUBLISHED)
         elif endpoint.access is Access.OPERATOR:
             self._operator.check(headers.get(b"authorization"))
         if endpoint.body is not None:
@@ -154,11 +157,11 @@ class _Place:
                 raise unsupported()
         return await endpoint.handler(asked)
 
-    def _authorise(self, asked: Asked) -> None:
+    def _authorise(self, asked: Asked, *, foreign: bool) -> None:
         principal = asked.principal = self._auth.principal(asked.headers.get(b"authorization"))
         namespace = asked.names.pop("namespace", "_")
-        if namespace not in {"_", principal.name}:
-            check_namespace(namespace)
+        asked.named = principal.name if namespace == "_" else check_namespace(namespace)
+        if asked.named != principal.name and not foreign:
             for name in asked.names.values():
                 check_name(name)
             raise forbidden("/".join([namespace, *asked.names.values()]))
@@ -174,6 +177,8 @@ def refusal_for(error: Exception) -> Refusal:
             return malformed("JSON is nested too deeply")
         case Missing():
             return not_found()
+        case NotEntitled():
+            return forbidden(str(error))
         case Taken():
             return Refusal(409, str(error))
         case Overloaded() | StoreError():

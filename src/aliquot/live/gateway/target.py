@@ -5,7 +5,7 @@ from msgspec import Raw
 
 from aliquot.live.gateway.metrics import Tally
 from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed
-from aliquot.live.records import Action
+from aliquot.live.resolving import Reached
 
 EMPTY = b"{}"
 _object = msgspec.json.Decoder(dict[str, Raw])
@@ -13,10 +13,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Target:
-    __slots__ = ("action", "defaults", "final", "sdk", "tally")
+    __slots__ = ("defaults", "final", "reached", "sdk", "tally")
 
-    def __init__(self, action: Action, tally: Tally) -> None:
-        self.action = action
+    def __init__(self, reached: Reached, tally: Tally) -> None:
+        action = reached.action
+        self.reached = reached
         self.tally = tally
         self.sdk = action.annotation("sdk") is True
         defaults = {pair.key: Raw(_encode(pair.value)) for pair in action.parameters if not pair.init}

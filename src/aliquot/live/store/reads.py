@@ -11,7 +11,7 @@ COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickl
 ONE = f"SELECT {COLUMNS} FROM activation WHERE id = ? AND namespace = ?"  # noqa: S608 - our own names
 DOCUMENTS = "SELECT namespace, name, body FROM document WHERE collection = ? ORDER BY namespace, name"
 UNFINISHED = (
-    "SELECT id, namespace, name, accepted_ms, payload, pickled, rerun, started FROM queue "
+    "SELECT id, namespace, name, accepted_ms, payload, pickled, rerun, started, cause, session FROM queue "
     "WHERE NOT EXISTS (SELECT 1 FROM activation WHERE activation.id = queue.id) ORDER BY seq"
 )
 
@@ -65,8 +65,8 @@ def documents(connection: sqlite3.Connection, collection: str) -> list[Document]
 
 def unfinished(connection: sqlite3.Connection) -> list[Accepted]:
     return [
-        Accepted(id_, namespace, name, accepted, payload, bool(pickled), bool(rerun), bool(started))
-        for id_, namespace, name, accepted, payload, pickled, rerun, started in connection.execute(UNFINISHED)
+        Accepted(id_, namespace, name, accepted, payload, bool(pickled), bool(rerun), bool(started), *more)
+        for id_, namespace, name, accepted, payload, pickled, rerun, started, *more in connection.execute(UNFINISHED)
     ]
 
 

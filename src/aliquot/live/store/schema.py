@@ -40,6 +40,10 @@ MIGRATIONS = (
         UNIQUE (segment, first)
     );
     """,
+    """
+    ALTER TABLE queue ADD COLUMN cause TEXT NOT NULL DEFAULT '';
+    ALTER TABLE queue ADD COLUMN session TEXT NOT NULL DEFAULT '';
+    """,
 )
 VERSION = len(MIGRATIONS)
 

@@ -1,0 +1,111 @@
+"""How a caller reaches an action: its own, one in its package or binding, or one that another namespace has published.
+
+Whoever calls, pays: an action of someone else's runs in the caller's own sandboxes, in a flow of the caller's, so that
+neither fair shares nor what a sandbox remembers are ever mixed between tenants.
+"""
+
+import hashlib
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aliquot.live.entities import Entities
+from aliquot.live.records import SEQUENCE, Action, FullName, Package, Pair
+
+
+class Missing(Exception):  # noqa: N818 - it reads as what it says
+    """There is no such namespace, key or entity."""
+
+
+class NotEntitled(Exception):  # noqa: N818 - it reads as what it says
+    """It is another's, and not published. The text is its name; whether it exists is not told."""
+
+
+class Reached(Struct, frozen=True):
+    """An action as one caller reaches it."""
+
+    tenant: str  # the caller
+    function: (
+        str  # the flow's name: `name` or `package/name` of the caller's own, `/namespace/package/name` of another's
+    )
+    action: Action  # with the parameters that it inherits
+    binding: FullName | None = None  # the package through which it was reached, if that is another's under a new name
+
+    @staticmethod
+    def own(action: Action) -> "Reached":
+        """Nothing inherited."""
+        return Reached(action.namespace, action.name, action)
+
+    @property
+    def is_sequence(self) -> bool:
+        return self.action.exec.kind == SEQUENCE
+
+
+def resolve(entities: Entities, caller: str, name: FullName) -> Reached:
+    """Raises `Missing` and `NotEntitled`."""
+    function = name.name if name.namespace == caller else str(name)
+    if not name.package:
+        if name.namespace != caller:
+            raise NotEntitled(_shown(name))
+        return Reached(caller, function, _action(entities, name))
+    packages = readable_package(entities, caller, FullName(name.namespace, name.package), _shown(name))
+    provider = packages[0]
+    action = _action(entities, FullName(provider.namespace, f"{provider.name}/{name.leaf}"))
+    binding = FullName(name.namespace, name.package) if len(packages) > 1 else None
+    return Reached(caller, function, inherit(action, packages), binding)
+
+
+def readable_package(entities: Entities, caller: str, name: FullName, asked: str) -> list[Package]:
+    """The package, before it the one it is bound to, if it is. Raises `Missing` and `NotEntitled`, of `asked`."""
+    package = _readable(entities, caller, name, asked)
+    if package.binding is None:
+        return [package]
+    provider = _readable(entities, caller, package.binding, asked)
+    if provider.binding is not None:  # it was not, when the package was bound
+        raise Missing(f"package {package.binding}")
+    return [provider, package]
+
+
+def _readable(entities: Entities, caller: str, name: FullName, asked: str) -> Package:
+    package = entities.one(Package, name.namespace, name.name)
+    if name.namespace != caller and (package is None or not package.publish):
+        raise NotEntitled(asked)
+    if package is None:
+        raise Missing(f"package {name}")
+    return package
+
+
+def inherit(action: Action, packages: list[Package]) -> Action:
+    """Parameters of the package beneath those of the binding beneath the action's own."""
+    if not any(package.parameters for package in packages):
+        return action
+    merged: dict[str, Pair] = {}
+    for entity in (*packages, action):
+        merged.update((pair.key, pair) for pair in entity.parameters)
+    parameters = tuple(merged.values())
+    # Of what is inherited only the environment is the sandbox's: with another one it is another sandbox.
+    environment = [pair for pair in parameters if pair.init]
+    revision = action.revision
+    if environment != [pair for pair in action.parameters if pair.init]:
+        revision += hashlib.blake2b(msgspec.json.encode(environment), digest_size=8).hexdigest()
+    return replace(action, parameters=parameters, revision=revision)
+
+
+def full_name(caller: str, function: str) -> FullName:
+    """The way back: what `Reached.function` stood for."""
+    if not function.startswith("/"):
+        return FullName(caller, function)
+    namespace, _, name = function[1:].partition("/")
+    return FullName(namespace, name)
+
+
+def _action(entities: Entities, name: FullName) -> Action:
+    action = entities.one(Action, name.namespace, name.name)
+    if action is None:
+        raise Missing(f"action {name}")
+    return action
+
+
+def _shown(name: FullName) -> str:
+    return f"{name.namespace}/{name.name}"
