@@ -43,7 +43,7 @@ def busy_scheduler(policy, flows):
     return harness.scheduler, names
 
 
-def opcodes_per_call(policy, flows):
+def opcodes_per_call(policy, flows, sessions=0):
     scheduler, names = busy_scheduler(policy, flows)
     running, calls = [], 0
 
@@ -61,9 +61,10 @@ def opcodes_per_call(policy, flows):
         calls += 1
         done = running.pop(0)
         step([RunFinished(done.invocation, done.sandbox, 1)])
-        step([InvocationArrived(f"z{calls}", "default", names[calls % len(names)])])
+        session = f"s{calls % sessions}" if sessions else None
+        step([InvocationArrived(f"z{calls}", "default", names[calls % len(names)], session=session)])
 
-    for _ in range(WARM_UP):
+    for _ in range(WARM_UP + sessions):
         turn()
     with Counter() as counter:
         for _ in range(MEASURED):
@@ -75,3 +76,9 @@ def opcodes_per_call(policy, flows):
 def test_a_call_costs_about_the_same_with_ten_and_with_two_thousand_flows(policy):
     few, many = opcodes_per_call(policy, 10), opcodes_per_call(policy, 2000)
     assert many <= 1.5 * few, f"{few:.0f} bytecodes with 10 flows, {many:.0f} with 2000"
+
+
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+def test_a_call_of_a_session_costs_about_the_same_with_ten_and_with_a_thousand_sessions(policy):
+    few, many = opcodes_per_call(policy, 10, sessions=10), opcodes_per_call(policy, 10, sessions=1000)
+    assert many <= 1.5 * few, f"{few:.0f} bytecodes with 10 sessions, {many:.0f} with 1000"

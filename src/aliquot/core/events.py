@@ -62,6 +62,7 @@ class InvocationArrived(Struct, frozen=True, tag=True, gc=False):
     function: str
     deadline_s: float | None = None  # after arrival
     cost_limit: float | None = None
+    session: str | None = None  # of the tenant; it lives from the first arrival that names it to its `SessionEnded`
 
 
 class InvocationCancelled(Struct, frozen=True, tag=True, gc=False):
@@ -96,6 +97,13 @@ class RunFinished(Struct, frozen=True, tag=True, gc=False):
     run_s: float  # on the device, as measured
 
 
+class SessionEnded(Struct, frozen=True, tag=True, gc=False):
+    """Nobody will name the session again: what it holds is as anything else that is idle."""
+
+    tenant: str
+    session: str
+
+
 class Woke(Struct, frozen=True, tag=True, gc=False):
     """The moment asked for by `WakeAt` has come."""
 
@@ -114,5 +122,6 @@ Event: TypeAlias = (
     | MemoryLoaded
     | SandboxLost
     | RunFinished
+    | SessionEnded
     | Woke
 )

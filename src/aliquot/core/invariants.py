@@ -29,6 +29,7 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
     claimed = sum(sandbox.host_bytes for sandbox in scheduler.pool.sandboxes.values())
     if scheduler.pool.host_bytes != claimed:
         yield f"the host counts {scheduler.pool.host_bytes} bytes claimed, there are {claimed}"
+    yield from _holdings(scheduler)
     for domain in scheduler.registry.domains.values():
         queued = sum(flow.queued for flow in scheduler.registry.flows.values() if flow.domain is domain)
         if queued != domain.queued:
@@ -85,3 +86,26 @@ def _sandbox(sandbox: Sandbox, scheduler: Scheduler) -> Iterator[str]:
         yield f"holds what it should not: {sandbox.tell()}, {invocation.tell()}"
     if invocation is not None and sandbox.state in {SandboxState.WARM, SandboxState.HOST_WARM}:
         yield f"held but not on its way: {sandbox.tell()}, {invocation.tell()}"
+
+
+def _holdings(scheduler: Scheduler) -> Iterator[str]:
+    holdings = scheduler.pool.holdings
+    held = sorted(s.id for s in scheduler.pool.sandboxes.values() if s.session is not None)
+    by_session = sorted(number for session in holdings.sessions.values() for number in session.held)
+    if not held == by_session == sorted(holdings.held):
+        yield f"sessions hold {by_session}, listed are {sorted(holdings.held)}, there are {held}"
+    if holdings.host_bytes != sum(s.host_bytes for s in holdings.held.values()):
+        yield f"sessions count {holdings.host_bytes} bytes of the host held"
+    for sandbox in holdings.held.values():
+        if sandbox.state is not SandboxState.WARM or sandbox.invocation is not None:
+            yield f"held by a session without being idle and warm: {sandbox.tell()}"
+    for flow in scheduler.registry.flows.values():
+        count = sum(s.session is not None for s in flow.sandboxes.values())
+        if flow.held != count:
+            yield f"{flow.key} counts {flow.held} sandboxes held by sessions, there are {count}"
+    for device in scheduler.registry.devices.values():
+        here = {s.id: s.bytes for s in device.sandboxes.values() if s.session is not None}
+        if sorted(device.held) != sorted(here) or device.held_bytes != sum(here.values()):
+            yield f"{device.spec.name} counts {sorted(device.held)} held by sessions, there are {sorted(here)}"
+        if holdings.surplus(device) is not None:
+            yield f"{device.spec.name}: sessions hold more than they may"

@@ -2,14 +2,19 @@
 
 An idle sandbox lies on its flow's shelf for its device and in the device's eviction orders; one that an
 invocation holds is in neither. Room for bytes is made by swapping idle sandboxes out in eviction order, room for
-a sandbox in a bounded pool, or on a host with bounded memory, by stopping idle ones; what is held is never touched.
+a sandbox in a bounded pool, or on a host with bounded memory, by stopping idle ones; what an invocation holds is never
+touched. An idle sandbox that a session holds (`holdings.py`) lies on its shelf, and in the eviction orders only once it
+is let go, which is when nobody else is left there.
 """
+
+from collections.abc import Mapping
 
 from aliquot.core.commands import Command, LoadMemory, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.errors import EventError, PolicyError
+from aliquot.core.holdings import Holdings
 from aliquot.core.interfaces import Eviction, Expiry, ExpiryAction, KeepAlive
 from aliquot.core.lifecycle import WARM, SandboxChange
-from aliquot.core.records import Device, Flow, Invocation, Sandbox
+from aliquot.core.records import Device, Flow, Invocation, Sandbox, Session
 from aliquot.core.timers import Timers
 
 
@@ -21,6 +26,7 @@ class Pool:
         self._keepalive = keepalive
         self._timers = timers
         self._outbox = outbox
+        self.holdings = Holdings(slots)
         self.host_bytes = 0  # claimed by all sandboxes
         self.host_limit: int | None = None
         self._host_order: Eviction[Sandbox] | None = None  # idle, on whichever device: may be stopped
@@ -30,7 +36,7 @@ class Pool:
             raise EventError("the host's memory must be known before the first sandbox starts")
         if limit < 0:
             raise EventError(f"a host has no {limit} bytes of memory")
-        self.host_limit = limit
+        self.host_limit = self.holdings.host_limit = limit
         self._host_order = order
 
     def start(self, flow: Flow, device: Device, *, now: float) -> Sandbox:
@@ -59,15 +65,17 @@ class Pool:
         """Bring back what is idle and swapped out: into free memory, or, for the first of them, at others' cost."""
         for sandbox in flow.swapped_out():
             device = sandbox.device
-            room = device.free_bytes + (device.evictable_bytes if displace else 0)
+            room = device.free_bytes + (device.evictable_bytes - device.held_bytes if displace else 0)
             if sandbox.bytes <= room:
                 self.load(sandbox, now=now)
                 displace = False
 
-    def swap_out(self, flow: Flow) -> None:
+    def swap_out(self, flow: Flow, *, now: float) -> None:
         """Move the memory of all idle sandboxes of the flow to the host."""
         for sandbox in flow.idle_sandboxes():
-            self._unload(sandbox)
+            if sandbox.device.spec.memory_bytes is not None:
+                self.let_go(sandbox, now=now)
+                self._unload(sandbox)
 
     def hold(self, sandbox: Sandbox, invocation: Invocation) -> None:
         """The sandbox is no longer idle: it belongs to this invocation."""
@@ -75,21 +83,44 @@ class Pool:
         sandbox.invocation = invocation
         sandbox.uses += 1
         sandbox.unwanted = False
-        sandbox.expiry = None
+        sandbox.expiry = sandbox.overdue = None
 
     def release(self, sandbox: Sandbox, *, now: float) -> None:
         """The sandbox is idle from now on."""
+        session = sandbox.invocation.session if sandbox.invocation else None
         sandbox.invocation = None
         if sandbox.retired is not None:
             self.stop(sandbox, sandbox.retired)
             return
         self._shelve(sandbox, now=now)
-        if self.slots is not None:
-            sandbox.device.pool_order.add(sandbox, now=now)
-        if self._host_order is not None:
-            self._host_order.add(sandbox, now=now)
+        self._list(sandbox, now=now)
         sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
         self._timers.arm(sandbox)
+        if session is not None and session.living and sandbox.state is WARM:
+            self._keep(sandbox, session, now=now)
+
+    def end_session(self, tenant: str, name: str, *, now: float) -> None:
+        for sandbox in self.holdings.end(tenant, name):
+            self.let_go(sandbox, now=now)
+
+    def _keep(self, sandbox: Sandbox, session: Session, *, now: float) -> None:
+        """The session holds the idle sandbox from now on, if it may; others are let go for it."""
+        if not self.holdings.may_hold(sandbox):
+            return
+        self._unlist(sandbox)
+        self.holdings.add(sandbox, session)
+        while (other := self.holdings.surplus(sandbox.device)) is not None:
+            self.let_go(other, now=now)
+
+    def let_go(self, sandbox: Sandbox, *, now: float) -> None:
+        """No session holds it any more: it may be evicted as others may, and keep-alive gets what it wanted."""
+        if sandbox.session is None:
+            return
+        self.holdings.remove(sandbox, sandbox.session)
+        sandbox.device.memory_order.add(sandbox, now=now)
+        self._list(sandbox, now=now)
+        if sandbox.overdue is not None:
+            self.expire(sandbox, sandbox.overdue)
 
     def ready(self, sandbox: Sandbox, *, now: float) -> None:
         """Its bytes are on the device."""
@@ -130,6 +161,8 @@ class Pool:
         """Keep-alive has an end for the idle flow, or a next stage."""
         if expiry.action is ExpiryAction.LOAD:
             self.prefetch(flow, displace=False, now=now)
+            for sandbox in flow.idle_sandboxes() if flow.held else ():
+                sandbox.overdue = None
         else:
             for sandbox in flow.idle_sandboxes():
                 self.expire(sandbox, expiry.action)
@@ -138,8 +171,10 @@ class Pool:
 
     def expire(self, sandbox: Sandbox, action: ExpiryAction) -> None:
         """Keep-alive is over for an idle sandbox; one whose bytes are still on their way gives them back on arrival."""
-        sandbox.expiry = None
-        if action is ExpiryAction.STOP:
+        sandbox.expiry = sandbox.overdue = None
+        if sandbox.session is not None:
+            sandbox.overdue = action
+        elif action is ExpiryAction.STOP:
             self.stop(sandbox, "keep-alive is over")
         elif sandbox.state is WARM:
             self._unload(sandbox)
@@ -175,18 +210,31 @@ class Pool:
         if len(shelf.resident) == 1:
             flow.domain.policy.residency_changed(flow, device)
 
+    def _list(self, sandbox: Sandbox, *, now: float) -> None:
+        """It is idle and may be stopped."""
+        if self.slots is not None:
+            sandbox.device.pool_order.add(sandbox, now=now)
+        if self._host_order is not None:
+            self._host_order.add(sandbox, now=now)
+
+    def _unlist(self, sandbox: Sandbox) -> None:
+        """It may neither be swapped out nor stopped."""
+        if self.slots is not None:
+            sandbox.device.pool_order.remove(sandbox)
+        if self._host_order is not None:
+            self._host_order.remove(sandbox)
+        sandbox.device.memory_order.remove(sandbox)
+
     def _unshelve(self, sandbox: Sandbox) -> None:
         device, flow = sandbox.device, sandbox.flow
         shelf = flow.shelf(device)
-        if self.slots is not None:
-            device.pool_order.remove(sandbox)
-        if self._host_order is not None:
-            self._host_order.remove(sandbox)
+        if sandbox.session is not None:
+            self.holdings.remove(sandbox, sandbox.session)
+        self._unlist(sandbox)
         if shelf.others.pop(sandbox.id, None) is not None:
             return
         if shelf.resident.pop(sandbox.id, None) is None:
             return  # just started: never shelved
-        device.memory_order.remove(sandbox)
         device.evictable_bytes -= sandbox.bytes
         if not shelf.resident:
             flow.domain.policy.residency_changed(flow, device)
@@ -194,21 +242,31 @@ class Pool:
     def _make_room(self, device: Device, needed: int, *, now: float) -> None:
         while device.free_bytes < needed:
             victim = device.memory_order.victim(now=now)
-            if victim is None:
+            if victim is not None:
+                self._unload(victim)
+            elif not self._let_go_first(device.held, now=now):
                 raise PolicyError(f"{device.spec.name}: no room for {needed} bytes, all else is in use")
-            self._unload(victim)
 
     def _free_pool_slot(self, device: Device, *, now: float) -> None:
         while self.slots is not None and len(device.sandboxes) >= self.slots:
             victim = device.pool_order.victim(now=now)
-            if victim is None:
+            if victim is not None:
+                self.stop(victim, "its pool slot is needed")
+            elif not self._let_go_first(device.held, now=now):
                 raise PolicyError(f"{device.spec.name}: all {self.slots} pool slots are in use")
-            self.stop(victim, "its pool slot is needed")
 
     def _free_host_memory(self, needed: int, order: Eviction[Sandbox], *, now: float) -> None:
         """As far as idle sandboxes can give it; what runs may claim more than there is: limits are seldom used up."""
         while self.host_limit is not None and self.host_bytes + needed > self.host_limit:
             victim = order.victim(now=now)
-            if victim is None:
+            if victim is not None:
+                self.stop(victim, "the host's memory is needed")
+            elif not self._let_go_first(self.holdings.held, now=now):
                 return
-            self.stop(victim, "the host's memory is needed")
+
+    def _let_go_first(self, held: Mapping[int, Sandbox], *, now: float) -> bool:
+        """Nobody else is left to make room: then the one of these used least recently; whether there was one."""
+        first = next(iter(held.values()), None)
+        if first is not None:
+            self.let_go(first, now=now)
+        return first is not None

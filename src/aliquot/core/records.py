@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aliquot.core import lifecycle
 from aliquot.core.errors import EventError
-from aliquot.core.interfaces import Eviction, Expiry
+from aliquot.core.interfaces import Eviction, Expiry, ExpiryAction
 from aliquot.core.lifecycle import (
     HOLDS_DEVICE_MEMORY,
     HOST_WARM,
@@ -16,7 +16,7 @@ from aliquot.core.lifecycle import (
     SandboxState,
 )
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
-from aliquot.core.view import DeviceView
+from aliquot.core.view import DeviceView, SandboxView
 
 if TYPE_CHECKING:
     from aliquot.core.domain import Domain
@@ -25,12 +25,23 @@ EWMA_KEEP, EWMA_NEW = 0.9, 0.1  # of run times
 GAP_MEAN, GAP_DEVIATION = 1 / 8, 1 / 4  # of the gaps between arrivals, smoothed as round trips are in TCP
 
 
+class Session:
+    """Invocations that belong together; while it lives, the sandboxes that served it are kept for it."""
+
+    __slots__ = ("held", "key", "living")
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        self.key = key  # tenant and name
+        self.living = True
+        self.held: dict[int, Sandbox] = {}
+
+
 class Invocation:
     """One call, from its arrival to its one end."""
 
     __slots__ = (
-        "arrived", "cost_limit", "deadline", "dispatched", "flow", "id", "number", "run_s", "sandbox", "share", "state",
-        "story",
+        "arrived", "cost_limit", "deadline", "dispatched", "flow", "id", "number", "run_s", "sandbox", "session",
+        "share", "state", "story",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, flow: "Flow", arrived: float) -> None:
@@ -40,6 +51,7 @@ class Invocation:
         self.arrived = arrived
         self.deadline: float | None = None
         self.cost_limit: float | None = None
+        self.session: Session | None = None
         self.state = InvocationState.QUEUED
         self.sandbox: Sandbox | None = None
         self.share = 0.0  # held on its device while in flight
@@ -69,8 +81,8 @@ class Sandbox:
     """One process or container of one flow on one device. It is idle when no invocation holds it."""
 
     __slots__ = (
-        "bytes", "device", "expiry", "flow", "host_bytes", "id", "invocation", "reload_s", "retired", "state",
-        "timer_at", "unwanted", "uses",
+        "bytes", "device", "expiry", "flow", "host_bytes", "id", "invocation", "overdue", "reload_s", "retired",
+        "session", "state", "timer_at", "unwanted", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", device: "Device") -> None:
@@ -85,7 +97,9 @@ class Sandbox:
         self.uses = 0  # invocations it has been given
         self.unwanted = False  # to be swapped out as soon as its bytes have arrived
         self.retired: str | None = None  # why it must end as soon as it is idle
+        self.session: Session | None = None  # that holds it: idle, warm, and the last it served was of that session
         self.expiry: Expiry | None = None
+        self.overdue: ExpiryAction | None = None  # what keep-alive wanted while a session held it
         self.timer_at: float | None = None
 
     def change(self, change: SandboxChange) -> None:
@@ -122,7 +136,7 @@ class Flow:
     """The queue of one tenant's function, and what has been learned about it."""
 
     __slots__ = (
-        "arrivals", "closed", "domain", "expiry", "first_arrival", "in_flight", "index",
+        "arrivals", "closed", "domain", "expiry", "first_arrival", "held", "in_flight", "index",
         "interarrival_deviation_s", "key", "last_arrival", "last_serviced", "misfit", "queue", "queued",
         "recent_interarrival_s", "run_estimate_s", "run_estimates_s", "sandboxes", "shelves", "spec",
         "tenant_weight", "timer_at", "weight",
@@ -149,6 +163,7 @@ class Flow:
         self.run_estimates_s: dict[str, float] = {}
         self.sandboxes: dict[int, Sandbox] = {}
         self.shelves: dict[int, Shelf] = {}
+        self.held = 0  # idle sandboxes that a session holds
         self.misfit: str | None = None
         self.expiry: Expiry | None = None
         self.timer_at: float | None = None
@@ -212,21 +227,58 @@ class Flow:
         return shelf
 
     def idle_on(self, device: DeviceView) -> Sandbox | None:
-        """The most recently used idle sandbox there, one in device memory before one that is not."""
+        """The most recently used idle sandbox there, one in device memory before one that is not; see `nearness`."""
         shelf = self.shelves.get(device.index)
         if shelf is None:
             return None
         kind = shelf.resident or shelf.others
+        if self.held and kind:
+            return self._nearest(kind)
         return kind[next(reversed(kind))] if kind else None
 
     def idle_places(self) -> "list[tuple[Device, Sandbox]]":
         """The devices on which the flow has an idle sandbox, and which it would be: see `idle_on`."""
+        if self.held:
+            return self._places_by_nearness()
         places = []
         for shelf in self.shelves.values():
             kind = shelf.resident or shelf.others
             if kind:
                 places.append((shelf.device, kind[next(reversed(kind))]))
         return places
+
+    def nearness(self, sandbox: SandboxView) -> int:
+        """0: the session of the flow's head holds it, 1: nobody does, 2: another does. Decides between equals only."""
+        if not self.held:
+            return 0
+        session = self.head.session if self.queue else None
+        holder = sandbox.session
+        return 0 if holder is session else 1 if holder is None else 2
+
+    def _nearest(self, kind: "dict[int, Sandbox]") -> Sandbox:
+        """The most recently used of the nearest; what another session holds is taken from the one that waited longest.
+
+        A flow has no more idle sandboxes on a device than ran there at once: there are few to look at.
+        """
+        session = self.head.session if self.queue else None
+        free = last = None
+        for sandbox in reversed(kind.values()):
+            if sandbox.session is session:
+                return sandbox
+            if free is None and sandbox.session is None:
+                free = sandbox
+            last = sandbox
+        nearest = free or last
+        assert nearest is not None  # noqa: S101 - there is one at least
+        return nearest
+
+    def _places_by_nearness(self) -> "list[tuple[Device, Sandbox]]":
+        places = [
+            (shelf.device, self._nearest(shelf.resident or shelf.others))
+            for shelf in self.shelves.values()
+            if shelf.resident or shelf.others
+        ]
+        return sorted(places, key=lambda place: self.nearness(place[1]))
 
     def resident_on(self, device: DeviceView) -> bool:
         """Whether an idle sandbox of the flow is in that device's memory."""
@@ -256,8 +308,8 @@ class Device:
     """A device's slots and bytes, and who may be moved off it."""
 
     __slots__ = (
-        "evictable_bytes", "freed", "index", "last_dispatch", "measured", "memory_order", "pool_order",
-        "resident_bytes", "running", "sandboxes", "shares_used", "slots", "spec",
+        "evictable_bytes", "freed", "held", "held_bytes", "index", "last_dispatch", "measured", "memory_order",
+        "pool_order", "resident_bytes", "running", "sandboxes", "shares_used", "slots", "spec",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: DeviceSpec, memory: Eviction[Sandbox], pool: Eviction[Sandbox]) -> None:
@@ -272,6 +324,8 @@ class Device:
         self.measured: float | None = None
         self.resident_bytes = 0
         self.evictable_bytes = 0
+        self.held: dict[int, Sandbox] = {}  # by sessions, least recently used first: these are in neither order
+        self.held_bytes = 0
         self.last_dispatch = -1
         self.sandboxes: dict[int, Sandbox] = {}
 

@@ -29,6 +29,7 @@ from aliquot.core.events import (
     RunFinished,
     SandboxLost,
     SandboxStarted,
+    SessionEnded,
     TenantWeightSet,
     UtilisationMeasured,
     Woke,
@@ -85,6 +86,7 @@ class Scheduler:
             MemoryLoaded: self._sandbox_ready,
             SandboxLost: self._sandbox_lost,
             RunFinished: self._run_finished,
+            SessionEnded: lambda event: self.pool.end_session(event.tenant, event.session, now=self.now),
             Woke: lambda _: self._timers.woke(),
         }
 
@@ -158,7 +160,7 @@ class Scheduler:
             if isinstance(advice, Prefetch):
                 self.pool.prefetch(flow, displace=advice.displace, now=self.now)
             else:
-                self.pool.swap_out(flow)
+                self.pool.swap_out(flow, now=self.now)
         if not domain.queued or not domain.has_slot():
             return False
         choice = domain.policy.choose(domain.view)
@@ -269,6 +271,8 @@ class Scheduler:
         if event.deadline_s is not None:
             invocation.deadline = after(self.now, event.deadline_s)
         invocation.cost_limit = event.cost_limit
+        if event.session is not None:
+            invocation.session = self.pool.holdings.session(event.tenant, event.session)
         flow.expiry = None
         flow.queue[invocation.id] = self.invocations[invocation.id] = invocation
         flow.queued += 1

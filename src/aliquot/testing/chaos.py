@@ -33,12 +33,15 @@ from aliquot.core.events import (
     RunFinished,
     SandboxLost,
     SandboxStarted,
+    SessionEnded,
     TenantWeightSet,
     UtilisationMeasured,
     Woke,
 )
 from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.testing.harness import Harness
+
+SESSIONS = ("s1", "s2", "s3")
 
 
 class Chaos:
@@ -78,6 +81,7 @@ class Chaos:
             (2, self._bring_device),
             (2, self._reweigh),
             (2, self._measure),
+            (2, self._end_session),
             (5, lambda: [Woke()]),
         ]
         weights = [weight for weight, _ in happenings]
@@ -145,7 +149,7 @@ class Chaos:
         name = f"i{self._calls}"
         self._calls += 1
         self._open[name] = None
-        return [InvocationArrived(name, tenant, function)]
+        return [InvocationArrived(name, tenant, function, session=self._random.choice((None, *SESSIONS)))]
 
     def _complete(self) -> list[Event]:
         if not self._doing:
@@ -198,6 +202,9 @@ class Chaos:
             return []
         self._present[device.name] = device
         return [DeviceAdded(device)]
+
+    def _end_session(self) -> list[Event]:
+        return [SessionEnded(self._random.choice(("ann", "bob")), self._random.choice(SESSIONS))]
 
     def _reweigh(self) -> list[Event]:
         return [TenantWeightSet(self._random.choice(("ann", "bob")), self._random.choice((0.5, 1, 3)))]

@@ -61,11 +61,13 @@ class Harness:
         self.log += commands
         return commands
 
-    def call(self, *functions: str, at: float | None = None, tenant: str = DEFAULT_TENANT) -> list[Command]:
+    def call(
+        self, *functions: str, at: float | None = None, tenant: str = DEFAULT_TENANT, session: str | None = None
+    ) -> list[Command]:
         """One invocation of each function named, in order, at one moment; they are named by number from 0 on."""
         events = []
         for name in functions:
-            events.append(InvocationArrived(str(self._calls), tenant, name))
+            events.append(InvocationArrived(str(self._calls), tenant, name, session=session))
             self._calls += 1
         return self.send(*events, at=at)
 

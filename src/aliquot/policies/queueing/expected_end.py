@@ -5,7 +5,7 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, WARM
-from aliquot.core.view import DeviceView, FlowView, View
+from aliquot.core.view import DeviceView, FlowView, SandboxView, View
 from aliquot.policies.queueing.occupancy import Occupancy
 from aliquot.policies.queueing.placement import Place
 
@@ -64,8 +64,9 @@ class Expectations:
             if self.allowed(device) and view.can_use(sandbox):
                 start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else reload_s(flow, device)
                 ends_s = start_s + self._stretched_run_s(flow, device)
-                if best is None or (ends_s, device.index) < (best[0], best[2][0].index):
-                    best = (ends_s, start_s, (device, sandbox))
+                place = device, sandbox
+                if best is None or ends_s < best[0] or (ends_s == best[0] and _nearer(flow, place, best[2])):
+                    best = (ends_s, start_s, place)
         return best or self._best_new(view, flow)
 
     def _best_new(self, view: View, flow: FlowView) -> ExpectedEnd | None:
@@ -111,6 +112,12 @@ class Expectations:
             if shortest_s is None or wait_s < shortest_s:
                 shortest_s = wait_s
         return shortest_s, idle
+
+
+def _nearer(flow: FlowView, one: tuple[DeviceView, SandboxView], other: Place) -> bool:
+    """Of two places with the same expected end: the one that the head's session is used to, else the first device."""
+    nearness = flow.nearness(one[1]), one[0].index
+    return other[1] is None or nearness < (flow.nearness(other[1]), other[0].index)
 
 
 def reload_s(flow: FlowView, device: DeviceView) -> float:
