@@ -27,9 +27,10 @@ architecture: $(VENV)/dev.stamp
 tests: $(VENV)/dev.stamp
 	$(BIN)/pytest
 
-test-long: $(VENV)/dev.stamp ## What takes longer: many more examples, fifty kills of a server under load
+test-long: $(VENV)/dev.stamp ## What takes longer: many more examples, fifty kills of a server, a minute of 200 clients
 	$(BIN)/pytest tests/property --hypothesis-profile=long
 	ALIQUOT_KILLS=50 $(BIN)/pytest tests/live/test_crash.py
+	ALIQUOT_LOAD_S=60 ALIQUOT_LOAD_CLIENTS=200 ALIQUOT_LOAD_ACTIONS=100 $(BIN)/pytest tests/live/test_load.py
 
 docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 	$(BIN)/aliquot demo --out demo-output
