@@ -157,6 +157,14 @@ async def test_a_setting_lets_callers_wait_longer():
         assert (await g.say("POST", f"{BLOCKING}&timeout=600000"))[0] == 200
 
 
+@on_a_loop
+async def test_an_action_that_may_run_longer_may_be_waited_for_as_long():
+    async with gateway(action={**PUT, "limits": {"timeout": 300_000}}) as g:
+        assert (await g.say("POST", f"{BLOCKING}&timeout=300000"))[0] == 200
+        text = "The query parameter 'timeout' was malformed:\nTimeout must be number of milliseconds up to 300000."
+        assert await g.say("POST", f"{BLOCKING}&timeout=300001") == (400, text)
+
+
 @pytest.mark.parametrize("name", ["blocking", "result"])
 @on_a_loop
 async def test_flags_that_are_neither_true_nor_false(name):

@@ -148,6 +148,36 @@ async def test_a_body_that_comes_on_may_take_its_time(chunked):
 
 
 @on_a_loop
+async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch):
+    monkeypatch.setitem(SERVED, "short", True)  # uvicorn's own protocol waits for ever
+    async with served(head_s=0.1) as (g, connect):
+        for line in ("GET /health", f"POST {BLOCKING}"):
+            wire = await connect()
+            await wire.send(f"{line} HTTP/1.1\r\n".encode())
+
+            async def drip(wire=wire):
+                while True:
+                    await wire.send(b"X: y\r\n")
+                    await asyncio.sleep(0.01)
+
+            dripping = asyncio.create_task(drip())
+            status, text, headers = await wire.error()
+            assert (status, text) == (408, "The request's head did not arrive in time.")
+            assert headers["connection"] == "close"
+            dripping.cancel()
+            await asyncio.gather(dripping, return_exceptions=True)
+        wire = await connect()  # in pieces, and in time
+        for piece in (b"GET /health HT", b"TP/1.1\r\nHo", b"st: gateway\r\n", b"\r\n"):
+            await wire.send(piece)
+            await asyncio.sleep(0.01)
+        assert (await wire.answer())[0] == 200
+        await asyncio.sleep(0.15)
+        await wire.send(wire.head("GET", "/health"))  # its time is over, not the connection's
+        assert (await wire.answer())[0] == 200
+        assert g.platform.calls == []
+
+
+@on_a_loop
 async def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes():
     async with served(payload_bytes=1000) as (g, connect):
         wire = await connect()

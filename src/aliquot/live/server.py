@@ -124,6 +124,7 @@ def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: Ga
     return uvicorn.Config(
         app,
         http=protocol,
+        ws="none",
         loop="none",
         lifespan="off",
         log_config=None,

@@ -41,7 +41,7 @@ class Bodies:
         if length is None:
             if b"transfer-encoding" not in headers:
                 return b""
-        elif not length.isdigit():
+        elif not length.strip(b" \t").isdigit():
             raise malformed("Content-Length is not a number")
         elif (size := int(length)) > most_bytes:
             raise too_large("Request", size, most_bytes)
@@ -153,13 +153,14 @@ class InvokeRoute:
         try:
             if len(headers) != len(pairs):
                 check_headers(pairs, headers)
-            exchange.body = await self._bodies.read(headers, receive, self._most_bytes)
+            self._invoke.look_at_head(exchange)
+            if not exchange.answered:
+                exchange.body = await self._bodies.read(headers, receive, self._most_bytes)
+                self._invoke.handle(exchange)
         except Refusal as refusal:
             exchange.refuse(refusal)
         except Disconnected:
             return
-        else:
-            self._invoke.handle(exchange)
         try:
             status, varying, body = await answer
         except asyncio.CancelledError:

@@ -18,7 +18,7 @@ from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
-from aliquot.live.gateway.query import InvokeOptions, invoke_options
+from aliquot.live.gateway.query import InvokeOptions, check_patience, invoke_options
 from aliquot.live.gateway.refusal import (
     INTERNAL,
     OVERLOADED,
@@ -70,6 +70,14 @@ class Invoke:
     def close(self) -> None:
         self._waiting.close()
 
+    def look_at_head(self, exchange: Exchange) -> None:
+        """Before a body that takes its time: refuse it now if its credentials or its path would have it refused."""
+        try:
+            principal = self._auth.principal(exchange.authorization)
+            _ = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+
     def handle(self, exchange: Exchange) -> None:
         """See `exchange`: one answer comes of it, now or later."""
         try:
@@ -78,6 +86,8 @@ class Invoke:
             gate.check()
             target = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
             options = self._options.get(exchange.query) or self._read_options(exchange.query)
+            if options.timeout_s is not None:
+                check_patience(options.timeout_s, target.reached.action.limits.timeout, self._settings)
             body = exchange.body
             pickled = False
             if len(body) > self._settings.payload_bytes:

@@ -8,19 +8,21 @@ answered) takes uvicorn's way, and the same application answers it.
 import asyncio
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from aliquot.live.gateway.answers import CORS, Headers
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.exchange import Exchange
+from aliquot.live.gateway.guard import GuardedProtocol, Trailers
+from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import PREFIX
 from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.settings import GatewaySettings
 
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
 _JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write
-_ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"x-request-id"])
+_ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"x-request-id"])
 _UNUSUAL = frozenset([b"expect", b"transfer-encoding", b"upgrade"])
 
 
@@ -32,12 +34,12 @@ class ShortCycle:
         "expected",
         "keep_alive",
         "message_event",
+        "more_body",
         "parts",
         "received",
         "response_complete",
         "seen",
         "watched",
-        "whole",
     )
 
     def __init__(self, exchange: Exchange, expected: int, *, keep_alive: bool) -> None:
@@ -48,7 +50,7 @@ class ShortCycle:
         self.received = 0
         self.seen = 0  # of that, when it was last looked at
         self.watched = False
-        self.whole = False
+        self.more_body = True
         self.response_complete = False
         self.message_event = _NOTHING
 
@@ -70,10 +72,8 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-class GatewayProtocol(HttpToolsProtocol):
+class GatewayProtocol(GuardedProtocol):
     gateway: ClassVar[Gateway]
-    most_bytes: ClassVar[int]
-    least_bytes: ClassVar[int]
     slow: ClassVar[Deadlines["GatewayProtocol"]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's
@@ -88,37 +88,34 @@ class GatewayProtocol(HttpToolsProtocol):
         self._idle_since = self.loop.time()  # one that never sends a request is idle too
         self._look_again_in(self.timeout_keep_alive)
 
-    @property
-    def _busy(self) -> bool:
-        cycle: Any = self.cycle  # None before the first request
-        return cycle is not None and not cycle.response_complete
-
     # --- receiving --------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         short = self._short
-        if short is not None and not short.whole and not short.watched:
+        if short is not None and short.more_body and not short.watched:
             short.watched = True
+            self.gateway.invoke.look_at_head(short.exchange)  # who may not call need not be heard out
             self.slow.add(self)
 
     def on_message_begin(self) -> None:
-        self.url = b""
-        self.headers = []
-        self.expect_100_continue = False
+        self.begin_head()
         self._short = None
 
     def on_headers_complete(self) -> None:
+        self.end_head()
         if self.parser.get_method() == b"POST" and self.url.startswith(PREFIX) and self._take_short_way():
             return
+        self.check_unusual()
         url, headers, expect = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expect
         self.headers.extend(headers)
         super().on_headers_complete()
+        self.headers = Trailers()
 
     def _take_short_way(self) -> bool:
-        if self._busy or self.flow.write_paused:  # who does not read its answers waits for room on uvicorn's way
+        if self.busy or self.flow.write_paused:  # who does not read its answers waits for room on uvicorn's way
             return False
         path, _, query = self.url.partition(b"?")
         if path.find(b"/actions/", len(PREFIX) + 1) < 0 or b"#" in self.url:
@@ -132,7 +129,8 @@ class GatewayProtocol(HttpToolsProtocol):
             elif name in _UNUSUAL:
                 return False
         length = values.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self.most_bytes:
+        version = self.parser.get_http_version()
+        if not length.isdigit() or int(length) > self.limits.payload_bytes or version != "1.1" or b"host" not in values:
             return False
         exchange = Exchange(
             path,
@@ -143,8 +141,7 @@ class GatewayProtocol(HttpToolsProtocol):
             b"",
             self._respond,
         )
-        keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
-        self._short = ShortCycle(exchange, int(length), keep_alive=keep_alive)
+        self._short = ShortCycle(exchange, int(length), keep_alive=self.parser.should_keep_alive())
         self._unanswered = self._short
         self.cycle = self._short  # type: ignore[assignment]
         return True
@@ -152,6 +149,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         short = self._short
         if short is None:
+            self._body_bytes += len(body)
             super().on_body(body)
         elif not short.response_complete:
             short.parts.append(body)
@@ -162,7 +160,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if short is None:
             super().on_message_complete()
             return
-        short.whole = True
+        short.more_body = False
         self.slow.discard(self)
         if short.response_complete:
             return
@@ -174,9 +172,9 @@ class GatewayProtocol(HttpToolsProtocol):
     def too_slow(self) -> None:
         """Called once in a while until the body is whole: it must have come on by so much since."""
         short = self._short
-        if short is None or short.whole:
+        if short is None or not short.more_body or short.response_complete:
             return
-        if short.received - short.seen >= self.least_bytes:
+        if short.received - short.seen >= self.limits.body_least_bytes:
             short.seen = short.received
             self.slow.add(self)
         else:
@@ -210,6 +208,9 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return
+        if self._complaint is not None:
+            self.complain(self._complaint)
+            return
         self._idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self._look_again_in(self.timeout_keep_alive)
@@ -222,7 +223,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         self.timeout_keep_alive_task = None
-        if self.transport.is_closing() or self._busy:
+        if self.transport.is_closing() or self.busy or self._heading:
             return
         left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left_s > 0:
@@ -241,8 +242,9 @@ def make_protocol(gateway: Gateway, settings: GatewaySettings) -> type[asyncio.P
     """The protocol class for one gateway: uvicorn makes an instance of it for every connection."""
     bound = {
         "gateway": gateway,
-        "most_bytes": settings.payload_bytes,
-        "least_bytes": settings.body_least_bytes,
+        "limits": settings,
+        "ids": Ids(),
+        "slow_heads": Deadlines(settings.head_s, GatewayProtocol.head_too_slow),
         "slow": Deadlines(settings.body_s, GatewayProtocol.too_slow),
     }
     return type("BoundProtocol", (GatewayProtocol,), bound)

@@ -45,15 +45,26 @@ class InvokeOptions(Struct, frozen=True):
 
 
 def invoke_options(query: bytes, settings: GatewaySettings) -> InvokeOptions:
+    """Whether the action may be waited for so long is another question: `check_patience`."""
     fields = fields_of(query)
     timeout_s = None
     if (text := fields.get("timeout")) is not None:
         timeout_ms = number(text)
-        if timeout_ms is None or not 1 <= timeout_ms <= settings.blocking_most_ms:
-            why = f"Timeout must be number of milliseconds up to {settings.blocking_most_ms}."
-            raise malformed_query("timeout", why)
+        if timeout_ms is None or timeout_ms < 1:
+            raise _bad_timeout(settings.blocking_most_ms)
         timeout_s = timeout_ms / 1000
     return InvokeOptions(flag(fields, "blocking"), flag(fields, "result"), timeout_s)
+
+
+def check_patience(timeout_s: float, limit_ms: int, settings: GatewaySettings) -> None:
+    """OpenWhisk's callers wait for a minute at most; those of an action that may run longer, as long as it may."""
+    most_ms = max(settings.blocking_most_ms, limit_ms)
+    if timeout_s * 1000 > most_ms:
+        raise _bad_timeout(most_ms)
+
+
+def _bad_timeout(most_ms: int) -> Refusal:
+    return malformed_query("timeout", f"Timeout must be number of milliseconds up to {most_ms}.")
 
 
 class Page(Struct, frozen=True):
