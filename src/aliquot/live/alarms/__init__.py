@@ -1,0 +1,1 @@
+"""Alarms: triggers that fire by the clock."""
