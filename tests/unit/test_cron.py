@@ -42,7 +42,8 @@ def field(low, high):
 
 hours = st.sampled_from(["*", "*", "0-3", "*/2", "1,2,3", "2", "12-18"])
 expressions = st.tuples(field(0, 59), field(0, 59), hours, field(1, 28), field(1, 12), field(0, 6)).map(" ".join)
-moments = st.tuples(st.sampled_from(CHANGES), st.integers(-WINDOW_S, WINDOW_S))
+distances = st.one_of(st.integers(-2, 2), st.integers(-WINDOW_S, WINDOW_S))
+moments = st.tuples(st.sampled_from(CHANGES), distances)
 
 
 @functools.cache
@@ -124,6 +125,7 @@ def after(expression, text, zone=UTC, count=1):
         ("0 0 29 2 *", "2096-03-01T00:00:00", "2104-02-29T00:00:00+00:00"),
         ("0 0 13 * FRI", "2026-01-01T00:00:00", "2026-01-02T00:00:00+00:00"),  # a Friday: either will do
         ("0 0 ? * sat-sun", "2026-01-03T00:00:00", "2026-01-04T00:00:00+00:00"),
+        ("0 0 ? * 0-0", "2026-01-01T00:00:00", "2026-01-04T00:00:00+00:00"),
         ("0 0 * * 7", "2026-01-01T00:00:00", "2026-01-04T00:00:00+00:00"),
         ("5/20 * * * *", "2026-01-01T00:05:00", "2026-01-01T00:25:00+00:00"),
         ("@daily", "2026-01-01T12:00:00", "2026-01-02T00:00:00+00:00"),
@@ -139,6 +141,7 @@ def test_a_time_that_is_left_out_fires_as_the_clock_jumps_over_it():
         "2026-03-29T03:00:00+02:00",
         "2026-03-30T02:30:00+02:00",
     ]
+    assert after("30 2 * * *", "2026-03-29T01:59:59", BERLIN) == ["2026-03-29T03:00:00+02:00"]
 
 
 def test_a_time_that_comes_twice_fires_the_first_time():

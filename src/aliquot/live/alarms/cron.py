@@ -164,7 +164,7 @@ def _read_field(field: _Field, text: str) -> tuple[int, ...]:
         high = field.last if star or step else low
         if last:
             high = _value(field, last)
-            if high == 0 and field.most:  # a week may end with its Sunday
+            if high == 0 < low and field.most:  # a week may end with its Sunday
                 high = field.most
         if high < low:
             raise CronError(f"{field.name}: the range {part} ends before it begins")
