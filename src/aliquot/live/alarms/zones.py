@@ -30,14 +30,11 @@ def first_change(begin: int, end: int, offset: int, zone: tzinfo) -> int | None:
     """The first second from begin to end, both included, that has another offset."""
     if zone is UTC:
         return None
-    low = begin - 1  # has the offset
-    while low < end:
-        high = min(low + _LOOK_EVERY_S, end)
-        if offset_at(high, zone) != offset:
-            break
-        low = high
-    else:
-        return None
+    low, high = begin - 1, min(begin - 1 + _LOOK_EVERY_S, end)  # of those low has the offset
+    while offset_at(high, zone) == offset:
+        if high == end:
+            return None
+        low, high = high, min(high + _LOOK_EVERY_S, end)
     while high - low > 1:
         middle = (low + high) // 2
         if offset_at(middle, zone) == offset:

@@ -1,0 +1,216 @@
+"""The clock: fires triggers when their alarms are due, and keeps the alarms in the store.
+
+Alarms outlive a crash. What was due while no server ran is not made up for, except a single date: that fires as the
+server starts. How often one has fired is written after the firing, so that a crash between the two repeats a firing
+rather than losing it; it is written only where it decides anything. An alarm ends with the trigger it was made for.
+
+The wall clock may jump. Ahead: what was jumped over fires once. Back by more than a minute: everything is reckoned
+anew; by less, the clock is waited for.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TypeAlias
+
+import msgspec
+import structlog
+
+from aliquot.live.alarms.agenda import Agenda, Key
+from aliquot.live.alarms.alarm import Alarm, after_firing, next_fire
+from aliquot.live.alarms.schedule import Once
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.records import Trigger
+from aliquot.live.resolving import Missing
+from aliquot.live.store.base import Document, Store, StoreError
+
+ALARMS = "alarms"
+LOOK_S = 10  # at most so long between two looks at the wall clock
+SET_BACK_MS = 60_000
+RETRY_MS = 60_000  # a minute's bound on firings has passed by then
+ATTEMPTS = 5
+
+Fire: TypeAlias = Callable[[str, str, bytes], Awaitable[object]]  # namespace, trigger, payload; raises when it did not
+
+_log = structlog.get_logger("aliquot.alarms")
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Clock:
+    def __init__(self, store: Store, catalogue: Catalogue, fire: Fire, now_ms: Callable[[], int] = wall_ms) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._fire = fire
+        self.now_ms = now_ms
+        self._alarms: dict[Key, Alarm] = {}
+        self._agenda = Agenda()
+        self._firing: set[Key] = set()  # under way
+        self._failed: dict[Key, int] = {}  # single dates: how often they did not fire
+        self._writing = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._looked_ms = 0
+        self._running = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Read the alarms, when the catalogue is there, and go."""
+        for document in await self._store.scan(ALARMS):
+            alarm = msgspec.json.decode(document.body, type=Alarm)
+            if self._is_of(alarm, self._trigger(alarm.key)):
+                self._alarms[alarm.key] = alarm
+            else:
+                await self._store.delete(ALARMS, *alarm.key)
+        self._running = True
+        self._reckon()
+        self._look()
+
+    async def stop(self) -> None:
+        """Firings that are under way come to their end."""
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- what the gateway asks --------------------------------------------------------------------------
+
+    def alarm(self, namespace: str, trigger: str) -> Alarm | None:
+        """That of the trigger as it now is, not of one that had its name."""
+        alarm = self._alarms.get((namespace, trigger))
+        return alarm if alarm is not None and self._is_of(alarm, self._trigger(alarm.key)) else None
+
+    async def put(self, alarm: Alarm) -> None:
+        """Durable on return."""
+        await asyncio.shield(self._put(alarm))
+
+    async def remove(self, namespace: str, trigger: str) -> None:
+        """Durable on return."""
+        await asyncio.shield(self._remove((namespace, trigger)))
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    async def _put(self, alarm: Alarm) -> None:
+        async with self._writing:
+            await self._write(alarm)
+            self._alarms[alarm.key] = alarm
+        self._agenda.set(alarm.key, next_fire(alarm, self.now_ms()))
+        self._wind()
+
+    async def _remove(self, key: Key) -> None:
+        async with self._writing:
+            await self._store.delete(ALARMS, *key)
+            self._alarms.pop(key, None)
+        self._agenda.set(key, None)
+
+    async def _write(self, alarm: Alarm) -> None:
+        await self._store.put(ALARMS, Document(*alarm.key, msgspec.json.encode(alarm)))
+
+    def _trigger(self, key: Key) -> Trigger | None:
+        return self._catalogue.entities.one(Trigger, *key)
+
+    def _is_of(self, alarm: Alarm, trigger: Trigger | None) -> bool:
+        return trigger is not None and trigger.identity == alarm.identity
+
+    def _reckon(self) -> None:
+        now = self.now_ms()
+        self._looked_ms = now
+        for key, alarm in self._alarms.items():
+            self._agenda.set(key, next_fire(alarm, now))
+
+    def _wind(self) -> None:
+        """Look again when something is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self._agenda.next_due
+        if self._running and due is not None:
+            wait_s = min(max(0.001, (due - self.now_ms()) / 1000), LOOK_S)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._look)
+
+    def _look(self) -> None:
+        now = self.now_ms()
+        if now < self._looked_ms - SET_BACK_MS:
+            _log.warning("the wall clock was set back", by_s=(self._looked_ms - now) // 1000)
+            self._reckon()
+        self._looked_ms = now
+        for key in self._agenda.take(now):
+            self._set_off(self._alarms[key], now)
+        self._wind()
+
+    def _set_off(self, alarm: Alarm, now: int) -> None:
+        left = self._alarms[alarm.key] = after_firing(alarm, now)
+        self._agenda.set(alarm.key, next_fire(left, now))
+        if alarm.key in self._firing:
+            _log.warning(
+                "alarm skipped: its last firing is under way", namespace=alarm.namespace, trigger=alarm.trigger
+            )
+            self._spawn(self._settle(left))
+        else:
+            self._firing.add(alarm.key)
+            self._spawn(self._go_off(alarm, left))
+
+    async def _go_off(self, alarm: Alarm, left: Alarm) -> None:
+        key = alarm.key
+        try:
+            fired = await self._fired(alarm)
+        finally:
+            self._firing.discard(key)
+        failed = 0 if fired else self._failed.get(key, 0) + 1
+        if isinstance(alarm.schedule, Once) and 0 < failed < ATTEMPTS:  # of all others the next comes anyway
+            self._failed[key] = failed
+            if self._alarms.get(key) is left:
+                self._alarms[key] = alarm
+                self._agenda.set(key, self.now_ms() + RETRY_MS)
+                self._wind()
+            return
+        self._failed.pop(key, None)
+        await self._settle(left)
+
+    async def _fired(self, alarm: Alarm) -> bool:
+        """Whether there is nothing more to do about it."""
+        try:
+            if self._is_of(alarm, self._trigger(alarm.key)):
+                await self._fire(alarm.namespace, alarm.trigger, msgspec.json.encode(alarm.payload))
+            else:
+                await self._remove(alarm.key)
+        except Exception as error:  # noqa: BLE001 - the clock goes on, whatever becomes of one firing
+            _log.warning("alarm did not fire", namespace=alarm.namespace, trigger=alarm.trigger, error=str(error))
+            return False
+        return True
+
+    async def _settle(self, left: Alarm) -> None:
+        """Write what is left, unless it has been changed or removed meanwhile."""
+        if left.stopped is None and not left.counts:
+            return
+        try:
+            async with self._writing:
+                if self._alarms.get(left.key) is not left:
+                    return
+                await self._write(left)
+            if isinstance(left.schedule, Once) and left.schedule.delete_after_fire != "false":
+                await self._clear_away(left, rules=left.schedule.delete_after_fire == "rules")
+        except StoreError as error:
+            _log.warning("alarm not recorded", namespace=left.namespace, trigger=left.trigger, error=str(error))
+
+    async def _clear_away(self, alarm: Alarm, *, rules: bool) -> None:
+        """The trigger, as its owner wished, and its rules."""
+        try:
+            async with self._catalogue.writing(alarm.namespace):
+                trigger = self._trigger(alarm.key)
+                if trigger is not None and self._is_of(alarm, trigger):
+                    for rule in self._catalogue.entities.rules_of(trigger) if rules else ():
+                        if rule.tied == trigger.identity:
+                            await self._catalogue.delete(rule)
+                    await self._catalogue.delete(trigger)
+        except Missing:  # the namespace is gone with all it had
+            pass
+        await self._remove(alarm.key)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
