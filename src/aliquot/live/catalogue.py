@@ -22,7 +22,7 @@ from aliquot.core.errors import InputError
 from aliquot.live.entities import COLLECTIONS, Entities
 from aliquot.live.gateway.names import LONGEST, is_name
 from aliquot.live.platform import Platform
-from aliquot.live.records import Action, Entity, FullName, Key, Namespace, Package, Quota, Rule, Trigger
+from aliquot.live.records import SYSTEM, Action, Entity, FullName, Key, Namespace, Package, Quota, Rule, Trigger
 from aliquot.live.resolving import Missing, NotEntitled, Reached, full_name, resolve
 from aliquot.live.store.base import Document, Store
 
@@ -159,6 +159,8 @@ class Catalogue:
         """Its first key, `uuid:secret`, which nobody will see again."""
         if len(name) > LONGEST or not is_name(name) or name == "_":
             raise InputError(f"name: '{name}' cannot name a namespace; it takes letters, digits and @ . & - _")
+        if name == SYSTEM:
+            raise Taken(f"namespace {name} is the platform's own")
         _check(weight, quota)
         async with self._locks.setdefault(name, asyncio.Lock()):
             if name in self._namespaces:

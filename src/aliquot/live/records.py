@@ -11,6 +11,7 @@ PYTHON = "python:3.11"
 NODEJS = "nodejs:20"
 SEQUENCE = "sequence"
 BLACKBOX = "blackbox"
+SYSTEM = "whisk.system"  # the namespace of what comes with the platform; nobody's
 
 
 class Key(Struct, frozen=True):

@@ -16,7 +16,7 @@ _MOST = 10**9
 _DELETE = ("false", "true", "rules")
 
 
-class Wish(Struct, rename="camel"):
+class AlarmWish(Struct, rename="camel"):
     """One of cron, minutes and date. In a change, what is absent stays. What its kind has not is ignored."""
 
     cron: str | int | float | None = None  # whatever it is, the refusal quotes it
@@ -31,7 +31,7 @@ class Wish(Struct, rename="camel"):
     active: bool | None = None
 
 
-def make(wish: Wish, *, namespace: str, trigger: str, identity: str, now_ms: int) -> Alarm:
+def make(wish: AlarmWish, *, namespace: str, trigger: str, identity: str, now_ms: int) -> Alarm:
     """Raises `InputError`."""
     kinds = [name for name in ("cron", "minutes", "date") if getattr(wish, name) is not None]
     if len(kinds) != 1:
@@ -43,7 +43,7 @@ def make(wish: Wish, *, namespace: str, trigger: str, identity: str, now_ms: int
     return change(alarm, wish, now_ms=now_ms)
 
 
-def change(alarm: Alarm, wish: Wish, *, now_ms: int) -> Alarm:
+def change(alarm: Alarm, wish: AlarmWish, *, now_ms: int) -> Alarm:
     """Any change but a pause makes it count from the beginning, and go on if it had stopped. Raises `InputError`."""
     given = {name: value for name in wish.__struct_fields__ if (value := getattr(wish, name)) not in (None, "")}
     active = given.pop("active", None)

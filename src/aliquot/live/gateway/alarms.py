@@ -1,0 +1,115 @@
+"""Alarms of triggers, for the feed actions of `/whisk.system/alarms` and whoever else has the namespace's key."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from aliquot.live.alarms.alarm import PAUSED, Alarm
+from aliquot.live.alarms.clock import Clock
+from aliquot.live.alarms.wish import AlarmWish, change, make
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.gateway.names import check_name
+from aliquot.live.gateway.query import flag
+from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.gateway.routing import Answer, Asked, Endpoint, Query, json, read_json
+from aliquot.live.gateway.settings import MIB
+from aliquot.live.records import Trigger
+
+_ONE = "/api/v1/namespaces/{namespace}/alarms/{trigger}"
+
+
+class AlarmReason(Struct):
+    kind: str
+    message: str
+
+
+class AlarmStatus(
+    Struct, rename={"date_changed": "dateChanged", "date_changed_iso": "dateChangedISO"}, omit_defaults=True
+):
+    active: bool
+    date_changed: int
+    date_changed_iso: str
+    reason: AlarmReason | None = None
+
+
+class AlarmRead(Struct):
+    """What the feeds answer to READ: what was asked for, under the names it was asked for, and how it stands."""
+
+    config: dict[str, Any]
+    status: AlarmStatus
+
+
+class AlarmDone(Struct):
+    status: str = "success"
+
+
+class Alarms:
+    def __init__(self, catalogue: Catalogue, clock: Clock) -> None:
+        self._catalogue = catalogue
+        self._clock = clock
+
+    def endpoints(self) -> list[Endpoint]:
+        overwrite = Query("overwrite", bool, "change it if it is there")
+        return [
+            Endpoint("PUT", _ONE, self.put, "Have a trigger fired by the clock", {200: AlarmDone}, body=AlarmWish,
+                     query=(overwrite,), most_bytes=MIB, statuses=(404, 409, 413, 415)),
+            Endpoint("GET", _ONE, self.get, "Read a trigger's alarm", {200: AlarmRead}, statuses=(404,)),
+            Endpoint("DELETE", _ONE, self.delete, "Take a trigger's alarm away", {200: AlarmDone}, statuses=(404,)),
+        ]  # fmt: skip
+
+    async def put(self, asked: Asked) -> Answer:
+        overwrite = flag(asked.fields, "overwrite")
+        wish: AlarmWish = read_json(asked.body or b"{}", AlarmWish)
+        trigger = self._trigger(asked)
+        old = self._clock.alarm(trigger.namespace, trigger.name)
+        now_ms = self._clock.now_ms()
+        if old is not None and not overwrite:
+            raise Refusal(409, "error creating alarm trigger.")
+        if old is not None:
+            new = change(old, wish, now_ms=now_ms)
+        elif overwrite and wish.cron is wish.minutes is wish.date is None:
+            raise _none(trigger)
+        else:
+            names = {"namespace": trigger.namespace, "trigger": trigger.name, "identity": trigger.identity}
+            new = make(wish, **names, now_ms=now_ms)
+        await self._clock.put(new)
+        return json(AlarmDone())
+
+    async def get(self, asked: Asked) -> Answer:
+        trigger = self._trigger(asked)
+        alarm = self._clock.alarm(trigger.namespace, trigger.name)
+        if alarm is None:
+            raise _none(trigger)
+        return json(shown(alarm))
+
+    async def delete(self, asked: Asked) -> Answer:
+        """Clients delete the trigger first: then the alarm is gone, and that is as it should be."""
+        name = check_name(asked.names["trigger"])
+        trigger = self._catalogue.entities.one(Trigger, asked.namespace, name)
+        if trigger is not None and self._clock.alarm(asked.namespace, name) is None:
+            raise _none(trigger)
+        await self._clock.remove(asked.namespace, name)
+        return json(AlarmDone())
+
+    def _trigger(self, asked: Asked) -> Trigger:
+        name = check_name(asked.names["trigger"])
+        trigger = self._catalogue.entities.one(Trigger, asked.namespace, name)
+        if trigger is None:
+            raise Refusal(404, f"trigger /{asked.namespace}/{name} does not exist")
+        return trigger
+
+
+def shown(alarm: Alarm) -> AlarmRead:
+    config: dict[str, Any] = {"name": alarm.trigger, "namespace": alarm.namespace, "payload": alarm.payload}
+    for field in alarm.schedule.__struct_fields__:
+        if (value := getattr(alarm.schedule, field)) is not None:
+            first, *more = field.split("_")
+            config["".join([first, *map(str.title, more)])] = value
+    changed = datetime.fromtimestamp(alarm.changed // 1000, UTC).isoformat().replace("+00:00", "Z")
+    reason = AlarmReason("USER" if alarm.stopped == PAUSED else "AUTO", alarm.stopped) if alarm.stopped else None
+    return AlarmRead(config, AlarmStatus(reason is None, alarm.changed, changed, reason))
+
+
+def _none(trigger: Trigger) -> Refusal:
+    return Refusal(404, f"could not find trigger /{trigger.namespace}/{trigger.name} in the database")

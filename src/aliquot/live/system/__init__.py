@@ -1,0 +1,1 @@
+"""What comes with the platform: the published packages of the namespace `whisk.system`."""

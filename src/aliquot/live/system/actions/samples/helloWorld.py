@@ -1,0 +1,6 @@
+"""Writes a line to its log."""
+
+
+def main(args):
+    print(f"hello {args.get('payload') or 'world'}!")
+    return {}

@@ -1,0 +1,7 @@
+"""Takes the first lines."""
+
+
+def main(args):
+    lines = args.get("lines") or []
+    num = args.get("num") or 1
+    return {"lines": lines[:num], "num": num}

@@ -1,0 +1,7 @@
+"""Says whose key was used to invoke it."""
+
+import os
+
+
+def main(args):
+    return {"namespace": os.environ["__OW_NAMESPACE"]}

@@ -1,0 +1,8 @@
+"""Nests everything it is given under one property, which `$fieldName` names."""
+
+
+def main(args):
+    parent = args.pop("$fieldName", None)
+    if not isinstance(parent, str):
+        return {"error": "Expected an argument '$fieldName' of type 'string'."}
+    return {parent: args}

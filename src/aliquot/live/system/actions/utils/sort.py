@@ -1,0 +1,9 @@
+"""Sorts lines by their text: those of an array, or of a text that a separator divides."""
+
+
+def main(args):
+    lines = args.get("lines")
+    if lines is None:
+        lines = str(args.get("payload", "")).split(args.get("separator") or "\n")
+    lines = sorted(lines, key=str)
+    return {"lines": lines, "length": len(lines)}
