@@ -28,6 +28,7 @@ from aliquot.live.service import Service
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.sqlite import SqliteStore
+from aliquot.live.system.packages import system_entities
 
 log = structlog.get_logger("aliquot.server")
 
@@ -74,6 +75,8 @@ async def _serve(
     try:
         await service.start()
         await catalogue.load()
+        for entity in system_entities():
+            catalogue.install(entity)
         taken_up = await take_up(service, store, catalogue)
         namespaces = [namespace.name for namespace in catalogue.namespaces()]
         first = not namespaces

@@ -1,7 +1,7 @@
 """The feeds alarm, interval and once: they ask the platform to fire a trigger by the clock.
 
-Whoever makes a trigger with one of these feeds invokes it with `lifecycleEvent`, `triggerName` and `authKey`, beside the
-feed's own parameters. The platform has a resource for a trigger's alarm; this is its messenger.
+Whoever makes a trigger with one of these feeds invokes it with `lifecycleEvent`, `triggerName` and `authKey`, beside
+the feed's own parameters. The platform has a resource for a trigger's alarm; this is its messenger.
 """
 
 import base64
