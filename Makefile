@@ -24,7 +24,7 @@ types: $(VENV)/dev.stamp
 architecture: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 
-tests: $(VENV)/dev.stamp
+tests: $(VENV)/dev.stamp $(VENV)/clients.stamp
 	$(BIN)/pytest
 
 test-long: $(VENV)/dev.stamp ## What takes longer: many more examples, fifty kills of a server, a minute of 200 clients
@@ -59,4 +59,12 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(VENV)/bin/pip
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# The OpenWhisk clients that the tests drive. Without npm their tests are skipped, and say so.
+$(VENV)/clients.stamp: tests/clients/package.json tests/clients/package-lock.json | $(VENV)/bin/pip
+	mkdir -p $(VENV)/clients
+	cp $^ $(VENV)/clients
+	if command -v npm > /dev/null; then npm ci --prefix $(VENV)/clients --silent --no-audit --no-fund; \
+	  else echo "npm is not installed: OpenWhisk's JavaScript clients are not tried"; fi
 	touch $@
