@@ -16,6 +16,10 @@ OPERATOR = "operator-token"
 AS_OPERATOR = {"Authorization": f"Bearer {OPERATOR}"}
 NS = "/api/v1/namespaces/_"
 ACTIONS = f"{NS}/actions"
+PACKAGES, TRIGGERS, RULES = f"{NS}/packages", f"{NS}/triggers", f"{NS}/rules"
+GONE = (404, "The requested resource does not exist.")
+EXISTS = (409, "resource already exists")
+ELSEWHERE = (409, "Resource by this name exists but is not in this collection.")
 PUT = {"exec": {"kind": "python:3.11", "code": "def main(args): return args"}}
 
 
@@ -41,6 +45,14 @@ class Client(httpx.AsyncClient):
             assert set(body) == {"error"}
             return answer.status_code, body["error"]
         return answer.status_code, body
+
+    async def beside(self, name):
+        """A client of another namespace, which is made."""
+        other = Client(
+            transport=self._transport, base_url=self.base_url, auth=basic(await self.catalogue.create_namespace(name))
+        )
+        other.platform, other.store, other.catalogue, other.app = self.platform, self.store, self.catalogue, self.app
+        return other
 
 
 def basic(key):

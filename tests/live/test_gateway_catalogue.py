@@ -133,8 +133,8 @@ async def test_a_writer_that_is_cancelled_leaves_store_and_memory_the_same():
             super().__init__()
             self.gate = asyncio.Event()
 
-        async def put(self, collection, document):
-            await super().put(collection, document)
+        async def apply(self, changes):
+            await super().apply(changes)
             await self.gate.wait()
 
     store = Slow()

@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -24,12 +24,11 @@ from aliquot.live.gateway.names import LONGEST, is_name
 from aliquot.live.platform import Platform
 from aliquot.live.records import SYSTEM, Action, Entity, FullName, Key, Namespace, Package, Quota, Rule, Trigger
 from aliquot.live.resolving import Missing, NotEntitled, Reached, full_name, resolve
-from aliquot.live.store.base import Document, Store
+from aliquot.live.store.base import Change, Delete, Document, Put, Store
 
 NAMESPACES = "namespaces"
 
 _log = structlog.get_logger(__name__)
-T = TypeVar("T")
 E = TypeVar("E", Action, Package, Trigger, Rule)
 
 
@@ -104,23 +103,22 @@ class Catalogue:
             entity = msgspec.structs.replace(entity, revision=os.urandom(8).hex())
         document = Document(entity.namespace, entity.name, msgspec.json.encode(entity))
 
-        async def write() -> None:
-            await self._store.put(COLLECTIONS[type(entity)], document)
+        def show() -> None:
             self.entities.show(entity)
             self._changed(entity)
 
-        await _whole(write())
+        await self._write([Put(COLLECTIONS[type(entity)], document)], show)
         return entity
 
-    async def delete(self, entity: Entity) -> None:
-        """Durable on return. To be called within `writing`."""
+    async def delete(self, *entities: Entity) -> None:
+        """All of them, or none. Durable on return. To be called within `writing`."""
+        await self._write([_gone(entity) for entity in entities], lambda: self._hide(entities))
 
-        async def write() -> None:
-            await self._store.delete(COLLECTIONS[type(entity)], entity.namespace, entity.name)
+    def _hide(self, entities: Iterable[Entity]) -> None:
+        for entity in entities:
             self.entities.hide(entity.namespace, entity.name)
+        for entity in entities:
             self._changed(entity)
-
-        await _whole(write())
 
     def _changed(self, entity: Entity) -> None:
         """The platform hears of every action that is reached in another way than before, or not at all."""
@@ -196,11 +194,10 @@ class Catalogue:
     async def delete_namespace(self, name: str) -> None:
         """With all its entities and keys."""
         async with self.writing(name):
-            for entity in self.entities.everything(name):
-                await self.delete(entity)
+            entities = self.entities.everything(name)
 
-            async def write() -> None:
-                await self._store.delete(NAMESPACES, name, name)
+            def show() -> None:
+                self._hide(entities)
                 for key in self._namespaces.pop(name).keys:
                     del self._keys[key.uuid]
                 self.entities.forget(name)
@@ -210,7 +207,7 @@ class Catalogue:
                 self._ephemeral = {key: value for key, value in self._ephemeral.items() if value[0] != name}
                 self.generation += 1
 
-            await _whole(write())
+            await self._write([*map(_gone, entities), Delete(NAMESPACES, name, name)], show)
 
     # --- keys that are never stored -----------------------------------------------------------------------
 
@@ -228,12 +225,16 @@ class Catalogue:
 
     async def _put_namespace(self, namespace: Namespace) -> None:
         document = Document(namespace.name, namespace.name, msgspec.json.encode(namespace))
+        await self._write([Put(NAMESPACES, document)], lambda: self._show_namespace(namespace))
+
+    async def _write(self, changes: list[Change], show: Callable[[], None]) -> None:
+        """In the store first, then in memory; a caller that is cancelled in between must not leave them different."""
 
         async def write() -> None:
-            await self._store.put(NAMESPACES, document)
-            self._show_namespace(namespace)
+            await self._store.apply(changes)
+            show()
 
-        await _whole(write())
+        await asyncio.shield(write())
 
     def _show_namespace(self, namespace: Namespace) -> None:
         old = self._namespaces.get(namespace.name)
@@ -245,9 +246,8 @@ class Catalogue:
         self._platform.set_weight(namespace)
 
 
-async def _whole(write: Awaitable[T]) -> T:
-    """A caller that is cancelled between the store and memory would leave them different."""
-    return await asyncio.shield(write)
+def _gone(entity: Entity) -> Change:
+    return Delete(COLLECTIONS[type(entity)], entity.namespace, entity.name)
 
 
 def _make_key() -> tuple[str, Key]:

@@ -5,6 +5,8 @@ neither fair shares nor what a sandbox remembers are ever mixed between tenants.
 """
 
 import hashlib
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -13,9 +15,15 @@ from msgspec.structs import replace
 from aliquot.live.entities import Entities
 from aliquot.live.records import SEQUENCE, Action, FullName, Package, Pair
 
+E = TypeVar("E", Action, Package)
+
 
 class Missing(Exception):  # noqa: N818 - it reads as what it says
     """There is no such namespace, key or entity."""
+
+
+class Misplaced(Missing):
+    """Something is there by that name, in another collection."""
 
 
 class NotEntitled(Exception):  # noqa: N818 - it reads as what it says
@@ -48,10 +56,10 @@ def resolve(entities: Entities, caller: str, name: FullName) -> Reached:
     if not name.package:
         if name.namespace != caller:
             raise NotEntitled(_shown(name))
-        return Reached(caller, function, _action(entities, name))
+        return Reached(caller, function, _one(entities, Action, name))
     packages = readable_package(entities, caller, FullName(name.namespace, name.package), _shown(name))
     provider = packages[0]
-    action = _action(entities, FullName(provider.namespace, f"{provider.name}/{name.leaf}"))
+    action = _one(entities, Action, FullName(provider.namespace, f"{provider.name}/{name.leaf}"))
     binding = FullName(name.namespace, name.package) if len(packages) > 1 else None
     return Reached(caller, function, inherit(action, packages), binding)
 
@@ -68,11 +76,11 @@ def readable_package(entities: Entities, caller: str, name: FullName, asked: str
 
 
 def _readable(entities: Entities, caller: str, name: FullName, asked: str) -> Package:
+    if name.namespace == caller:
+        return _one(entities, Package, name)
     package = entities.one(Package, name.namespace, name.name)
-    if name.namespace != caller and (package is None or not package.publish):
+    if package is None or not package.publish or package.binding is not None:  # a binding is its owner's alone
         raise NotEntitled(asked)
-    if package is None:
-        raise Missing(f"package {name}")
     return package
 
 
@@ -80,16 +88,21 @@ def inherit(action: Action, packages: list[Package]) -> Action:
     """Parameters of the package beneath those of the binding beneath the action's own."""
     if not any(package.parameters for package in packages):
         return action
-    merged: dict[str, Pair] = {}
-    for entity in (*packages, action):
-        merged.update((pair.key, pair) for pair in entity.parameters)
-    parameters = tuple(merged.values())
+    parameters = merged([*packages, action])
     # Of what is inherited only the environment is the sandbox's: with another one it is another sandbox.
     environment = [pair for pair in parameters if pair.init]
     revision = action.revision
     if environment != [pair for pair in action.parameters if pair.init]:
         revision += hashlib.blake2b(msgspec.json.encode(environment), digest_size=8).hexdigest()
     return replace(action, parameters=parameters, revision=revision)
+
+
+def merged(entities: Sequence[Package | Action]) -> tuple[Pair, ...]:
+    """Their parameters; those of later ones stand."""
+    pairs: dict[str, Pair] = {}
+    for entity in entities:
+        pairs.update((pair.key, pair) for pair in entity.parameters)
+    return tuple(pairs.values())
 
 
 def full_name(caller: str, function: str) -> FullName:
@@ -100,11 +113,13 @@ def full_name(caller: str, function: str) -> FullName:
     return FullName(namespace, name)
 
 
-def _action(entities: Entities, name: FullName) -> Action:
-    action = entities.one(Action, name.namespace, name.name)
-    if action is None:
-        raise Missing(f"action {name}")
-    return action
+def _one(entities: Entities, kind: type[E], name: FullName) -> E:
+    found = entities.any(name.namespace, name.name)
+    if found is None:
+        raise Missing(f"{kind.__name__.lower()} {name}")
+    if not isinstance(found, kind):
+        raise Misplaced(f"{kind.__name__.lower()} {name}")
+    return found
 
 
 def _shown(name: FullName) -> str:

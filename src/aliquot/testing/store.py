@@ -1,11 +1,11 @@
 """A store in memory, for tests: it keeps the same promises, and can be told to have a bad day."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
 from aliquot.live.records import Accepted, Activation
-from aliquot.live.store.base import ActivationQuery, Document, JournalEntry, Retention, Store, StoreError
+from aliquot.live.store.base import ActivationQuery, Change, Document, JournalEntry, Put, Retention, Store, StoreError
 from aliquot.live.store.reads import matches, newest_first
 
 
@@ -29,13 +29,14 @@ class MemoryStore(Store):
 
     # --- documents --------------------------------------------------------------------------------------
 
-    async def put(self, collection: str, document: Document) -> None:
+    async def apply(self, changes: Sequence[Change]) -> None:
         self._check()
-        self._documents[collection, document.namespace, document.name] = document
-
-    async def delete(self, collection: str, namespace: str, name: str) -> None:
-        self._check()
-        self._documents.pop((collection, namespace, name), None)
+        for change in changes:
+            if isinstance(change, Put):
+                document = change.document
+                self._documents[change.collection, document.namespace, document.name] = document
+            else:
+                self._documents.pop((change.collection, change.namespace, change.name), None)
 
     async def scan(self, collection: str) -> list[Document]:
         return [self._documents[key] for key in sorted(self._documents) if key[0] == collection]

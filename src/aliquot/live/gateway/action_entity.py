@@ -1,47 +1,42 @@
 """An action from what was put, and as it is shown: merging, limits, the computed `binary`. Nothing here is stored."""
 
 import re
-import time
-from typing import Any
 
-import msgspec
+from msgspec import UNSET
 
 from aliquot.core.errors import InputError
+from aliquot.live.entities import Entities
 from aliquot.live.gateway import wire
+from aliquot.live.gateway.entity import checked, common, parameters_of, plain, shown_common, shown_pairs
 from aliquot.live.gateway.kinds import resolve_kind
 from aliquot.live.gateway.refusal import Refusal, malformed, too_large
+from aliquot.live.gateway.sequences import check_components, read_components
 from aliquot.live.gateway.settings import GatewaySettings, Range
 from aliquot.live.needs import needs_of
-from aliquot.live.records import Action, Exec, Limits, Pair
+from aliquot.live.records import SEQUENCE, Action, Exec, FullName, Limits, Pair
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)")
-_VERSION = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?", re.ASCII)
 
 
-def build(namespace: str, name: str, put: wire.ActionPut, old: Action | None, settings: GatewaySettings) -> Action:
-    """The action after the PUT. Raises a `Refusal`."""
-    if put.exec is None and old is None:
-        raise Refusal(400, "exec undefined")
-    code = _exec(put.exec, settings) if put.exec is not None else None
-    if code is None:
-        assert old is not None  # noqa: S101 - see above
+def build(
+    name: FullName, put: wire.ActionPut, old: Action | None, entities: Entities, settings: GatewaySettings
+) -> Action:
+    """The action after the PUT. Raises a `Refusal`, or `NotEntitled` when it is made of what is another's."""
+    if put.exec is not None:
+        code = _exec(put.exec, name.namespace, settings)
+        if code.kind == SEQUENCE:
+            check_components(entities, name, code.components, settings.sequence_length)
+    elif old is not None:
         code = old.exec
-    parameters = old.parameters if old else ()
-    if put.parameters is not None:
-        parameters = _pairs(put.parameters)
-        _check_size("Parameters", parameters, settings.parameters_bytes)
-    annotations = _annotations(put, old, code.kind)
-    _check_size("Annotations", annotations, settings.parameters_bytes)
+    else:
+        raise Refusal(400, "exec undefined")
     action = Action(
-        namespace,
-        name,
-        _version(put.version, old),
-        code,
-        _limits(put.limits, old, settings),
-        parameters=parameters,
-        annotations=annotations,
-        publish=put.publish if put.publish is not None else bool(old and old.publish),
-        updated=time.time_ns() // 1_000_000,
+        namespace=name.namespace,
+        name=name.name,
+        exec=code,
+        limits=_limits(put.limits, old, settings),
+        parameters=_parameters(put, code, old, settings),
+        **{**common(put, old, settings), "annotations": _annotations(put, old, code.kind, settings)},
     )
     try:
         needs_of(action)
@@ -56,8 +51,18 @@ def is_binary(code: str) -> bool:
     return len(code) % 4 == 0 and _BASE64.fullmatch(code) is not None
 
 
-def _exec(put: wire.ExecPut, settings: GatewaySettings) -> Exec:
+def _parameters(put: wire.ActionPut, code: Exec, old: Action | None, settings: GatewaySettings) -> tuple[Pair, ...]:
+    """A sequence has its components for parameters, and no others; they do not outlive it."""
+    if code.kind == SEQUENCE:
+        return (Pair("_actions", [str(component) for component in code.components]),)
+    kept = old.parameters if old is not None and old.exec.kind != SEQUENCE else ()
+    return parameters_of(put.parameters, kept, settings)
+
+
+def _exec(put: wire.ExecPut, caller: str, settings: GatewaySettings) -> Exec:
     kind = resolve_kind(put.kind, nodejs=settings.nodejs)
+    if kind == SEQUENCE:
+        return Exec(SEQUENCE, components=read_components(put.components, caller))
     if put.code is None:
         raise malformed(f"'code' must be a string or attachment object defined in 'exec' for '{kind}' actions")
     size = len(put.code.encode())
@@ -66,36 +71,14 @@ def _exec(put: wire.ExecPut, settings: GatewaySettings) -> Exec:
     return Exec(kind, put.code, is_binary(put.code), put.main or None)
 
 
-def _pairs(put: list[wire.PairPut]) -> tuple[Pair, ...]:
-    return tuple({pair.key: Pair(pair.key, pair.value, bool(pair.init)) for pair in put}.values())
-
-
-def _annotations(put: wire.ActionPut, old: Action | None, kind: str) -> tuple[Pair, ...]:
+def _annotations(put: wire.ActionPut, old: Action | None, kind: str, settings: GatewaySettings) -> tuple[Pair, ...]:
     gone = frozenset(put.del_annotations or ())
     merged = {pair.key: pair for pair in (old.annotations if old else ()) if pair.key not in gone}
-    merged.update((pair.key, Pair(pair.key, pair.value)) for pair in _pairs(put.annotations or []))
+    merged.update((pair.key, pair) for pair in plain(put.annotations or []))
     if old is None:
         merged.setdefault("provide-api-key", Pair("provide-api-key", False))
     merged["exec"] = Pair("exec", kind)
-    return tuple(merged.values())
-
-
-def _check_size(field: str, pairs: tuple[Pair, ...], allowed: int) -> None:
-    size = sum(len(pair.key.encode()) + len(msgspec.json.encode(pair.value)) for pair in pairs)
-    if size > allowed:
-        raise too_large(field, size, allowed)
-
-
-def _version(given: str | None, old: Action | None) -> str:
-    if given is not None:
-        match = _VERSION.fullmatch(given.strip())
-        if match is None or not any(int(part or 0) for part in match.groups()):
-            raise malformed(f"bad semantic version {given}")
-        return ".".join(str(int(part or 0)) for part in match.groups())
-    if old is None:
-        return "0.0.1"
-    major, minor, patch = old.version.split(".")
-    return f"{major}.{minor}.{int(patch) + 1}"
+    return checked("Annotations", tuple(merged.values()), settings)
 
 
 def _limits(put: wire.LimitsPut | None, old: Action | None, settings: GatewaySettings) -> Limits:
@@ -123,36 +106,30 @@ def _limits(put: wire.LimitsPut | None, old: Action | None, settings: GatewaySet
 
 
 def shown(action: Action, *, code: bool = True) -> wire.Action:
-    stored = action.exec
     return wire.Action(
-        **_common(action),
-        exec=wire.Exec(
-            stored.kind,
-            stored.binary,
-            stored.code if code else msgspec.UNSET,
-            msgspec.UNSET if stored.main is None else stored.main,
-        ),
-        parameters=_shown_pairs(action.parameters),
+        **shown_common(action),
+        exec=_shown_exec(action.exec, code=code),
+        parameters=shown_pairs(action.parameters),
+        limits=_shown_limits(action.limits),
+    )
+
+
+def _shown_exec(stored: Exec, *, code: bool) -> wire.Exec:
+    if stored.kind == SEQUENCE:
+        return wire.Exec(stored.kind, components=[str(component) for component in stored.components])
+    return wire.Exec(
+        stored.kind,
+        stored.binary,
+        stored.code if code else UNSET,
+        UNSET if stored.main is None else stored.main,
+        UNSET if stored.image is None else stored.image,
     )
 
 
 def shown_in_list(action: Action) -> wire.ActionItem:
-    return wire.ActionItem(**_common(action), exec=wire.ExecItem(action.exec.binary))
+    exec_ = wire.ExecItem(action.exec.binary)
+    return wire.ActionItem(**shown_common(action), exec=exec_, limits=_shown_limits(action.limits))
 
 
-def _common(action: Action) -> dict[str, Any]:
-    package, _, name = action.name.rpartition("/")
-    limits = action.limits
-    return {
-        "namespace": f"{action.namespace}/{package}" if package else action.namespace,
-        "name": name,
-        "version": action.version,
-        "publish": action.publish,
-        "annotations": _shown_pairs(action.annotations),
-        "limits": wire.Limits(limits.timeout, limits.memory, limits.logs, limits.concurrency),
-        "updated": action.updated,
-    }
-
-
-def _shown_pairs(pairs: tuple[Pair, ...]) -> list[wire.Pair]:
-    return [wire.Pair(pair.key, pair.value, pair.init or msgspec.UNSET) for pair in pairs]
+def _shown_limits(limits: Limits) -> wire.Limits:
+    return wire.Limits(limits.timeout, limits.memory, limits.logs, limits.concurrency)

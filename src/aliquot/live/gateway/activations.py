@@ -1,8 +1,8 @@
 """Activations: what became of invocations, one or many."""
 
 from aliquot.live.gateway import wire
-from aliquot.live.gateway.actions import PAGE
 from aliquot.live.gateway.answers import JSON, PICKLE, record, status_of
+from aliquot.live.gateway.entity import PAGE
 from aliquot.live.gateway.names import check_activation_id, is_name
 from aliquot.live.gateway.query import epoch, flag, page_of
 from aliquot.live.gateway.refusal import Refusal, malformed_query, not_found

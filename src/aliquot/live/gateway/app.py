@@ -14,9 +14,12 @@ from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.metrics_page import MetricsPage
 from aliquot.live.gateway.openapi import OpenApi
 from aliquot.live.gateway.operator import Operator
+from aliquot.live.gateway.packages import Packages
 from aliquot.live.gateway.routing import Endpoint, make_router
+from aliquot.live.gateway.rules import Rules
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.throttle import Gates
+from aliquot.live.gateway.triggers import Triggers
 from aliquot.live.platform import Platform
 from aliquot.live.store.base import Store
 
@@ -42,6 +45,9 @@ class Gateway:
         openapi = OpenApi()
         self.endpoints: list[Endpoint] = [
             *Actions(platform, catalogue, settings).endpoints(),
+            *Packages(catalogue, settings).endpoints(),
+            *Triggers(catalogue, settings).endpoints(),
+            *Rules(catalogue, settings).endpoints(),
             *Activations(platform, store).endpoints(),
             *Operator(platform, catalogue).endpoints(),
             *About(store, settings, self.gates).endpoints(),

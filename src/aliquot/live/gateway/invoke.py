@@ -20,6 +20,7 @@ from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.query import InvokeOptions, check_patience, invoke_options
 from aliquot.live.gateway.refusal import (
+    ELSEWHERE,
     INTERNAL,
     OVERLOADED,
     Refusal,
@@ -32,7 +33,7 @@ from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.target import Target
 from aliquot.live.platform import Overloaded, Platform
 from aliquot.live.records import FullName
-from aliquot.live.resolving import Missing, NotEntitled
+from aliquot.live.resolving import Misplaced, Missing, NotEntitled
 from aliquot.live.store.base import StoreError
 
 PREFIX = b"/api/v1/namespaces/"
@@ -143,6 +144,8 @@ class Invoke:
         check_namespace(namespace)
         try:
             reached = self._catalogue.reach(principal.name, FullName(namespace, "/".join(names)))
+        except Misplaced as error:
+            raise Refusal(409, ELSEWHERE) from error
         except Missing as error:
             raise not_found() from error
         except NotEntitled as error:

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from aliquot.live.gateway.refusal import Refusal, malformed
-from aliquot.live.records import NODEJS, PYTHON
+from aliquot.live.records import NODEJS, PYTHON, SEQUENCE
 
 
 class Runtime(Struct, frozen=True, rename="camel"):
@@ -36,6 +36,8 @@ def resolve_kind(kind: str | None, *, nodejs: bool) -> str:
     if not kind:
         raise malformed("'kind' must be a string defined in 'exec'")
     kind = kind.strip().lower()
+    if kind == SEQUENCE:
+        return kind
     resolved = _ALIASES.get(kind, kind)
     known = kinds(nodejs=nodejs)
     if resolved not in known:

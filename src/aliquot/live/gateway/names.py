@@ -3,7 +3,8 @@
 import re
 from urllib.parse import unquote_to_bytes
 
-from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.gateway.refusal import Refusal, malformed
+from aliquot.live.records import FullName
 
 LONGEST = 256
 ACTIVATION_ID = 32
@@ -24,6 +25,24 @@ def decoded(segment: bytes) -> str:
 
 def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
+
+
+def is_path(text: str) -> bool:
+    """Names between slashes; slashes at the ends and double ones do not count."""
+    parts = [part for part in text.split("/") if part]
+    return bool(parts) and all(len(part) <= LONGEST and is_name(part) for part in parts)
+
+
+def read_full_name(text: str, own: str) -> FullName:
+    """`/namespace/name` or `/namespace/package/name`, as it stands in a body; `_` stands for one's own namespace."""
+    if not is_path(text):
+        raise malformed("fully qualified name malformed")
+    namespace, *names = [part for part in text.split("/") if part]
+    if not names:
+        raise malformed(
+            "The fully qualified name of the entity must contain at least the namespace and the name of the entity."
+        )
+    return FullName(own if namespace == "_" else namespace, "/".join(names))
 
 
 def check_name(text: str) -> str:

@@ -4,6 +4,7 @@ import msgspec
 
 NOT_FOUND = "The requested resource does not exist."
 EXISTS = "resource already exists"
+ELSEWHERE = "Resource by this name exists but is not in this collection."
 FORBIDDEN = "The supplied authentication is not authorized to access this resource."
 UNAUTHENTICATED = "The supplied authentication is invalid."
 NOT_ALLOWED_PARAMETERS = "Request defines parameters that are not allowed (e.g., reserved properties)."

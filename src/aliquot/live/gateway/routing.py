@@ -15,10 +15,10 @@ from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send
 from aliquot.live.gateway.auth import Auth, OperatorAuth, Principal
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.query import fields_of
-from aliquot.live.gateway.refusal import INTERNAL, OVERLOADED, Refusal, forbidden, malformed, not_found
+from aliquot.live.gateway.refusal import ELSEWHERE, INTERNAL, OVERLOADED, Refusal, forbidden, malformed, not_found
 from aliquot.live.gateway.refusal import unsupported_media as unsupported
 from aliquot.live.platform import Overloaded
-from aliquot.live.resolving import Missing, NotEntitled
+from aliquot.live.resolving import Misplaced, Missing, NotEntitled
 from aliquot.live.store.base import StoreError
 
 _log = structlog.get_logger(__name__)
@@ -100,9 +100,11 @@ def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, b
             raise ValueError(f"{endpoint.method} {endpoint.path} is there twice")
         at[endpoint.method] = endpoint
     routes = []
+    for path in list(by_path):
+        if not path.endswith("/"):  # with a slash at its end it means the same, unless the table says otherwise
+            by_path[f"{path}/"] = {**by_path[path], **by_path.get(f"{path}/", {})}
     for path, methods in by_path.items():
-        place = _Place(methods, auth, operator, bodies)
-        routes += [Route(path, place), Route(f"{path}/", place)] if path != "/" else [Route(path, place)]
+        routes.append(Route(path, _Place(methods, auth, operator, bodies)))
     return Router(routes, redirect_slashes=False, default=_nowhere)
 
 
@@ -175,6 +177,8 @@ def refusal_for(error: Exception) -> Refusal:
             return Refusal(400, str(error))
         case RecursionError():  # it could be read, and is too deep to be written
             return malformed("JSON is nested too deeply")
+        case Misplaced():
+            return Refusal(409, ELSEWHERE)
         case Missing():
             return not_found()
         case NotEntitled():

@@ -49,3 +49,8 @@ class GatewaySettings(Struct, frozen=True):
     def entity_bytes(self) -> int:
         """The largest body of a PUT: code grows by escapes in JSON, at most twofold in what people write."""
         return 2 * self.code_bytes + 2 * self.parameters_bytes + MIB
+
+    @property
+    def pairs_bytes(self) -> int:
+        """The largest body of a PUT without code: parameters and annotations."""
+        return 4 * self.parameters_bytes + MIB

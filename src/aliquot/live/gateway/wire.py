@@ -1,10 +1,10 @@
 """The bodies of requests and answers, as types: they read what comes, and the OpenAPI page is made from them."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-EntityName: TypeAlias = Annotated[str, Meta(description="letters, digits, _ and, inside, @ . & - and blanks")]
+Status: TypeAlias = Literal["active", "inactive"]
 
 
 class PairPut(Struct):
@@ -19,6 +19,8 @@ class ExecPut(Struct):
     kind: str | None = None
     code: str | None = None
     main: str | None = None
+    image: str | None = None  # of a blackbox
+    components: list[str] | None = None  # of a sequence: `/namespace/package/action`
 
 
 class LimitsPut(Struct):
@@ -28,16 +30,55 @@ class LimitsPut(Struct):
     concurrency: int | None = None
 
 
-class ActionPut(Struct, rename="camel"):
+class EntityPut(Struct, kw_only=True):
     """Absent fields keep their old value. Unknown ones are ignored."""
+
+    annotations: list[PairPut] | None = None
+    version: str | None = None
+    publish: bool | None = None
+
+
+class ActionPut(EntityPut, rename="camel"):
+    """Annotations are merged with those that are there."""
 
     exec: ExecPut | None = None
     parameters: list[PairPut] | None = None
-    annotations: list[PairPut] | None = None
     del_annotations: list[str] | None = None
     limits: LimitsPut | None = None
-    version: str | None = None
-    publish: bool | None = None
+
+
+class BindingPut(Struct):
+    """The package to bind, `_` in the caller's own namespace; {} in a package that is none."""
+
+    namespace: str | None = None
+    name: str | None = None
+
+
+class PackagePut(EntityPut):
+    parameters: list[PairPut] | None = None
+    binding: BindingPut | None = None
+
+
+class TriggerPut(EntityPut):
+    parameters: list[PairPut] | None = None
+
+
+class PathPut(Struct):
+    """`{"path": "namespace/package", "name": "action"}`."""
+
+    path: str
+    name: str
+
+
+class RulePut(EntityPut):
+    """Names are full: `/namespace/trigger`, `/namespace/package/action`; `_` stands for the caller's namespace."""
+
+    trigger: str | PathPut | None = None
+    action: str | PathPut | None = None
+
+
+class StatusPost(Struct):
+    status: Status
 
 
 class Pair(Struct):
@@ -47,10 +88,14 @@ class Pair(Struct):
 
 
 class Exec(Struct):
+    """A sequence has components and nothing else."""
+
     kind: str
-    binary: bool
+    binary: bool | UnsetType = UNSET
     code: str | UnsetType = UNSET
     main: str | UnsetType = UNSET
+    image: str | UnsetType = UNSET
+    components: list[str] | UnsetType = UNSET
 
 
 class Limits(Struct):
@@ -60,31 +105,83 @@ class Limits(Struct):
     concurrency: int
 
 
-class Action(Struct):
-    namespace: str
+class Entity(Struct, kw_only=True):
+    namespace: str  # of an action in a package: `namespace/package`
     name: str
     version: str
     publish: bool
-    exec: Exec
     annotations: list[Pair]
+    updated: int  # ms since the epoch
+
+
+class Action(Entity):
+    exec: Exec
     parameters: list[Pair]
     limits: Limits
-    updated: int
 
 
 class ExecItem(Struct):
     binary: bool
 
 
-class ActionItem(Struct):
-    namespace: str
+class ActionItem(Entity):
+    exec: ExecItem
+    limits: Limits
+
+
+class Binding(Struct):
+    """The package that is bound; {} of a package that is none."""
+
+    namespace: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+
+
+class PackageAction(Struct):
     name: str
     version: str
-    publish: bool
-    exec: ExecItem
     annotations: list[Pair]
-    limits: Limits
-    updated: int
+
+
+class Package(Entity):
+    """Whoever reads it gets `actions` and `feeds` too."""
+
+    binding: Binding
+    parameters: list[Pair]
+    actions: list[PackageAction] | UnsetType = UNSET
+    feeds: list[PackageAction] | UnsetType = UNSET
+
+
+class PackageItem(Entity):
+    binding: bool | Binding  # false of a package that is none
+
+
+class TriggerLimits(Struct):
+    """{}"""
+
+
+class Path(Struct):
+    path: str
+    name: str
+
+
+class TriggersRule(Struct):
+    action: Path
+    status: Status
+
+
+class Trigger(Entity):
+    parameters: list[Pair]
+    limits: TriggerLimits
+    rules: dict[str, TriggersRule]  # by `namespace/rule`
+
+
+class RuleItem(Entity):
+    trigger: Path
+    action: Path
+
+
+class Rule(RuleItem):
+    status: Status
 
 
 class Error(Struct):
@@ -98,6 +195,18 @@ class ActivationId(Struct, rename="camel"):
 
 class ActionCount(Struct):
     actions: int
+
+
+class PackageCount(Struct):
+    packages: int
+
+
+class TriggerCount(Struct):
+    triggers: int
+
+
+class RuleCount(Struct):
+    rules: int
 
 
 class ActivationCount(Struct):

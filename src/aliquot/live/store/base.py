@@ -9,7 +9,8 @@ Three strengths of promise, and each method says which it gives:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -26,6 +27,24 @@ class Document(Struct, frozen=True):
     namespace: str
     name: str
     body: bytes
+
+
+class Put(Struct, frozen=True):
+    """Create or replace it."""
+
+    collection: str
+    document: Document
+
+
+class Delete(Struct, frozen=True):
+    """Nothing happens when it is not there."""
+
+    collection: str
+    namespace: str
+    name: str
+
+
+Change: TypeAlias = Put | Delete
 
 
 class ActivationQuery(Struct, frozen=True):
@@ -58,12 +77,16 @@ class Store(ABC):
     # --- documents --------------------------------------------------------------------------------------
 
     @abstractmethod
+    async def apply(self, changes: Sequence[Change]) -> None:
+        """All of them or none, whatever happens: one transaction. Durable."""
+
     async def put(self, collection: str, document: Document) -> None:
         """Create or replace. Durable."""
+        await self.apply([Put(collection, document)])
 
-    @abstractmethod
     async def delete(self, collection: str, namespace: str, name: str) -> None:
         """Durable. Nothing happens when it is not there."""
+        await self.apply([Delete(collection, namespace, name)])
 
     @abstractmethod
     async def scan(self, collection: str) -> list[Document]:

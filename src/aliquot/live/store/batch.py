@@ -17,8 +17,9 @@ from typing import Any
 from msgspec.structs import astuple
 
 from aliquot.live.records import Accepted, Activation
+from aliquot.live.store.base import Change, Put
 from aliquot.live.store.journal import pack
-from aliquot.live.store.operations import Durable, Kind, Operation, Snapshot
+from aliquot.live.store.operations import Kind, Operation, Snapshot
 from aliquot.live.store.schema import VERSION
 
 CHECKPOINT_ROWS = 8192
@@ -119,8 +120,8 @@ class BatchWriter:
             elif operation.kind is Kind.FINISH:
                 records.append(operation.value)
                 finished.append(operation.value.id)
-            else:
-                self._write_document(operation)
+            elif operation.kind is Kind.APPLY:
+                self._write_documents(operation.value)
         # For one id these come in this order, whoever waits for what; so the group needs one statement for each.
         insert(self._connection, QUEUE, [astuple(one) for one in accepted])
         self._write_ids(STARTED, started)
@@ -145,12 +146,12 @@ class BatchWriter:
             self._connection.execute(JOURNAL, row)
             self.number += len(entries)
 
-    def _write_document(self, operation: Durable) -> None:
-        if operation.kind is Kind.PUT:
-            collection, document = operation.value
-            self._connection.execute(PUT, (collection, *astuple(document)))
-        elif operation.kind is Kind.DELETE:
-            self._connection.execute(DELETE, operation.value)
+    def _write_documents(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            if isinstance(change, Put):
+                self._connection.execute(PUT, (change.collection, *astuple(change.document)))
+            else:
+                self._connection.execute(DELETE, astuple(change))
 
 
 def _size(record: Activation) -> int:

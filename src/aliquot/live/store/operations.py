@@ -10,8 +10,7 @@ from aliquot.live.records import Activation
 
 
 class Kind(Enum):
-    PUT = auto()  # (collection, Document)
-    DELETE = auto()  # (collection, namespace, name)
+    APPLY = auto()  # a list of `Change`s of documents
     ACCEPT = auto()  # Accepted
     STARTED = auto()  # the id
     FINISH = auto()  # Activation

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 from aliquot.live.records import Accepted, Activation
 from aliquot.live.store import reads
 from aliquot.live.store.backlog import Backlog
-from aliquot.live.store.base import ActivationQuery, Document, JournalEntry, Retention, Store, StoreError
+from aliquot.live.store.base import ActivationQuery, Change, Document, JournalEntry, Retention, Store, StoreError
 from aliquot.live.store.batch import BatchWriter
 from aliquot.live.store.journal import read_row, unpack
 from aliquot.live.store.lock import OwnerLock
@@ -88,11 +88,8 @@ class SqliteStore(Store):
 
     # --- documents --------------------------------------------------------------------------------------
 
-    async def put(self, collection: str, document: Document) -> None:
-        await self._backlog.durable(Kind.PUT, (collection, document))
-
-    async def delete(self, collection: str, namespace: str, name: str) -> None:
-        await self._backlog.durable(Kind.DELETE, (collection, namespace, name))
+    async def apply(self, changes: Sequence[Change]) -> None:
+        await self._backlog.durable(Kind.APPLY, list(changes))
 
     async def scan(self, collection: str) -> list[Document]:
         return await self._read(lambda connection: reads.documents(connection, collection))

@@ -1,0 +1,62 @@
+"""A rule from what was put, and as it is shown: its status is the trigger's to say."""
+
+from aliquot.live.entities import Entities
+from aliquot.live.gateway import wire
+from aliquot.live.gateway.entity import common, shown_common
+from aliquot.live.gateway.names import read_full_name
+from aliquot.live.gateway.refusal import Refusal, forbidden
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.records import FullName, Rule, Trigger
+from aliquot.live.resolving import Missing, resolve
+
+
+def build(name: FullName, put: wire.RulePut, old: Rule | None, entities: Entities, settings: GatewaySettings) -> Rule:
+    """The rule after the PUT; a new one is active, another keeps its status. Raises a `Refusal`, or `NotEntitled`."""
+    caller = name.namespace
+    trigger = _named(put.trigger, caller) or (old.trigger if old else None)
+    action = _named(put.action, caller) or (old.action if old else None)
+    if trigger is None or action is None:
+        raise Refusal(400, "rule requires a valid trigger and a valid action")
+    if trigger.namespace != caller:
+        raise forbidden(f"{trigger.namespace}/{trigger.name}")
+    found = entities.one(Trigger, trigger.namespace, trigger.name)
+    if found is None:
+        raise Refusal(400, f"trigger {trigger} does not exist")
+    try:
+        resolve(entities, caller, action)
+    except Missing as error:
+        raise Refusal(400, f"action {action} does not exist") from error
+    return Rule(
+        namespace=caller,
+        name=name.name,
+        trigger=trigger,
+        action=action,
+        active=old is None or entities.is_active(old),
+        tied=found.identity,
+        **common(put, old, settings),
+    )
+
+
+def _named(given: str | wire.PathPut | None, caller: str) -> FullName | None:
+    if given is None:
+        return None
+    return read_full_name(given if isinstance(given, str) else f"{given.path}/{given.name}", caller)
+
+
+# --- as shown ------------------------------------------------------------------------------------------------
+
+
+def shown(rule: Rule, status: wire.Status) -> wire.Rule:
+    return wire.Rule(**shown_common(rule), trigger=path_of(rule.trigger), action=path_of(rule.action), status=status)
+
+
+def shown_in_list(rule: Rule) -> wire.RuleItem:
+    return wire.RuleItem(**shown_common(rule), trigger=path_of(rule.trigger), action=path_of(rule.action))
+
+
+def path_of(name: FullName) -> wire.Path:
+    return wire.Path(name.path, name.leaf)
+
+
+def status_of(entities: Entities, rule: Rule) -> wire.Status:
+    return "active" if entities.is_active(rule) else "inactive"

@@ -1,0 +1,96 @@
+"""Triggers: create, update, read, list, delete. What a trigger's rules are is never stored with it."""
+
+import os
+
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.gateway import wire
+from aliquot.live.gateway.entity import (
+    OVERWRITE,
+    PAGE,
+    common,
+    find,
+    listed,
+    name_of,
+    parameters_of,
+    replaced,
+    shown_common,
+    shown_pairs,
+)
+from aliquot.live.gateway.names import is_path
+from aliquot.live.gateway.query import flag
+from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.gateway.routing import Answer, Asked, Endpoint, json, read_json
+from aliquot.live.gateway.rule_entity import path_of, status_of
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.records import Trigger
+
+_ALL = "/api/v1/namespaces/{namespace}/triggers"
+_ONE = _ALL + "/{name}"
+
+
+class Triggers:
+    def __init__(self, catalogue: Catalogue, settings: GatewaySettings) -> None:
+        self._catalogue = catalogue
+        self._entities = catalogue.entities
+        self._settings = settings
+
+    def endpoints(self) -> list[Endpoint]:
+        items = list[wire.Entity] | wire.TriggerCount
+        item = {200: wire.Trigger}
+        return [
+            Endpoint("GET", _ALL, self.list, "List triggers", {200: items}, query=PAGE),
+            Endpoint("PUT", _ONE, self.put, "Create or update a trigger", item, body=wire.TriggerPut,
+                     query=(OVERWRITE,), most_bytes=self._settings.pairs_bytes, statuses=(409, 413, 415)),
+            Endpoint("GET", _ONE, self.get, "Read a trigger with its rules", item, statuses=(404, 409)),
+            Endpoint("DELETE", _ONE, self.delete, "Delete a trigger", item, statuses=(404, 409)),
+        ]  # fmt: skip
+
+    async def put(self, asked: Asked) -> Answer:
+        name = name_of(asked)
+        overwrite = flag(asked.fields, "overwrite")
+        put: wire.TriggerPut = read_json(asked.body or b"{}", wire.TriggerPut)
+        async with self._catalogue.writing(asked.namespace):
+            old = replaced(self._entities, Trigger, asked.namespace, name, overwrite=overwrite)
+            trigger = Trigger(
+                namespace=asked.namespace,
+                name=name,
+                identity=old.identity if old else os.urandom(8).hex(),
+                parameters=parameters_of(put.parameters, old.parameters if old else (), self._settings),
+                **common(put, old, self._settings),
+            )
+            _check_feed(trigger)
+            await self._catalogue.put(trigger)
+        return json(self._shown(trigger))
+
+    async def get(self, asked: Asked) -> Answer:
+        return json(self._shown(self._find(asked)))
+
+    async def delete(self, asked: Asked) -> Answer:
+        async with self._catalogue.writing(asked.namespace):
+            trigger = self._find(asked)
+            shown = self._shown(trigger)
+            await self._catalogue.delete(trigger)
+        return json(shown)
+
+    async def list(self, asked: Asked) -> Answer:
+        triggers = self._entities.all(Trigger, asked.namespace)
+        return listed(asked, "triggers", triggers, lambda trigger: wire.Entity(**shown_common(trigger)))
+
+    def _find(self, asked: Asked) -> Trigger:
+        return find(self._entities, Trigger, asked.namespace, name_of(asked))
+
+    def _shown(self, trigger: Trigger) -> wire.Trigger:
+        """Rules that were made for an earlier trigger of its name are not its own."""
+        rules = {
+            f"{rule.namespace}/{rule.name}": wire.TriggersRule(path_of(rule.action), status_of(self._entities, rule))
+            for rule in self._entities.rules_of(trigger)
+            if rule.tied == trigger.identity
+        }
+        parameters = shown_pairs(trigger.parameters)
+        return wire.Trigger(**shown_common(trigger), parameters=parameters, limits=wire.TriggerLimits(), rules=rules)
+
+
+def _check_feed(trigger: Trigger) -> None:
+    feeds = [pair.value for pair in trigger.annotations if pair.key == "feed"]
+    if feeds and not (isinstance(feeds[0], str) and is_path(feeds[0])):
+        raise Refusal(400, "Feed name is not valid")
