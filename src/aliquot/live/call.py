@@ -1,6 +1,7 @@
 """One invocation on its way through the live platform, from the gateway's door to its record."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from aliquot.core.commands import Start
 from aliquot.live.node.base import Outcome
@@ -8,13 +9,23 @@ from aliquot.live.records import Action, Activation, Namespace
 from aliquot.live.resolving import Reached
 
 
+class Follower(Protocol):
+    """Who wants to be told of a call while it goes on."""
+
+    def printed(self, line: str) -> None: ...
+
+    def ended(self, call: "Call") -> None:
+        """Of one that was followed after it had been made. Its maker has `done`."""
+        ...
+
+
 class Call:
     """Filled in as it goes. The gateway makes it, `Service.submit` takes it, and `done` is called once at its end."""
 
     __slots__ = (
         "action", "activation", "arrived_s", "attempts", "begun_s", "cause", "device", "done", "durable", "ended",
-        "function", "id", "init_s", "namespace", "notes", "outcome", "parked", "payload", "pickled", "reached",
-        "reason", "session", "start", "transaction", "unbegun", "wait_ms",
+        "followers", "function", "id", "init_s", "namespace", "notes", "outcome", "parked", "payload", "pickled",
+        "reached", "reason", "session", "start", "transaction", "unbegun", "wait_ms",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +56,7 @@ class Call:
         self.durable = durable  # it is in the store's queue: accepted before it ran
         self.transaction = transaction
         self.done = done
+        self.followers: tuple[Follower, ...] = ()
         self.arrived_s: float = 0  # by the platform's clock
         self.begun_s: float = 0  # the same; 0 until its run begins
         self.wait_ms = 0
@@ -58,3 +70,20 @@ class Call:
         self.ended = False  # its outcome is settled; its record may still be on its way to the disk
         self.outcome: Outcome | None = None  # None at the end: it was refused, and `reason` says why
         self.activation: Activation | None = None  # its record, from the end on
+
+    def printed(self, line: str) -> None:
+        for follower in self.followers:
+            follower.printed(line)
+
+    def follow(self, follower: Follower) -> None:
+        """From now on, and to the end."""
+        self.followers += (follower,)
+        earlier = self.done
+
+        def done(call: Call) -> None:
+            call.done = None
+            if earlier is not None:
+                earlier(call)
+            follower.ended(call)
+
+        self.done = done

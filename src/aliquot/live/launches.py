@@ -62,7 +62,7 @@ def run_request(call: Call, now_ms: int) -> RunRequest:
         "__OW_TRANSACTION_ID": call.transaction,
         "__OW_DEADLINE": str(now_ms + limits.timeout),
     }
-    return RunRequest(call.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB)
+    return RunRequest(call.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, call)
 
 
 def _text(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from aliquot.live.call import Call
+from aliquot.live.call import Call, Follower
 from aliquot.live.records import Action, Activation, Namespace
 from aliquot.live.resolving import Reached
 
@@ -32,6 +32,10 @@ class Platform(Protocol):
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
         """End it, if that namespace has it under way; whether it had."""
+        ...
+
+    def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
+        """Tell it what a call under way has printed and prints, and of its end; whether that namespace has the call."""
         ...
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None: ...

@@ -41,7 +41,7 @@ from aliquot.core.events import (
 from aliquot.core.fit import misfit
 from aliquot.core.model import CPU
 from aliquot.live.activations import Recorder, failure
-from aliquot.live.call import Call
+from aliquot.live.call import Call, Follower
 from aliquot.live.engine import Engine
 from aliquot.live.launches import function_spec, launch, run_request
 from aliquot.live.node.base import Node, Outcome, Status
@@ -163,6 +163,17 @@ class Service:
         self._engine.post(InvocationCancelled(activation_id))
         return True
 
+    def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
+        call = self.calls.get(activation_id)
+        if call is None or call.namespace.name != namespace:
+            return False
+        for sandbox, tenancy in self._sandboxes.items():
+            if tenancy.call is call and call.begun_s:
+                for line in tenancy.logs + self._node.output(sandbox):
+                    follower.printed(line)
+        call.follow(follower)
+        return True
+
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self._store.activation(namespace, activation_id)
 
@@ -263,7 +274,12 @@ class Service:
         tenancy.call = call
         call.action = tenancy.action
         call.begun_s = self._engine.now()
-        call.init_s = tenancy.init_s if call.start is Start.COLD else None
+        if call.start is Start.COLD:
+            call.init_s = tenancy.init_s
+            for line in tenancy.logs:
+                call.printed(line)
+        else:
+            call.init_s = None
         if call.durable:
             self._spawn(self._run_durably(command.sandbox, call))
         else:
@@ -281,6 +297,7 @@ class Service:
         if call is None or call.ended:  # it was cancelled as it finished
             return
         if call.parked:
+            call.reason = command.reason
             self._forget(call)
         elif call.unbegun and call.attempts < ATTEMPTS:
             call.unbegun = False

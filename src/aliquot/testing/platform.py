@@ -6,7 +6,7 @@ from typing import Any
 
 from aliquot.core.commands import Start
 from aliquot.live.activations import Recorder
-from aliquot.live.call import Call
+from aliquot.live.call import Call, Follower
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.platform import Overloaded
 from aliquot.live.records import Accepted, Action, Activation, Namespace
@@ -56,6 +56,13 @@ class FakePlatform:
         if mine:
             self.cancelled.append(activation_id)
         return mine
+
+    def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
+        for call in self.calls:
+            if call.id == activation_id and call.namespace.name == namespace and call.activation is None:
+                call.follow(follower)
+                return True
+        return False
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self.store.activation(namespace, activation_id)

@@ -3,16 +3,19 @@
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.answers import JSON, PICKLE, record, status_of
 from aliquot.live.gateway.entity import PAGE
+from aliquot.live.gateway.events import END, Events, wants_events
 from aliquot.live.gateway.names import check_activation_id, is_name
 from aliquot.live.gateway.query import epoch, flag, page_of
 from aliquot.live.gateway.refusal import Refusal, malformed_query, not_found
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, Query, json
+from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.platform import Platform
 from aliquot.live.records import Activation
 from aliquot.live.store.base import ActivationQuery, Store
 
 _ALL = "/api/v1/namespaces/{namespace}/activations"
 _ONE = _ALL + "/{id}"
+_RESULT = Query("result", bool, "of a stream of events: the last is the result alone, not the record")
 _FILTERS = (
     Query("name", str, "of the action: a or pkg/a"),
     Query("since", int, "started then or later, in milliseconds since the epoch"),
@@ -22,15 +25,25 @@ _FILTERS = (
 
 
 class Activations:
-    def __init__(self, platform: Platform, store: Store) -> None:
+    def __init__(self, platform: Platform, store: Store, settings: GatewaySettings) -> None:
         self._platform = platform
         self._store = store
+        self._settings = settings
 
     def endpoints(self) -> list[Endpoint]:
         listed = list[wire.ActivationItem] | wire.ActivationCount
         return [
             Endpoint("GET", _ALL, self.list, "List activations", {200: listed}, query=PAGE + _FILTERS),
-            Endpoint("GET", _ONE, self.get, "Read an activation", {200: wire.Activation}, statuses=(404,)),
+            Endpoint(
+                "GET",
+                _ONE,
+                self.get,
+                "Read an activation",
+                {200: wire.Activation, 204: None},
+                statuses=(404,),
+                query=(_RESULT,),
+                streams=True,
+            ),
             Endpoint(
                 "DELETE", _ONE, self.cancel, "End one that is under way", {202: wire.ActivationId}, statuses=(404,)
             ),
@@ -39,8 +52,22 @@ class Activations:
         ]
 
     async def get(self, asked: Asked) -> Answer:
+        if wants_events(asked.headers.get(b"accept")):
+            return await self._follow(asked)
         activation = await self._find(asked)
         return Answer(200, record(activation, logs=activation.logs))
+
+    async def _follow(self, asked: Asked) -> Answer:
+        activation_id = check_activation_id(asked.names["id"])
+        heard = asked.headers.get(b"last-event-id", b"")
+        bare = flag(asked.fields, "result")
+        events = Events(self._settings.stream_keep_alive_s, asked.transaction, bare=bare, heard=heard)
+        if not self._platform.follow(asked.namespace, activation_id, events):
+            activation = await self._find(asked)
+            if heard == END:  # browsers come again when a stream ends, unless they are told so
+                return Answer(204, b"")
+            events.result(activation)
+        return Answer(200, b"", events=events)
 
     async def cancel(self, asked: Asked) -> Answer:
         """One that has ended stays as it is, and that is no error: who cancels cannot know."""

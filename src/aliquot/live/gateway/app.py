@@ -41,14 +41,14 @@ class Gateway:
         self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics)
         self.transactions = Transactions()
         self._bodies = Bodies(settings)
-        self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings.payload_bytes)
+        self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings)
         openapi = OpenApi()
         self.endpoints: list[Endpoint] = [
             *Actions(platform, catalogue, settings).endpoints(),
             *Packages(catalogue, settings).endpoints(),
             *Triggers(catalogue, settings).endpoints(),
             *Rules(catalogue, settings).endpoints(),
-            *Activations(platform, store).endpoints(),
+            *Activations(platform, store, settings).endpoints(),
             *Operator(platform, catalogue).endpoints(),
             *About(store, settings, self.gates).endpoints(),
             MetricsPage(self.metrics, platform, store, self.invoke).endpoint(settings),

@@ -6,17 +6,20 @@ from typing import Any
 
 from aliquot.live.gateway.answers import CORS, Headers
 from aliquot.live.gateway.deadlines import Deadlines
+from aliquot.live.gateway.events import Events, wants_events
 from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import Invoke
 from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal, malformed, too_large
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.gateway.streams import Stream
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+STREAMED = 0  # no status of HTTP: the answer is a stream of events
 _LONGEST_REQUEST_ID = 128
 _SINGLE = frozenset([b"authorization", b"content-type", b"content-length"])
 
@@ -125,11 +128,12 @@ def check_headers(pairs: Iterable[tuple[bytes, bytes]], headers: dict[bytes, byt
 class InvokeRoute:
     """Adapts ASGI to `Invoke.handle`. ASGI does not tell of a disconnect unasked; an answer to nobody is dropped."""
 
-    def __init__(self, invoke: Invoke, bodies: Bodies, transactions: Transactions, most_bytes: int) -> None:
+    def __init__(self, invoke: Invoke, bodies: Bodies, transactions: Transactions, settings: GatewaySettings) -> None:
         self._invoke = invoke
         self._bodies = bodies
         self._transactions = transactions
-        self._most_bytes = most_bytes
+        self._most_bytes = settings.payload_bytes
+        self._keep_alive_s = settings.stream_keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pairs = scope["headers"]
@@ -141,7 +145,7 @@ class InvokeRoute:
             if not answer.done():
                 answer.set_result((status, headers, body))
 
-        exchange = Exchange(
+        request = (
             scope["raw_path"],
             scope["query_string"],
             headers.get(b"authorization"),
@@ -150,6 +154,12 @@ class InvokeRoute:
             b"",
             respond,
         )
+        events = None
+        if wants_events(headers.get(b"accept")) and scope.get("http_version") != "1.0":
+            events = Events(self._keep_alive_s, transaction)
+            exchange: Exchange = Stream(*request, lambda headers: respond(STREAMED, headers, b""), events)
+        else:
+            exchange = Exchange(*request)
         try:
             if len(headers) != len(pairs):
                 check_headers(pairs, headers)
@@ -166,7 +176,10 @@ class InvokeRoute:
         except asyncio.CancelledError:
             exchange.disconnected()
             raise
-        await send_answer(send, status, varying, body)
+        if status == STREAMED and events is not None:
+            await events.send(receive, send, varying)
+        else:
+            await send_answer(send, status, varying, body)
 
 
 async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:

@@ -10,9 +10,9 @@ A transport fills in the request, gives `respond`, and calls `Invoke.handle`. Fr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from aliquot.live.call import Call
+from aliquot.live.call import Call, Follower
 from aliquot.live.gateway.answers import JSON, PICKLE, Headers, record
 from aliquot.live.gateway.refusal import OVERLOADED, Refusal
 from aliquot.live.node.base import Status
@@ -40,6 +40,7 @@ class Exchange:
         "answered", "authorization", "body", "call", "content_type", "gate", "options", "path", "query", "respond",
         "target", "timer", "transaction", "waiting",
     )  # fmt: skip
+    followers: ClassVar[tuple[Follower, ...]] = ()  # of the call, if it is not only to be waited for
 
     def __init__(
         self,

@@ -113,8 +113,9 @@ class Invoke:
             done=exchange.done,
         )
         gate.running += 1
-        if not options.blocking:
+        if not options.blocking or exchange.followers:
             call.durable = True
+            call.followers = exchange.followers
             self._spawn(self._accept(exchange))
             return
         try:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from aliquot.live.gateway import wire
+from aliquot.live.gateway.events import TYPE
 from aliquot.live.gateway.names import PATTERN
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json
 from aliquot.version import __version__
@@ -104,6 +105,8 @@ def _operation(endpoint: Endpoint, by_type: dict[str, Any]) -> dict[str, Any]:
             content = {"application/json": {"schema": by_type[repr(kind)]}}
             also = endpoint.also_takes if status in endpoint.answers else ()
             response["content"] = content | {key: {} for key in also}
+            if endpoint.streams and status == HTTPStatus.OK:
+                response["content"][TYPE.decode()] = {"schema": {"type": "string"}}
         operation["responses"][str(status)] = response
     return operation
 

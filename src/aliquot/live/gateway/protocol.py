@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from aliquot.live.gateway.answers import CORS, Headers
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.deadlines import Deadlines
+from aliquot.live.gateway.events import wants_events
 from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.guard import GuardedProtocol, Trailers
 from aliquot.live.gateway.ids import Ids
@@ -23,7 +24,7 @@ from aliquot.live.gateway.settings import GatewaySettings
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
 _JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write
 _ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"x-request-id"])
-_UNUSUAL = frozenset([b"expect", b"transfer-encoding", b"upgrade"])
+_UNUSUAL = frozenset([b"accept", b"expect", b"transfer-encoding", b"upgrade"])
 
 
 class ShortCycle:
@@ -126,7 +127,7 @@ class GatewayProtocol(GuardedProtocol):
                 if name in values:
                     return False
                 values[name] = value
-            elif name in _UNUSUAL:
+            elif name in _UNUSUAL and (name != b"accept" or wants_events(value)):
                 return False
         length = values.get(b"content-length", b"0")
         version = self.parser.get_http_version()

@@ -13,6 +13,7 @@ from aliquot.live.catalogue import Taken
 from aliquot.live.gateway.answers import JSON, Headers
 from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, check_headers, send_answer
 from aliquot.live.gateway.auth import Auth, OperatorAuth, Principal
+from aliquot.live.gateway.events import Events
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.query import fields_of
 from aliquot.live.gateway.refusal import ELSEWHERE, INTERNAL, OVERLOADED, Refusal, forbidden, malformed, not_found
@@ -54,6 +55,7 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     headers: Headers = (JSON,)
+    events: Events | None = None  # a stream of them instead of a body
 
 
 def json(value: object, status: int = 200) -> Answer:
@@ -90,6 +92,7 @@ class Endpoint(NamedTuple):
     most_bytes: int = 0  # of the body
     statuses: tuple[int, ...] = ()  # refusals of its own, beside those that all have
     also_takes: tuple[str, ...] = ()  # media types beside JSON
+    streams: bool = False  # a 200 may be a stream of events
 
 
 def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, bodies: Bodies) -> Router:
@@ -136,6 +139,9 @@ class _Place:
             refusal = refusal_for(error)
             answer = Answer(refusal.status, refusal.body(transaction), (JSON, *refusal.headers))
         request_id = (b"x-request-id", transaction.encode())
+        if answer.events is not None and scope["method"] != "HEAD":
+            await answer.events.send(receive, send, (request_id,))
+            return
         await send_answer(send, answer.status, (*answer.headers, request_id), answer.body)
 
     async def _answer(self, scope: Scope, receive: Receive, transaction: str) -> Answer:

@@ -30,6 +30,7 @@ class GatewaySettings(Struct, frozen=True):
 
     blocking_ms: int = 60_000  # how long a blocking caller waits unless it says
     blocking_most_ms: int = 60_000  # how long it may ask to wait
+    stream_keep_alive_s: float = 15  # how often a stream of events says that it is still there
     # A request's body must be whole, or must have come on by so much, whenever this time has passed.
     body_s: float = 30
     body_least_bytes: int = MIB

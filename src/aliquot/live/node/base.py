@@ -42,6 +42,12 @@ class Launch(Struct, frozen=True):
     sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
 
 
+class Hearer(Protocol):
+    """Who is told of each line that a run prints, as soon as the node has read it."""
+
+    def printed(self, line: str) -> None: ...
+
+
 class RunRequest(Struct, frozen=True, gc=False):
     """One run. The payload is what the function gets: a JSON object, or the SDK's pickled arguments."""
 
@@ -51,6 +57,7 @@ class RunRequest(Struct, frozen=True, gc=False):
     env: dict[str, str]  # __OW_* of this activation
     timeout_ms: int
     logs_bytes: int
+    hearer: Hearer | None = None
 
 
 class Outcome(Struct, frozen=True, gc=False):
@@ -123,6 +130,10 @@ class Node(Protocol):
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         """Then `run_finished`, `sandbox_lost` or `sandbox_refused`. One at a time."""
+        ...
+
+    def output(self, sandbox: int) -> tuple[str, ...]:
+        """The lines that its run has printed so far; empty when it has none."""
         ...
 
     def stop_sandbox(self, sandbox: int) -> None:

@@ -182,6 +182,10 @@ class LocalNode(Node):
             self._loop.call_soon(handle.not_begun)
         self._look_after(handle)
 
+    def output(self, sandbox: int) -> tuple[str, ...]:
+        handle = self._sandboxes.get(sandbox)
+        return handle.logs.lines if handle is not None and handle.cell is not None else ()
+
     def stop_sandbox(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
         if handle is not None:

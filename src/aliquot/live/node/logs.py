@@ -3,6 +3,7 @@
 import os
 import time
 
+from aliquot.live.node.base import Hearer
 from aliquot.runtime.frames import MARKER
 
 TRUNCATED = "Logs were truncated because the total bytes size exceeds the limit of {} bytes."
@@ -24,7 +25,7 @@ def _stamp(stream: int) -> str:
 class Logs:
     """The output of one sandbox, an activation at a time."""
 
-    __slots__ = ("_begun", "_fds", "_left", "_limit", "_lines", "_truncated")
+    __slots__ = ("_begun", "_fds", "_hearer", "_left", "_limit", "_lines", "_truncated")
 
     def __init__(self, out: int, err: int) -> None:
         self._fds = (out, err)
@@ -32,10 +33,17 @@ class Logs:
         self._lines: list[str] = []
         self._begun = [b"", b""]  # of each stream: a line without its end
         self._truncated = False
+        self._hearer: Hearer | None = None
 
-    def begin(self, limit: int) -> None:
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Of this activation, so far."""
+        return tuple(self._lines)
+
+    def begin(self, limit: int, hearer: Hearer | None = None) -> None:
         """A new activation, which may print this many bytes. A limit of 0: none of it is kept, nor missed."""
         self._limit = self._left = limit
+        self._hearer = hearer
 
     def read(self, stream: int) -> bool:
         """Take some of what a stream holds now. False at its end."""
@@ -56,12 +64,14 @@ class Logs:
                 continue
             if data != MARKER or self._begun[stream]:
                 self._drain(stream, data)
+        hearer, self._hearer = self._hearer, None
         if not (self._lines or self._truncated or failed):
             return ()
-        if self._truncated:
-            self._lines.append(_stamp(1) + TRUNCATED.format(self._limit))
-        if failed:
-            self._lines.append(_stamp(1) + MISSING)
+        last = [TRUNCATED.format(self._limit)] if self._truncated else []
+        for text in [*last, MISSING] if failed else last:
+            self._lines.append(_stamp(1) + text)
+            if hearer is not None:
+                hearer.printed(self._lines[-1])
         lines = tuple(self._lines)
         self._lines = []
         self._truncated = False
@@ -113,4 +123,6 @@ class Logs:
                 return False
         self._left -= size
         self._lines.append(stamp + piece.decode("utf-8", "replace"))
+        if self._hearer is not None:
+            self._hearer.printed(self._lines[-1])
         return not self._truncated

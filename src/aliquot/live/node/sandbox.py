@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from aliquot.live.node.base import Launch, Outcome, RunRequest, Status
+from aliquot.live.node.base import Hearer, Launch, Outcome, RunRequest, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.logs import Logs
 from aliquot.live.node.process import Loop
@@ -129,18 +129,18 @@ class Sandbox:
 
     def run(self, request: RunRequest) -> bool:
         """False when the sandbox has gone and has not seen the request."""
-        self._begin(request.timeout_ms, request.logs_bytes)
+        self._begin(request.timeout_ms, request.logs_bytes, request.hearer)
         self.state = RUNNING
         env = _encode_env(request.env)
         payload = request.payload
         what = frames.RUN_PICKLED if request.pickled else frames.RUN
         return self._write(REQUEST.pack(what, len(env), len(payload)) + env + payload)
 
-    def _begin(self, timeout_ms: int, logs_bytes: int) -> None:
+    def _begin(self, timeout_ms: int, logs_bytes: int, hearer: Hearer | None = None) -> None:
         self._timeout_ms = timeout_ms
         self._begun_s = now = time.perf_counter()
         self.deadline_s = now + timeout_ms / 1000
-        self.logs.begin(logs_bytes)
+        self.logs.begin(logs_bytes, hearer)
 
     def tick(self, now_s: float, before_s: float) -> None:
         """From time to time while it is busy: its time limit, and its output if it was busy `before_s` already."""
