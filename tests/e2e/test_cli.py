@@ -142,7 +142,7 @@ def test_a_mixed_cluster_with_a_device_file_and_a_cpu(tmp_path):
         (("--policy", "fifo"), "policy: there is no 'fifo'; it takes affinity,"),
         (("--policy", "fcfs,fcfs"), "--policy: 'fcfs,fcfs' has an empty or repeated part"),
         (("--keepalive", "forever"), "keepalive: there is no 'forever'; it takes adaptive, anticipatory, "),
-        (("--eviction", "mru"), "eviction: there is no 'mru'; it takes cost_aware, greedy_dual, lru"),
+        (("--eviction", "mru"), "eviction: there is no 'mru'; it takes cost_aware, gdsf, lru"),
         (("--set", "mqfq_sticky"), "--set: 'mqfq_sticky' is not of the form name=value"),
         (("--set", "T=5"), "--set: 'T=5' is not of the form policy.parameter=value"),
         (("--set", "exclusive.rebalance=1"), "--set: exclusive is not among the policies of this run: mqfq_sticky"),

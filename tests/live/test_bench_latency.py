@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from aliquot.bench.environments import PeerError, prepare
 from aliquot.bench.latency import wrk
-from aliquot.bench.latency.environments import prepare
 from aliquot.bench.latency.figures import BARE, OURS, Extras, Measured, best_peer, goals, others, ratio, tables
 from aliquot.bench.latency.figures import p50_alone as p50
 from aliquot.bench.latency.figures import per_second as rate
@@ -118,7 +118,7 @@ def test_every_peer_says_how_it_runs_and_has_one_worker(tmp_path):
 
 
 def test_an_environment_that_cannot_be_made_names_its_reason(tmp_path):
-    with pytest.raises(ServerError, match="/no/python"):
+    with pytest.raises(PeerError, match="/no/python"):
         prepare(tmp_path / "peer", ["anything"], lambda _: None, "/no/python")
 
 

@@ -4,7 +4,7 @@ from aliquot.core.commands import LoadMemory, StopSandbox, UnloadMemory
 from aliquot.core.events import Woke
 from aliquot.core.interfaces import Params
 from aliquot.policies.eviction.cost_aware import CostAware
-from aliquot.policies.eviction.greedy_dual import GreedyDual
+from aliquot.policies.eviction.gdsf import Gdsf
 from aliquot.policies.eviction.lru import Lru
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import of
@@ -55,10 +55,10 @@ def test_cost_aware_looks_again_as_time_passes():
     assert policy.victim(now=99) is soon_now
 
 
-def test_greedy_dual_goes_by_frequency_cost_and_size_and_ages():
+def test_gdsf_goes_by_frequency_cost_and_size_and_ages():
     rare, often = Entry(1, uses=1), Entry(2, uses=9)
-    assert victims(GreedyDual(Params()), [often, rare]) == [1, 2]
-    policy = GreedyDual(Params())
+    assert victims(Gdsf(Params()), [often, rare]) == [1, 2]
+    policy = Gdsf(Params())
     once_popular = Entry(3, uses=5)
     policy.add(once_popular, now=0)
     for number in range(10, 20):
@@ -72,7 +72,7 @@ def test_greedy_dual_goes_by_frequency_cost_and_size_and_ages():
 
 
 def test_eviction_orders_stay_in_proportion_to_what_they_hold():
-    for policy in (CostAware(Params()), GreedyDual(Params())):
+    for policy in (CostAware(Params()), Gdsf(Params())):
         entry = Entry(1)
         for moment in range(1000):
             policy.add(entry, now=moment)

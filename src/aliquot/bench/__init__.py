@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-from aliquot.bench import fairness, latency, simulator
+from aliquot.bench import eviction, fairness, latency, simulator
 from aliquot.bench.run import Bench, Request
 
 BENCHES: dict[str, Callable[[Request], Bench]] = {
+    "eviction": eviction.EvictionBench,
     "fairness": fairness.FairnessBench,
     "latency": latency.LatencyBench,
     "sim": simulator.SimulatorBench,

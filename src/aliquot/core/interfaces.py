@@ -195,7 +195,11 @@ class Eviction(ABC, Generic[E]):
 
     @abstractmethod
     def remove(self, entry: E) -> None:
-        """The entry is in use, or gone. Passed over when it is not there."""
+        """The entry is in use: nobody to go. Passed over when it is not there."""
+
+    def forget(self, entry: E) -> None:
+        """The entry is gone from what is kept here: as the victim that was named, or for reasons of its own."""
+        self.remove(entry)
 
     @abstractmethod
     def victim(self, *, now: float) -> E | None:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
+from aliquot.bench.environments import PeerError
 from aliquot.bench.latency.figures import BARE, OURS, Extras, Measured, goals, others, tables
 from aliquot.bench.latency.peers import PEERS
 from aliquot.bench.latency.picture import draw
 from aliquot.bench.latency.platform import AliquotTarget, Torch, measure_torch
-from aliquot.bench.latency.process import ServerError
 from aliquot.bench.latency.targets import CROWD, FloorTarget, PeerTarget, PingPongTarget, Target
 from aliquot.bench.latency.wrk import check_wrk
 from aliquot.bench.result import Result
@@ -65,7 +65,7 @@ class LatencyBench:
         measured = self._measured[target.name] = Measured(target.name, target.settings, is_peer=is_peer)
         try:
             measured.version = target.prepare(on_step)
-        except ServerError as error:
+        except PeerError as error:
             measured.reason = f"does not install: {error}"
 
     def _measure(self, number: int, target: Target) -> None:
@@ -74,7 +74,7 @@ class LatencyBench:
             return
         try:
             measured.add(number, target.measure(self._seconds))
-        except ServerError as error:
+        except PeerError as error:
             measured.reason = str(error)
 
     def _torch(self, on_step: Callable[[str], None]) -> tuple[Torch | None, str]:
@@ -82,7 +82,7 @@ class LatencyBench:
             return None, "Aliquot itself could not be measured"
         try:
             return measure_torch(on_step), ""
-        except ServerError as error:
+        except PeerError as error:
             return None, str(error)
 
     def _extras(self, torch: Torch | None) -> Extras:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aliquot.bench.latency.environments import INTERPRETER
+from aliquot.bench.environments import INTERPRETER
 from aliquot.bench.latency.wrk import Endpoint
 
 TORCH = "torch==2.13.0"  # the pinned one; a plain `torch` brings gigabytes of GPU libraries along

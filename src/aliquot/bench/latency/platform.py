@@ -17,8 +17,8 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 from msgspec import Struct
 
-from aliquot.bench.latency.environments import cache_folder, prepare, run
-from aliquot.bench.latency.environments import python as python_of
+from aliquot.bench.environments import cache_folder, prepare, run
+from aliquot.bench.environments import python as python_of
 from aliquot.bench.latency.peers import TORCH
 from aliquot.bench.latency.process import Server, ServerError, answers, free_port
 from aliquot.bench.latency.targets import CROWD, WARM_S, Sample, load, scratch

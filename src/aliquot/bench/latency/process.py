@@ -15,6 +15,7 @@ from typing import IO, Self
 import httpx
 import psutil  # type: ignore[import-untyped]
 
+from aliquot.bench.environments import PeerError
 from aliquot.bench.latency.wrk import Endpoint
 
 MARK = "ALIQUOT_BENCH_RUN"  # in the environment of all that a server starts, however it detaches itself
@@ -24,7 +25,7 @@ TAIL_LINES = 3
 FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 
-class ServerError(Exception):
+class ServerError(PeerError):
     """A server did not do what it was started for; the reason stands in the report."""
 
 

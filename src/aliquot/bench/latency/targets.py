@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from aliquot.bench.latency.environments import cache_folder, prepare, run, version
+from aliquot.bench.environments import cache_folder, prepare, run, version
 from aliquot.bench.latency.peers import Peer
 from aliquot.bench.latency.process import Server, ServerError, answers, free_port
 from aliquot.bench.latency.use import Use
@@ -38,11 +38,11 @@ class Target(Protocol):
     settings: str
 
     def prepare(self, on_step: Callable[[str], None]) -> str:
-        """Install what is missing and return the version; a `ServerError` says why it cannot be had."""
+        """Install what is missing and return the version; a `PeerError` says why it cannot be had."""
         ...
 
     def measure(self, seconds: float) -> Sample:
-        """Start, load and stop it; a `ServerError` says what did not work."""
+        """Start, load and stop it; a `PeerError` says what did not work."""
         ...
 
 

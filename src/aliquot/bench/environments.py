@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from aliquot.bench.latency.process import ServerError
-
 TAIL_LINES = 2
 INTERPRETER = str(Path(sys.executable).resolve())  # not a clone's: all clones share the cache
+
+
+class PeerError(Exception):
+    """A peer cannot be had, or does not work; the text says why."""
 
 
 def cache_folder() -> Path:
@@ -28,7 +30,7 @@ def prepare(
     if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
         return folder
     if not Path(interpreter).exists():
-        raise ServerError(f"it needs {interpreter}, which is not there")
+        raise PeerError(f"it needs {interpreter}, which is not there")
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Ours installs for all: a Debian's Python comes without pip.
     run([interpreter, "-m", "venv", "--clear", "--without-pip", str(folder)])
@@ -57,5 +59,5 @@ def run(command: Sequence[str]) -> str:
     if done.returncode != 0:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("ERROR")] or lines
-        raise ServerError("; ".join(errors[-TAIL_LINES:]) or f"{command[0]} ended with {done.returncode}")
+        raise PeerError("; ".join(errors[-TAIL_LINES:]) or f"{command[0]} ended with {done.returncode}")
     return done.stdout

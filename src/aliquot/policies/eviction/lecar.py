@@ -1,0 +1,86 @@
+"""LeCaR (Vietri et al., HotStorage 2018): learns from its regrets whether recency or frequency is the better guide.
+
+Two experts, `lru` and `lfu`, each name a victim; whom to follow is chosen in proportion to their weights. What went
+leaves its number in the history of the expert that named it. When it comes back, that expert was wrong: the weight of
+the other grows, the more the shorter ago the mistake. Where the paper draws lots, the choice here takes turns in the
+same proportion: decisions must not depend on chance.
+"""
+
+from collections import OrderedDict
+from math import exp
+
+from aliquot.core.interfaces import E, Eviction, Params
+from aliquot.policies.eviction.lfu import Lfu
+from aliquot.policies.eviction.lru import Lru
+
+LEARNING_RATE = 0.45
+DISCOUNT = 0.005  # what is left of a regret after as many turns as there are entries
+
+
+class LeCaR(Eviction[E]):
+    def __init__(self, params: Params) -> None:
+        super().__init__(params)
+        self.lru_weight = 0.5  # the other's is what is missing to 1
+        self._lru: Lru[E] = Lru(params)
+        self._lfu: Lfu[E] = Lfu(params)
+        self._here: set[int] = set()
+        self._regrets: dict[bool, OrderedDict[int, int]] = {True: OrderedDict(), False: OrderedDict()}  # by "was lru's"
+        self._uses_of_gone: dict[int, int] = {}  # they count on when it comes back
+        self._turn = 0
+        self._credit = 0.0
+        self._named: tuple[int, bool] | None = None
+
+    def add(self, entry: E, *, now: float) -> None:
+        self._turn += 1
+        if entry.id not in self._here:
+            self._here.add(entry.id)
+            self._learn(entry.id)
+            self._lfu.count(entry, self._uses_of_gone.pop(entry.id, 0))
+        self._lru.add(entry, now=now)
+        self._lfu.add(entry, now=now)
+
+    def remove(self, entry: E) -> None:
+        self._lru.remove(entry)
+        self._lfu.remove(entry)
+
+    def forget(self, entry: E) -> None:
+        self.remove(entry)
+        self._here.discard(entry.id)
+        uses = self._lfu.uses(entry)
+        self._lfu.forget(entry)
+        if self._named is not None and self._named[0] == entry.id:
+            self._remember(entry.id, uses, was_lru=self._named[1])
+
+    def victim(self, *, now: float) -> E | None:
+        by_lru, by_lfu = self._lru.victim(now=now), self._lfu.victim(now=now)
+        if by_lru is None or by_lfu is None:
+            return None
+        if self._named is not None and self._named[0] in {by_lru.id, by_lfu.id} and self._named[0] in self._here:
+            return by_lru if self._named[0] == by_lru.id else by_lfu  # asked again: nothing has changed
+        if by_lru is by_lfu:  # nobody's mistake
+            self._named = None
+            return by_lru
+        self._credit += self.lru_weight
+        follow_lru = self._credit >= 1
+        self._credit -= follow_lru
+        chosen = by_lru if follow_lru else by_lfu
+        self._named = (chosen.id, follow_lru)
+        return chosen
+
+    def _learn(self, number: int) -> None:
+        for was_lru, regrets in self._regrets.items():
+            turn = regrets.pop(number, None)
+            if turn is None:
+                continue
+            factor = exp(LEARNING_RATE * DISCOUNT ** ((self._turn - turn) / max(len(self._here), 1)))
+            lru, lfu = self.lru_weight, 1 - self.lru_weight
+            lru, lfu = (lru, lfu * factor) if was_lru else (lru * factor, lfu)
+            self.lru_weight = min(0.99, max(0.01, lru / (lru + lfu)))  # an expert once wrong may be right tomorrow
+
+    def _remember(self, number: int, uses: int, *, was_lru: bool) -> None:
+        regrets = self._regrets[was_lru]
+        regrets[number] = self._turn
+        self._uses_of_gone[number] = uses
+        while len(regrets) > max(len(self._here), 1):
+            gone, _ = regrets.popitem(last=False)
+            self._uses_of_gone.pop(gone, None)

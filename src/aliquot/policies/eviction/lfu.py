@@ -1,0 +1,43 @@
+"""Least frequently used: what was used least often since it came goes first, of equals the one used longest ago."""
+
+from collections import OrderedDict
+
+from aliquot.core.interfaces import E, Eviction, Params
+
+
+class Lfu(Eviction[E]):
+    def __init__(self, params: Params) -> None:
+        super().__init__(params)
+        self._uses: dict[int, int] = {}  # of what is here, in use or not
+        self._by_uses: dict[int, OrderedDict[int, E]] = {}  # in order of last use
+        self._least = 1  # no entry has fewer
+
+    def add(self, entry: E, *, now: float) -> None:
+        self.remove(entry)
+        uses = self._uses[entry.id] = self._uses.get(entry.id, 0) + 1
+        self._by_uses.setdefault(uses, OrderedDict())[entry.id] = entry
+        self._least = min(self._least, uses)
+
+    def remove(self, entry: E) -> None:
+        uses = self._uses.get(entry.id, 0)
+        listed = self._by_uses.get(uses)
+        if listed is not None and listed.pop(entry.id, None) is not None and not listed:
+            del self._by_uses[uses]
+
+    def forget(self, entry: E) -> None:
+        self.remove(entry)
+        self._uses.pop(entry.id, None)
+
+    def uses(self, entry: E) -> int:
+        return self._uses.get(entry.id, 0)
+
+    def count(self, entry: E, uses: int) -> None:
+        """It comes with so many uses from before."""
+        self._uses[entry.id] = uses
+
+    def victim(self, *, now: float) -> E | None:
+        if not self._by_uses:
+            return None
+        if self._least not in self._by_uses:
+            self._least = min(self._by_uses)
+        return next(iter(self._by_uses[self._least].values()))
