@@ -42,6 +42,7 @@ docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 
 docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md shows (half an hour)
 	$(BIN)/aliquot bench fairness --markdown docs/benchmarks/fairness.md --plot docs/images/fairness.png
+	$(BIN)/aliquot bench eviction --markdown docs/benchmarks/eviction.md --plot docs/images/eviction.png
 	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
 	$(BIN)/aliquot bench latency --markdown docs/benchmarks/latency.md --json docs/benchmarks/latency.json \
 	  --plot docs/images/latency.png

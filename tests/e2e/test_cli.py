@@ -142,7 +142,7 @@ def test_a_mixed_cluster_with_a_device_file_and_a_cpu(tmp_path):
         (("--policy", "fifo"), "policy: there is no 'fifo'; it takes affinity,"),
         (("--policy", "fcfs,fcfs"), "--policy: 'fcfs,fcfs' has an empty or repeated part"),
         (("--keepalive", "forever"), "keepalive: there is no 'forever'; it takes adaptive, anticipatory, "),
-        (("--eviction", "mru"), "eviction: there is no 'mru'; it takes cost_aware, gdsf, lru"),
+        (("--eviction", "mru"), "eviction: there is no 'mru'; it takes cost_aware, gdsf, lecar, lfu, lru, s3fifo"),
         (("--set", "mqfq_sticky"), "--set: 'mqfq_sticky' is not of the form name=value"),
         (("--set", "T=5"), "--set: 'T=5' is not of the form policy.parameter=value"),
         (("--set", "exclusive.rebalance=1"), "--set: exclusive is not among the policies of this run: mqfq_sticky"),
@@ -319,7 +319,9 @@ def test_bench_says_what_is_met_and_what_is_not(tmp_path):
     for goal in result["goals"]:
         assert set(goal) == {"name", "value", "goal", "unit", "met"}
     assert (tmp_path / "o.png").read_bytes().startswith(PNG)
-    assert "there is no 'speed'; it takes fairness, latency, sim" in aliquot("bench", "speed", cwd=tmp_path, code=2)
+    assert "there is no 'speed'; it takes eviction, fairness, latency, sim" in aliquot(
+        "bench", "speed", cwd=tmp_path, code=2
+    )
     assert "--data: there is no folder" in aliquot("bench", "fairness", "--data", "nowhere", cwd=tmp_path, code=2)
 
 

@@ -1,11 +1,17 @@
 """Who goes when room is short, and how long what is idle stays."""
 
+import pytest
+
 from aliquot.core.commands import LoadMemory, StopSandbox, UnloadMemory
 from aliquot.core.events import Woke
 from aliquot.core.interfaces import Params
+from aliquot.policies.eviction import EVICTION
 from aliquot.policies.eviction.cost_aware import CostAware
 from aliquot.policies.eviction.gdsf import Gdsf
+from aliquot.policies.eviction.lecar import LeCaR
+from aliquot.policies.eviction.lfu import Lfu
 from aliquot.policies.eviction.lru import Lru
+from aliquot.policies.eviction.s3fifo import S3Fifo
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import of
 
@@ -24,15 +30,120 @@ def victims(policy, entries, now=0):
         policy.add(entry, now=0)
     gone = []
     while (victim := policy.victim(now=now)) is not None:
-        policy.remove(victim)
+        policy.forget(victim)
         gone.append(victim.id)
     return gone
+
+
+def use(policy, entry, now=0):
+    policy.remove(entry)
+    policy.add(entry, now=now)
+
+
+def evict(policy):
+    victim = policy.victim(now=0)
+    policy.forget(victim)
+    return victim.id
 
 
 def test_lru_goes_by_last_use():
     policy = Lru(Params())
     first, second = Entry(1), Entry(2)
     assert victims(policy, [first, second, first]) == [2, 1]
+
+
+def test_lfu_goes_by_number_of_uses_and_among_equals_by_last_use():
+    policy = Lfu(Params())
+    assert victims(policy, [Entry(1), Entry(2), Entry(3), Entry(1), Entry(3)]) == [2, 1, 3]
+
+
+def test_lfu_forgets_the_uses_of_what_is_gone():
+    policy, often, once = Lfu(Params()), Entry(1), Entry(2)
+    for _ in range(3):
+        use(policy, often)
+    policy.forget(often)
+    use(policy, once)
+    use(policy, once)
+    use(policy, often)
+    assert policy.victim(now=0) is often
+
+
+def filled_s3fifo(count=20):
+    """The oldest two are in the small queue, the others in the main."""
+    policy, entries = S3Fifo(Params()), [Entry(number) for number in range(count)]
+    for entry in entries:
+        policy.add(entry, now=0)
+    return policy, entries
+
+
+def test_s3fifo_lets_what_was_used_once_go_early():
+    policy, _ = filled_s3fifo()
+    assert [evict(policy), evict(policy)] == [0, 1]
+    newcomer = Entry(100)
+    policy.add(newcomer, now=0)
+    assert evict(policy) == 100  # it has been here for the shortest time, and nobody asked for it
+
+
+def test_s3fifo_moves_what_is_used_twice_more_to_the_main_queue():
+    policy, entries = filled_s3fifo()
+    use(policy, entries[0])
+    use(policy, entries[0])
+    assert evict(policy) == 1
+    assert entries[0].id in policy._main
+
+
+def test_s3fifo_takes_what_comes_back_soon_for_the_main_queue():
+    policy, entries = filled_s3fifo()
+    assert evict(policy) == 0
+    policy.add(entries[0], now=0)
+    assert entries[0].id in policy._main
+
+
+def test_s3fifo_gives_what_was_used_in_the_main_queue_another_round():
+    policy, entries = filled_s3fifo()
+    use(policy, entries[2])
+    for _ in range(2):
+        evict(policy)
+    assert [evict(policy), evict(policy)] == [3, 4]
+
+
+def test_lecar_learns_that_frequency_is_the_better_guide_where_scans_pass_through():
+    policy, loop = LeCaR(Params()), [Entry(number) for number in range(8)]
+    here = {}
+    for turn in range(400):
+        entry = loop[turn // 4 % 4] if turn % 4 else Entry(1000 + turn)  # four that are used, and a scan
+        if entry.id in here:
+            use(policy, entry)
+            continue
+        if len(here) == 5:
+            here.pop(evict(policy))
+        here[entry.id] = entry
+        policy.add(entry, now=0)
+    assert policy.lru_weight < 0.5
+
+
+def test_lecar_names_the_same_victim_when_asked_again():
+    policy = LeCaR(Params())
+    for entry in (Entry(1), Entry(1), Entry(2), Entry(3)):
+        policy.add(entry, now=0)
+    assert len({policy.victim(now=0).id for _ in range(10)}) == 1
+
+
+@pytest.mark.parametrize("name", sorted(EVICTION))
+def test_what_is_in_use_is_never_named_and_what_is_gone_is_forgotten(name):
+    policy = EVICTION[name](EVICTION[name].params_type())
+    entries = [Entry(number, next_use_s=None) for number in range(30)]
+    for entry in entries:
+        policy.add(entry, now=0)
+    policy.victim(now=0)
+    for entry in entries[::2]:
+        policy.remove(entry)
+    for _ in range(15):
+        assert evict(policy) % 2
+    assert policy.victim(now=0) is None
+    for entry in entries[::2]:
+        policy.add(entry, now=1)
+    assert sorted(evict(policy) for _ in range(15)) == list(range(0, 30, 2))
 
 
 def test_cost_aware_keeps_what_is_dear_soon_needed_and_small():

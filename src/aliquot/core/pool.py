@@ -140,6 +140,9 @@ class Pool:
         """The sandbox is gone."""
         if sandbox.invocation is None:
             self._unshelve(sandbox)
+        for order in (sandbox.device.memory_order, sandbox.device.pool_order, self._host_order):
+            if order is not None:
+                order.forget(sandbox)
         if sandbox.holds_memory:
             sandbox.device.resident_bytes -= sandbox.bytes
             sandbox.device.freed += 1
@@ -189,7 +192,7 @@ class Pool:
         shelf = flow.shelf(device)
         del shelf.resident[sandbox.id]
         shelf.others[sandbox.id] = sandbox
-        device.memory_order.remove(sandbox)
+        device.memory_order.forget(sandbox)
         device.evictable_bytes -= sandbox.bytes
         device.resident_bytes -= sandbox.bytes
         sandbox.change(SandboxChange.SWAP_OUT)
