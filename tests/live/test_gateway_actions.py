@@ -147,6 +147,7 @@ MALFORMED = "The request content was malformed:\n"
         ),
         ({**PUT, "limits": {"concurrency": 5}}, "concurrency 5 exceeds allowed threshold of 1"),
         ({**PUT, "limits": {"concurrency": 0}}, "concurrency 0 below allowed threshold of 1"),
+        ({**PUT, "limits": {"instances": 0}}, "instances 0 below allowed threshold of 1"),
         ({**PUT, "limits": {"logs": 11}}, "log size 11 MB exceeds allowed threshold of 10 MB"),
         (
             {**PUT, "annotations": [{"value": 1}]},
@@ -300,3 +301,15 @@ async def test_binary_code_comes_back_as_it_went_in():
             "code": code,
             "binary": True,
         }
+
+
+@on_a_loop
+async def test_instances_are_kept_within_what_the_namespace_may_have_in_flight():
+    async with gateway(concurrent_invocations=3) as g:
+        _, action = await g.say("PUT", f"{ACTIONS}/new", json={**PUT, "limits": {"instances": 3}})
+        assert action["limits"]["instances"] == 3
+        _, action = await g.say("PUT", f"{ACTIONS}/new?overwrite=true", json={"limits": {"memory": 128}})
+        assert (action["limits"]["instances"], action["limits"]["memory"]) == (3, 128)
+        assert "instances" not in (await g.say("GET", f"{ACTIONS}/echo"))[1]["limits"]
+        text = "Max action instance concurrency must not exceed your namespace concurrency of 3."
+        assert await g.say("PUT", f"{ACTIONS}/new?overwrite=true", json={"limits": {"instances": 4}}) == (400, text)

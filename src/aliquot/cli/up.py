@@ -37,6 +37,10 @@ def up(
     seed: Annotated[int, typer.Option(help="Of what policies leave to chance.")] = 0,
     tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="And its key (PEM).")] = None,
+    image: Annotated[
+        list[str],
+        typer.Option(help="Run blackbox actions of an image as one of our kinds: NAME=KIND[,REQUIREMENT...]."),
+    ] = [],  # noqa: B006
     ready_file: Annotated[
         Path | None, typer.Option(help="Write url, namespace, key and pid there, as JSON, once it answers.")
     ] = None,
@@ -48,6 +52,7 @@ def up(
 
     The first start makes a namespace and prints its key, once.
     """
+    from aliquot.live.images import parse_image
     from aliquot.live.logs import set_up_logs
     from aliquot.live.server import Ready, serve
     from aliquot.live.settings import OVERCOMMIT, ServerSettings, Tls, keep, parse_devices, physical_memory
@@ -68,6 +73,7 @@ def up(
         ready_file=ready_file,
         grace_s=grace,
         retention=keep(keep_days, keep_size),
+        images=tuple(parse_image(text) for text in image),
     )
 
     def say_ready(ready: Ready) -> None:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.live.call import Call
+from aliquot.live.images import Image, find_image
 from aliquot.live.needs import needs_of
 from aliquot.live.node.base import Launch, RunRequest
 from aliquot.live.records import NODEJS
@@ -23,9 +24,12 @@ def function_spec(reached: Reached) -> FunctionSpec:
     return replace(spec, times=Times(cold_s=COLD_S.get(action.exec.kind, FORK_S)))
 
 
-def launch(reached: Reached, device: str, api_host: str) -> Launch:
+def launch(reached: Reached, device: str, api_host: str, images: tuple[Image, ...] = ()) -> Launch:
     action = reached.action
     needs = needs_of(action)
+    kind, requirements = action.exec.kind, needs.requirements
+    if action.exec.image is not None and (image := find_image(images, action.exec.image)) is not None:
+        kind, requirements = image.kind, (*image.requirements, *requirements)
     env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
     env |= {
         "__OW_API_HOST": api_host,
@@ -40,7 +44,7 @@ def launch(reached: Reached, device: str, api_host: str) -> Launch:
         function=reached.function,
         revision=action.revision,
         version=action.version,
-        kind=action.exec.kind,
+        kind=kind,
         code=action.exec.code,
         binary=action.exec.binary,
         main=action.exec.main or "main",
@@ -49,7 +53,7 @@ def launch(reached: Reached, device: str, api_host: str) -> Launch:
         memory_bytes=action.limits.memory * MIB,
         logs_bytes=action.limits.logs * MIB,
         imports=needs.imports,
-        requirements=needs.requirements,
+        requirements=requirements,
         device=device,
         sdk=needs.sdk,
     )

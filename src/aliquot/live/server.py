@@ -14,11 +14,13 @@ import structlog
 import uvicorn
 import uvloop
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.data_directory import DataDirectory, write_private
 from aliquot.live.gateway.app import Gateway, make_app
+from aliquot.live.gateway.kinds import check_image
 from aliquot.live.gateway.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.node.doctor import lacking
@@ -50,6 +52,8 @@ class Ready(Struct, frozen=True):
 
 def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
     """Run until SIGTERM or SIGINT. Raises `InputError` when it cannot start as it was told."""
+    nodejs = which("node") is not None
+    settings = replace(settings, images=tuple(check_image(image, nodejs=nodejs) for image in settings.images))
     data = DataDirectory(settings.data)
     try:
         listener = _listen(settings)
@@ -72,6 +76,7 @@ async def _serve(
     operator = secrets.token_urlsafe(32)
     url = _url(settings, listener)
     service.api_host = url
+    service.images = settings.images
     try:
         await service.start()
         await catalogue.load()
@@ -82,7 +87,7 @@ async def _serve(
         first = not namespaces
         name = FIRST_NAMESPACE if first or FIRST_NAMESPACE in namespaces else namespaces[0]
         key = await catalogue.create_namespace(name) if first else catalogue.ephemeral_key(name)
-        gateway_settings = GatewaySettings(api_host=url, nodejs=which("node") is not None)
+        gateway_settings = GatewaySettings(api_host=url, nodejs=which("node") is not None, images=settings.images)
         app = make_app(service, catalogue, store, gateway_settings, operator)
         server = _Server(_uvicorn_config(settings, app, gateway_settings))
         pruning = asyncio.create_task(_prune(store, settings))

@@ -43,6 +43,7 @@ from aliquot.core.model import CPU
 from aliquot.live.activations import Recorder, failure
 from aliquot.live.call import Call, Follower
 from aliquot.live.engine import Engine
+from aliquot.live.images import Image
 from aliquot.live.launches import function_spec, launch, run_request
 from aliquot.live.node.base import Node, Outcome, Status
 from aliquot.live.platform import Overloaded
@@ -80,6 +81,7 @@ class Service:
         self._store = store
         self._host_memory_bytes = host_memory_bytes
         self.api_host = ""
+        self.images: tuple[Image, ...] = ()  # what stands for those that blackboxes name
         self.calls: dict[str, Call] = {}  # those that have not ended
         self._sandboxes: dict[int, Tenancy] = {}
         self._functions: dict[tuple[str, str], Reached] = {}
@@ -184,7 +186,7 @@ class Service:
             self._recorder.forget(old.action)
         self._functions[key] = reached
         self._engine.post(FunctionDeployed(reached.tenant, function_spec(reached)))
-        self._node.prepare(launch(reached, CPU, self.api_host))
+        self._node.prepare(launch(reached, CPU, self.api_host, self.images))
 
     def remove(self, tenant: str, function: str) -> None:
         reached = self._functions.pop((tenant, function), None)
@@ -259,7 +261,7 @@ class Service:
     def _start_sandbox(self, command: StartSandbox) -> None:
         reached = self._functions[command.tenant, command.function]
         self._sandboxes[command.sandbox] = Tenancy(reached.action)
-        self._node.start_sandbox(command.sandbox, launch(reached, command.device, self.api_host))
+        self._node.start_sandbox(command.sandbox, launch(reached, command.device, self.api_host, self.images))
 
     def _stop_sandbox(self, command: StopSandbox) -> None:
         self._sandboxes.pop(command.sandbox, None)

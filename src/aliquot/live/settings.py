@@ -8,6 +8,7 @@ from msgspec import Struct
 from aliquot.config import PolicySettings, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
+from aliquot.live.images import Image
 from aliquot.live.store.base import Retention
 
 PORT = 3233  # OpenWhisk's, when it runs alone
@@ -31,6 +32,7 @@ class ServerSettings(Struct, frozen=True):
     ready_file: Path | None = None
     grace_s: float = 30  # for what runs, when the server is told to stop
     retention: Retention = Retention()
+    images: tuple[Image, ...] = ()
 
 
 def keep(days: float, size: str) -> Retention:

@@ -2,7 +2,7 @@
 
 import re
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from aliquot.core.errors import InputError
 from aliquot.live.entities import Entities
@@ -12,16 +12,25 @@ from aliquot.live.gateway.kinds import resolve_kind
 from aliquot.live.gateway.refusal import Refusal, malformed, too_large
 from aliquot.live.gateway.sequences import check_components, read_components
 from aliquot.live.gateway.settings import GatewaySettings, Range
+from aliquot.live.images import OPTION, find_image
 from aliquot.live.needs import needs_of
-from aliquot.live.records import SEQUENCE, Action, Exec, FullName, Limits, Pair
+from aliquot.live.records import BLACKBOX, PYTHON, SEQUENCE, Action, Exec, FullName, Limits, Pair
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)")
 
 
 def build(
-    name: FullName, put: wire.ActionPut, old: Action | None, entities: Entities, settings: GatewaySettings
+    name: FullName,
+    put: wire.ActionPut,
+    old: Action | None,
+    entities: Entities,
+    settings: GatewaySettings,
+    at_once: int | None = None,
 ) -> Action:
-    """The action after the PUT. Raises a `Refusal`, or `NotEntitled` when it is made of what is another's."""
+    """The action after the PUT. Raises a `Refusal`, or `NotEntitled` when it is made of what is another's.
+
+    `at_once`: how many invocations its namespace may have in flight.
+    """
     if put.exec is not None:
         code = _exec(put.exec, name.namespace, settings)
         if code.kind == SEQUENCE:
@@ -34,7 +43,7 @@ def build(
         namespace=name.namespace,
         name=name.name,
         exec=code,
-        limits=_limits(put.limits, old, settings),
+        limits=_limits(put.limits, old, settings, at_once),
         parameters=_parameters(put, code, old, settings),
         **{**common(put, old, settings), "annotations": _annotations(put, old, code.kind, settings)},
     )
@@ -63,12 +72,28 @@ def _exec(put: wire.ExecPut, caller: str, settings: GatewaySettings) -> Exec:
     kind = resolve_kind(put.kind, nodejs=settings.nodejs)
     if kind == SEQUENCE:
         return Exec(SEQUENCE, components=read_components(put.components, caller))
-    if put.code is None:
+    image = _image(put.image, settings) if kind == BLACKBOX else None
+    if put.code is None and image is None:
         raise malformed(f"'code' must be a string or attachment object defined in 'exec' for '{kind}' actions")
-    size = len(put.code.encode())
+    code = put.code or ""
+    size = len(code.encode())
     if size > settings.code_bytes:
         raise too_large("exec", size, settings.code_bytes)
-    return Exec(kind, put.code, is_binary(put.code), put.main or None)
+    return Exec(kind, code, is_binary(code), put.main or None, image)
+
+
+def _image(name: str | None, settings: GatewaySettings) -> str:
+    """Only what is mapped can run: nothing is pulled from anywhere."""
+    if not name:
+        raise malformed(f"'image' must be a string defined in 'exec' for '{BLACKBOX}' actions")
+    if find_image(settings.images, name) is None:
+        mapped = ", ".join(f"'{image.name}'" for image in settings.images) or "none"
+        raise Refusal(
+            400,
+            f"The image '{name}' is not mapped to a runtime of this platform. Mapped are: {mapped}. "
+            f"Its operator maps one with: aliquot up {OPTION} '{name}={PYTHON}'",
+        )
+    return name
 
 
 def _annotations(put: wire.ActionPut, old: Action | None, kind: str, settings: GatewaySettings) -> tuple[Pair, ...]:
@@ -81,7 +106,7 @@ def _annotations(put: wire.ActionPut, old: Action | None, kind: str, settings: G
     return checked("Annotations", tuple(merged.values()), settings)
 
 
-def _limits(put: wire.LimitsPut | None, old: Action | None, settings: GatewaySettings) -> Limits:
+def _limits(put: wire.LimitsPut | None, old: Action | None, settings: GatewaySettings, at_once: int | None) -> Limits:
     put = put or wire.LimitsPut()
 
     def pick(field: str, allowed: Range, what: str, unit: str = "") -> int:
@@ -99,7 +124,19 @@ def _limits(put: wire.LimitsPut | None, old: Action | None, settings: GatewaySet
         pick("memory", settings.memory_mb, "memory size", " MB"),
         pick("logs", settings.logs_mb, "log size", " MB"),
         pick("concurrency", settings.concurrency, "concurrency"),
+        _instances(put.instances, old, at_once),
     )
+
+
+def _instances(given: int | None, old: Action | None, at_once: int | None) -> int | UnsetType:
+    if given is None:
+        return old.limits.instances if old else UNSET
+    if given < 1:
+        raise Refusal(400, f"instances {given} below allowed threshold of 1")
+    if at_once is not None and given > at_once:
+        text = f"Max action instance concurrency must not exceed your namespace concurrency of {at_once}."
+        raise Refusal(400, text)
+    return given
 
 
 # --- as shown ------------------------------------------------------------------------------------------------
@@ -120,7 +157,7 @@ def _shown_exec(stored: Exec, *, code: bool) -> wire.Exec:
     return wire.Exec(
         stored.kind,
         stored.binary,
-        stored.code if code else UNSET,
+        stored.code if code and (stored.code or stored.image is None) else UNSET,
         UNSET if stored.main is None else stored.main,
         UNSET if stored.image is None else stored.image,
     )
@@ -132,4 +169,4 @@ def shown_in_list(action: Action) -> wire.ActionItem:
 
 
 def _shown_limits(limits: Limits) -> wire.Limits:
-    return wire.Limits(limits.timeout, limits.memory, limits.logs, limits.concurrency)
+    return wire.Limits(limits.timeout, limits.memory, limits.logs, limits.concurrency, limits.instances)

@@ -66,7 +66,7 @@ class Actions:
         async with self._catalogue.writing(asked.namespace):
             self._check_package(name)
             old = replaced(self._entities, Action, name.namespace, name.name, overwrite=overwrite)
-            action = build(name, put, old, self._entities, self._settings)
+            action = build(name, put, old, self._entities, self._settings, self._at_once(asked))
             if (why := self._platform.misfit(action)) is not None:
                 raise Refusal(400, why)
             action = await self._catalogue.put(action)
@@ -98,6 +98,10 @@ class Actions:
         provider = readable_package(self._entities, asked.namespace, name, f"{name.namespace}/{name.name}")[0]
         contents = self._entities.contents(provider.namespace, provider.name)
         return listed(asked, "actions", contents, shown_in_list)
+
+    def _at_once(self, asked: Asked) -> int | None:
+        assert asked.principal is not None  # noqa: S101 - the endpoint asks for a key
+        return asked.principal.gate.at_once
 
     def _check_package(self, name: FullName) -> None:
         """Nothing is written through a binding, nor into a package that is not there."""

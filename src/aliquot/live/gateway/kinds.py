@@ -1,9 +1,12 @@
 """The kinds of code that run here, and the names that old clients have for them."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from aliquot.core.errors import InputError
 from aliquot.live.gateway.refusal import Refusal, malformed
-from aliquot.live.records import NODEJS, PYTHON, SEQUENCE
+from aliquot.live.images import OPTION, Image
+from aliquot.live.records import BLACKBOX, NODEJS, PYTHON, SEQUENCE
 
 
 class Runtime(Struct, frozen=True, rename="camel"):
@@ -32,16 +35,33 @@ def runtimes(*, nodejs: bool) -> dict[str, list[Runtime]]:
     return listed
 
 
+def known_kind(kind: str, *, nodejs: bool) -> str | None:
+    """What runs here by that name; None: nothing does."""
+    kind = kind.strip().lower()
+    resolved = _ALIASES.get(kind, kind)
+    return resolved if resolved in kinds(nodejs=nodejs) else None
+
+
 def resolve_kind(kind: str | None, *, nodejs: bool) -> str:
+    """Of an action as it was put. Raises a `Refusal`."""
     if not kind:
         raise malformed("'kind' must be a string defined in 'exec'")
     kind = kind.strip().lower()
-    if kind == SEQUENCE:
+    if kind in {SEQUENCE, BLACKBOX}:
         return kind
-    resolved = _ALIASES.get(kind, kind)
-    known = kinds(nodejs=nodejs)
-    if resolved not in known:
-        values = ", ".join(f"'{name}'" for name in known)
+    resolved = known_kind(kind, nodejs=nodejs)
+    if resolved is None:
+        values = ", ".join(f"'{name}'" for name in kinds(nodejs=nodejs))
         text = f"The specified runtime '{kind}' is not supported by this platform. Valid values are: {values}."
         raise Refusal(400, text)
     return resolved
+
+
+def check_image(image: Image, *, nodejs: bool) -> Image:
+    """As the operator mapped it, with the kind that runs it. Raises `InputError`."""
+    kind = known_kind(image.kind, nodejs=nodejs)
+    if kind is None:
+        raise InputError(f"{OPTION}: '{image.kind}' does not run here; it takes {', '.join(kinds(nodejs=nodejs))}")
+    if image.requirements and kind != PYTHON:
+        raise InputError(f"{OPTION}: requirements are for {PYTHON}; {image.name} is {kind}")
+    return replace(image, kind=kind)

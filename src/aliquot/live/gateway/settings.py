@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from aliquot.live.images import Image
+
 MIB = 2**20
 
 
@@ -18,6 +20,7 @@ class GatewaySettings(Struct, frozen=True):
 
     api_host: str = ""  # what functions are told to call back; empty: where they were reached
     nodejs: bool = False  # whether `node` is installed
+    images: tuple[Image, ...] = ()  # that an action of the kind `blackbox` may name
 
     timeout_ms: Range = Range(100, 3_600_000, 60_000)
     memory_mb: Range = Range(128, 262_144, 256)

@@ -28,6 +28,7 @@ class LimitsPut(Struct):
     memory: int | None = None  # MB
     logs: int | None = None  # MB
     concurrency: int | None = None
+    instances: int | None = None  # sandboxes at once
 
 
 class EntityPut(Struct, kw_only=True):
@@ -103,6 +104,7 @@ class Limits(Struct):
     memory: int
     logs: int
     concurrency: int
+    instances: int | UnsetType = UNSET
 
 
 class Entity(Struct, kw_only=True):
