@@ -8,6 +8,7 @@ import typer
 from aliquot.cli.console import output
 from aliquot.config import PolicySettings, parse_policy_params, parse_size
 from aliquot.core.errors import InputError
+from aliquot.sdk.units import read_ms
 
 
 def up(
@@ -45,6 +46,7 @@ def up(
         Path | None, typer.Option(help="Write url, namespace, key and pid there, as JSON, once it answers.")
     ] = None,
     grace: Annotated[float, typer.Option(min=0, help="Seconds for what runs, when told to stop.")] = 30,
+    session_idle: Annotated[str, typer.Option(help="A session that nothing uses for so long ends.")] = "30m",
     keep_days: Annotated[float, typer.Option(min=0, help="How long activations and journal are kept.")] = 7,
     keep_size: Annotated[str, typer.Option(help="How much of each is kept.")] = "4GiB",
 ) -> None:
@@ -74,6 +76,7 @@ def up(
         grace_s=grace,
         retention=keep(keep_days, keep_size),
         images=tuple(parse_image(text) for text in image),
+        session_idle_s=read_ms(session_idle, "--session-idle") / 1000,
     )
 
     def say_ready(ready: Ready) -> None:

@@ -39,13 +39,14 @@ class Recorder:
         action = call.action
         head, tail = self._templates.get(action.revision) or self._make_template(action)
         init = f'{{"key":"initTime","value":{call.init_s * 1000:.0f}}},' if call.init_s is not None else ""
+        session = note("session", call.session) if call.session else ""
         cause = f'"cause":"{call.cause}",' if call.cause else ""
         end = start_ms + duration_ms
         summary = (
             f'{head}{"true" if outcome.timed_out else "false"}}},{{"key":"waitTime","value":{call.wait_ms}}},{init}'
             f'{{"key":"deviceTime","value":{outcome.run_s * 1000:.3f}}},{{"key":"device","value":"{call.device}"}},'
             f'{{"key":"start","value":"{call.start or "none"}"}},{{"key":"policy","value":{self._policy}}},'
-            f'{{"key":"reason","value":{_encode(call.reason).decode()}}}{call.notes}],'
+            f'{{"key":"reason","value":{_encode(call.reason).decode()}}}{session}{call.notes}],'
             f'"namespace":"{call.namespace.name}",{cause}"activationId":"{call.id}","start":{start_ms},"end":{end},"duration":{duration_ms},'
             f'"statusCode":{outcome.status:d}{tail}'
         )
@@ -53,7 +54,16 @@ class Recorder:
         response = b'%s%s,"size":%d}' % (_RESPONSE_HEAD[outcome.status], outcome.result, size)
         logs = _encode(outcome.logs) if outcome.logs else _NO_LOGS
         return Activation(
-            call.id, call.namespace.name, action.name, start_ms, end, summary.encode(), response, logs, outcome.pickled
+            call.id,
+            call.namespace.name,
+            action.name,
+            start_ms,
+            end,
+            summary.encode(),
+            response,
+            logs,
+            outcome.pickled,
+            call.session or None,
         )
 
     def _make_template(self, action: Action) -> tuple[str, str]:

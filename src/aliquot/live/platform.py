@@ -5,6 +5,7 @@ from typing import Any, Protocol
 from aliquot.live.call import Call, Follower
 from aliquot.live.records import Action, Activation, Namespace
 from aliquot.live.resolving import Reached
+from aliquot.live.sessions.living import LivingSessions
 
 
 class Overloaded(Exception):  # noqa: N818 - it reads as what it says
@@ -12,6 +13,15 @@ class Overloaded(Exception):  # noqa: N818 - it reads as what it says
 
 
 class Platform(Protocol):
+    @property
+    def sessions(self) -> LivingSessions:
+        """Those that live; the platform tells them when a call of theirs begins and ends."""
+        ...
+
+    def end_session(self, namespace: str, session_id: str) -> None:
+        """It does not live any more: nothing is kept near for it."""
+        ...
+
     def submit(self, call: Call) -> None:
         """Take a call whose answer is awaited. `call.done(call)` comes once, with `outcome` and `activation` set.
 

@@ -158,6 +158,7 @@ class Activation(Struct, frozen=True, gc=False):
     response: bytes  # JSON object: status, success, result, size
     logs: bytes  # JSON array of lines
     pickled: bytes | None = None  # the result as the SDK's client wants it, when it asked for that
+    session: str | None = None
 
 
 class Accepted(Struct, frozen=True, gc=False):

@@ -27,6 +27,8 @@ from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
 from aliquot.live.recovery import take_up
 from aliquot.live.service import Service
+from aliquot.live.sessions.book import Sessions
+from aliquot.live.sessions.records import SessionSettings
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.sqlite import SqliteStore
@@ -82,15 +84,17 @@ async def _serve(
         await catalogue.load()
         for entity in system_entities():
             catalogue.install(entity)
+        sessions = Sessions(store, service, SessionSettings(idle_s=settings.session_idle_s))
+        await sessions.load(catalogue.namespace)
         taken_up = await take_up(service, store, catalogue)
         namespaces = [namespace.name for namespace in catalogue.namespaces()]
         first = not namespaces
         name = FIRST_NAMESPACE if first or FIRST_NAMESPACE in namespaces else namespaces[0]
         key = await catalogue.create_namespace(name) if first else catalogue.ephemeral_key(name)
         gateway_settings = GatewaySettings(api_host=url, nodejs=which("node") is not None, images=settings.images)
-        app = make_app(service, catalogue, store, gateway_settings, operator)
+        app = make_app(service, catalogue, store, gateway_settings, operator, sessions)
         server = _Server(_uvicorn_config(settings, app, gateway_settings))
-        pruning = asyncio.create_task(_prune(store, settings))
+        chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]
 
         def started() -> None:
             ready = Ready(url, name, key, os.getpid(), first, lacking(node.isolation), taken_up)
@@ -102,8 +106,10 @@ async def _serve(
 
         server.on_started = started
         await server.serve(sockets=[listener])
-        pruning.cancel()
+        for chore in chores:
+            chore.cancel()
         await service.drain(settings.grace_s)
+        await sessions.write_uses()
     finally:
         await service.stop()
         await store.close()

@@ -36,6 +36,7 @@ from aliquot.core.events import (
     RunFinished,
     SandboxLost,
     SandboxStarted,
+    SessionEnded,
     TenantWeightSet,
 )
 from aliquot.core.fit import misfit
@@ -49,6 +50,7 @@ from aliquot.live.node.base import Node, Outcome, Status
 from aliquot.live.platform import Overloaded
 from aliquot.live.records import Accepted, Action, Activation, Namespace
 from aliquot.live.resolving import Reached
+from aliquot.live.sessions.living import LivingSessions
 from aliquot.live.status import describe
 from aliquot.live.store.base import Store, StoreError
 
@@ -83,6 +85,7 @@ class Service:
         self.api_host = ""
         self.images: tuple[Image, ...] = ()  # what stands for those that blackboxes name
         self.calls: dict[str, Call] = {}  # those that have not ended
+        self.sessions = LivingSessions()
         self._sandboxes: dict[int, Tenancy] = {}
         self._functions: dict[tuple[str, str], Reached] = {}
         self._stopping = False
@@ -207,7 +210,19 @@ class Service:
         """The call is the core's from now on."""
         self.calls[call.id] = call
         call.arrived_s = self._engine.now()
-        self._engine.post(InvocationArrived(call.id, call.namespace.name, call.function))
+        if call.session:
+            self.sessions.begin(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=_now_ms())
+        self._post_arrival(call)
+
+    def _post_arrival(self, call: Call) -> None:
+        """To the core a session that has ended is none: it would take it for a new one."""
+        tenant, session = call.namespace.name, call.session or None
+        if session is not None and self.sessions.find(tenant, session) is None:
+            session = None
+        self._engine.post(InvocationArrived(call.id, tenant, call.function, session=session))
+
+    def end_session(self, namespace: str, session_id: str) -> None:
+        self._engine.post(SessionEnded(namespace, session_id))
 
     def _check_open(self) -> None:
         complaint = STOPPING if self._stopping else self._store.complaint
@@ -304,7 +319,7 @@ class Service:
         elif call.unbegun and call.attempts < ATTEMPTS:
             call.unbegun = False
             call.attempts += 1
-            self._engine.post(InvocationArrived(call.id, call.namespace.name, call.function))
+            self._post_arrival(call)
         else:
             self._end(call, call.outcome or failure(Status.INTERNAL_ERROR, command.reason))
 
@@ -348,7 +363,9 @@ class Service:
         return self._recorder.record(call, outcome, start_ms=_now_ms() - duration_ms, duration_ms=duration_ms)
 
     def _forget(self, call: Call) -> None:
-        self.calls.pop(call.id, None)
+        known = self.calls.pop(call.id, None)
+        if known is not None and call.session:
+            self.sessions.finish(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=_now_ms())
         if not self.calls:
             self._all_ended.set()
         if call.done is not None:

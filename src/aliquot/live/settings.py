@@ -9,6 +9,7 @@ from aliquot.config import PolicySettings, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.images import Image
+from aliquot.live.sessions.records import SessionSettings
 from aliquot.live.store.base import Retention
 
 PORT = 3233  # OpenWhisk's, when it runs alone
@@ -33,6 +34,7 @@ class ServerSettings(Struct, frozen=True):
     grace_s: float = 30  # for what runs, when the server is told to stop
     retention: Retention = Retention()
     images: tuple[Image, ...] = ()
+    session_idle_s: float = SessionSettings().idle_s
 
 
 def keep(days: float, size: str) -> Retention:

@@ -1,6 +1,7 @@
 """A platform that answers by rule, for tests of what stands before it: it runs nothing."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from aliquot.live.node.base import Outcome, Status
 from aliquot.live.platform import Overloaded
 from aliquot.live.records import Accepted, Action, Activation, Namespace
 from aliquot.live.resolving import Reached
+from aliquot.live.sessions.living import LivingSessions
 from aliquot.live.store.base import Store
 
 START_MS = 4_000_000_000_000  # far ahead: a namespace made now sees what has happened since
@@ -30,6 +32,8 @@ class FakePlatform:
         self.cancelled: list[str] = []
         self.deployed: dict[tuple[str, str], Action] = {}
         self.weights: dict[str, float] = {}
+        self.sessions = LivingSessions()
+        self.ended_sessions: list[tuple[str, str]] = []
         self._recorder = Recorder("fake")
 
     # --- Platform -----------------------------------------------------------------------------------------
@@ -76,6 +80,9 @@ class FakePlatform:
     def misfit(self, action: Action) -> str | None:
         return self.why_misfit
 
+    def end_session(self, namespace: str, session_id: str) -> None:
+        self.ended_sessions.append((namespace, session_id))
+
     def set_weight(self, namespace: Namespace) -> None:
         self.weights[namespace.name] = namespace.weight
 
@@ -96,6 +103,7 @@ class FakePlatform:
         call.device = "cpu"
         call.activation = self._recorder.record(call, outcome, start_ms=START_MS + len(self.calls), duration_ms=1)
         self.store.record(call.activation)
+        self.sessions.finish(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=START_MS)
         if call.done is not None:
             call.done(call)
 
@@ -103,6 +111,7 @@ class FakePlatform:
         if self.complaint is not None:
             raise Overloaded(self.complaint)
         self.calls.append(call)
+        self.sessions.begin(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=START_MS)
 
     async def _enqueue(self, call: Call) -> None:
         accepted = Accepted(call.id, call.namespace.name, call.function, START_MS, call.payload, call.pickled)

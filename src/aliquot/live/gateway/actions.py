@@ -25,6 +25,7 @@ _INVOKE = (
     Query("blocking", bool, "wait for the end"),
     Query("result", bool, "the result alone, not the record"),
     Query("timeout", Annotated[int, Meta(ge=1)], "wait at most so many milliseconds"),
+    Query("session", str, "the session that it belongs to; the header X-Aliquot-Session does the same"),
 )
 _INVOKED = {200: Any, 202: wire.ActivationId, 500: Any, 502: Any}
 

@@ -21,6 +21,7 @@ _FILTERS = (
     Query("since", int, "started then or later, in milliseconds since the epoch"),
     Query("upto", int, "started then or earlier, likewise"),
     Query("docs", bool, "full records"),
+    Query("session", str, "of that session"),
 )
 
 
@@ -102,6 +103,7 @@ class Activations:
             epoch(asked.fields, "upto"),
             page.skip,
             page.limit,
+            asked.fields.get("session") or None,
         )
         if page.count:
             return json({"activations": await self._store.count_activations(query)})

@@ -17,10 +17,12 @@ from aliquot.live.gateway.operator import Operator
 from aliquot.live.gateway.packages import Packages
 from aliquot.live.gateway.routing import Endpoint, make_router
 from aliquot.live.gateway.rules import Rules
+from aliquot.live.gateway.sessions import SessionPages
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.throttle import Gates
 from aliquot.live.gateway.triggers import Triggers
 from aliquot.live.platform import Platform
+from aliquot.live.sessions.book import Sessions
 from aliquot.live.store.base import Store
 
 
@@ -34,11 +36,13 @@ class Gateway:
         store: Store,
         settings: GatewaySettings,
         operator_token: str,
+        sessions: Sessions | None = None,
     ) -> None:
         self.gates = Gates(settings)
         auth = Auth(catalogue, self.gates)
         self.metrics = Metrics()
-        self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics)
+        self.sessions = sessions or Sessions(store, platform, settings.sessions)
+        self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics, self.sessions)
         self.transactions = Transactions()
         self._bodies = Bodies(settings)
         self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings)
@@ -49,7 +53,8 @@ class Gateway:
             *Triggers(catalogue, settings).endpoints(),
             *Rules(catalogue, settings).endpoints(),
             *Activations(platform, store, settings).endpoints(),
-            *Operator(platform, catalogue).endpoints(),
+            *SessionPages(self.sessions).endpoints(),
+            *Operator(platform, catalogue, self.sessions).endpoints(),
             *About(store, settings, self.gates).endpoints(),
             MetricsPage(self.metrics, platform, store, self.invoke).endpoint(settings),
             *openapi.endpoints(),
@@ -95,6 +100,11 @@ async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def make_app(
-    platform: Platform, catalogue: Catalogue, store: Store, settings: GatewaySettings, operator_token: str
+    platform: Platform,
+    catalogue: Catalogue,
+    store: Store,
+    settings: GatewaySettings,
+    operator_token: str,
+    sessions: Sessions | None = None,
 ) -> Gateway:
-    return Gateway(platform, catalogue, store, settings, operator_token)
+    return Gateway(platform, catalogue, store, settings, operator_token, sessions)

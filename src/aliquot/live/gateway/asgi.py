@@ -7,7 +7,7 @@ from typing import Any
 from aliquot.live.gateway.answers import CORS, Headers
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.events import Events, wants_events
-from aliquot.live.gateway.exchange import Exchange
+from aliquot.live.gateway.exchange import SESSION, Exchange
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import Invoke
 from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal, malformed, too_large
@@ -21,7 +21,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 STREAMED = 0  # no status of HTTP: the answer is a stream of events
 _LONGEST_REQUEST_ID = 128
-_SINGLE = frozenset([b"authorization", b"content-type", b"content-length"])
+_SINGLE = frozenset([b"authorization", b"content-type", b"content-length", SESSION])
 
 
 class Disconnected(Exception):  # noqa: N818 - it reads as what it says
@@ -160,6 +160,7 @@ class InvokeRoute:
             exchange: Exchange = Stream(*request, lambda headers: respond(STREAMED, headers, b""), events)
         else:
             exchange = Exchange(*request)
+        exchange.session = headers.get(SESSION)
         try:
             if len(headers) != len(pairs):
                 check_headers(pairs, headers)

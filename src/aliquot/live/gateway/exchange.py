@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Respond = Callable[[int, Headers, bytes], None]
 
 NO_LOGS = b"[]"
+SESSION = b"x-aliquot-session"  # the header that names one
 _HTTP_STATUS = (200, 502, 502, 500)  # by the activation's
 _STATUS_HEADER = tuple((b"x-aliquot-status", b"%d" % status) for status in Status)
 _PICKLE_TYPE = (b"content-type", PICKLE)
@@ -38,7 +39,7 @@ class Exchange:
 
     __slots__ = (
         "answered", "authorization", "body", "call", "content_type", "gate", "options", "path", "query", "respond",
-        "target", "timer", "transaction", "waiting",
+        "session", "target", "timer", "transaction", "waiting",
     )  # fmt: skip
     followers: ClassVar[tuple[Follower, ...]] = ()  # of the call, if it is not only to be waited for
 
@@ -59,6 +60,7 @@ class Exchange:
         self.transaction = transaction
         self.body = body
         self.respond = respond
+        self.session: bytes | None = None  # the header, of which the short way knows nothing
         self.answered = False
         self.timer: asyncio.TimerHandle | None = None
         self.waiting: Deadlines[Exchange] | None = None

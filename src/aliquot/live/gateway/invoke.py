@@ -34,6 +34,7 @@ from aliquot.live.gateway.target import Target
 from aliquot.live.platform import Overloaded, Platform
 from aliquot.live.records import FullName
 from aliquot.live.resolving import Misplaced, Missing, NotEntitled
+from aliquot.live.sessions.book import NoSession, Sessions
 from aliquot.live.store.base import StoreError
 
 PREFIX = b"/api/v1/namespaces/"
@@ -51,13 +52,20 @@ def is_invocation(method: str, path: bytes) -> bool:
 
 class Invoke:
     def __init__(
-        self, platform: Platform, catalogue: Catalogue, settings: GatewaySettings, auth: Auth, metrics: Metrics
+        self,
+        platform: Platform,
+        catalogue: Catalogue,
+        settings: GatewaySettings,
+        auth: Auth,
+        metrics: Metrics,
+        sessions: Sessions,
     ) -> None:
         self._platform = platform
         self._catalogue = catalogue
         self._settings = settings
         self._auth = auth
         self._metrics = metrics
+        self._sessions = sessions
         self._ids = Ids()
         self._options: dict[bytes, InvokeOptions] = {}
         self._waiting: Deadlines[Exchange] = Deadlines(settings.blocking_ms / 1000, self._expire)
@@ -96,6 +104,7 @@ class Invoke:
             if exchange.content_type not in _JSON_TYPES and body:
                 pickled = _is_pickled(exchange.content_type, target)
             payload = body if pickled else target.payload(body)
+            session = self._session(principal, options, exchange) if options.session or exchange.session else ""
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
@@ -110,6 +119,7 @@ class Invoke:
             payload,
             pickled=pickled,
             transaction=exchange.transaction,
+            session=session,
             done=exchange.done,
         )
         gate.running += 1
@@ -158,9 +168,18 @@ class Invoke:
             principal.targets[path] = target
         return target
 
+    def _session(self, principal: Principal, options: InvokeOptions, exchange: Exchange) -> str:
+        named = [name for name in (options.session, (exchange.session or b"").decode("latin-1")) if name]
+        if named[0] != named[-1]:
+            raise Refusal(400, f"The query names session '{named[0]}', the header '{named[-1]}'; name one.")
+        try:
+            return self._sessions.find(principal.name, named[0]).session.id
+        except NoSession as error:
+            raise Refusal(404, str(error)) from error
+
     def _read_options(self, query: bytes) -> InvokeOptions:
         options = invoke_options(query, self._settings)
-        if len(query) <= _LONGEST_REMEMBERED:
+        if len(query) <= _LONGEST_REMEMBERED and not options.session:  # of sessions there are too many
             if len(self._options) >= _MOST_REMEMBERED:
                 self._options.clear()
             self._options[query] = options

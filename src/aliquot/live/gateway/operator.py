@@ -11,6 +11,7 @@ from aliquot.live.gateway.settings import MIB
 from aliquot.live.platform import Platform
 from aliquot.live.records import Action, Namespace, Quota
 from aliquot.live.resolving import Missing
+from aliquot.live.sessions.book import Sessions
 
 _ALL = "/operator/v1/namespaces"
 _ONE = _ALL + "/{name}"
@@ -48,9 +49,10 @@ class NewKey(Struct):
 
 
 class Operator:
-    def __init__(self, platform: Platform, catalogue: Catalogue) -> None:
+    def __init__(self, platform: Platform, catalogue: Catalogue, sessions: Sessions) -> None:
         self._platform = platform
         self._catalogue = catalogue
+        self._sessions = sessions
 
     def endpoints(self) -> list[Endpoint]:
         mine: dict[str, Any] = {"access": Access.OPERATOR}
@@ -98,6 +100,7 @@ class Operator:
     async def delete(self, asked: Asked) -> Answer:
         shown = self._shown(self._find(asked))
         await self._catalogue.delete_namespace(shown.name)
+        await self._sessions.end_all(shown.name)
         return json(shown)
 
     async def add_key(self, asked: Asked) -> Answer:

@@ -14,7 +14,7 @@ from aliquot.live.gateway.answers import CORS, Headers
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.events import wants_events
-from aliquot.live.gateway.exchange import Exchange
+from aliquot.live.gateway.exchange import SESSION, Exchange
 from aliquot.live.gateway.guard import GuardedProtocol, Trailers
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import PREFIX
@@ -24,7 +24,7 @@ from aliquot.live.gateway.settings import GatewaySettings
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
 _JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write
 _ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"x-request-id"])
-_UNUSUAL = frozenset([b"accept", b"expect", b"transfer-encoding", b"upgrade"])
+_UNUSUAL = frozenset([SESSION, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
 
 
 class ShortCycle:

@@ -42,6 +42,7 @@ class InvokeOptions(Struct, frozen=True):
     blocking: bool
     result: bool
     timeout_s: float | None  # None: as long as usual
+    session: str = ""
 
 
 def invoke_options(query: bytes, settings: GatewaySettings) -> InvokeOptions:
@@ -53,7 +54,7 @@ def invoke_options(query: bytes, settings: GatewaySettings) -> InvokeOptions:
         if timeout_ms is None or timeout_ms < 1:
             raise _bad_timeout(settings.blocking_most_ms)
         timeout_s = timeout_ms / 1000
-    return InvokeOptions(flag(fields, "blocking"), flag(fields, "result"), timeout_s)
+    return InvokeOptions(flag(fields, "blocking"), flag(fields, "result"), timeout_s, fields.get("session", ""))
 
 
 def check_patience(timeout_s: float, limit_ms: int, settings: GatewaySettings) -> None:

@@ -20,10 +20,12 @@ from aliquot.live.gateway.refusal import ELSEWHERE, INTERNAL, OVERLOADED, Refusa
 from aliquot.live.gateway.refusal import unsupported_media as unsupported
 from aliquot.live.platform import Overloaded
 from aliquot.live.resolving import Misplaced, Missing, NotEntitled
+from aliquot.live.sessions.book import NoSession, TooLarge, TooManySessions
 from aliquot.live.store.base import StoreError
 
 _log = structlog.get_logger(__name__)
 _JSON_TYPE = b"application/json"
+_SESSIONS: dict[type[Exception], int] = {NoSession: 404, TooLarge: 413, TooManySessions: 429}
 
 
 class Asked:
@@ -191,6 +193,8 @@ def refusal_for(error: Exception) -> Refusal:
             return forbidden(str(error))
         case Taken():
             return Refusal(409, str(error))
+        case NoSession() | TooLarge() | TooManySessions():
+            return Refusal(_SESSIONS[type(error)], str(error))
         case Overloaded() | StoreError():
             return Refusal(503, str(error) or OVERLOADED)
     _log.error("request failed", exc_info=error)

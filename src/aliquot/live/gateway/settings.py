@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from aliquot.live.images import Image
+from aliquot.live.sessions.records import SessionSettings
 
 MIB = 2**20
 
@@ -47,6 +48,7 @@ class GatewaySettings(Struct, frozen=True):
     invocations_per_minute: int | None = None
     concurrent_invocations: int | None = None
     sequence_length: int = 50
+    sessions: SessionSettings = SessionSettings()
     metrics_for_operator_only: bool = False  # they name namespaces and actions
 
     @property

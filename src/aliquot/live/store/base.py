@@ -54,6 +54,7 @@ class ActivationQuery(Struct, frozen=True):
     upto: int | None = None
     skip: int = 0
     limit: int = 30
+    session: str | None = None
 
 
 class JournalEntry(Struct, frozen=True):

@@ -25,7 +25,7 @@ from aliquot.live.store.schema import VERSION
 CHECKPOINT_ROWS = 8192
 COMMIT_ROWS = 16  # a small commit still changes several pages
 SIZES = (1, 4, 16, 64, 256, 1024)
-ACTIVATION = "activation (seq, id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, bytes)"
+ACTIVATION = "activation (seq, id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session, bytes)"
 QUEUE = "queue (id, namespace, name, accepted_ms, payload, pickled, rerun, started, cause, session)"
 JOURNAL = "INSERT INTO journal (segment, first, entries, written_ms, lengths, bodies) VALUES (?, ?, ?, ?, ?, ?)"
 STARTED = "UPDATE queue SET started = 1 WHERE id IN (SELECT value FROM json_each(?))"

@@ -7,7 +7,7 @@ from typing import Any
 from aliquot.live.records import Accepted, Activation
 from aliquot.live.store.base import ActivationQuery, Document
 
-COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickled"
+COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session"
 ONE = f"SELECT {COLUMNS} FROM activation WHERE id = ? AND namespace = ?"  # noqa: S608 - our own names
 DOCUMENTS = "SELECT namespace, name, body FROM document WHERE collection = ? ORDER BY namespace, name"
 UNFINISHED = (
@@ -20,6 +20,7 @@ def matches(query: ActivationQuery, activation: Activation) -> bool:
     return (
         activation.namespace == query.namespace
         and (query.name is None or activation.name == query.name)
+        and (query.session is None or activation.session == query.session)
         and (query.since is None or activation.start >= query.since)
         and (query.upto is None or activation.start <= query.upto)
     )
@@ -73,7 +74,12 @@ def unfinished(connection: sqlite3.Connection) -> list[Accepted]:
 def _where(query: ActivationQuery, last_seq: int) -> tuple[str, list[Any]]:
     terms = ["namespace = ?", "seq <= ?"]
     values: list[Any] = [query.namespace, last_seq]
-    for term, value in (("name = ?", query.name), ("start_ms >= ?", query.since), ("start_ms <= ?", query.upto)):
+    for term, value in (
+        ("name = ?", query.name),
+        ("session = ?", query.session),
+        ("start_ms >= ?", query.since),
+        ("start_ms <= ?", query.upto),
+    ):
         if value is not None:
             terms.append(term)
             values.append(value)

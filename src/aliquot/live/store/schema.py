@@ -44,6 +44,11 @@ MIGRATIONS = (
     ALTER TABLE queue ADD COLUMN cause TEXT NOT NULL DEFAULT '';
     ALTER TABLE queue ADD COLUMN session TEXT NOT NULL DEFAULT '';
     """,
+    """
+    ALTER TABLE activation ADD COLUMN session TEXT;
+    -- Most records have none, and cost this index nothing.
+    CREATE INDEX activation_by_session ON activation (namespace, session, start_ms, seq) WHERE session IS NOT NULL;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

@@ -1,0 +1,109 @@
+"""Sessions: create, read, list, change, end."""
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from aliquot.live.gateway.entity import PAGE
+from aliquot.live.gateway.query import page_of
+from aliquot.live.gateway.routing import Answer, Asked, Endpoint, json, read_json
+from aliquot.live.sessions.book import Sessions
+from aliquot.live.sessions.living import Living
+
+_ALL = "/api/v1/sessions"
+_ONE = _ALL + "/{id}"
+_SLACK = 4  # escapes make JSON longer than what it stands for
+
+
+class SessionPatch(Struct, forbid_unknown_fields=True):
+    """What is absent stays; metadata is replaced as a whole."""
+
+    name: str | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+
+class SessionItem(Struct, rename="camel"):
+    """In a list: times are in milliseconds since the epoch."""
+
+    session_id: str
+    namespace: str
+    name: str
+    created: int
+    used: int
+    expires: int
+    invocations: int
+
+
+class SessionEntity(SessionItem, rename="camel"):
+    metadata: dict[str, Any]
+
+
+class SessionCount(Struct):
+    sessions: int
+
+
+class SessionPages:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def endpoints(self) -> list[Endpoint]:
+        one = {200: SessionEntity}
+        body: dict[str, Any] = {
+            "body": SessionPatch,
+            "most_bytes": _SLACK * self._sessions.settings.metadata_bytes + _SLACK * 1024,
+        }
+        listed = list[SessionItem] | SessionCount
+        return [
+            Endpoint("POST", _ALL, self.create, "Begin a session", {201: SessionEntity},
+                     statuses=(408, 413, 415, 429), **body),
+            Endpoint("GET", _ALL, self.list, "List the sessions that live", {200: listed}, query=PAGE),
+            Endpoint("GET", _ONE, self.get, "Read a session", one, statuses=(404,)),
+            Endpoint("PATCH", _ONE, self.update, "Change its name or metadata", one,
+                     statuses=(404, 408, 413, 415), **body),
+            Endpoint("DELETE", _ONE, self.end, "End a session; what runs of it goes on", one, statuses=(404,)),
+        ]  # fmt: skip
+
+    async def create(self, asked: Asked) -> Answer:
+        post: SessionPatch = read_json(asked.body or b"{}", SessionPatch)
+        name = "" if post.name is UNSET else post.name
+        metadata = {} if post.metadata is UNSET else post.metadata
+        return json(self._shown(await self._sessions.create(asked.namespace, name, metadata)), 201)
+
+    async def get(self, asked: Asked) -> Answer:
+        return json(self._shown(self._sessions.find(asked.namespace, asked.names["id"])))
+
+    async def list(self, asked: Asked) -> Answer:
+        page = page_of(asked.fields, "sessions")
+        found = self._sessions.all(asked.namespace)
+        if page.count:
+            return json(SessionCount(max(0, len(found) - page.skip)))
+        return json([self._item(living) for living in found[page.skip : page.skip + page.limit]])
+
+    async def update(self, asked: Asked) -> Answer:
+        patch: SessionPatch = read_json(asked.body or b"{}", SessionPatch)
+        name = None if patch.name is UNSET else patch.name
+        metadata = None if patch.metadata is UNSET else patch.metadata
+        living = await self._sessions.update(asked.namespace, asked.names["id"], name=name, metadata=metadata)
+        return json(self._shown(living))
+
+    async def end(self, asked: Asked) -> Answer:
+        return json(self._shown(await self._sessions.end(asked.namespace, asked.names["id"])))
+
+    def _item(self, living: Living) -> SessionItem:
+        session, expires = living.session, self._sessions.expires_ms(living)
+        return SessionItem(
+            session.id, session.namespace, session.name, session.created, living.used_ms, expires, living.invocations
+        )
+
+    def _shown(self, living: Living) -> SessionEntity:
+        session, expires = living.session, self._sessions.expires_ms(living)
+        return SessionEntity(
+            session.id,
+            session.namespace,
+            session.name,
+            session.created,
+            living.used_ms,
+            expires,
+            living.invocations,
+            session.metadata,
+        )
