@@ -134,6 +134,7 @@ def test_namespaces_are_the_operators(platform):
     changed = platform.json("namespace", "set", "lab", "--weight", 3, "--concurrent", 5)
     assert (changed["weight"], changed["concurrentInvocations"]) == (3, 5)
     assert platform.json("namespace", "set", "lab", "--concurrent", 0)["concurrentInvocations"] is None
+    assert platform.json("namespace", "set", "lab", "--fires-per-minute", 9)["firesPerMinute"] == 9
     new = platform.json("namespace", "rotate-key", "lab")["key"]
     assert complaint(platform.aliquot("list", "--json", code=4, **local))["kind"] == "key_refused"
     assert platform.json("list", **{**local, "ALIQUOT_KEY": new}) == []
@@ -153,7 +154,7 @@ def test_namespaces_are_the_operators(platform):
         (("logs", "0" * 32), 5, f"activation {'0' * 32}: The requested resource does not exist."),
         (("namespace", "set", "nobody", "--weight", "2"), 5, "there is no namespace nobody; there are guest"),
         (("namespace", "create", "guest"), 6, "namespace guest: namespace guest exists already"),
-        (("namespace", "set", "guest"), 2, "nothing to change; give --weight, --per-minute or --concurrent"),
+        (("namespace", "set", "guest"), 2, "nothing to change; give --weight, --per-minute, --concurrent"),
         (("namespace", "set", "guest", "--weight", "-1"), 6, "weight: it takes a number"),
         (("invoke", "sums.add", "-p", "a"), 2, "--param: 'a' is not of the form name=value"),
         (("invoke", "sums.add", "--json-input", "no.json"), 2, "--json-input: no.json cannot be read"),

@@ -154,14 +154,18 @@ async def test_a_namespaces_life():
         assert (await g.say("GET", f"{ACTIONS}", auth=basic(made["key"])))[0] == 200
         assert await g.say("POST", base, json={"name": "lab"}) == (409, "namespace lab exists already")
         shown = {
-            "name": "lab", "weight": 2.0, "invocationsPerMinute": 10, "concurrentInvocations": None, "actions": 0,
-            "keys": [made["key"].partition(":")[0]], "created": g.catalogue.namespace("lab").created,
+            "name": "lab", "weight": 2.0, "invocationsPerMinute": 10, "concurrentInvocations": None,
+            "firesPerMinute": None, "actions": 0, "keys": [made["key"].partition(":")[0]],
+            "created": g.catalogue.namespace("lab").created,
         }  # fmt: skip
         assert await g.say("GET", f"{base}/lab") == (200, shown)
         assert [item["name"] for item in (await g.say("GET", base))[1]] == ["guest", "lab"]
         assert g.platform.weights["lab"] == 2
         change = {"weight": 3, "invocationsPerMinute": None, "concurrentInvocations": 5}
         assert await g.say("PATCH", f"{base}/lab", json=change) == (200, shown | change)
+        fires = {"firesPerMinute": 7}
+        assert await g.say("PATCH", f"{base}/lab", json=fires) == (200, shown | change | fires)
+        assert await g.say("PATCH", f"{base}/lab", json={"weight": 3}) == (200, shown | change | fires)
         assert g.platform.weights["lab"] == 3
         status, key = await g.say("POST", f"{base}/lab/keys", json={"keep": True})
         assert status == 201

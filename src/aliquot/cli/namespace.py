@@ -21,6 +21,7 @@ Name = Annotated[str, typer.Argument(help="The namespace.")]
 Weight = Annotated[float | None, typer.Option(help="Its part of the devices beside the others'.")]
 PerMinute = Annotated[int | None, typer.Option(min=0, help="At most so many invocations a minute; 0 for no bound.")]
 Concurrent = Annotated[int | None, typer.Option(min=0, help="At most so many at once; 0 for no bound.")]
+Fires = Annotated[int | None, typer.Option(min=0, help="At most so many fires of triggers a minute; 0 for no bound.")]
 
 
 @app.command()
@@ -29,11 +30,12 @@ def create(
     weight: Weight = None,
     per_minute: PerMinute = None,
     concurrent: Concurrent = None,
+    fires_per_minute: Fires = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a namespace and print its key, this once: the platform keeps only a digest of it."""
-    body = {"name": name, **_changes(weight, per_minute, concurrent)}
+    body = {"name": name, **_changes(weight, per_minute, concurrent, fires_per_minute)}
     made = connect(data).send("POST", PATH, f"namespace {name}", body=body, operator=True)
     _print_key(made, as_json=as_json)
 
@@ -45,13 +47,14 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    rows = table("", "namespace", ">weight", ">per minute", ">at once", ">functions", ">keys", "created")
+    rows = table("", "namespace", ">weight", ">per minute", ">at once", ">fires", ">functions", ">keys", "created")
     for one in found:
         rows.add_row(
             one["name"],
             text(one["weight"]),
             text(one["invocationsPerMinute"]),
             text(one["concurrentInvocations"]),
+            text(one["firesPerMinute"]),
             text(one["actions"]),
             text(len(one["keys"])),
             clock(one["created"]),
@@ -65,20 +68,22 @@ def set_(
     weight: Weight = None,
     per_minute: PerMinute = None,
     concurrent: Concurrent = None,
+    fires_per_minute: Fires = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Change a namespace's weight or quota; what is not given stays."""
-    changes = _changes(weight, per_minute, concurrent)
+    changes = _changes(weight, per_minute, concurrent, fires_per_minute)
     if not changes:
-        raise InputError("nothing to change; give --weight, --per-minute or --concurrent")
+        raise InputError("nothing to change; give --weight, --per-minute, --concurrent or --fires-per-minute")
     changed = _send(connect(data), "PATCH", name, body=changes)
     if as_json:
         print_json(changed)
     else:
-        bounds = [changed["invocationsPerMinute"], changed["concurrentInvocations"]]
-        per_minute_text, at_once = ("any number" if bound is None else str(bound) for bound in bounds)
-        say(f"{name}: weight {text(changed['weight'])}, {per_minute_text} of calls a minute, {at_once} at once")
+        bounds = [changed[key] for key in ("invocationsPerMinute", "concurrentInvocations", "firesPerMinute")]
+        calls, at_once, fires = ("any number" if bound is None else str(bound) for bound in bounds)
+        weight_text = text(changed["weight"])
+        say(f"{name}: weight {weight_text}, {calls} of calls a minute, {at_once} at once, {fires} of fires a minute")
 
 
 @app.command()
@@ -115,9 +120,15 @@ def _send(gateway: Gateway, method: str, name: str, *, keys: bool = False, body:
     return answer
 
 
-def _changes(weight: float | None, per_minute: int | None, concurrent: int | None) -> dict[str, Any]:
+def _changes(
+    weight: float | None, per_minute: int | None, concurrent: int | None, fires_per_minute: int | None
+) -> dict[str, Any]:
     """For the platform null is no bound, and what is absent stays."""
-    bounds = {"invocationsPerMinute": per_minute, "concurrentInvocations": concurrent}
+    bounds = {
+        "invocationsPerMinute": per_minute,
+        "concurrentInvocations": concurrent,
+        "firesPerMinute": fires_per_minute,
+    }
     changes: dict[str, Any] = {key: value or None for key, value in bounds.items() if value is not None}
     return changes if weight is None else {"weight": weight, **changes}
 

@@ -23,6 +23,7 @@ class NamespacePatch(Struct, rename="camel", forbid_unknown_fields=True):
     weight: float | UnsetType = UNSET
     invocations_per_minute: int | UnsetType | None = UNSET
     concurrent_invocations: int | UnsetType | None = UNSET
+    fires_per_minute: int | UnsetType | None = UNSET
 
 
 class NamespacePost(NamespacePatch, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -38,6 +39,7 @@ class NamespaceItem(Struct, rename="camel"):
     weight: float
     invocations_per_minute: int | None
     concurrent_invocations: int | None
+    fires_per_minute: int | None
     actions: int
     keys: list[str]  # the first half of each; nobody has the other
     created: int
@@ -125,6 +127,7 @@ class Operator:
             namespace.weight,
             namespace.quota.invocations_per_minute,
             namespace.quota.concurrent_invocations,
+            namespace.quota.fires_per_minute,
             len(self._catalogue.entities.all(Action, namespace.name)),
             [key.uuid for key in namespace.keys],
             namespace.created,
@@ -132,8 +135,5 @@ class Operator:
 
 
 def _quota(patch: NamespacePatch, old: Quota) -> Quota:
-    per_minute, at_once = patch.invocations_per_minute, patch.concurrent_invocations
-    return Quota(
-        old.invocations_per_minute if per_minute is UNSET else per_minute,
-        old.concurrent_invocations if at_once is UNSET else at_once,
-    )
+    given = {field: getattr(patch, field) for field in Quota.__struct_fields__}
+    return replace(old, **{field: bound for field, bound in given.items() if bound is not UNSET})
