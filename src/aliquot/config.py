@@ -39,12 +39,12 @@ def parse_size(text: str, key: str) -> int:
     return round(size)
 
 
-def parse_assignments(texts: list[str], key: str) -> dict[str, str]:
+def parse_assignments(texts: list[str], key: str, *, may_be_empty: bool = False) -> dict[str, str]:
     """`name=value` texts as a dictionary; a name given twice is an error."""
     values: dict[str, str] = {}
     for text in texts:
         name, sign, value = text.partition("=")
-        if not sign or not name or not value:
+        if not sign or not name or not (value or may_be_empty):
             raise InputError(f"{key}: '{text}' is not of the form name=value")
         if name in values:
             raise InputError(f"{key}: {name} is given twice")

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from aliquot.cli import (
+    action,
+    activation,
     bench,
     compare,
     demo,
@@ -15,16 +17,21 @@ from aliquot.cli import (
     invoke,
     logs,
     namespace,
+    package,
     policies,
     replay,
     reproduce,
+    rule,
     simulate,
     status,
     study,
+    trigger,
     up,
     workload,
+    wskprops,
 )
 from aliquot.cli.failures import Wanted, report, tell
+from aliquot.cli.values import TakesPairs
 from aliquot.version import __version__
 
 app = typer.Typer(
@@ -43,15 +50,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-RUN, DEVELOP, OPERATE, STUDY = "Run", "Develop", "Operate", "Simulate & study"
+RUN, DEVELOP, OPENWHISK, OPERATE = "Run", "Develop", "As OpenWhisk has it", "Operate"
+STUDY = "Simulate & study"
 app.command("up", rich_help_panel=RUN)(up.up)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.command("doctor", rich_help_panel=RUN)(doctor.doctor)
-app.command("deploy", rich_help_panel=DEVELOP)(deploy.deploy)
-app.command("invoke", rich_help_panel=DEVELOP)(invoke.invoke)
+app.command("deploy", cls=TakesPairs, rich_help_panel=DEVELOP)(deploy.deploy)
+app.command("invoke", cls=TakesPairs, rich_help_panel=DEVELOP)(invoke.invoke)
 app.command("logs", rich_help_panel=DEVELOP)(logs.logs)
 app.command("list", rich_help_panel=DEVELOP)(functions.list_functions)
 app.command("delete", rich_help_panel=DEVELOP)(functions.delete)
+app.add_typer(action.app, name="action", rich_help_panel=OPENWHISK)
+app.add_typer(package.app, name="package", rich_help_panel=OPENWHISK)
+app.add_typer(trigger.app, name="trigger", rich_help_panel=OPENWHISK)
+app.add_typer(rule.app, name="rule", rich_help_panel=OPENWHISK)
+app.add_typer(activation.app, name="activation", rich_help_panel=OPENWHISK)
+app.command("wskprops", rich_help_panel=OPENWHISK)(wskprops.wskprops)
 app.command("status", rich_help_panel=OPERATE)(status.status)
 app.command("top", rich_help_panel=OPERATE)(status.top)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=OPERATE)
@@ -64,8 +78,8 @@ app.command("bench", rich_help_panel=STUDY)(bench.bench)
 app.add_typer(workload.app, name="workload", rich_help_panel=STUDY)
 app.add_typer(reproduce.app, name="reproduce", rich_help_panel=STUDY)
 
-# Of the others, --json takes a file's name.
-_WITH_JSON_FLAG = {"deploy", "invoke", "logs", "list", "delete", "status", "top", "namespace", "doctor", "replay"}
+# Of these, --json takes a file's name.
+_JSON_INTO_A_FILE = {"study", "simulate", "compare", "bench", "workload", "reproduce"}
 
 
 def _version(asked: bool) -> None:
@@ -86,7 +100,7 @@ def _root(
 def main() -> None:
     """What `aliquot` on the shell runs. Mistakes end with one clear line; a bug shows its traceback."""
     arguments = sys.argv[1:]
-    Wanted.json = "--json" in arguments and arguments[0] in _WITH_JSON_FLAG
+    Wanted.json = "--json" in arguments and arguments[0] not in _JSON_INTO_A_FILE
     try:
         _run()
     except BrokenPipeError:  # the reader has gone, as in `aliquot … | head`

@@ -5,29 +5,24 @@ from typing import Annotated, Any
 
 import typer
 
+from aliquot.cli.code import Kind, Main, Memory, Timeout, read_exec, read_limits
 from aliquot.cli.console import say
 from aliquot.cli.gateway import AsJson, Data, connect
 from aliquot.cli.loading import is_app_file, load_app, split_target
 from aliquot.cli.results import print_json
-from aliquot.cli.values import read_pairs
+from aliquot.cli.values import Annotation, Param, as_list, read_pairs
 from aliquot.core.errors import InputError
-
-_KINDS = {".py": "python:3.11", ".js": "nodejs:20", ".cjs": "nodejs:20", ".mjs": "nodejs:20"}
 
 
 def deploy(
     target: Annotated[str, typer.Argument(metavar="FILE[:APP]", help="A file; :APP when it defines several apps.")],
     name: Annotated[str | None, typer.Option(help="The action's name.", show_default="the file's")] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="python:3.11 or nodejs:20.", show_default="by the file's ending")
-    ] = None,
-    main: Annotated[str | None, typer.Option(help="The function to call.", show_default="main")] = None,
-    param: Annotated[list[str], typer.Option("--param", "-p", help="A default parameter: name=value.")] = [],  # noqa: B006 - typer copies it
-    annotation: Annotated[
-        list[str], typer.Option("--annotation", "-a", help="name=value, such as gpu-share=0.25.")
-    ] = [],  # noqa: B006 - typer copies it
-    memory: Annotated[str | None, typer.Option(help="Of the host, such as 512MiB.")] = None,
-    timeout: Annotated[str | None, typer.Option(help="Of a run, such as 30s.")] = None,
+    kind: Kind = None,
+    main: Main = None,
+    param: Param = [],  # noqa: B006 - typer copies it
+    annotation: Annotation = [],  # noqa: B006 - typer copies it
+    memory: Memory = None,
+    timeout: Timeout = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,10 +40,12 @@ def deploy(
             raise InputError(f"{given[0]}: {target} is an app; what its functions need stands in its file")
         _deploy_app(path, app_name, data, as_json=as_json)
         return
-    body = _body(path, kind, main, memory, timeout)
-    body["parameters"] = [{"key": key, "value": value} for key, value in read_pairs(param, "--param").items()]
-    pairs = read_pairs(annotation, "--annotation")
-    body["annotations"] = [{"key": key, "value": value} for key, value in pairs.items()]
+    body = {
+        "exec": read_exec(path, kind, main),
+        "limits": read_limits(timeout, memory),
+        "parameters": as_list(read_pairs(param, "--param")),
+        "annotations": as_list(read_pairs(annotation, "--annotation")),
+    }
     _deploy_action(name or path.stem, body, data, as_json=as_json)
 
 
@@ -76,35 +73,3 @@ def _deploy_action(name: str, body: dict[str, Any], data: Path | None, *, as_jso
         return
     say(f"{name} {written['version']}")
     say(f"try: aliquot invoke {name}")
-
-
-def _body(path: Path, kind: str | None, main: str | None, memory: str | None, timeout: str | None) -> dict[str, Any]:
-    from aliquot.sdk.units import read_mib, read_ms
-
-    chosen = kind or _KINDS.get(path.suffix.lower())
-    if chosen is None:
-        raise InputError(f"--kind: the ending of {path} does not tell; it takes python:3.11 or nodejs:20")
-    action: dict[str, Any] = {"exec": {"kind": chosen, "code": _code(path)}}
-    if main is not None:
-        action["exec"]["main"] = main
-    limits = {}
-    if memory is not None:
-        limits["memory"] = read_mib(memory, "--memory")
-    if timeout is not None:
-        limits["timeout"] = read_ms(timeout, "--timeout")
-    return {**action, "limits": limits}
-
-
-def _code(path: Path) -> str:
-    from base64 import b64encode
-
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    if content.startswith(b"PK\x03\x04"):
-        return b64encode(content).decode()
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is neither text in UTF-8 nor a zip: {error}") from error

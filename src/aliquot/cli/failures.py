@@ -7,7 +7,7 @@
 | 2 | the command line, a file or an option is wrong |
 | 3 | no platform is known, or none answers |
 | 4 | the platform refuses the key |
-| 5 | there is no such function, activation or namespace |
+| 5 | there is no such thing |
 | 6 | the platform refuses: it says why, or is busy |
 | 7 | the platform failed, or the connection was lost |
 | 130 | interrupted |

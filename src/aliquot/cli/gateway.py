@@ -1,20 +1,24 @@
 """How commands reach the platform, and the options that they share."""
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
+from urllib.parse import quote
 
 import typer
 
 from aliquot.cli.failures import Wanted
 from aliquot.sdk import answers
-from aliquot.sdk.calls import NAMESPACE, action_path, activation_path
+from aliquot.sdk.calls import activation_path, entity_path
 from aliquot.sdk.client import Client, client_for
 from aliquot.sdk.errors import NotFoundError, SdkError
 from aliquot.sdk.server import find_server
 from aliquot.sdk.wire import JSON, Reply, Request, ask, to_json
 
+ACTIONS, PACKAGES, TRIGGERS, RULES = "actions", "packages", "triggers", "rules"
+WORDS = {ACTIONS: "function", PACKAGES: "package", TRIGGERS: "trigger", RULES: "rule"}
 _MOST_LISTED = 200
 
 
@@ -70,34 +74,44 @@ class Gateway:
 
     # --- what several commands ask for --------------------------------------------------------------------
 
-    def functions(self) -> list[dict[str, Any]]:
-        """All of the namespace, by name."""
+    def entities(self, collection: str, place: str = "") -> list[dict[str, Any]]:
+        """All of the caller's namespace, of `/namespace`, or of a package, by name."""
         found: list[dict[str, Any]] = []
+        namespace, package = place[1:].partition("/")[::2] if place.startswith("/") else ("_", place)
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/{collection}"
+        if package:
+            path += f"/{quote(package, safe='')}/"
         while True:
             query: dict[str, str | int] = {"limit": _MOST_LISTED, "skip": len(found)}
-            page = self.send("GET", f"{NAMESPACE}/actions", "the list of functions", query=query)
+            page = self.send("GET", path, f"the list of {collection}", query=query)
             found += page
             if len(page) < _MOST_LISTED:
-                return sorted(found, key=lambda action: str(action["name"]))
+                return sorted(found, key=qualified)
 
-    def function(self, name: str) -> dict[str, Any]:
-        """Without its code. One that is not there is an error that names those like it."""
+    def entity(self, collection: str, name: str, *, code: bool = False) -> dict[str, Any]:
+        """One that is not there is an error that names those like it."""
+        query = {"code": "false"} if collection == ACTIONS and not code else {}
         try:
-            found: dict[str, Any] = self.send("GET", action_path(name), name, query={"code": "false"})
+            found: dict[str, Any] = self.send("GET", entity_path(collection, name), name, query=query)
         except NotFoundError as error:
-            raise self.unknown(name) from error
+            raise self.unknown(collection, name) from error
         return found
 
-    def unknown(self, name: str) -> NotFoundError:
-        names = [str(action["name"]) for action in self.functions()]
-        tails = {known.rpartition(".")[2]: known for known in names}  # `classify` for `vision.classify`
+    def unknown(self, collection: str, name: str) -> NotFoundError:
+        word = WORDS[collection]
+        if name.startswith("/"):
+            return NotFoundError(f"there is no {word} {name}")
+        names = [qualified(one) for one in self.entities(collection)]
+        tails = {re.split(r"[./]", known)[-1]: known for known in names}  # `classify` for `vision.classify`
         near = difflib.get_close_matches(name, [*names, *tails], n=2, cutoff=0.8)
         meant = list(dict.fromkeys(tails.get(known, known) for known in near))
         if meant:
-            return NotFoundError(f"there is no function {name}; did you mean {' or '.join(meant)}?")
+            return NotFoundError(f"there is no {word} {name}; did you mean {' or '.join(meant)}?")
         if names:
-            return NotFoundError(f"there is no function {name}; `aliquot list` shows the {len(names)} that there are")
-        return NotFoundError(f"there is no function {name}, nor any other; `aliquot deploy FILE` brings one")
+            lists = "aliquot list" if collection == ACTIONS else f"aliquot {word} list"
+            return NotFoundError(f"there is no {word} {name}; `{lists}` shows the {len(names)} that there are")
+        brings = "aliquot deploy FILE" if collection == ACTIONS else f"aliquot {word} create"
+        return NotFoundError(f"there is no {word} {name}, nor any other; `{brings}` brings one")
 
     def activation(self, activation_id: str) -> dict[str, Any]:
         record: dict[str, Any] = self.send("GET", activation_path(activation_id), f"activation {activation_id}")
@@ -108,16 +122,27 @@ def connect(data: Path | None) -> Gateway:
     return Gateway(client_for(find_server(data=data)))
 
 
-def complete_function(incomplete: str) -> list[str]:
+def qualified(entity: Mapping[str, Any]) -> str:
+    """`name`, or `package/name`, as commands take it."""
+    package = str(entity["namespace"]).partition("/")[2]
+    return f"{package}/{entity['name']}" if package else str(entity["name"])
+
+
+def completer(collection: str) -> Callable[[str], list[str]]:
     """For the shell's completion: silent when there is no platform."""
-    try:
-        return [str(one["name"]) for one in connect(None).functions() if str(one["name"]).startswith(incomplete)]
-    except (SdkError, OSError):
-        return []
+
+    def complete(incomplete: str) -> list[str]:
+        try:
+            names = [qualified(one) for one in connect(None).entities(collection)]
+        except (SdkError, OSError):
+            return []
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
 
 
 FunctionName: TypeAlias = Annotated[
-    str, typer.Argument(help="The function, as aliquot list shows it.", autocompletion=complete_function)
+    str, typer.Argument(help="The function, as aliquot list shows it.", autocompletion=completer(ACTIONS))
 ]
 
 

@@ -7,18 +7,21 @@ import typer
 
 from aliquot.cli.console import errors, say
 from aliquot.cli.failures import tell
-from aliquot.cli.gateway import AsJson, Data, FunctionName, Gateway, annotations_of, connect
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, Gateway, annotations_of, connect
 from aliquot.cli.results import print_json, seconds
-from aliquot.cli.values import read_object, read_pairs
+from aliquot.cli.values import Param, read_params
 
 _POLL_S = 0.5
 
 
 def invoke(
     name: FunctionName,
-    param: Annotated[list[str], typer.Option("--param", "-p", help="name=value; JSON where it can be.")] = [],  # noqa: B006 - typer copies it
+    param: Param = [],  # noqa: B006 - typer copies it
     json_input: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A file with a JSON object of parameters; - is stdin.")
+        str | None,
+        typer.Option(
+            "--json-input", "--param-file", "-P", metavar="FILE", help="A JSON object of parameters; - is stdin."
+        ),
     ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the activation's id and do not wait.")] = False,
     data: Data = None,
@@ -28,19 +31,16 @@ def invoke(
 
     What happened (cold or warm, how long it waited and ran) goes to stderr. With --json the whole record is printed.
     """
-    payload = {
-        **(read_object(json_input, "--json-input") if json_input is not None else {}),
-        **read_pairs(param, "--param"),
-    }
+    payload = read_params(param, json_input, "--json-input")
     gateway = connect(data)
     if no_wait:
-        activation_id = _begin(gateway, name, payload, wait=False)
+        activation_id = begin(gateway, name, payload, wait=False)
         if as_json:
             print_json({"activationId": activation_id})
         else:
             say(activation_id)
         return
-    record = _record(gateway, _begin(gateway, name, payload, wait=True))
+    record = call(gateway, name, payload)
     response = record["response"]
     if as_json:
         print_json(record)
@@ -49,13 +49,22 @@ def invoke(
         if response["success"]:
             print_json(response.get("result"))
     if not response["success"]:
-        result = response.get("result")
-        why = result.get("error", result) if isinstance(result, dict) else result
-        tell(f"{name}: {response['status']}: {why}; its output: aliquot logs {record['activationId']}", 1, "function")
+        tell(f"{name}: {why(response)}; its output: aliquot logs {record['activationId']}", 1, "function")
         raise typer.Exit(1)
 
 
-def _begin(gateway: Gateway, name: str, payload: dict[str, Any], *, wait: bool) -> str:
+def call(gateway: Gateway, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """The record of a call that has ended, however long it took."""
+    return ended(gateway, begin(gateway, name, payload, wait=True))
+
+
+def why(response: dict[str, Any]) -> str:
+    """In words, what a record's response says of a failure."""
+    result = response.get("result")
+    return f"{response['status']}: {result.get('error', result) if isinstance(result, dict) else result}"
+
+
+def begin(gateway: Gateway, name: str, payload: dict[str, Any], *, wait: bool) -> str:
     """The activation's id: when it has ended if one waits, otherwise when it is accepted."""
     from aliquot.sdk import answers
     from aliquot.sdk.calls import action_path
@@ -64,11 +73,11 @@ def _begin(gateway: Gateway, name: str, payload: dict[str, Any], *, wait: bool) 
     if activation_id := reply.headers.get(answers.ACTIVATION):
         return activation_id
     if reply.status == 404:  # noqa: PLR2004 - there is no such function
-        raise gateway.unknown(name)
+        raise gateway.unknown(ACTIONS, name)
     return str(answers.check(reply, name).json()["activationId"])
 
 
-def _record(gateway: Gateway, activation_id: str) -> dict[str, Any]:
+def ended(gateway: Gateway, activation_id: str) -> dict[str, Any]:
     """Of what has ended, or will: the platform lets callers wait for a minute, people may want to wait longer."""
     from aliquot.sdk import answers
     from aliquot.sdk.calls import activation_path

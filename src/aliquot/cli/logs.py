@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from aliquot.cli.console import output, say
-from aliquot.cli.gateway import AsJson, Data, Gateway, annotations_of, complete_function, connect
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, Gateway, annotations_of, completer, connect
 from aliquot.cli.results import clock, print_json, seconds
 from aliquot.sdk.calls import NAMESPACE
 
@@ -22,7 +22,7 @@ def logs(
     which: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME|ID]", help="A function, or one activation; all without.", autocompletion=complete_function
+            metavar="[NAME|ID]", help="A function, or one activation; all without.", autocompletion=completer(ACTIONS)
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what ends from now on.")] = False,
@@ -37,7 +37,7 @@ def logs(
         _print(gateway.activation(which), as_json=as_json)
         return
     if which is not None:
-        gateway.function(which)  # to say so if there is none, rather than to show nothing
+        gateway.entity(ACTIONS, which)  # to say so if there is none, rather than to show nothing
     for record in _recent(gateway, which, last, since):
         _print(record, as_json=as_json)
     if follow:

@@ -1,16 +1,75 @@
-"""`--param name=value` and its like: values are JSON where they can be, texts otherwise, as `wsk` reads them."""
+"""Parameters and annotations as people type them: values are JSON where they can be, texts otherwise, as for `wsk`."""
 
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from typer.core import TyperCommand
 
 from aliquot.config import parse_assignments
 from aliquot.core.errors import InputError
 
+Param: TypeAlias = Annotated[
+    list[str], typer.Option("--param", "-p", metavar="KEY VALUE", help="Also KEY=VALUE; JSON where it can be.")
+]
+ParamFile: TypeAlias = Annotated[
+    str | None, typer.Option("--param-file", "-P", metavar="FILE", help="A JSON object of parameters; - is stdin.")
+]
+Annotation: TypeAlias = Annotated[
+    list[str], typer.Option("--annotation", "-a", metavar="KEY VALUE", help="Such as gpu-share 0.25; also KEY=VALUE.")
+]
+_PAIRED = {"--param", "-p", "--annotation", "-a"}
+
+
+class TakesPairs(TyperCommand):
+    """A command whose pairs may be two words, `-p KEY VALUE`, or one, `-p KEY=VALUE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own, whose home moves
+        return super().parse_args(ctx, _joined(args))
+
+
+def _joined(words: list[str]) -> list[str]:
+    result: list[str] = []
+    left = iter(words)
+    for word in left:
+        result.append(word)
+        if word == "--":
+            break
+        if word not in _PAIRED:
+            continue
+        key = next(left, None)
+        if key is None:
+            break
+        result.append(key)
+        if "=" in key:
+            continue
+        value = next(left, None)
+        if value is not None and _is_option(value):
+            result.append(value)
+        elif value is not None:
+            result[-1] = f"{key}={value}"
+    return [*result, *left]
+
+
+def _is_option(word: str) -> bool:
+    """Rather than a value, such as -1. A value that looks like an option can be given as KEY=VALUE."""
+    return len(word) > 1 and word.startswith("-") and not word[1].isdigit()
+
 
 def read_pairs(texts: list[str], option: str) -> dict[str, Any]:
-    return {name: read_value(value) for name, value in parse_assignments(texts, option).items()}
+    return {name: read_value(value) for name, value in parse_assignments(texts, option, may_be_empty=True).items()}
+
+
+def read_params(texts: list[str], file: str | None, file_option: str = "--param-file") -> dict[str, Any]:
+    """What is said on the command line wins over the file."""
+    return {**(read_object(file, file_option) if file is not None else {}), **read_pairs(texts, "--param")}
+
+
+def as_list(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """As entities carry parameters and annotations."""
+    return [{"key": key, "value": value} for key, value in values.items()]
 
 
 def read_value(value: str) -> Any:  # noqa: ANN401 - whatever JSON holds

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from aliquot.sdk import answers
-from aliquot.sdk.errors import RemoteError
+from aliquot.sdk.errors import RemoteError, UsageError
 from aliquot.sdk.portable import dump, load
 from aliquot.sdk.wire import PICKLE, Operation, Reply, Request, ask, pause
 
@@ -14,18 +14,23 @@ _BUSY_PATIENCE_S = 10.0
 _FIRST_POLL_S, _LAST_POLL_S = 0.005, 0.5
 
 
+def entity_path(collection: str, name: str) -> str:
+    """Of `name`, `package/name` or `/namespace/[package/]name`."""
+    from urllib.parse import quote
+
+    parts = name[1:].split("/") if name.startswith("/") else ["_", *name.split("/")]
+    if len(parts) < 2 or any(part in {"", ".", ".."} for part in parts):  # noqa: PLR2004 - a namespace and a name
+        raise UsageError(f"{name!r} is not a name; it takes name, package/name or /namespace/[package/]name")
+    namespace, *names = (quote(part, safe="") for part in parts)
+    return f"/api/v1/namespaces/{namespace}/{collection}/{'/'.join(names)}"
+
+
 def action_path(name: str) -> str:
-    return f"{NAMESPACE}/actions/{_quote(name)}"
+    return entity_path("actions", name)
 
 
 def activation_path(activation_id: str) -> str:
-    return f"{NAMESPACE}/activations/{_quote(activation_id)}"
-
-
-def _quote(name: str) -> str:
-    from urllib.parse import quote
-
-    return quote(name, safe="")
+    return entity_path("activations", activation_id)
 
 
 def call(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation[Any]:

@@ -37,7 +37,7 @@ def read_code(app: str, module: dict[str, Any], include: tuple[str, ...]) -> Cod
     files = _included(app, folder, include)
     _check_imports(app, path, text, folder, files)
     if files:
-        text = _zip(text, files)
+        text = zip_files({"__main__.py": text.encode(), **{name: _bytes(path) for name, path in files.items()}})
     if len(text) > _MOST_BYTES * 4 // 3:
         raise UsageError(f"app {app!r}: its code has {len(text) >> 20} MiB; the platform takes at most 48 MiB")
     return Code(text, sha256(text.encode()).hexdigest())
@@ -103,15 +103,15 @@ def _comes_from(module: str, beside: str) -> bool:
     return origin is None or os.path.abspath(origin).startswith(beside)
 
 
-def _zip(main: str, files: dict[str, str]) -> str:
-    """The same files give the same bytes: the digest decides whether to deploy again."""
+def zip_files(files: dict[str, bytes]) -> str:
+    """In base64. The same files give the same bytes: the digest decides whether to deploy again."""
     from base64 import b64encode
     from io import BytesIO
     from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
     packed = BytesIO()
     with ZipFile(packed, "w") as archive:
-        for name, content in [("__main__.py", main.encode()), *((name, _bytes(path)) for name, path in files.items())]:
+        for name, content in files.items():
             entry = ZipInfo(name.replace(os.sep, "/"))  # with a date of its own, always the same
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content, ZIP_DEFLATED)

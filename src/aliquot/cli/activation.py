@@ -1,0 +1,165 @@
+"""`aliquot activation`: what became of calls, and those that are under way."""
+
+import re
+import time
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from aliquot.cli import logs as log_lines
+from aliquot.cli.console import say
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, Gateway, annotations_of, completer, connect
+from aliquot.cli.invoke import ended
+from aliquot.cli.results import clock, print_json, seconds, show, table, text
+from aliquot.core.errors import InputError
+from aliquot.sdk.calls import NAMESPACE, activation_path
+from aliquot.sdk.errors import NotFoundError
+
+app = typer.Typer(help="Activations: the records of calls. `aliquot logs` is the short way.", no_args_is_help=True)
+app.command("logs")(log_lines.logs)
+
+_MOST = 200
+_STATUSES = ("success", "application error", "action developer error", "whisk internal error")
+Id = Annotated[str, typer.Argument(metavar="[ID]", help="An activation.", show_default="the last one")]
+Name = Annotated[str, typer.Argument(help="Only those of this function.", autocompletion=completer(ACTIONS))]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Until it has ended, if it has not.")]
+
+
+@app.command("list")
+def list_(
+    name: Name = "",
+    limit: Annotated[int, typer.Option("--limit", "-l", min=1, max=_MOST, help="How many at most.")] = 30,
+    skip: Annotated[int, typer.Option("--skip", "-s", min=0, help="Leave out so many of the newest.")] = 0,
+    since: Annotated[
+        str | None, typer.Option(help="Began then or later: 10m ago, 2026-01-31T12:00, or epoch milliseconds.")
+    ] = None,
+    upto: Annotated[str | None, typer.Option(help="Began then or earlier, likewise.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Only how many there are.")] = False,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """List calls, the newest first.
+
+    For example: [bold]aliquot activation list vision/classify --since 10m[/]
+    """
+    query: dict[str, str | int] = {"name": name} if name else {}
+    query |= {key: _moment(value, f"--{key}") for key, value in (("since", since), ("upto", upto)) if value is not None}
+    query |= {"count": "true"} if count else {"limit": limit, "skip": skip}
+    found = connect(data).send("GET", f"{NAMESPACE}/activations", "the activations", query=query)
+    if as_json:
+        print_json(found)
+    elif count:
+        say(str(found["activations"]))
+    elif not found:
+        say("there are none")
+    else:
+        _table(found)
+
+
+@app.command()
+def get(activation_id: Id = "", wait: Wait = False, data: Data = None, as_json: AsJson = False) -> None:
+    """Show a call's record: when, where, for how long, what came of it, what it printed.
+
+    For example: [bold]aliquot activation get --wait[/]
+    """
+    gateway = connect(data)
+    record = _record(gateway, activation_id, wait=wait)
+    if as_json:
+        print_json(record)
+        return
+    response = record.get("response", {})
+    rows = table("", "", "")
+    rows.show_header = False
+    rows.columns[1].no_wrap = False
+    for key in ("activationId", "name", "version", "cause"):
+        if record.get(key):
+            rows.add_row(key, text(record[key]))
+    rows.add_row("start", clock(record["start"]))
+    if record.get("end"):
+        rows.add_row("duration", seconds(record.get("duration", 0) / 1000))
+    rows.add_row("status", text(response.get("status")))
+    for key, value in annotations_of(record).items():
+        if key not in {"limits", "path"}:
+            rows.add_row(key, text(value))
+    show(rows)
+    print_json(response.get("result"))
+    for line in record.get("logs", ()):
+        say(line)
+
+
+@app.command()
+def result(activation_id: Id = "", wait: Wait = False, data: Data = None, as_json: AsJson = False) -> None:
+    """Print what a call answered, as JSON; with --json, its status and size, too.
+
+    For example: [bold]aliquot activation result --wait[/]
+    """
+    gateway = connect(data)
+    record = _record(gateway, activation_id, wait=wait)
+    found = gateway.send("GET", f"{activation_path(record['activationId'])}/result", "the result")
+    print_json(found if as_json else found.get("result"))
+
+
+@app.command()
+def cancel(
+    activation_id: Annotated[str, typer.Argument(metavar="ID", help="An activation that is under way.")],
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a call that waits or runs; one that has ended stays as it is.
+
+    For example: [bold]aliquot activation cancel $(aliquot invoke long --no-wait)[/]
+    """
+    gateway = connect(data)
+    answer = gateway.send("DELETE", activation_path(activation_id), f"activation {activation_id}")
+    if as_json:
+        print_json(answer)
+    else:
+        say(f"{activation_id} ends, if it has not ended")
+
+
+@app.command()
+def poll(name: Name = "", data: Data = None, as_json: AsJson = False) -> None:
+    """Show calls as they end, with what they printed, until Ctrl-C. With --json: full records, one a line.
+
+    It is [bold]aliquot logs --follow --last 0[/].
+    """
+    log_lines.logs(name or None, follow=True, last=0, data=data, as_json=as_json)
+
+
+def _record(gateway: Gateway, activation_id: str, *, wait: bool) -> dict[str, Any]:
+    if activation_id:
+        return ended(gateway, activation_id) if wait else gateway.activation(activation_id)
+    last = gateway.send("GET", f"{NAMESPACE}/activations", "the last activation", query={"limit": 1})
+    if not last:
+        raise NotFoundError("there are no activations yet; aliquot invoke makes one")
+    return gateway.activation(str(last[0]["activationId"]))
+
+
+def _table(found: list[dict[str, Any]]) -> None:
+    rows = table("", "began", "function", "status", "start", ">took", "activation")
+    for one in found:
+        said = annotations_of(one)
+        rows.add_row(
+            clock(one["start"]),
+            str(said.get("path", one["name"])).partition("/")[2] or str(one["name"]),
+            _STATUSES[one["statusCode"]] if "statusCode" in one else "",
+            text(said.get("start", "cold" if "initTime" in said else "")),
+            seconds(one["duration"] / 1000) if "duration" in one else "",
+            str(one["activationId"]),
+        )
+    show(rows)
+
+
+def _moment(value: str, option: str) -> int:
+    """Epoch milliseconds."""
+    from aliquot.sdk.units import read_ms
+
+    if value.isdecimal():
+        return int(value)
+    if re.match(r"\d{4}-", value):
+        try:
+            return round(datetime.fromisoformat(value).timestamp() * 1000)
+        except ValueError as error:
+            raise InputError(f"{option}: '{value}' is not a time, such as 2026-01-31T12:00") from error
+    return time.time_ns() // 1_000_000 - read_ms(value, option)

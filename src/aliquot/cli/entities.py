@@ -1,0 +1,118 @@
+"""What the commands for packages, triggers, rules and actions share: names, writing, deleting, showing."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from aliquot.cli.console import say
+from aliquot.cli.gateway import WORDS, Gateway, qualified
+from aliquot.cli.results import clock, print_json, show, table, text
+from aliquot.sdk.calls import entity_path
+
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Shared: TypeAlias = Annotated[
+    bool | None, typer.Option("--shared/--private", help="Whether others may use what is in it.", show_default=False)
+]
+_LONG = 2000  # characters of a value that people still want to see
+
+
+def full_name(name: str) -> str:
+    """`/_/name` for one of the caller's own: `_` is whoever asks."""
+    return name if name.startswith("/") else f"/_/{name}"
+
+
+def put(
+    gateway: Gateway,
+    collection: str,
+    name: str,
+    body: Mapping[str, Any],
+    *,
+    overwrite: bool,
+) -> dict[str, Any]:
+    query = {"overwrite": "true"} if overwrite else {}
+    written: dict[str, Any] = gateway.send("PUT", entity_path(collection, name), name, query=query, body=body)
+    return written
+
+
+def told(entity: Mapping[str, Any], collection: str, *, as_json: bool) -> None:
+    """That it has been written."""
+    if as_json:
+        print_json(entity)
+    else:
+        say(f"{WORDS[collection]} {qualified(entity)} {entity['version']}")
+
+
+def delete_entity(
+    gateway: Gateway,
+    collection: str,
+    name: str,
+    *,
+    yes: bool,
+    as_json: bool,
+    query: Mapping[str, str | int] | None = None,
+    with_it: str = "",
+) -> None:
+    gateway.entity(collection, name)  # to say so if there is none, before a question
+    confirm(f"delete {name}{with_it}?", yes=yes, as_json=as_json)
+    gateway.send("DELETE", entity_path(collection, name), name, query=query)
+    say_deleted(name, as_json=as_json)
+
+
+def confirm(question: str, *, yes: bool, as_json: bool) -> None:
+    if not yes and not as_json:
+        typer.confirm(question, abort=True)
+
+
+def say_deleted(name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        say(f"deleted {name}")
+
+
+def list_entities(entities: list[dict[str, Any]], collection: str, *, as_json: bool) -> None:
+    """Those that have little to tell beside their names."""
+    word = WORDS[collection]
+    if as_json:
+        print_json(entities)
+    elif not entities:
+        say(f"there are no {collection} yet; make one with: aliquot {word} create")
+    else:
+        bound = any(one.get("binding") for one in entities)
+        rows = table("", word, "version", "for", "updated", *(["is"] if bound else []))
+        for one in entities:
+            binding = one.get("binding") or {}
+            of = f"{binding['namespace']}/{binding['name']}" if binding else ""
+            public = "everyone" if one.get("publish") else "you"
+            cells = (qualified(one), text(one.get("version")), public, clock(one.get("updated", 0)))
+            rows.add_row(*cells, *([f"a binding to /{of}" if of else ""] if bound else []))
+        show(rows)
+
+
+def show_entity(entity: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(entity)
+        return
+    rows = table("", "", "")
+    rows.show_header = False
+    rows.columns[1].no_wrap = False
+    for key, value in _rows(entity):
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        rows.add_row(key, shown if len(shown) <= _LONG else f"{shown[:_LONG]}… ({len(shown)} characters)")
+    show(rows)
+
+
+def _rows(entity: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in entity.items():
+        if key in {"parameters", "annotations"}:
+            rows += [(f"{key[:-1]} {pair['key']}", pair.get("value")) for pair in value]
+        elif key in {"exec", "limits"}:
+            rows += [(inner, part) for inner, part in value.items()]
+        elif key == "updated":
+            rows.append((key, clock(value)))
+        elif value not in ({}, []):
+            rows.append((key, value))
+    return rows
