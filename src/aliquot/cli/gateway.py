@@ -104,7 +104,7 @@ class Gateway:
         names = [qualified(one) for one in self.entities(collection)]
         tails = {re.split(r"[./]", known)[-1]: known for known in names}  # `classify` for `vision.classify`
         near = difflib.get_close_matches(name, [*names, *tails], n=2, cutoff=0.8)
-        meant = list(dict.fromkeys(tails.get(known, known) for known in near))
+        meant = list(dict.fromkeys(known if known in names else tails[known] for known in near))
         if meant:
             return NotFoundError(f"there is no {word} {name}; did you mean {' or '.join(meant)}?")
         if names:
