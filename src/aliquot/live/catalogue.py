@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -36,6 +36,16 @@ class Taken(Exception):  # noqa: N818 - it reads as what it says
     """The name is in use."""
 
 
+class Companion(Protocol):
+    """Keeps something else of the namespaces', which goes when they go."""
+
+    def deletions(self, namespace: str) -> list[Change]: ...
+
+    def forget(self, namespace: str) -> None:
+        """They are done."""
+        ...
+
+
 class Catalogue:
     def __init__(self, store: Store, platform: Platform) -> None:
         self.generation = 0  # grows with every change: whoever remembers something looks at it
@@ -47,6 +57,7 @@ class Catalogue:
         self._keys: dict[str, tuple[str, str]] = {}  # by uuid: namespace and digest
         self._ephemeral: dict[str, tuple[str, str]] = {}  # likewise
         self._locks: dict[str, asyncio.Lock] = {}
+        self.companions: list[Companion] = []
 
     async def load(self) -> None:
         """Read everything and tell the platform; at start, before the first request."""
@@ -192,9 +203,10 @@ class Catalogue:
             await self._put_namespace(msgspec.structs.replace(old, keys=keys))
 
     async def delete_namespace(self, name: str) -> None:
-        """With all its entities and keys."""
+        """With all its entities and keys, and what companions keep for it."""
         async with self.writing(name):
             entities = self.entities.everything(name)
+            more = [change for companion in self.companions for change in companion.deletions(name)]
 
             def show() -> None:
                 self._hide(entities)
@@ -205,9 +217,11 @@ class Catalogue:
                     del self._deployed[tenant, function]
                     self._platform.remove(tenant, function)
                 self._ephemeral = {key: value for key, value in self._ephemeral.items() if value[0] != name}
+                for companion in self.companions:
+                    companion.forget(name)
                 self.generation += 1
 
-            await self._write([*map(_gone, entities), Delete(NAMESPACES, name, name)], show)
+            await self._write([*map(_gone, entities), *more, Delete(NAMESPACES, name, name)], show)
 
     # --- keys that are never stored -----------------------------------------------------------------------
 

@@ -7,6 +7,9 @@ from aliquot.live.gateway.about import About
 from aliquot.live.gateway.actions import Actions
 from aliquot.live.gateway.activations import Activations
 from aliquot.live.gateway.answers import JSON
+from aliquot.live.gateway.apis.management import ApiManagement
+from aliquot.live.gateway.apis.registry import Apis
+from aliquot.live.gateway.apis.serving import ApiRoutes, is_api
 from aliquot.live.gateway.asgi import Bodies, InvokeRoute, Receive, Scope, Send, Transactions, send_answer
 from aliquot.live.gateway.auth import Auth, OperatorAuth
 from aliquot.live.gateway.invoke import Invoke, is_invocation
@@ -21,6 +24,11 @@ from aliquot.live.gateway.sessions import SessionPages
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.throttle import Gates
 from aliquot.live.gateway.triggers import Triggers
+from aliquot.live.gateway.web.described import described
+from aliquot.live.gateway.web.handler import WebActions, WebRoute
+from aliquot.live.gateway.web.running import Runner
+from aliquot.live.gateway.web.target import PREFIX as WEB
+from aliquot.live.gateway.web.target import WebTargets
 from aliquot.live.platform import Platform
 from aliquot.live.sessions.book import Sessions
 from aliquot.live.store.base import Store
@@ -59,7 +67,13 @@ class Gateway:
             MetricsPage(self.metrics, platform, store, self.invoke).endpoint(settings),
             *openapi.endpoints(),
         ]
-        openapi.described = self.endpoints
+        targets = WebTargets(catalogue, self.gates, self.metrics)
+        web = WebActions(targets, Runner(platform, settings), auth, self._bodies, settings)
+        apis = Apis(store, catalogue)
+        web.natives = ApiManagement(apis, catalogue, settings).natives()
+        self._web_route = WebRoute(web.answer, self.transactions)
+        self._api_route = WebRoute(ApiRoutes(apis, web, targets).answer, self.transactions)
+        openapi.described = [*self.endpoints, *described()]
         self._router = make_router(self.endpoints, auth, OperatorAuth(operator_token), self._bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,6 +85,12 @@ class Gateway:
             path = scope["raw_path"] = quote(scope["path"]).encode()
         if is_invocation(scope["method"], path):
             await self._invoke_route(scope, receive, send)
+            return
+        if path.startswith(WEB):
+            await self._web_route(scope, receive, send)
+            return
+        if is_api(path):
+            await self._api_route(scope, receive, send)
             return
         transaction = self.transactions.of(dict(scope["headers"]).get(b"x-request-id"))
         if scope["method"] == "OPTIONS":

@@ -1,0 +1,226 @@
+"""`whisk.system/apimgmt`: createApi, getApi and deleteApi as OpenWhisk's clients call them, answered by the gateway.
+
+They are web actions in OpenWhisk, so what is wrong with a request is an application error: a 502 without a code.
+"""
+
+import copy
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.gateway.answers import JSON
+from aliquot.live.gateway.apis.documents import (
+    VERBS,
+    ApiError,
+    Document,
+    Operation,
+    base_document,
+    drop_operation,
+    from_swagger,
+    full_name,
+    put_operation,
+    said,
+)
+from aliquot.live.gateway.apis.registry import Api, Apis
+from aliquot.live.gateway.refusal import forbidden
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.gateway.web.answers import WebAnswer
+from aliquot.live.gateway.web.arguments import WebRequest, arguments
+from aliquot.live.gateway.web.handler import Asked, Native
+from aliquot.live.records import FullName
+from aliquot.live.resolving import Missing, NotEntitled, resolve
+
+VERSIONS = re.compile(r"v\d+")  # /api/v1 is the platform's own
+_HOST = re.compile(rb"[A-Za-z0-9.-]+(:\d+)?|\[[0-9A-Fa-f:.]+\](:\d+)?")
+_FIELDS = ("gatewayBasePath", "gatewayPath", "gatewayMethod", "action")
+_ACTION_FIELDS = ("backendMethod", "backendUrl", "namespace", "name")
+
+
+class ApiManagement:
+    def __init__(self, apis: Apis, catalogue: Catalogue, settings: GatewaySettings) -> None:
+        self._apis = apis
+        self._catalogue = catalogue
+        self._settings = settings
+
+    def natives(self) -> dict[str, Native]:
+        handlers = {"createApi": self.create, "getApi": self.get, "deleteApi": self.delete}
+        return {f"whisk.system/apimgmt/{name}": _reporting(handler) for name, handler in handlers.items()}
+
+    async def create(self, asked: Asked, caller: str, request: WebRequest) -> WebAnswer:
+        given = _read(request)
+        if VERSIONS.fullmatch(caller):
+            raise ApiError(f"the namespace '{caller}' cannot have APIs: /api/{caller} is the platform's own.")
+        apidoc = _parsed(given.get("apidoc"), "apidoc")
+        base = self._base(asked)
+        try:
+            async with self._catalogue.writing(caller):
+                document = await self._document(caller, apidoc, str(given.get("responsetype") or "json"), base)
+                self._check(caller, document)
+                api = await self._apis.put(caller, document)
+        except ApiError as error:
+            raise ApiError(f"API creation failure: {error}") from error
+        return _answer(self._shown(api, base)["value"])
+
+    async def get(self, asked: Asked, caller: str, request: WebRequest) -> WebAnswer:
+        given = _read(request)
+        wanted = given.get("basepath")
+        if wanted:
+            found = await self._apis.one(caller, str(wanted))
+            apis = [found] if found else []
+        else:
+            apis = await self._apis.all(caller)
+        path, verb = given.get("relpath"), given.get("operation")
+        if path or verb:
+            apis = [part for api in apis if (part := _part(api, path, verb))]
+        skip, limit = _number(given, "skip"), _number(given, "limit")
+        apis = apis[skip:][: limit or None]
+        return _answer({"apis": [self._shown(api, self._base(asked)) for api in apis]})
+
+    async def delete(self, _: Asked, caller: str, request: WebRequest) -> WebAnswer:
+        given = _read(request)
+        wanted, path, verb = given.get("basepath"), given.get("relpath"), given.get("operation")
+        if not wanted:
+            raise ApiError("basepath is required.")
+        if verb and not path:
+            raise ApiError("When specifying an operation, the path is required.")
+        try:
+            async with self._catalogue.writing(caller):
+                verb = str(verb).lower() if verb else None
+                await self._delete(caller, str(wanted), str(path) if path else None, verb)
+        except ApiError as error:
+            raise ApiError(f"API deletion failure: {error}") from error
+        return _answer({})
+
+    async def _delete(self, caller: str, wanted: str, path: str | None, verb: str | None) -> None:
+        api = await self._apis.one(caller, wanted)
+        if api is None:
+            raise ApiError(f"API '{wanted}' does not exist.")
+        if not path:
+            await self._apis.delete(api)
+            return
+        document = copy.deepcopy(api.document)
+        if not drop_operation(document, path, verb):
+            which = f"path '{path}' with operation '{verb}'" if verb else f"path '{path}'"
+            raise ApiError(f"{which} does not exist in the API")
+        if document["paths"]:
+            await self._apis.put(caller, document)
+        else:
+            await self._apis.delete(api)
+
+    async def _document(self, caller: str, apidoc: Document, responsetype: str, base: str) -> Document:
+        if apidoc.get("swagger"):
+            if apidoc.get("gatewayBasePath"):
+                raise ApiError("swagger and gatewayBasePath are mutually exclusive and cannot be specified together.")
+            return from_swagger(_parsed(apidoc["swagger"], "swagger"), caller, base)
+        for field in _FIELDS:
+            if not apidoc.get(field):
+                raise ApiError(f"apidoc is missing the {field} field")
+        action = apidoc["action"]
+        for field in _ACTION_FIELDS:
+            if not isinstance(action, dict) or not action.get(field):
+                raise ApiError(f"action is missing the {field} field.")
+        base_path, title = str(apidoc["gatewayBasePath"]), apidoc.get("apiName")
+        fresh = base_document(base_path, str(title) if title else None)
+        existing = await self._apis.one(caller, base_path)
+        document = copy.deepcopy(existing.document) if existing else fresh
+        # The client says the same in both places when it means its own namespace, by whatever name.
+        own = action["namespace"] in ("_", apidoc.get("namespace"))
+        secret = action.get("secureKey")
+        operation = Operation(
+            str(apidoc["gatewayMethod"]),
+            apidoc["gatewayPath"],
+            full_name("_" if own else action["namespace"], action["name"], caller),
+            f".{responsetype}",
+            None if secret is None else said(secret),
+        )
+        parameters = apidoc.get("pathParameters")
+        put_operation(document, operation, base, {"parameters": parameters} if parameters else {})
+        return document
+
+    def _check(self, caller: str, document: Document) -> None:
+        for item in document["paths"].values():
+            for verb in VERBS:
+                if verb in item:
+                    self._check_entitled(caller, item[verb]["x-openwhisk"])
+        if len(msgspec.json.encode(document)) > self._settings.parameters_bytes:
+            raise ApiError(f"the document is larger than allowed: {self._settings.parameters_bytes} bytes.")
+
+    def _check_entitled(self, caller: str, target: Document) -> None:
+        """What others have not published cannot be shown to the world; one's own may come later."""
+        package, leaf = target["package"], target["action"]
+        name = FullName(target["namespace"], f"{package}/{leaf}" if package else leaf)
+        if name.namespace == caller:
+            return
+        try:
+            resolve(self._catalogue.entities, caller, name)
+        except (Missing, NotEntitled) as error:
+            raise forbidden(f"{name.namespace}/{name.name}") from error
+
+    def _shown(self, api: Api, base: str) -> Document:
+        path = api.base_path.rstrip("/")
+        value = {
+            "namespace": api.namespace,
+            "gwApiActivated": True,
+            "tenantId": api.namespace,
+            "gwApiUrl": f"{base}/api/{api.namespace}{path}",
+            "apidoc": api.document,
+        }
+        return {"id": f"API:{api.namespace}:{api.base_path}", "key": api.base_path, "value": value}
+
+    def _base(self, asked: Asked) -> str:
+        """Where the caller reached this server; only the caller is told."""
+        host = asked.headers.get(b"host", b"")
+        return f"{asked.scheme}://{host.decode()}" if _HOST.fullmatch(host) else self._settings.api_host
+
+
+def _reporting(handler: Native) -> Native:
+    async def report(asked: Asked, caller: str, request: WebRequest) -> WebAnswer:
+        try:
+            return await handler(asked, caller, request)
+        except ApiError as error:
+            return _answer({"error": str(error)}, 502)
+
+    return report
+
+
+def _read(request: WebRequest) -> Document:
+    given = arguments(request, raw=False, final=frozenset())
+    return {key: msgspec.json.decode(value) if isinstance(value, Raw) else value for key, value in given.items()}
+
+
+def _parsed(value: Any, field: str) -> Document:  # noqa: ANN401 - whatever JSON holds
+    """An object, or the text of one."""
+    if not value:
+        raise ApiError(f"{field} is required.")
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ApiError(f"{field} field cannot be parsed. Ensure it is valid JSON.") from error
+    if not isinstance(value, dict):
+        raise ApiError(f"{field} field should be a JSON object or a JSON string.")
+    return value
+
+
+def _part(api: Api, path: Any, verb: Any) -> Api | None:  # noqa: ANN401 - whatever JSON holds
+    """The API with the paths and operations that were asked for; None: it has none of them."""
+    document = copy.deepcopy(api.document)
+    for each, item in list(document["paths"].items()):
+        for name in [name for name in VERBS if name in item]:
+            if (path and each != path) or (verb and name != str(verb).lower()):
+                drop_operation(document, each, name)
+    return msgspec.structs.replace(api, document=document) if document["paths"] else None
+
+
+def _number(given: Document, name: str) -> int:
+    text = str(given.get(name) or 0)
+    if not text.isascii() or not text.isdigit() or len(text) > 9:  # noqa: PLR2004 - more than there can be
+        raise ApiError(f"{name}: it takes a number from 0 on, not '{text}'.")
+    return int(text)
+
+
+def _answer(value: Document, status: int = 200) -> WebAnswer:
+    return WebAnswer(status, (JSON,), msgspec.json.encode(value))

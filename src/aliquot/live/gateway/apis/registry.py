@@ -1,0 +1,109 @@
+"""The API documents of all namespaces, in memory and in the store; a write is durable before it shows."""
+
+import asyncio
+
+import msgspec
+from msgspec import Struct
+
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.gateway.apis.documents import Document
+from aliquot.live.gateway.apis.routes import Routes
+from aliquot.live.store.base import Change, Delete, Store
+from aliquot.live.store.base import Document as Stored
+
+COLLECTION = "apis"
+
+
+class Api(Struct, frozen=True):
+    namespace: str
+    document: Document
+    since: int  # when its namespace was made: it is not a later namesake's
+
+    @property
+    def base_path(self) -> str:
+        return str(self.document["basePath"])
+
+
+class Apis:
+    def __init__(self, store: Store, catalogue: Catalogue) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._by_namespace: dict[str, dict[str, Api]] = {}
+        self._routes: dict[str, Routes] = {}
+        self._loading = asyncio.Lock()
+        self._loaded = False
+        catalogue.companions.append(self)
+
+    async def load(self) -> None:
+        """Before the first look; what belonged to a namespace that went before that goes too."""
+        async with self._loading:
+            if self._loaded:
+                return
+            for stored in await self._store.scan(COLLECTION):
+                api = msgspec.json.decode(stored.body, type=Api)
+                if self._is_current(api):
+                    self._by_namespace.setdefault(api.namespace, {})[api.base_path] = api
+                else:
+                    await self._store.delete(COLLECTION, stored.namespace, stored.name)
+            self._loaded = True
+
+    async def all(self, namespace: str) -> list[Api]:
+        """By base path."""
+        if not self._loaded:
+            await self.load()
+        found = self._by_namespace.get(namespace, {})
+        return [found[path] for path in sorted(found) if self._is_current(found[path])]
+
+    async def one(self, namespace: str, base_path_or_title: str) -> Api | None:
+        by_path = base_path_or_title.startswith("/")
+        for api in await self.all(namespace):
+            if base_path_or_title == (api.base_path if by_path else api.document["info"].get("title")):
+                return api
+        return None
+
+    async def routes(self, namespace: str) -> Routes | None:
+        """None: there is no such namespace, or it has no APIs."""
+        apis = await self.all(namespace)
+        if not apis:
+            return None
+        found = self._routes.get(namespace)
+        if found is None:
+            found = self._routes[namespace] = Routes([api.document for api in apis])
+        return found
+
+    async def put(self, namespace: str, document: Document) -> Api:
+        """Durable on return. To be called within the catalogue's `writing`."""
+        owner = self._catalogue.namespace(namespace)
+        api = Api(namespace, document, owner.created if owner else 0)
+        Routes([document])  # what cannot be served is not kept
+
+        async def write() -> None:
+            await self._store.put(COLLECTION, Stored(namespace, api.base_path, msgspec.json.encode(api)))
+            self._by_namespace.setdefault(namespace, {})[api.base_path] = api
+            self._routes.pop(namespace, None)
+
+        await asyncio.shield(write())
+        return api
+
+    async def delete(self, api: Api) -> None:
+        """The same."""
+
+        async def write() -> None:
+            await self._store.delete(COLLECTION, api.namespace, api.base_path)
+            self._by_namespace.get(api.namespace, {}).pop(api.base_path, None)
+            self._routes.pop(api.namespace, None)
+
+        await asyncio.shield(write())
+
+    # --- when a namespace is deleted ----------------------------------------------------------------------
+
+    def deletions(self, namespace: str) -> list[Change]:
+        return [Delete(COLLECTION, namespace, path) for path in self._by_namespace.get(namespace, ())]
+
+    def forget(self, namespace: str) -> None:
+        self._by_namespace.pop(namespace, None)
+        self._routes.pop(namespace, None)
+
+    def _is_current(self, api: Api) -> bool:
+        owner = self._catalogue.namespace(api.namespace)
+        return owner is not None and owner.created == api.since

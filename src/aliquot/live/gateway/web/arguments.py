@@ -1,0 +1,128 @@
+"""From a request to a web action's arguments, or the refusal it gets. Pure: what is asked is all that counts."""
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Raw, Struct
+
+from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed
+from aliquot.live.gateway.target import read_object
+from aliquot.live.gateway.web import media
+
+METHOD, HEADERS, PATH, USER, QUERY, BODY = (
+    "__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query", "__ow_body",
+)  # fmt: skip
+RESERVED = frozenset([METHOD, HEADERS, PATH, USER, QUERY, BODY])
+_MOST_FIELDS = 1000
+_SEPARATORS = {"cookie": "; "}
+# What belongs to the way a message is carried, not to the message.
+_CARRIAGE = frozenset([b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect"])
+
+
+class WebRequest(Struct, frozen=True):
+    """What was asked of a web action, whole."""
+
+    method: str
+    headers: tuple[tuple[bytes, bytes], ...]  # names in lower case
+    path: str  # what follows the action's name, as it was sent
+    query: bytes = b""  # as it was sent
+    body: bytes = b""
+    content_type: bytes | None = None
+    user: str | None = None  # whose key came along, if one did and is valid
+    named: Mapping[str, str] = {}  # parts of the path that a route gives names to
+
+
+def arguments(request: WebRequest, *, raw: bool, final: frozenset[str]) -> dict[str, object]:
+    """To be laid over the action's own parameters. Raises a `Refusal`.
+
+    `final` are parameters that nobody may override; `raw` actions get the query and the body as they came.
+    """
+    about: dict[str, object] = {
+        METHOD: request.method.lower(),
+        HEADERS: headers_of(request.headers),
+        PATH: request.path,
+    }
+    if request.user is not None:
+        about[USER] = request.user
+    if raw:
+        about[QUERY] = request.query.decode("utf-8", "replace")
+        about[BODY] = _opaque(request) if request.body else ""
+        return about
+    given: dict[str, object] = dict(_pairs(request.query))
+    body = _read_body(request)
+    if isinstance(body, dict):
+        given |= body
+    given |= request.named
+    if not (RESERVED | final).isdisjoint(given):
+        raise Refusal(400, NOT_ALLOWED_PARAMETERS)
+    if body is not None and not isinstance(body, dict):
+        about[BODY] = body
+    return about | given
+
+
+def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """One given several times is one with all the values."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in _CARRIAGE:
+            continue
+        key, text = name.decode("latin-1"), _text_of(value)
+        found[key] = f"{found[key]}{_SEPARATORS.get(key, ', ')}{text}" if key in found else text
+    return found
+
+
+def _text_of(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _pairs(encoded: bytes) -> Iterable[tuple[str, str]]:
+    """Of a query or a form; the last value of a name counts."""
+    if not encoded:
+        return ()
+    try:
+        return parse_qsl(
+            encoded.decode("utf-8", "replace"), keep_blank_values=True, errors="replace", max_num_fields=_MOST_FIELDS
+        )
+    except ValueError as error:
+        raise Refusal(400, f"The request has more than {_MOST_FIELDS} parameters.") from error
+
+
+def _read_body(request: WebRequest) -> object:
+    """An object is more arguments; anything else is the argument `__ow_body`; None: there is nothing."""
+    if not request.body:
+        return None
+    kind = _kind(request)
+    if kind is not None and kind.is_json:
+        return _read_json(request.body)
+    if kind is not None and kind.name == media.FORM:
+        return dict(_pairs(request.body))
+    return _opaque(request)
+
+
+def _read_json(body: bytes) -> object:
+    if body.lstrip()[:1] == b"{":
+        return read_object(body)
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise malformed(str(error)) from error
+    except RecursionError as error:
+        raise malformed("JSON is nested too deeply") from error
+    return Raw(body)
+
+
+def _opaque(request: WebRequest) -> str:
+    """Text as it is, all else in base64; JSON too: that is how it has always been."""
+    kind = _kind(request)
+    if kind is not None and kind.is_text and kind.name != media.JSON:
+        return request.body.decode("utf-8", "replace")
+    return b64encode(request.body).decode()
+
+
+def _kind(request: WebRequest) -> media.MediaType | None:
+    return media.parse(request.content_type.decode("latin-1")) if request.content_type else None

@@ -1,0 +1,153 @@
+"""Web actions as an ASGI application: who may call, what the call gets, and what goes back."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from msgspec import Struct
+
+from aliquot.live.gateway.answers import JSON, Headers
+from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, Transactions, check_headers
+from aliquot.live.gateway.auth import Auth
+from aliquot.live.gateway.refusal import Refusal, error_body, unauthenticated
+from aliquot.live.gateway.routing import refusal_for
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.gateway.web.answers import NOT_READY, WebAnswer, answer
+from aliquot.live.gateway.web.arguments import WebRequest, arguments
+from aliquot.live.gateway.web.running import Runner
+from aliquot.live.gateway.web.target import WebPath, WebTarget, WebTargets
+
+METHODS = "GET, DELETE, POST, PUT, HEAD, OPTIONS, PATCH"
+_METHODS = frozenset(METHODS.split(", "))
+_ALLOW_METHODS = (b"access-control-allow-methods", b"OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH")
+_ALLOW_ORIGIN = (b"access-control-allow-origin", b"*")
+_USUAL_HEADERS = b"Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent"
+_NO_LENGTH = frozenset([204, 304])
+
+
+class Asked(Struct):
+    """A request whose body has not been read yet."""
+
+    method: str
+    path: bytes  # raw
+    query: bytes
+    pairs: list[tuple[bytes, bytes]]
+    headers: dict[bytes, bytes]
+    scheme: str
+    transaction: str
+    receive: Receive
+    cors: Headers  # what an answer carries for browsers, unless the action or the route says otherwise
+
+    @staticmethod
+    def of(scope: Scope, receive: Receive, transaction: str) -> "Asked":
+        headers = dict(scope["headers"])
+        asked_for = headers.get(b"access-control-request-headers", _USUAL_HEADERS)
+        cors = (_ALLOW_ORIGIN, _ALLOW_METHODS, (b"access-control-allow-headers", asked_for))
+        path, query, pairs = scope["raw_path"], scope["query_string"], scope["headers"]
+        scheme = scope.get("scheme", "http")
+        return Asked(scope["method"], path, query, pairs, headers, scheme, transaction, receive, cors)
+
+
+Native = Callable[[Asked, str, WebRequest], Awaitable[WebAnswer]]  # whose key came with it
+
+
+class WebActions:
+    """Those of the namespaces, and `natives`: what the platform itself answers at such a path, to whoever has a key."""
+
+    def __init__(
+        self, targets: WebTargets, runner: Runner, auth: Auth, bodies: Bodies, settings: GatewaySettings
+    ) -> None:
+        self._targets = targets
+        self._runner = runner
+        self._auth = auth
+        self._bodies = bodies
+        self._settings = settings
+        self.natives: Mapping[str, Native] = {}  # by namespace, package and name
+
+    async def answer(self, asked: Asked) -> WebAnswer:
+        """Raises a `Refusal`."""
+        if asked.method not in _METHODS:
+            raise Refusal(
+                405, f"HTTP method not allowed, supported methods: {METHODS}", ((b"allow", METHODS.encode()),)
+            )
+        try:
+            path = WebPath(asked.path)
+        except Refusal:
+            if asked.method == "OPTIONS":
+                return WebAnswer(200, (), b"")
+            raise
+        native = self.natives.get(f"{path.namespace}/{path.package}/{path.leaf}")
+        if native is None:
+            return await self.call(asked, self._targets.of(path.namespace, path.full_name, path.extension), path.rest)
+        if asked.method == "OPTIONS":
+            return WebAnswer(200, (), b"")
+        user = self._user(asked)
+        if user is None:
+            raise unauthenticated()
+        return await native(asked, user, await self._request(asked, path.rest, user))
+
+    async def call(
+        self, asked: Asked, target: WebTarget, rest: str, named: Mapping[str, str] | None = None
+    ) -> WebAnswer:
+        """Run it, and show its result. Raises a `Refusal`."""
+        preflight = asked.method == "OPTIONS"
+        if target.custom_options:
+            asked.cors = ()
+        elif preflight:
+            return WebAnswer(200, (), b"")
+        user = self._user(asked)
+        if not preflight and not target.admits(user, asked.headers.get(b"x-require-whisk-auth")):
+            raise unauthenticated()
+        request = await self._request(asked, rest, user, named or {})
+        given = arguments(request, raw=target.raw, final=target.target.final)
+        call = await self._runner.run(target, given, asked.transaction)
+        activation = (b"x-openwhisk-activation-id", call.id.encode())
+        if call.outcome is None:
+            return WebAnswer(202, (JSON, activation), error_body(NOT_READY, asked.transaction))
+        try:
+            shown = answer(call.outcome, target.extension)
+        except Refusal as refusal:
+            raise Refusal(refusal.status, refusal.text, (*refusal.headers, activation)) from refusal
+        return shown._replace(headers=(*shown.headers, activation))
+
+    def _user(self, asked: Asked) -> str | None:
+        """Whose key came along; one that does not open anything makes nobody of the caller."""
+        try:
+            return self._auth.principal(asked.headers.get(b"authorization")).name
+        except Refusal:
+            return None
+
+    async def _request(
+        self, asked: Asked, rest: str, user: str | None, named: Mapping[str, str] | None = None
+    ) -> WebRequest:
+        check_headers(asked.pairs, asked.headers)
+        body = await self._bodies.read(asked.headers, asked.receive, self._settings.payload_bytes)
+        pairs = asked.pairs
+        if user is not None:  # the key is the platform's and its owner's: an action is told who, not how
+            pairs = [pair for pair in pairs if pair[0] != b"authorization"]
+        content_type = asked.headers.get(b"content-type")
+        return WebRequest(asked.method, tuple(pairs), rest, asked.query, body, content_type, user, named or {})
+
+
+class WebRoute:
+    """Whatever gives web answers, as an ASGI application; `transaction` comes with the scope."""
+
+    def __init__(self, source: Callable[[Asked], Awaitable[WebAnswer]], transactions: Transactions) -> None:
+        self._source = source
+        self._transactions = transactions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        transaction = self._transactions.of(dict(scope["headers"]).get(b"x-request-id"))
+        asked = Asked.of(scope, receive, transaction)
+        try:
+            given = await self._source(asked)
+        except Disconnected:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it has an answer
+            refusal = refusal_for(error)
+            given = WebAnswer(refusal.status, (JSON, *refusal.headers), refusal.body(transaction))
+        said = {name for name, _ in given.headers}
+        headers = [*given.headers, *(pair for pair in asked.cors if pair[0] not in said)]
+        headers.append((b"x-request-id", transaction.encode()))
+        if given.status not in _NO_LENGTH:
+            headers.append((b"content-length", b"%d" % len(given.body)))
+        await send({"type": "http.response.start", "status": given.status, "headers": headers})
+        await send({"type": "http.response.body", "body": given.body})

@@ -1,0 +1,58 @@
+"""Media types: which are text and which are bytes, as OpenWhisk tells them apart."""
+
+import re
+from typing import NamedTuple
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+HTML = "text/html"
+SVG = "image/svg+xml"
+
+TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - HTTP's word for a word
+_TYPE = re.compile(rf"\s*({TOKEN})/({TOKEN})\s*((?:;[^\x00-\x1f\x7f]*)?)")
+_PARAMETER = re.compile(rf"\s*({TOKEN})\s*=\s*(\"(?:[^\"\\]|\\.)*\"|{TOKEN})\s*")
+_TEXT = frozenset([
+    JSON, FORM, "application/atom+xml", "application/javascript", "application/json-patch+json",
+    "application/merge-patch+json", "application/problem+json", "application/rss+xml", "application/soap+xml",
+    "application/vnd.api+json", "application/xhtml+xml", "application/xml", "application/xml-dtd",
+])  # fmt: skip
+
+
+class MediaType(NamedTuple):
+    name: str  # `main/sub`, lower case
+    parameters: str  # what follows but for the charset, with its semicolons
+    has_charset: bool = False
+
+    @property
+    def is_json(self) -> bool:
+        return self.name == JSON or self.name.endswith("+json")
+
+    @property
+    def is_text(self) -> bool:
+        return self.name.startswith("text/") or self.name in _TEXT or self.has_charset
+
+    def with_charset(self) -> str:
+        """As a header's value for text; JSON is UTF-8 by its nature."""
+        return f"{self.name}{self.parameters}" + ("" if self.is_json else "; charset=UTF-8")
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.parameters}"
+
+
+def parse(value: str) -> MediaType | None:
+    """None: it is not a media type."""
+    found = _TYPE.fullmatch(value)
+    if found is None:
+        return None
+    main, sub, rest = found.groups()
+    parameters, has_charset = "", False
+    for part in rest.split(";")[1:]:
+        pair = _PARAMETER.fullmatch(part)
+        if pair is None:
+            if part.strip():
+                return None
+        elif pair[1].lower() == "charset":
+            has_charset = True
+        else:
+            parameters += f"; {pair[1]}={pair[2]}"
+    return MediaType(f"{main}/{sub}".lower(), parameters, has_charset)

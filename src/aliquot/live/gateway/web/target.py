@@ -1,0 +1,125 @@
+"""What a path below /api/v1/web/ leads to, worked out once and remembered until the catalogue changes."""
+
+import hashlib
+import hmac
+
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.gateway.metrics import Metrics
+from aliquot.live.gateway.names import decoded, is_name
+from aliquot.live.gateway.refusal import Refusal, not_found
+from aliquot.live.gateway.target import Target
+from aliquot.live.gateway.throttle import Gates
+from aliquot.live.gateway.web.answers import RENDERERS
+from aliquot.live.records import FullName, Namespace
+from aliquot.live.resolving import Missing, NotEntitled
+
+PREFIX = b"/api/v1/web/"
+DEFAULT_PACKAGE = "default"
+DEFAULT_EXTENSION = ".http"
+_MOST_REMEMBERED = 1024
+_NAMES = 3  # namespace, package, action
+
+
+class WebPath:
+    """A path taken apart: the names, how the result is to be shown, and what follows."""
+
+    __slots__ = ("extension", "leaf", "namespace", "package", "rest")
+
+    def __init__(self, path: bytes) -> None:
+        """Raises a 404 when it names nothing."""
+        segments = path[len(PREFIX) :].split(b"/", _NAMES)
+        if len(segments) < _NAMES:
+            raise not_found()
+        try:
+            names = [decoded(segment) for segment in segments[:_NAMES]]
+        except Refusal as refusal:
+            raise not_found() from refusal
+        if not all(map(is_name, names)):
+            raise not_found()
+        self.namespace, self.package, name = names
+        self.leaf, self.extension = split_extension(name)
+        self.rest = "/" + segments[_NAMES].decode("latin-1") if len(segments) > _NAMES else ""
+
+    @property
+    def full_name(self) -> FullName:
+        name = self.leaf if self.package == DEFAULT_PACKAGE else f"{self.package}/{self.leaf}"
+        return FullName(self.namespace, name)
+
+
+def split_extension(name: str) -> tuple[str, str]:
+    for extension in RENDERERS:
+        if name.endswith(extension):
+            return name[: -len(extension)], extension
+    return name, DEFAULT_EXTENSION
+
+
+class WebTarget:
+    """A web action as strangers reach it: whose it is, what it demands, how its result is shown."""
+
+    __slots__ = ("_secret", "custom_options", "extension", "gate", "owner", "raw", "requirement", "secured", "target")
+
+    def __init__(self, owner: Namespace, target: Target, gates: Gates, extension: str) -> None:
+        self.owner = owner
+        self.target = target
+        self.gate = gates.gate(owner)
+        self.extension = extension
+        action = target.reached.action
+        self.raw = action.annotation("raw-http") is True
+        self.custom_options = action.annotation("web-custom-options") is True
+        self.secured = any(pair.key == "require-whisk-auth" for pair in action.annotations)
+        self.requirement: object = action.annotation("require-whisk-auth")
+        self._secret = _digest(str(self.requirement).encode())
+
+    def admits(self, user: str | None, secret: bytes | None) -> bool:
+        """Whether a caller with that key, and that `X-Require-Whisk-Auth`, may call it."""
+        if not self.secured:
+            return True
+        match self.requirement:
+            case True:
+                return user is not None
+            case str() | int() | float() if self.requirement is not False:
+                return secret is not None and hmac.compare_digest(_digest(secret), self._secret)
+        return False  # whoever wrote it meant to close the door
+
+
+def _digest(secret: bytes) -> bytes:
+    """Equal lengths: a comparison tells nothing of how long the right one is."""
+    return hashlib.sha256(secret).digest()
+
+
+class WebTargets:
+    def __init__(self, catalogue: Catalogue, gates: Gates, metrics: Metrics) -> None:
+        self._catalogue = catalogue
+        self._gates = gates
+        self._metrics = metrics
+        self._generation = -1
+        self._remembered: dict[tuple[str, str, str, str], WebTarget] = {}
+
+    def of(self, owner: str, name: FullName, extension: str) -> WebTarget:
+        """The action as `owner` reaches it, who answers for the call.
+
+        Raises a 404, whatever the reason is that it cannot be called.
+        """
+        if self._generation != self._catalogue.generation:
+            self._generation = self._catalogue.generation
+            self._remembered.clear()
+        key = (owner, name.namespace, name.name, extension)
+        found = self._remembered.get(key)
+        if found is None:
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[key] = self._resolve(owner, name, extension)
+        return found
+
+    def _resolve(self, owner: str, name: FullName, extension: str) -> WebTarget:
+        namespace = self._catalogue.namespace(owner)
+        if namespace is None:
+            raise not_found()
+        try:
+            reached = self._catalogue.reach(owner, name)
+        except (Missing, NotEntitled) as error:
+            raise not_found() from error
+        if reached.action.annotation("web-export") is not True:
+            raise not_found()
+        target = Target(reached, self._metrics.tally(owner, reached.function))
+        return WebTarget(namespace, target, self._gates, extension)

@@ -1,0 +1,113 @@
+"""Web actions when the platform is slow, busy or refuses, and requests that are too large or too slow."""
+
+import asyncio
+
+from gateway_client import ACTIONS, PUT, gateway, on_a_loop
+
+from aliquot.live.gateway.web.answers import NOT_READY
+from aliquot.live.node.base import Outcome, Status
+from aliquot.live.records import Quota
+
+WEB = PUT | {"annotations": [{"key": "web-export", "value": True}]}
+ECHO = "/api/v1/web/guest/default/echo"
+
+
+def web_gateway(**settings):
+    return gateway(action=WEB, **settings)
+
+
+def gate(g):
+    return g.app.gates.gate(g.catalogue.namespace("guest"))
+
+
+@on_a_loop
+async def test_what_takes_too_long_is_a_202_with_its_id_and_runs_on():
+    async with web_gateway(blocking_ms=10) as g:
+        g.platform.hold = True
+        answer = await g.get(ECHO)
+        (call,) = g.platform.calls
+        assert answer.status_code == 202
+        assert answer.json() == {"error": NOT_READY, "code": answer.headers["x-request-id"]}
+        assert answer.headers["x-openwhisk-activation-id"] == call.id
+        assert g.platform.detached == [call.id]
+        assert gate(g).running == 1
+        g.platform.finish(call)
+        assert gate(g).running == 0
+
+
+@on_a_loop
+async def test_a_caller_that_goes_away_leaves_the_run_alone():
+    async with web_gateway() as g:
+        g.platform.hold = True
+        asking = asyncio.create_task(g.get(ECHO))
+        while not g.platform.calls:
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert gate(g).running == 1
+        g.platform.finish(g.platform.calls[0])
+        assert gate(g).running == 0
+        assert not g.platform.cancelled
+
+
+@on_a_loop
+async def test_a_platform_that_does_not_take_it_is_a_503():
+    async with web_gateway() as g:
+        g.platform.complaint = "the disk is full"
+        assert await g.say("GET", ECHO) == (503, "the disk is full")
+        assert gate(g).running == 0
+
+
+@on_a_loop
+async def test_more_at_once_than_the_owner_may_is_a_429():
+    async with web_gateway() as g:
+        await g.catalogue.update_namespace("guest", lambda old: type(old)(old.name, old.keys, 1, Quota(None, 1)))
+        g.platform.hold = True
+        first = asyncio.create_task(g.get(ECHO))
+        while not g.platform.calls:
+            await asyncio.sleep(0)
+        text = "Too many concurrent requests in flight (count: 1, allowed: 1)."
+        assert await g.say("GET", ECHO) == (429, text)
+        assert (await g.options(ECHO)).status_code == 200
+        g.platform.finish(g.platform.calls[0])
+        assert (await first).status_code == 204
+
+
+@on_a_loop
+async def test_a_body_that_is_too_large_or_becomes_so_is_a_413():
+    async with web_gateway(payload_bytes=1000) as g:
+        octets = {"content-type": "application/octet-stream"}
+        status, text = await g.say("POST", ECHO, content=b"x" * 2000, headers=octets)
+        assert (status, text) == (413, "Request larger than allowed: 2000 > 1000 bytes.")
+        status, text = await g.say("POST", ECHO, content=b"x" * 990, headers=octets)  # base64 makes it longer
+        assert status == 413
+        assert not g.platform.calls
+
+
+@on_a_loop
+async def test_a_body_that_does_not_come_is_a_408():
+    async def trickle():
+        yield b"x"
+        await asyncio.sleep(60)
+        yield b"y"
+
+    async with web_gateway(body_s=0.02) as g:
+        status, _ = await g.say("POST", ECHO, content=trickle())
+        assert status == 408
+
+
+@on_a_loop
+async def test_the_platforms_own_failure_says_nothing_of_the_inside():
+    async with web_gateway() as g:
+        g.platform.answer = lambda _: Outcome(Status.INTERNAL_ERROR, b'{"error":"node 7 is on fire"}', 0)
+        assert await g.say("GET", ECHO) == (400, "There was an error processing your request.")
+
+
+@on_a_loop
+async def test_parameters_for_the_environment_stay_there():
+    async with web_gateway() as g:
+        body = WEB | {"parameters": [{"key": "token", "value": "t", "init": True}, {"key": "p", "value": 1}]}
+        await g.put(f"{ACTIONS}/echo?overwrite=true", json=body)
+        answer = (await g.get(f"{ECHO}.json", params={"q": "2"})).json()
+        assert (answer["p"], answer["q"]) == (1, "2")
+        assert "token" not in answer
