@@ -8,6 +8,7 @@ import typer
 from aliquot.cli import (
     action,
     activation,
+    api,
     bench,
     compare,
     demo,
@@ -65,6 +66,7 @@ app.add_typer(package.app, name="package", rich_help_panel=OPENWHISK)
 app.add_typer(trigger.app, name="trigger", rich_help_panel=OPENWHISK)
 app.add_typer(rule.app, name="rule", rich_help_panel=OPENWHISK)
 app.add_typer(activation.app, name="activation", rich_help_panel=OPENWHISK)
+app.add_typer(api.app, name="api", rich_help_panel=OPENWHISK)
 app.command("wskprops", rich_help_panel=OPENWHISK)(wskprops.wskprops)
 app.command("status", rich_help_panel=OPERATE)(status.status)
 app.command("top", rich_help_panel=OPERATE)(status.top)
