@@ -43,7 +43,7 @@ async def test_the_host_describes_itself_to_anyone():
 
 @on_a_loop
 async def test_callers_see_their_namespace_and_limits():
-    async with gateway(invocations_per_minute=60, concurrent_invocations=30) as g:
+    async with gateway(invocations_per_minute=60, concurrent_invocations=30, fires_per_minute=60) as g:
         assert await g.say("GET", "/api/v1/namespaces") == (200, ["guest"])
         assert await g.say("GET", f"{NS}/limits") == (200, {
             "invocationsPerMinute": 60, "concurrentInvocations": 30, "firesPerMinute": 60, "minActionMemory": 128,

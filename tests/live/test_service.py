@@ -10,6 +10,7 @@ import pytest
 from aliquot.config import PolicySettings
 from aliquot.live.call import Call
 from aliquot.live.catalogue import Catalogue
+from aliquot.live.compose.composer import Composer
 from aliquot.live.node.base import Status
 from aliquot.live.platform import Overloaded
 from aliquot.live.records import Accepted, Action, Exec, Namespace, Pair
@@ -296,7 +297,7 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
         async with Rig(tmp_path) as rig:
             catalogue = Catalogue(rig.store, rig.service)
             catalogue.install(ECHO)
-            assert await take_up(rig.service, rig.store, catalogue) == 4
+            assert await take_up(Composer(rig.service, rig.store, catalogue.reach), rig.store, catalogue) == 4
             await rig.turn()
             ends = {}
             for number in (102, 104):

@@ -5,11 +5,14 @@ and the result is JSON already.
 """
 
 import msgspec
+from msgspec.structs import replace
 
 from aliquot.core.commands import Start
 from aliquot.live.call import Call
+from aliquot.live.compose.machine import Close
 from aliquot.live.node.base import Outcome, Status
-from aliquot.live.records import Action, Activation
+from aliquot.live.records import SEQUENCE, Action, Activation, Trigger
+from aliquot.live.resolving import Reached
 
 STATUS = {
     Status.SUCCESS: "success",
@@ -41,18 +44,18 @@ class Recorder:
         init = f'{{"key":"initTime","value":{call.init_s * 1000:.0f}}},' if call.init_s is not None else ""
         session = note("session", call.session) if call.session else ""
         cause = f'"cause":"{call.cause}",' if call.cause else ""
+        binding = _binding(call.reached) if call.reached.binding is not None else ""
         end = start_ms + duration_ms
         summary = (
             f'{head}{"true" if outcome.timed_out else "false"}}},{{"key":"waitTime","value":{call.wait_ms}}},{init}'
             f'{{"key":"deviceTime","value":{outcome.run_s * 1000:.3f}}},{{"key":"device","value":"{call.device}"}},'
             f'{{"key":"start","value":"{call.start or "none"}"}},{{"key":"policy","value":{self._policy}}},'
-            f'{{"key":"reason","value":{_encode(call.reason).decode()}}}{session}{call.notes}],'
+            f'{{"key":"reason","value":{_encode(call.reason).decode()}}}{session}{binding}{call.notes}],'
             f'"namespace":"{call.namespace.name}",{cause}"activationId":"{call.id}","start":{start_ms},"end":{end},"duration":{duration_ms},'
             f'"statusCode":{outcome.status:d}{tail}'
         )
-        size = len(outcome.result)
-        response = b'%s%s,"size":%d}' % (_RESPONSE_HEAD[outcome.status], outcome.result, size)
         logs = _encode(outcome.logs) if outcome.logs else _NO_LOGS
+        response = _response(outcome.status, outcome.result)
         return Activation(
             call.id,
             call.namespace.name,
@@ -77,6 +80,65 @@ class Recorder:
         tail = f',"name":{name},"version":"{action.version}","publish":false}}'
         self._templates[action.revision] = (head, tail)
         return head, tail
+
+
+def composition_record(call: Call, close: Close, end_ms: int) -> Activation:
+    """Of a sequence or a conductor's composition, the call itself or one within it."""
+    frame, action = close.frame, close.frame.reached.action
+    topmost = frame.id == call.id
+    annotations: dict[str, object] = {"topmost": topmost, "path": str(action.full_name)[1:], "kind": SEQUENCE}
+    if not frame.reached.is_sequence:
+        annotations["conductor"] = True
+    if not topmost:
+        annotations["causedBy"] = SEQUENCE
+    annotations["waitTime"] = frame.wait_ms
+    if frame.reached.binding is not None:
+        annotations["binding"] = str(frame.reached.binding)[1:]
+    if frame.memory_mb is not None:
+        annotations["limits"] = replace(action.limits, memory=frame.memory_mb)
+    summary = {
+        "annotations": [{"key": key, "value": value} for key, value in annotations.items()],
+        "namespace": call.namespace.name,
+        **({"cause": frame.cause} if frame.cause else {}),
+        "activationId": frame.id,
+        "start": frame.start_ms,
+        "end": end_ms,
+        "duration": frame.duration_ms,  # of what ran, not of what passed
+        "statusCode": int(close.status),
+        "name": action.full_name.leaf,
+        "version": action.version,
+        "publish": False,
+    }
+    return Activation(
+        frame.id, call.namespace.name, action.name, frame.start_ms, end_ms, _encode(summary),
+        _response(close.status, close.result), _encode(frame.components),
+    )  # fmt: skip
+
+
+def fired_record(activation_id: str, trigger: Trigger, payload: bytes, logs: list[str], start_ms: int) -> Activation:
+    """Of a trigger that was fired: it has no end, for what it set off has its own."""
+    summary = {
+        "annotations": [],
+        "namespace": trigger.namespace,
+        "activationId": activation_id,
+        "start": start_ms,
+        "statusCode": int(Status.SUCCESS),
+        "name": trigger.name,
+        "version": trigger.version,
+        "publish": False,
+    }
+    return Activation(
+        activation_id, trigger.namespace, trigger.name, start_ms, start_ms, _encode(summary),
+        _response(Status.SUCCESS, payload), _encode(logs),
+    )  # fmt: skip
+
+
+def _response(status: Status, result: bytes) -> bytes:
+    return b'%s%s,"size":%d}' % (_RESPONSE_HEAD[status], result, len(result))
+
+
+def _binding(reached: Reached) -> str:
+    return note("binding", str(reached.binding)[1:])
 
 
 def note(key: str, value: object) -> str:

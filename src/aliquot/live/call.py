@@ -5,7 +5,7 @@ from typing import Protocol
 
 from aliquot.core.commands import Start
 from aliquot.live.node.base import Outcome
-from aliquot.live.records import Action, Activation, Namespace
+from aliquot.live.records import Accepted, Action, Activation, Namespace
 from aliquot.live.resolving import Reached
 
 
@@ -23,9 +23,9 @@ class Call:
     """Filled in as it goes. The gateway makes it, `Service.submit` takes it, and `done` is called once at its end."""
 
     __slots__ = (
-        "action", "activation", "arrived_s", "attempts", "begun_s", "cause", "device", "done", "durable", "ended",
-        "followers", "function", "id", "init_s", "namespace", "notes", "outcome", "parked", "payload", "pickled",
-        "reached", "reason", "session", "start", "transaction", "unbegun", "wait_ms",
+        "action", "activation", "arrived_s", "attempts", "begins", "begun_s", "cause", "device", "done", "durable",
+        "ended", "followers", "function", "id", "init_s", "namespace", "notes", "outcome", "parked", "payload",
+        "pickled", "reached", "reason", "session", "start", "transaction", "unbegun", "wait_ms",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,8 @@ class Call:
         self.payload = payload  # JSON object with all parameters merged, or the SDK's pickled arguments
         self.pickled = pickled
         self.durable = durable  # it is in the store's queue: accepted before it ran
+        # What is in the store's queue and begins with this run: itself, or the composition whose first component it is.
+        self.begins = activation_id if durable else ""
         self.transaction = transaction
         self.done = done
         self.followers: tuple[Follower, ...] = ()
@@ -87,3 +89,18 @@ class Call:
             follower.ended(call)
 
         self.done = done
+
+    def accepted(self, now_ms: int) -> Accepted:
+        """As the store's queue keeps it."""
+        return Accepted(
+            self.id,
+            self.namespace.name,
+            self.function,
+            now_ms,
+            self.payload,
+            pickled=self.pickled,
+            rerun=self.action.annotation("rerun") is True,
+            started=bool(self.begun_s),
+            cause=self.cause,
+            session=self.session,
+        )

@@ -11,7 +11,7 @@ import secrets
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -56,6 +56,7 @@ class Catalogue:
         self._deployed: dict[tuple[str, str], Reached] = {}  # by tenant and function: what the platform can run
         self._keys: dict[str, tuple[str, str]] = {}  # by uuid: namespace and digest
         self._ephemeral: dict[str, tuple[str, str]] = {}  # likewise
+        self.on_key_forgotten: list[Callable[[str], None]] = []
         self._locks: dict[str, asyncio.Lock] = {}
         self.companions: list[Companion] = []
 
@@ -96,6 +97,17 @@ class Catalogue:
         known = self._deployed.get((caller, reached.function))
         if known is None and not reached.is_sequence:
             self._settle(caller, reached.function)
+        return reached
+
+    def reach_whole(self, caller: str, name: FullName) -> Reached:
+        """The same for a caller who asks for it by this name: a sequence only with all its components.
+
+        One that is gone is not looked at here: what has run before it has run.
+        """
+        reached = self.reach(caller, name)
+        for component in reached.action.exec.components:
+            with suppress(Missing):
+                self.reach(caller, component)
         return reached
 
     # --- entities -----------------------------------------------------------------------------------------
@@ -225,6 +237,9 @@ class Catalogue:
 
     # --- keys that are never stored -----------------------------------------------------------------------
 
+    def is_ephemeral(self, key_uuid: str) -> bool:
+        return key_uuid in self._ephemeral
+
     def ephemeral_key(self, name: str) -> str:
         """A key for what runs on the namespace's behalf. It ends with this process, or with `forget_key`."""
         text, key = _make_key()
@@ -232,8 +247,11 @@ class Catalogue:
         return text
 
     def forget_key(self, text: str) -> None:
-        if self._ephemeral.pop(text.partition(":")[0], None):
-            self.generation += 1
+        """It opens nothing any more. Whoever remembers it is told by its name: other things remembered stay good."""
+        key_uuid = text.partition(":")[0]
+        if self._ephemeral.pop(key_uuid, None):
+            for forget in self.on_key_forgotten:
+                forget(key_uuid)
 
     # --- inside -------------------------------------------------------------------------------------------
 

@@ -24,7 +24,10 @@ def function_spec(reached: Reached) -> FunctionSpec:
     return replace(spec, times=Times(cold_s=COLD_S.get(action.exec.kind, FORK_S)))
 
 
-def launch(reached: Reached, device: str, api_host: str, images: tuple[Image, ...] = ()) -> Launch:
+def launch(
+    reached: Reached, device: str, api_host: str, images: tuple[Image, ...] = (), more: dict[str, str] | None = None
+) -> Launch:
+    """`more`: of the environment, what this one sandbox is told."""
     action = reached.action
     needs = needs_of(action)
     kind, requirements = action.exec.kind, needs.requirements
@@ -38,6 +41,7 @@ def launch(reached: Reached, device: str, api_host: str, images: tuple[Image, ..
         "__OW_ACTION_VERSION": action.version,
         "ALIQUOT_DEVICE": device,
         "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
+        **(more or {}),
     }
     return Launch(
         tenant=reached.tenant,
@@ -59,13 +63,21 @@ def launch(reached: Reached, device: str, api_host: str, images: tuple[Image, ..
     )
 
 
-def run_request(call: Call, now_ms: int) -> RunRequest:
-    limits = call.action.limits
+def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
+    """What code is told of the activation it runs for, or for which its sandbox starts."""
     env = {
         "__OW_ACTIVATION_ID": call.id,
         "__OW_TRANSACTION_ID": call.transaction,
-        "__OW_DEADLINE": str(now_ms + limits.timeout),
+        "__OW_DEADLINE": str(now_ms + call.action.limits.timeout),
     }
+    if key:
+        env["__OW_API_KEY"] = key
+    return env
+
+
+def run_request(call: Call, key: str, now_ms: int) -> RunRequest:
+    limits = call.action.limits
+    env = activation_env(call, key, now_ms)
     return RunRequest(call.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, call)
 
 

@@ -1,5 +1,6 @@
 """What the gateway may ask of the service. The service implements it; tests of the gateway may too."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from aliquot.live.call import Call, Follower
@@ -34,6 +35,10 @@ class Platform(Protocol):
 
         `call.done(call)` comes once at its end, as for one that was submitted: the gateway counts what is in flight.
         """
+        ...
+
+    async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
+        """The same for calls that one event sets off: all of them and the event's record are durable, or none is."""
         ...
 
     async def detach(self, call: Call) -> None:

@@ -100,6 +100,11 @@ class _Entity(Struct, frozen=True, kw_only=True):
         return next((pair.value for pair in self.annotations if pair.key == key), default)
 
 
+def is_truthy(value: object) -> bool:
+    """As annotations are read: empty lists and objects are true."""
+    return value not in (None, False, 0, "") or isinstance(value, list | dict)
+
+
 class Action(_Entity, frozen=True):
     """A function as its owner deployed it, or a sequence of them."""
 

@@ -6,16 +6,16 @@ unless its action is annotated `rerun`.
 
 from aliquot.live.call import Call
 from aliquot.live.catalogue import Catalogue
+from aliquot.live.compose.composer import Composer
 from aliquot.live.records import Accepted, Action, Exec, Namespace
 from aliquot.live.resolving import Missing, NotEntitled, Reached, full_name
-from aliquot.live.service import Service
 from aliquot.live.store.base import Store
 
 INTERRUPTED = "interrupted: the server stopped while the action ran"
 DELETED = "the action was deleted before the call could run"
 
 
-async def take_up(service: Service, store: Store, catalogue: Catalogue) -> int:
+async def take_up(composer: Composer, store: Store, catalogue: Catalogue) -> int:
     """Enqueue or end everything that is unfinished; returns how many there were."""
     unfinished = await store.unfinished()
     for accepted in unfinished:
@@ -31,10 +31,9 @@ async def take_up(service: Service, store: Store, catalogue: Catalogue) -> int:
             session=accepted.session,
         )
         if reached is not None and (accepted.rerun or not accepted.started):
-            service.enqueue(call)
+            composer.enqueue(call)
             continue
-        reason = DELETED if reached is None else INTERRUPTED
-        await service.end_durably(call, service.end_unbegun(call, reason))
+        await composer.end_unbegun(call, DELETED if reached is None else INTERRUPTED)
     return len(unfinished)
 
 

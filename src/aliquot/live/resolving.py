@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from aliquot.live.entities import Entities
-from aliquot.live.records import SEQUENCE, Action, FullName, Package, Pair
+from aliquot.live.records import SEQUENCE, Action, FullName, Package, Pair, is_truthy
 
 E = TypeVar("E", Action, Package)
 
@@ -39,6 +39,11 @@ class Reached(Struct, frozen=True):
     )
     action: Action  # with the parameters that it inherits
     binding: FullName | None = None  # the package through which it was reached, if that is another's under a new name
+    composite: bool = False  # a call of it is more than one run: a sequence or a conductor
+
+    def __post_init__(self) -> None:
+        composite = self.is_sequence or is_truthy(self.action.annotation("conductor"))
+        force_setattr(self, "composite", composite)  # worked out here, for it is asked at every call
 
     @staticmethod
     def own(action: Action) -> "Reached":

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue import Catalogue
+from aliquot.live.compose.composer import Composer
 from aliquot.live.data_directory import DataDirectory, write_private
 from aliquot.live.gateway.app import Gateway, make_app
 from aliquot.live.gateway.kinds import check_image
@@ -75,6 +76,8 @@ async def _serve(
     node = LocalNode(data.path, settings.devices)
     service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes)
     catalogue = Catalogue(store, service)
+    service.tenancies.keys = catalogue
+    composer = Composer(service, store, catalogue.reach)
     operator = secrets.token_urlsafe(32)
     url = _url(settings, listener)
     service.api_host = url
@@ -86,13 +89,14 @@ async def _serve(
             catalogue.install(entity)
         sessions = Sessions(store, service, SessionSettings(idle_s=settings.session_idle_s))
         await sessions.load(catalogue.namespace)
-        taken_up = await take_up(service, store, catalogue)
+        taken_up = await take_up(composer, store, catalogue)
         namespaces = [namespace.name for namespace in catalogue.namespaces()]
         first = not namespaces
         name = FIRST_NAMESPACE if first or FIRST_NAMESPACE in namespaces else namespaces[0]
         key = await catalogue.create_namespace(name) if first else catalogue.ephemeral_key(name)
         gateway_settings = GatewaySettings(api_host=url, nodejs=which("node") is not None, images=settings.images)
-        app = make_app(service, catalogue, store, gateway_settings, operator, sessions)
+        app = make_app(composer, catalogue, store, gateway_settings, operator, sessions)
+        composer.count = app.metrics.count
         server = _Server(_uvicorn_config(settings, app, gateway_settings))
         chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]
 

@@ -3,13 +3,10 @@
 It stands between the gateway, whose `Platform` it is, the node, to which it listens, and the store.
 """
 
-import asyncio
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
-from msgspec.structs import replace
 
 from aliquot.config import PolicySettings
 from aliquot.core.commands import (
@@ -45,52 +42,36 @@ from aliquot.live.activations import Recorder, failure
 from aliquot.live.call import Call, Follower
 from aliquot.live.engine import Engine
 from aliquot.live.images import Image
-from aliquot.live.launches import function_spec, launch, run_request
+from aliquot.live.launches import activation_env, function_spec, launch, run_request
+from aliquot.live.ledger import STOPPING, Ledger, now_ms
 from aliquot.live.node.base import Node, Outcome, Status
-from aliquot.live.platform import Overloaded
-from aliquot.live.records import Accepted, Action, Activation, Namespace
+from aliquot.live.records import Action, Activation, Namespace
 from aliquot.live.resolving import Reached
-from aliquot.live.sessions.living import LivingSessions
 from aliquot.live.status import describe
-from aliquot.live.store.base import Store, StoreError
+from aliquot.live.store.base import Store
+from aliquot.live.tenancies import Tenancies, Tenancy
 
 log = structlog.get_logger("aliquot.service")
 
 ATTEMPTS = 3  # for a call whose sandbox is gone before the call could begin
-STORE_RETRY_S = 0.5
-STOPPING = "the server is stopping; try again"
 LOST = "its sandbox was lost"
-
-
-class Tenancy:
-    """A sandbox as the service knows it: the revision it serves, and whose call it has."""
-
-    __slots__ = ("action", "call", "init_s", "logs")
-
-    def __init__(self, action: Action) -> None:
-        self.action = action
-        self.call: Call | None = None
-        self.init_s: float | None = None
-        self.logs: tuple[str, ...] = ()  # of its start, until a record has them
 
 
 class Service:
     def __init__(self, settings: PolicySettings, node: Node, store: Store, *, host_memory_bytes: int) -> None:
         self._engine = Engine(settings, store, self._perform)
         self.scheduler = self._engine.scheduler
-        self._recorder = Recorder("+".join(self.scheduler.policy_names))
+        self.recorder = Recorder("+".join(self.scheduler.policy_names))
         self._node = node
         self._store = store
         self._host_memory_bytes = host_memory_bytes
         self.api_host = ""
         self.images: tuple[Image, ...] = ()  # what stands for those that blackboxes name
-        self.calls: dict[str, Call] = {}  # those that have not ended
-        self.sessions = LivingSessions()
-        self._sandboxes: dict[int, Tenancy] = {}
+        self.ledger = Ledger(store, self._engine.now)
+        self.calls = self.ledger.calls
+        self.sessions = self.ledger.sessions
+        self.tenancies = Tenancies()
         self._functions: dict[tuple[str, str], Reached] = {}
-        self._stopping = False
-        self._all_ended = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._performers: dict[type[Command], Callable[..., None]] = {
             Dispatch: self._dispatch,
             StartSandbox: self._start_sandbox,
@@ -114,52 +95,41 @@ class Service:
 
     async def drain(self, grace_s: float) -> None:
         """Take nothing more; let what is awaited or runs come to its end. What is accepted and waits, waits on disk."""
-        self._stopping = True
+        self.ledger.stopping = True
         for call in self.calls.values():
-            if call.durable and not call.begun_s:
+            if call.begins and not call.begun_s:
                 call.parked = True
                 self._engine.post(InvocationCancelled(call.id, STOPPING))
-        while self.calls and grace_s > 0:
-            self._all_ended.clear()
-            try:
-                await asyncio.wait_for(self._all_ended.wait(), grace_s)
-            except TimeoutError:
-                log.warning("stopped before all calls had ended", calls=len(self.calls))
-                break
+        await self.ledger.wait_for_all(grace_s)
 
     async def stop(self) -> None:
         """End every sandbox. The store stays open: it is not the service's."""
-        self._stopping = True
+        self.ledger.stopping = True
         self._engine.stop()
         await self._node.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.ledger.stop()
 
     # --- what the gateway asks --------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
-        self._check_open()
+        self.ledger.check_open()
         self.enqueue(call)
 
     async def accept(self, call: Call) -> None:
-        self._check_open()
-        call.durable = True
-        try:
-            await self._store.accept(_accepted(call))
-        except StoreError as error:
-            raise Overloaded(str(error)) from error
+        self.ledger.check_open()
+        call.begins = call.id
+        await self.ledger.keep(call)
         self.enqueue(call)
 
+    async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
+        await self.ledger.keep_all(calls, record)
+        for call in calls:
+            self.enqueue(call)
+
     async def detach(self, call: Call) -> None:
-        if call.activation is not None or call.durable:
-            return
-        call.durable = True
-        try:
-            await self._store.accept(_accepted(call))
-        except StoreError as error:
-            call.durable = False
-            raise Overloaded(str(error)) from error
+        if call.activation is None and not call.durable:
+            call.begins = call.id
+            await self.ledger.keep(call)
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
         call = self.calls.get(activation_id)
@@ -172,7 +142,7 @@ class Service:
         call = self.calls.get(activation_id)
         if call is None or call.namespace.name != namespace:
             return False
-        for sandbox, tenancy in self._sandboxes.items():
+        for sandbox, tenancy in self.tenancies.items():
             if tenancy.call is call and call.begun_s:
                 for line in tenancy.logs + self._node.output(sandbox):
                     follower.printed(line)
@@ -186,7 +156,7 @@ class Service:
         key = (reached.tenant, reached.function)
         old = self._functions.get(key)
         if old is not None:
-            self._recorder.forget(old.action)
+            self.recorder.forget(old.action)
         self._functions[key] = reached
         self._engine.post(FunctionDeployed(reached.tenant, function_spec(reached)))
         self._node.prepare(launch(reached, CPU, self.api_host, self.images))
@@ -194,7 +164,7 @@ class Service:
     def remove(self, tenant: str, function: str) -> None:
         reached = self._functions.pop((tenant, function), None)
         if reached is not None:
-            self._recorder.forget(reached.action)
+            self.recorder.forget(reached.action)
             self._engine.post(FunctionRemoved(tenant, function))
 
     def misfit(self, action: Action) -> str | None:
@@ -204,14 +174,11 @@ class Service:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))
 
     def status(self) -> dict[str, Any]:
-        return describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self._stopping)
+        return describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self.ledger.stopping)
 
     def enqueue(self, call: Call) -> None:
         """The call is the core's from now on."""
-        self.calls[call.id] = call
-        call.arrived_s = self._engine.now()
-        if call.session:
-            self.sessions.begin(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=_now_ms())
+        self.ledger.hold(call)
         self._post_arrival(call)
 
     def _post_arrival(self, call: Call) -> None:
@@ -224,27 +191,22 @@ class Service:
     def end_session(self, namespace: str, session_id: str) -> None:
         self._engine.post(SessionEnded(namespace, session_id))
 
-    def _check_open(self) -> None:
-        complaint = STOPPING if self._stopping else self._store.complaint
-        if complaint is not None:
-            raise Overloaded(complaint)
-
     # --- what the node tells ----------------------------------------------------------------------------
 
     def sandbox_started(self, sandbox: int, init_s: float, logs: tuple[str, ...]) -> None:
-        tenancy = self._sandboxes[sandbox]
+        tenancy = self.tenancies[sandbox]
         tenancy.init_s, tenancy.logs = init_s, logs
         self._engine.post(SandboxStarted(sandbox))
 
     def sandbox_lost(self, sandbox: int, outcome: Outcome) -> None:
-        tenancy = self._sandboxes.pop(sandbox)
-        if tenancy.call is not None:
-            tenancy.call.outcome = _with_logs(tenancy, outcome)
+        tenancy = self.tenancies.close(sandbox)
+        if tenancy is not None and tenancy.call is not None:
+            tenancy.call.outcome = tenancy.with_logs(outcome)
         self._engine.post(SandboxLost(sandbox, LOST))
 
     def sandbox_refused(self, sandbox: int) -> None:
-        tenancy = self._sandboxes.pop(sandbox)
-        if tenancy.call is not None:
+        tenancy = self.tenancies.close(sandbox)
+        if tenancy is not None and tenancy.call is not None:
             tenancy.call.unbegun = True
         self._engine.post(SandboxLost(sandbox, LOST))
 
@@ -252,14 +214,14 @@ class Service:
         self._engine.post(MemoryLoaded(sandbox))
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
-        tenancy = self._sandboxes[sandbox]
+        tenancy = self.tenancies[sandbox]
         call, tenancy.call = tenancy.call, None
         if call is None:
             log.error("a run finished that nobody asked for", sandbox=sandbox)
             return
         # The answer need not wait for the core's turn: a run that has finished completes its call, whatever is decided.
         self._engine.post(RunFinished(call.id, sandbox, outcome.run_s))
-        self._end(call, _with_logs(tenancy, outcome) if tenancy.logs else outcome)
+        self._end(call, tenancy.with_logs(outcome) if tenancy.logs else outcome)
 
     # --- what the core commands -------------------------------------------------------------------------
 
@@ -269,22 +231,27 @@ class Service:
     def _dispatch(self, command: Dispatch) -> None:
         call = self.calls[command.invocation]
         call.device, call.start, call.reason = command.device, command.start, command.reason
-        tenancy = self._sandboxes.get(command.sandbox)
+        tenancy = self.tenancies.get(command.sandbox)
         if tenancy is not None:
             tenancy.call = call
+            if command.start is Start.COLD:
+                self._launch(command.sandbox, tenancy, call)
 
     def _start_sandbox(self, command: StartSandbox) -> None:
-        reached = self._functions[command.tenant, command.function]
-        self._sandboxes[command.sandbox] = Tenancy(reached.action)
-        self._node.start_sandbox(command.sandbox, launch(reached, command.device, self.api_host, self.images))
+        """It is started when its `Dispatch` comes, which is the next command: code is told for whom it starts."""
+        self.tenancies.open(command.sandbox, self._functions[command.tenant, command.function])
+
+    def _launch(self, sandbox: int, tenancy: Tenancy, call: Call) -> None:
+        env = activation_env(call, tenancy.key, now_ms())
+        self._node.start_sandbox(sandbox, launch(tenancy.reached, call.device, self.api_host, self.images, env))
 
     def _stop_sandbox(self, command: StopSandbox) -> None:
-        self._sandboxes.pop(command.sandbox, None)
+        self.tenancies.close(command.sandbox)
         self._node.stop_sandbox(command.sandbox)
 
     def _run(self, command: Run) -> None:
         call = self.calls[command.invocation]
-        tenancy = self._sandboxes.get(command.sandbox)
+        tenancy = self.tenancies.get(command.sandbox)
         if tenancy is None:  # it died after the core had chosen it: that is in the inbox, and the call has not begun
             call.unbegun = True
             return
@@ -297,17 +264,17 @@ class Service:
                 call.printed(line)
         else:
             call.init_s = None
-        if call.durable:
-            self._spawn(self._run_durably(command.sandbox, call))
+        if call.begins:
+            self.ledger.spawn(self._run_durably(command.sandbox, call))
         else:
-            self._node.run(command.sandbox, run_request(call, _now_ms()))
+            self._node.run(command.sandbox, run_request(call, tenancy.key, now_ms()))
 
     async def _run_durably(self, sandbox: int, call: Call) -> None:
         """That the run has begun must be on disk before it begins: after a crash it must not begin again."""
-        await self._insist(lambda: self._store.mark_started(call.id))
-        tenancy = self._sandboxes.get(sandbox)
+        await self.ledger.mark_started(call.begins)
+        tenancy = self.tenancies.get(sandbox)
         if tenancy is not None and tenancy.call is call:  # neither cancelled nor lost meanwhile
-            self._node.run(sandbox, run_request(call, _now_ms()))
+            self._node.run(sandbox, run_request(call, tenancy.key, now_ms()))
 
     def _fail(self, command: Fail) -> None:
         call = self.calls.get(command.invocation)
@@ -315,7 +282,7 @@ class Service:
             return
         if call.parked:
             call.reason = command.reason
-            self._forget(call)
+            self.ledger.forget(call)
         elif call.unbegun and call.attempts < ATTEMPTS:
             call.unbegun = False
             call.attempts += 1
@@ -329,20 +296,13 @@ class Service:
         if call.durable:
             self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
         else:
-            self._forget(call)
+            self.ledger.forget(call)
 
     # --- ends -------------------------------------------------------------------------------------------
 
     def _end(self, call: Call, outcome: Outcome) -> None:
-        call.ended = True
         call.outcome = outcome
-        activation = self._record(call, outcome)
-        if call.durable:
-            self._spawn(self.end_durably(call, activation))
-            return
-        call.activation = activation
-        self._store.record(activation)
-        self._forget(call)
+        self.ledger.end(call, self._record(call, outcome))
 
     def end_unbegun(self, call: Call, reason: str) -> Activation:
         """The record of a call that was accepted by an earlier server and cannot run."""
@@ -350,62 +310,9 @@ class Service:
         call.outcome = failure(Status.INTERNAL_ERROR, reason)
         return self._record(call, call.outcome)
 
-    async def end_durably(self, call: Call, activation: Activation) -> None:
-        await self._insist(lambda: self._store.finish(activation))
-        call.activation = activation
-        self._forget(call)
-
     def _record(self, call: Call, outcome: Outcome) -> Activation:
         now, init_s = self._engine.now(), call.init_s or 0
         began_s = (call.begun_s or now) - init_s
         call.wait_ms = max(0, round((began_s - call.arrived_s) * 1000))
         duration_ms = max(0, round((now - began_s) * 1000))
-        return self._recorder.record(call, outcome, start_ms=_now_ms() - duration_ms, duration_ms=duration_ms)
-
-    def _forget(self, call: Call) -> None:
-        known = self.calls.pop(call.id, None)
-        if known is not None and call.session:
-            self.sessions.finish(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=_now_ms())
-        if not self.calls:
-            self._all_ended.set()
-        if call.done is not None:
-            call.done(call)
-
-    async def _insist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """What was accepted must reach its record: while the store fails, wait and try again."""
-        while True:
-            try:
-                return await write()
-            except StoreError as error:
-                log.warning("the store fails; trying again", error=str(error))
-                await asyncio.sleep(STORE_RETRY_S)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-def _with_logs(tenancy: Tenancy, outcome: Outcome) -> Outcome:
-    """What a sandbox printed when it started belongs to the record of its first run."""
-    logs, tenancy.logs = tenancy.logs, ()
-    return replace(outcome, logs=logs + outcome.logs)
-
-
-def _accepted(call: Call) -> Accepted:
-    return Accepted(
-        call.id,
-        call.namespace.name,
-        call.function,
-        _now_ms(),
-        call.payload,
-        pickled=call.pickled,
-        rerun=call.action.annotation("rerun") is True,
-        started=bool(call.begun_s),
-        cause=call.cause,
-        session=call.session,
-    )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        return self.recorder.record(call, outcome, start_ms=now_ms() - duration_ms, duration_ms=duration_ms)

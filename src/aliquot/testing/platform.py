@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aliquot.core.commands import Start
@@ -10,7 +10,7 @@ from aliquot.live.activations import Recorder
 from aliquot.live.call import Call, Follower
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.platform import Overloaded
-from aliquot.live.records import Accepted, Action, Activation, Namespace
+from aliquot.live.records import Action, Activation, Namespace
 from aliquot.live.resolving import Reached
 from aliquot.live.sessions.living import LivingSessions
 from aliquot.live.store.base import Store
@@ -47,6 +47,13 @@ class FakePlatform:
         self._take(call)
         await self._enqueue(call)
         if not self.hold:
+            asyncio.get_running_loop().call_soon(self.finish, call)
+
+    async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
+        for call in calls:
+            self._take(call)
+        await self.store.accept_all([call.accepted(START_MS) for call in calls], record)
+        for call in calls if not self.hold else ():
             asyncio.get_running_loop().call_soon(self.finish, call)
 
     async def detach(self, call: Call) -> None:
@@ -114,5 +121,4 @@ class FakePlatform:
         self.sessions.begin(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=START_MS)
 
     async def _enqueue(self, call: Call) -> None:
-        accepted = Accepted(call.id, call.namespace.name, call.function, START_MS, call.payload, call.pickled)
-        await self.store.accept(accepted)
+        await self.store.accept(call.accepted(START_MS))

@@ -70,6 +70,12 @@ class MemoryStore(Store):
         self._check()
         self._queue.setdefault(accepted.id, accepted)
 
+    async def accept_all(self, accepted: Sequence[Accepted], record: Activation) -> None:
+        self._check()
+        for one in accepted:
+            self._queue.setdefault(one.id, one)
+        self.record(record)
+
     async def mark_started(self, activation_id: str) -> None:
         self._check()
         if activation_id in self._queue:

@@ -71,7 +71,7 @@ class About:
         settings = self._settings
         limits: dict[str, int | None] = {
             "actions_per_minute": settings.invocations_per_minute,
-            "triggers_per_minute": settings.invocations_per_minute,
+            "triggers_per_minute": settings.fires_per_minute,
             "concurrent_actions": settings.concurrent_invocations,
             "sequence_length": settings.sequence_length,
         }
@@ -97,12 +97,12 @@ class About:
 
     async def limits(self, asked: Asked) -> Answer:
         assert asked.principal is not None  # noqa: S101 - the endpoint asks for a key
-        per_minute, at_once = self._gates.bounds(asked.principal.namespace)
+        per_minute, at_once, fires_per_minute = self._gates.bounds(asked.principal.namespace)
         settings = self._settings
         memory, logs, timeout, concurrency = (
             settings.memory_mb, settings.logs_mb, settings.timeout_ms, settings.concurrency
         )  # fmt: skip
         return json(NamespaceLimits(
-            per_minute, at_once, per_minute, memory.least, memory.most, logs.least, logs.most, timeout.least,
+            per_minute, at_once, fires_per_minute, memory.least, memory.most, logs.least, logs.most, timeout.least,
             timeout.most, concurrency.least, concurrency.most, f"{settings.parameters_bytes} B", at_once,
         ))  # fmt: skip

@@ -3,6 +3,7 @@
 from urllib.parse import quote
 
 from aliquot.live.catalogue import Catalogue
+from aliquot.live.firing import Firing
 from aliquot.live.gateway.about import About
 from aliquot.live.gateway.actions import Actions
 from aliquot.live.gateway.activations import Activations
@@ -51,6 +52,7 @@ class Gateway:
         self.metrics = Metrics()
         self.sessions = sessions or Sessions(store, platform, settings.sessions)
         self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics, self.sessions)
+        self.firing = Firing(platform, catalogue, self.gates, self.metrics)
         self.transactions = Transactions()
         self._bodies = Bodies(settings)
         self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings)
@@ -58,7 +60,7 @@ class Gateway:
         self.endpoints: list[Endpoint] = [
             *Actions(platform, catalogue, settings).endpoints(),
             *Packages(catalogue, settings).endpoints(),
-            *Triggers(catalogue, settings).endpoints(),
+            *Triggers(catalogue, settings, self.firing).endpoints(),
             *Rules(catalogue, settings).endpoints(),
             *Activations(platform, store, settings).endpoints(),
             *SessionPages(self.sessions).endpoints(),

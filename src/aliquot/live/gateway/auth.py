@@ -41,6 +41,9 @@ class Auth:
         self._generation = -1
         self._remembered: dict[bytes, Principal] = {}
         self._principals: dict[str, Principal] = {}
+        # Digests that were remembered for keys that may be forgotten: sandboxes come and go with one each.
+        self._of_ephemeral: dict[str, list[bytes]] = {}
+        catalogue.on_key_forgotten.append(self._forget)
 
     def principal(self, header: bytes | None) -> Principal:
         """Raises a 401."""
@@ -48,38 +51,48 @@ class Auth:
             self._generation = self._catalogue.generation
             self._remembered.clear()
             self._principals.clear()
+            self._of_ephemeral.clear()
         if header is None or len(header) > _LONGEST_HEADER:
             raise unauthenticated()
         digest = hashlib.blake2b(header, digest_size=16, key=self._salt).digest()
-        found = self._remembered.get(digest)
-        if found is None:
-            found = self._look_up(header)
-            if len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[digest] = found
-        return found
+        return self._remembered.get(digest) or self._look_up(header, digest)
 
-    def _look_up(self, header: bytes) -> Principal:
-        scheme, _, text = header.partition(b" ")
-        if scheme.lower() not in {b"basic", b"bearer"}:  # composer's client says Bearer and means the same
-            raise unauthenticated()
-        text = text.strip()
-        if b":" not in text:
-            try:
-                text = b64decode(text, validate=True)
-            except binascii.Error as error:
-                raise unauthenticated() from error
-        uuid, _, secret = text.partition(b":")
-        key = self._catalogue.key(uuid.decode("latin-1"))
+    def _look_up(self, header: bytes, digest: bytes) -> Principal:
+        key_uuid, secret = _credentials(header)
+        key = self._catalogue.key(key_uuid)
         namespace = self._catalogue.namespace(key[0]) if key else None
         right = hmac.compare_digest(hashlib.sha256(secret).hexdigest(), key[1] if key else _NOBODY)
         if namespace is None or not right:
             raise unauthenticated()
-        known = self._principals.get(namespace.name)
-        if known is None:
-            known = Principal(namespace, self._gates.gate(namespace))
-            self._principals[namespace.name] = known
-        return known
+        found = self._principals.get(namespace.name)
+        if found is None:
+            found = self._principals[namespace.name] = Principal(namespace, self._gates.gate(namespace))
+        if len(self._remembered) >= _MOST_REMEMBERED:
+            self._remembered.clear()
+            self._of_ephemeral.clear()
+        self._remembered[digest] = found
+        if self._catalogue.is_ephemeral(key_uuid):
+            self._of_ephemeral.setdefault(key_uuid, []).append(digest)
+        return found
+
+    def _forget(self, key_uuid: str) -> None:
+        for digest in self._of_ephemeral.pop(key_uuid, ()):
+            self._remembered.pop(digest, None)
+
+
+def _credentials(header: bytes) -> tuple[str, bytes]:
+    """The uuid and the secret. Raises a 401."""
+    scheme, _, text = header.partition(b" ")
+    if scheme.lower() not in {b"basic", b"bearer"}:  # composer's client says Bearer and means the same
+        raise unauthenticated()
+    text = text.strip()
+    if b":" not in text:
+        try:
+            text = b64decode(text, validate=True)
+        except binascii.Error as error:
+            raise unauthenticated() from error
+    key_uuid, _, secret = text.partition(b":")
+    return key_uuid.decode("latin-1"), secret
 
 
 class OperatorAuth:

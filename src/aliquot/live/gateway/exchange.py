@@ -118,7 +118,9 @@ class Exchange:
         else:
             headers = self._headers(JSON, activation_id)
         bare = self.options.result or outcome.result[:1] == b"["
-        body = outcome.result if bare else record(activation, logs=NO_LOGS)
+        # A composition's logs are the ids of what ran, and there at once.
+        logs = activation.logs if call.reached.composite else NO_LOGS
+        body = outcome.result if bare else record(activation, logs=logs)
         self.respond(_HTTP_STATUS[status], headers, body)
 
     def stop_waiting(self) -> None:

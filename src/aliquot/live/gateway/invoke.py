@@ -154,7 +154,7 @@ class Invoke:
             namespace = principal.name
         check_namespace(namespace)
         try:
-            reached = self._catalogue.reach(principal.name, FullName(namespace, "/".join(names)))
+            reached = self._catalogue.reach_whole(principal.name, FullName(namespace, "/".join(names)))
         except Misplaced as error:
             raise Refusal(409, ELSEWHERE) from error
         except Missing as error:

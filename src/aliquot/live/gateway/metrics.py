@@ -58,6 +58,17 @@ class Tally:
 class Metrics:
     def __init__(self) -> None:
         self.tallies: dict[tuple[str, str], Tally] = {}
+        self.fires: dict[tuple[str, str], int] = {}  # by namespace and trigger
+
+    def count(self, call: Call) -> None:
+        """One that the gateway did not ask for itself: a component of a composition, or what a trigger set off."""
+        self.tally(call.namespace.name, call.function).count(call)
+
+    def count_fire(self, namespace: str, trigger: str) -> None:
+        key = (namespace, trigger)
+        if key not in self.fires and len(self.fires) >= MOST_ACTIONS:
+            key = OTHERS
+        self.fires[key] = self.fires.get(key, 0) + 1
 
     def tally(self, namespace: str, action: str) -> Tally:
         key = (namespace, action)

@@ -36,6 +36,7 @@ class Figures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._activations()
+        yield self._fires()
         yield from self._state(self._platform.status())
         yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers", value=self._invoke.waiting)
         yield GaugeMetricFamily("aliquot_store_backlog", "Writes that wait for the disk", value=self._store.backlog)
@@ -58,6 +59,14 @@ class Figures(Collector):
                 family.add_metric(key, histogram.cumulated(), histogram.total)
         yield ends
         yield from phases.values()
+
+    def _fires(self) -> Metric:
+        fires = CounterMetricFamily(
+            "aliquot_fires", "Triggers fired with active rules", labels=["namespace", "trigger"]
+        )
+        for key, count in sorted(self._metrics.fires.items()):
+            fires.add_metric(key, count)
+        return fires
 
     def _state(self, status: dict[str, Any]) -> Iterator[Metric]:
         labels = ["device", "kind"]

@@ -47,6 +47,7 @@ class GatewaySettings(Struct, frozen=True):
     # For namespaces without a quota of their own; None: no bound.
     invocations_per_minute: int | None = None
     concurrent_invocations: int | None = None
+    fires_per_minute: int | None = None
     sequence_length: int = 50
     sessions: SessionSettings = SessionSettings()
     metrics_for_operator_only: bool = False  # they name namespaces and actions

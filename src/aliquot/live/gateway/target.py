@@ -3,8 +3,10 @@
 import msgspec
 from msgspec import Raw
 
+from aliquot.live.compose.payloads import defaults_of
 from aliquot.live.gateway.metrics import Tally
 from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed
+from aliquot.live.records import is_truthy
 from aliquot.live.resolving import Reached
 
 EMPTY = b"{}"
@@ -19,9 +21,9 @@ class Target:
         action = reached.action
         self.reached = reached
         self.tally = tally
-        self.sdk = action.annotation("sdk") is True
-        defaults = {pair.key: Raw(_encode(pair.value)) for pair in action.parameters if not pair.init}
-        self.defaults = defaults or None
+        self.sdk = action.annotation("sdk") is True and not reached.composite
+        # A sequence's parameters are not its components'.
+        self.defaults = (None if reached.is_sequence else defaults_of(action)) or None
         defined = [pair.key for pair in action.parameters if pair.value is not None]
         self.final = frozenset(defined if is_truthy(action.annotation("final")) else ())
 
@@ -35,11 +37,6 @@ class Target:
         if self.defaults is None:
             return body
         return _encode({**self.defaults, **given})
-
-
-def is_truthy(value: object) -> bool:
-    """As annotations are read: empty lists and objects are true."""
-    return value not in (None, False, 0, "") or isinstance(value, list | dict)
 
 
 def read_object(body: bytes) -> dict[str, Raw]:

@@ -1,8 +1,10 @@
-"""Triggers: create, update, read, list, delete. What a trigger's rules are is never stored with it."""
+"""Triggers: create, update, read, list, delete, fire. What a trigger's rules are is never stored with it."""
 
 import os
+from typing import Any
 
 from aliquot.live.catalogue import Catalogue
+from aliquot.live.firing import Firing
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.entity import (
     OVERWRITE,
@@ -29,19 +31,23 @@ _ONE = _ALL + "/{name}"
 
 
 class Triggers:
-    def __init__(self, catalogue: Catalogue, settings: GatewaySettings) -> None:
+    def __init__(self, catalogue: Catalogue, settings: GatewaySettings, firing: Firing) -> None:
+        self._firing = firing
         self._catalogue = catalogue
         self._entities = catalogue.entities
         self._settings = settings
 
     def endpoints(self) -> list[Endpoint]:
         items = list[wire.Entity] | wire.TriggerCount
+        fired = {202: wire.ActivationId, 204: None}
         item = {200: wire.Trigger}
         return [
             Endpoint("GET", _ALL, self.list, "List triggers", {200: items}, query=PAGE),
             Endpoint("PUT", _ONE, self.put, "Create or update a trigger", item, body=wire.TriggerPut,
                      query=(OVERWRITE,), most_bytes=self._settings.pairs_bytes, statuses=(409, 413, 415)),
             Endpoint("GET", _ONE, self.get, "Read a trigger with its rules", item, statuses=(404, 409)),
+            Endpoint("POST", _ONE, self.fire, "Fire a trigger", fired, body=dict[str, Any],
+                     most_bytes=self._settings.payload_bytes, statuses=(404, 409, 413, 415, 429)),
             Endpoint("DELETE", _ONE, self.delete, "Delete a trigger", item, statuses=(404, 409)),
         ]  # fmt: skip
 
@@ -64,6 +70,16 @@ class Triggers:
 
     async def get(self, asked: Asked) -> Answer:
         return json(self._shown(self._find(asked)))
+
+    async def fire(self, asked: Asked) -> Answer:
+        """204 when nothing follows from it: then there is no record either."""
+        assert asked.principal is not None  # noqa: S101 - the endpoint asks for a key
+        namespace = asked.principal.namespace
+        activation_id = await self._firing.fire(namespace, self._find(asked), asked.body, asked.transaction)
+        if activation_id is None:
+            return Answer(204, b"", ())
+        answer = json({"activationId": activation_id}, 202)
+        return answer._replace(headers=(*answer.headers, (b"x-openwhisk-activation-id", activation_id.encode())))
 
     async def delete(self, asked: Asked) -> Answer:
         async with self._catalogue.writing(asked.namespace):

@@ -124,6 +124,10 @@ class Store(ABC):
         """Durable: now it may be acknowledged."""
 
     @abstractmethod
+    async def accept_all(self, accepted: Sequence[Accepted], record: Activation) -> None:
+        """Invocations and the record of what set them off, in one transaction: all of it or nothing. Durable."""
+
+    @abstractmethod
     async def mark_started(self, activation_id: str) -> None:
         """Durable: it must not run a second time unless it may."""
 

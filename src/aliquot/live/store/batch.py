@@ -114,7 +114,8 @@ class BatchWriter:
                 self._write_journal(steps)
                 self.segment, self.number, steps = self.segment + 1, 0, [operation.body]
             elif operation.kind is Kind.ACCEPT:
-                accepted.append(operation.value)
+                accepted += operation.value[0]
+                records += operation.value[1]
             elif operation.kind is Kind.STARTED:
                 started.append(operation.value)
             elif operation.kind is Kind.FINISH:

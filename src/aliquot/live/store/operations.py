@@ -11,7 +11,7 @@ from aliquot.live.records import Activation
 
 class Kind(Enum):
     APPLY = auto()  # a list of `Change`s of documents
-    ACCEPT = auto()  # Accepted
+    ACCEPT = auto()  # (Accepted, …), and (Activation, …) of what set them off
     STARTED = auto()  # the id
     FINISH = auto()  # Activation
     BARRIER = auto()  # nothing of its own: all before it is durable

@@ -127,7 +127,10 @@ class SqliteStore(Store):
     # --- the queue of accepted invocations --------------------------------------------------------------
 
     async def accept(self, accepted: Accepted) -> None:
-        await self._backlog.durable(Kind.ACCEPT, accepted)
+        await self._backlog.durable(Kind.ACCEPT, ((accepted,), ()))
+
+    async def accept_all(self, accepted: Sequence[Accepted], record: Activation) -> None:
+        await self._backlog.durable(Kind.ACCEPT, (tuple(accepted), (record,)))
 
     async def mark_started(self, activation_id: str) -> None:
         await self._backlog.durable(Kind.STARTED, activation_id)

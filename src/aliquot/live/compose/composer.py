@@ -1,0 +1,230 @@
+"""The platform as the gateway sees it: single calls go on to the service, others are performed one run after another.
+
+The core sees components only. A composition that is accepted is in the store's queue as a whole: its first component's
+run marks it as begun, and its record ends it. Components are recorded behind and are in the file by then.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from aliquot.live.activations import composition_record, note
+from aliquot.live.call import Call, Follower
+from aliquot.live.compose.frames import Ending
+from aliquot.live.compose.machine import Close, Command, Machine, Run
+from aliquot.live.compose.payloads import error
+from aliquot.live.gateway.ids import Ids
+from aliquot.live.ledger import now_ms
+from aliquot.live.node.base import Outcome, Status
+from aliquot.live.records import SEQUENCE, Action, Activation, FullName, Namespace
+from aliquot.live.resolving import Reached
+from aliquot.live.service import Service
+from aliquot.live.sessions.living import LivingSessions
+from aliquot.live.store.base import Store
+
+FAILED = "the composition failed: "
+_CAUSED_BY = note("causedBy", SEQUENCE)
+
+_log = structlog.get_logger("aliquot.composer")
+ReachFor = Callable[[str, FullName], Reached]  # raises `Missing` and `NotEntitled`
+
+
+class Performance:
+    """One composition under way: its call, the machine that says what comes next, and the component that runs."""
+
+    __slots__ = ("begun", "call", "component", "machine")
+
+    def __init__(self, call: Call, machine: Machine) -> None:
+        self.call = call
+        self.machine = machine
+        self.component: Call | None = None
+        self.begun = False  # a component has run
+
+    def printed(self, line: str) -> None:
+        """Who follows the composition hears its components."""
+        self.call.printed(line)
+
+    def ended(self, call: Call) -> None:
+        """That is told by `done`."""
+
+
+class Composer:
+    """Implements `Platform`."""
+
+    def __init__(self, service: Service, store: Store, reach: ReachFor) -> None:
+        self._service = service
+        self._ledger = service.ledger
+        self._store = store
+        self._reach = reach
+        self._ids = Ids()
+        self._performances: dict[str, Performance] = {}  # by the id of the call
+        self.count: Callable[[Call], None] = lambda _: None  # told of every component that has ended
+
+    # --- what the gateway asks --------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> None:
+        if call.reached.composite:
+            self._ledger.check_open()
+            self._begin(call)
+        else:
+            self._service.submit(call)
+
+    async def accept(self, call: Call) -> None:
+        if not call.reached.composite:
+            await self._service.accept(call)
+            return
+        self._ledger.check_open()
+        await self._ledger.keep(call)
+        self._begin(call)
+
+    async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
+        await self._ledger.keep_all(calls, record)
+        for call in calls:
+            self.enqueue(call)
+
+    async def detach(self, call: Call) -> None:
+        performance = self._performances.get(call.id)
+        if not call.reached.composite:
+            await self._service.detach(call)
+        elif performance is not None and not call.durable:
+            component = performance.component
+            if component is not None and not performance.begun:
+                if component.begun_s:
+                    call.begun_s = component.begun_s
+                else:
+                    component.begins = call.id
+            await self._ledger.keep(call)
+
+    def cancel(self, namespace: str, activation_id: str) -> bool:
+        for performance in self._performances.values():
+            if performance.call.namespace.name != namespace or performance.component is None:
+                continue
+            if any(frame.id == activation_id for frame in performance.machine.frames):
+                performance.machine.cancel(activation_id)
+                self._service.cancel(namespace, performance.component.id)
+                return True
+        return self._service.cancel(namespace, activation_id)
+
+    def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
+        return self._service.follow(namespace, activation_id, follower)
+
+    @property
+    def sessions(self) -> LivingSessions:
+        return self._service.sessions
+
+    def end_session(self, namespace: str, session_id: str) -> None:
+        self._service.end_session(namespace, session_id)
+
+    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
+        return await self._service.activation(namespace, activation_id)
+
+    def deploy(self, reached: Reached) -> None:
+        self._service.deploy(reached)
+
+    def remove(self, tenant: str, function: str) -> None:
+        self._service.remove(tenant, function)
+
+    def misfit(self, action: Action) -> str | None:
+        return self._service.misfit(action)
+
+    def set_weight(self, namespace: Namespace) -> None:
+        self._service.set_weight(namespace)
+
+    def status(self) -> dict[str, Any]:
+        return self._service.status()
+
+    # --- what an earlier server left --------------------------------------------------------------------
+
+    def enqueue(self, call: Call) -> None:
+        """One that is in the store's queue: let it run."""
+        if call.reached.composite:
+            self._begin(call)
+        else:
+            self._service.enqueue(call)
+
+    async def end_unbegun(self, call: Call, reason: str) -> None:
+        """One that is in the store's queue and cannot run."""
+        if not call.reached.composite:
+            await self._ledger.end_durably(call, self._service.end_unbegun(call, reason))
+            return
+        machine = self._machine(call)
+        at_ms = now_ms()
+        frame = machine.open(call.id, call.reached, call.cause, at_ms)
+        close = Close(frame, Status.INTERNAL_ERROR, error(reason))
+        await self._ledger.end_durably(call, composition_record(call, close, at_ms))
+
+    # --- performing -------------------------------------------------------------------------------------
+
+    def _machine(self, call: Call) -> Machine:
+        reach, caller = self._reach, call.namespace.name
+        return Machine(lambda name: reach(caller, name), self._ids)
+
+    def _begin(self, call: Call) -> None:
+        call.begins = ""  # its first component begins it
+        self._ledger.hold(call)
+        performance = self._performances[call.id] = Performance(call, self._machine(call))
+        machine, at_ms = performance.machine, now_ms()
+        self._go_on(
+            performance,
+            lambda: machine.begin(call.id, call.reached, call.payload, cause=call.cause, now_ms=at_ms),
+        )
+
+    def _go_on(self, performance: Performance, decide: Callable[[], list[Command]]) -> None:
+        try:
+            commands = decide()
+        except Exception as failure:  # noqa: BLE001 - whatever is wrong with one composition, it must end
+            _log.exception("a composition failed", activation=performance.call.id)
+            commands = performance.machine.abort(f"{FAILED}{failure}")
+        for command in commands:
+            if isinstance(command, Run):
+                self._run(performance, command)
+            elif command.frame.id == performance.call.id:
+                self._end(performance, command)
+            else:
+                self._store.record(composition_record(performance.call, command, now_ms()))
+
+    def _run(self, performance: Performance, command: Run) -> None:
+        call = performance.call
+        component = performance.component = Call(
+            command.id,
+            call.namespace,
+            command.reached,
+            command.payload,
+            transaction=call.transaction,
+            cause=command.cause,
+            notes=_CAUSED_BY,
+            session=call.session,
+            done=lambda component: self._returned(performance, component),
+        )
+        component.followers = (performance,)
+        if call.durable and not performance.begun:
+            component.begins = call.id
+        self._service.enqueue(component)
+
+    def _returned(self, performance: Performance, component: Call) -> None:
+        component.done = None  # the two would hold each other until the collector comes
+        performance.component = None
+        call, machine = performance.call, performance.machine
+        outcome, activation = component.outcome, component.activation
+        if component.parked:
+            call.parked = True
+            del self._performances[call.id]
+            self._ledger.forget(call)
+            return
+        self.count(component)
+        performance.begun = True
+        call.begun_s = call.begun_s or component.begun_s or component.arrived_s
+        if outcome is None or activation is None:
+            self._go_on(performance, lambda: machine.lost(component.reason, now_ms()))
+            return
+        duration_ms, memory_mb = activation.end - activation.start, component.action.limits.memory
+        ending = Ending(component.id, outcome.status, outcome.result, duration_ms, memory_mb, component.wait_ms)
+        self._go_on(performance, lambda: machine.returned(ending, now_ms()))
+
+    def _end(self, performance: Performance, close: Close) -> None:
+        call, frame = performance.call, close.frame
+        del self._performances[call.id]
+        call.wait_ms = frame.wait_ms
+        call.outcome = Outcome(close.status, close.result, frame.duration_ms / 1000, tuple(frame.components))
+        self._ledger.end(call, composition_record(call, close, now_ms()))

@@ -1,0 +1,200 @@
+"""One sequence or one conductor's composition under way, as a state machine: how a component ended in, what next out.
+
+A frame knows nothing of those around it. Limits are counted in objects that frames share: a `Count` for the single
+actions of nested sequences, a `Budget` for conductors and all that they call.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from aliquot.live.compose import payloads, texts
+from aliquot.live.node.base import Status
+from aliquot.live.records import FullName
+from aliquot.live.resolving import Missing, NotEntitled, Reached
+
+Reach: TypeAlias = Callable[[FullName], Reached]  # raises `Missing` and `NotEntitled`
+
+
+class Next(Struct, frozen=True, gc=False):
+    """Run this on that."""
+
+    reached: Reached
+    payload: bytes
+    itself: bool = False  # a conductor's own turn: not a composition within it
+
+
+class End(Struct, frozen=True, gc=False):
+    status: Status
+    result: bytes
+
+
+Step: TypeAlias = Next | End
+
+
+class Ending(Struct, frozen=True, gc=False):
+    """How a component ended, be it a single action or a composition."""
+
+    id: str
+    status: Status
+    result: bytes
+    duration_ms: int
+    memory_mb: int | None
+    wait_ms: int
+
+
+class Count:
+    """Of single actions in a sequence and those within it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Budget:
+    """What one conductor and those that it calls may use together."""
+
+    __slots__ = ("components", "conductors")
+
+    def __init__(self) -> None:
+        self.components = 0
+        self.conductors = 0
+
+
+class Frame:
+    """What the two kinds have in common: who it is, and what its record will say."""
+
+    def __init__(self, frame_id: str, reached: Reached, cause: str, start_ms: int) -> None:
+        self.id = frame_id
+        self.reached = reached
+        self.cause = cause
+        self.start_ms = start_ms
+        self.wait_ms = 0
+        self.duration_ms = 0
+        self.memory_mb: int | None = None
+        self.components: list[str] = []  # the ids of what has run, in order
+        self.cancelled = False
+
+    def begin(self, payload: bytes) -> Step:
+        raise NotImplementedError
+
+    def returned(self, ending: Ending) -> Step:
+        """One of its components has ended."""
+        if not self.components:
+            self.wait_ms = ending.wait_ms
+        self.components.append(ending.id)
+        self.duration_ms += ending.duration_ms
+        if ending.memory_mb is not None:
+            self.memory_mb = max(self.memory_mb or 0, ending.memory_mb)
+        return End(ending.status, ending.result) if self.cancelled else self.follow(ending)
+
+    def follow(self, ending: Ending) -> Step:
+        raise NotImplementedError
+
+
+class Sequence(Frame):
+    def __init__(
+        self, frame_id: str, reached: Reached, cause: str, start_ms: int, *, reach: Reach, count: Count, most: int
+    ) -> None:
+        super().__init__(frame_id, reached, cause, start_ms)
+        self._reach = reach
+        self._count = count
+        self._most = most
+        self._ahead = iter(reached.action.exec.components)
+
+    @property
+    def count(self) -> Count:
+        return self._count
+
+    def begin(self, payload: bytes) -> Step:
+        """The first component gets what the sequence was given: parameters of the sequence's own do not count."""
+        return self._next(End(Status.SUCCESS, payload))
+
+    def follow(self, ending: Ending) -> Step:
+        last = End(ending.status, ending.result)
+        return self._next(last) if ending.status is Status.SUCCESS else last
+
+    def _next(self, so_far: End) -> Step:
+        name = next(self._ahead, None)
+        if name is None:
+            return so_far
+        if self._count.value >= self._most:
+            return _refused(texts.SEQUENCE_TOO_LONG)
+        try:
+            reached = self._reach(name)
+        except (Missing, NotEntitled):  # it was there when the sequence was made
+            return _refused(texts.SEQUENCE_COMPONENT_MISSING)
+        if reached.is_sequence:
+            return Next(reached, so_far.result)
+        self._count.value += 1
+        return Next(reached, payloads.with_defaults(reached.action, so_far.result))
+
+
+class Conductor(Frame):
+    def __init__(
+        self, frame_id: str, reached: Reached, cause: str, start_ms: int, *, reach: Reach, budget: Budget, most: int
+    ) -> None:
+        super().__init__(frame_id, reached, cause, start_ms)
+        self.memory_mb = reached.action.limits.memory
+        self._reach = reach
+        self._budget = budget
+        self._most = most
+        self._state: bytes | None = None
+        self._conducting = False  # whether it is the conductor that runs
+
+    @property
+    def budget(self) -> Budget:
+        return self._budget
+
+    def begin(self, payload: bytes) -> Step:
+        return self._conduct(payload)
+
+    def follow(self, ending: Ending) -> Step:
+        if not self._conducting:
+            return self._conduct(payloads.boxed(ending.result))
+        self._conducting = False
+        answer = payloads.answer_of(ending.result)
+        self._state = payloads.boxed(answer.state, "state") if answer.state else None
+        params = payloads.boxed(answer.params) if answer.params else None
+        if not answer.action:
+            return End(ending.status, ending.result if params is None else params)
+        name = payloads.component_name(answer.action, self.reached.tenant)
+        if name is None:
+            return self._object(texts.NOT_A_NAME, payloads.shown(answer.action))
+        if self._budget.components >= self._most:
+            return self._object(texts.COMPOSITION_TOO_LONG)
+        return self._call(name, params or payloads.EMPTY)
+
+    def _conduct(self, payload: bytes) -> Step:
+        if self._budget.conductors > 2 * self._most:
+            return _refused(texts.COMPOSITION_TOO_LONG)
+        self._budget.conductors += 1
+        self._conducting = True
+        if self._state is not None:
+            payload = payloads.with_state(payload, self._state)
+        return Next(self.reached, payloads.with_defaults(self.reached.action, payload), itself=True)
+
+    def _call(self, name: FullName, params: bytes) -> Step:
+        shown = str(name)[1:]
+        try:
+            reached = self._reach(name)
+        except NotEntitled:
+            return self._object(texts.NOT_ENTITLED, shown)
+        except Missing:
+            return self._object(texts.NOT_FOUND, shown)
+        if reached.is_sequence:
+            self._budget.components += 1
+            return Next(reached, params)
+        if not reached.composite:  # another conductor's turns are counted as they come
+            self._budget.components += 1
+        return Next(reached, payloads.with_defaults(reached.action, params))
+
+    def _object(self, text: str, *about: str) -> Step:
+        """The conductor hears of it and may do something else."""
+        return self._conduct(payloads.error(text.format(*about)))
+
+
+def _refused(text: str) -> End:
+    return End(Status.APPLICATION_ERROR, payloads.error(text))

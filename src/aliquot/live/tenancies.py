@@ -1,0 +1,61 @@
+"""The sandboxes as the service knows them: what each serves, whose call it has, and the key it may call back with."""
+
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from aliquot.live.call import Call
+from aliquot.live.node.base import Outcome
+from aliquot.live.records import is_truthy
+from aliquot.live.resolving import Reached
+
+
+class Keys(Protocol):
+    """Who makes keys: the catalogue."""
+
+    def ephemeral_key(self, name: str) -> str: ...
+    def forget_key(self, text: str) -> None: ...
+
+
+class Tenancy:
+    """One sandbox: the revision it serves, from its start to its end."""
+
+    __slots__ = ("action", "call", "init_s", "key", "logs", "reached")
+
+    def __init__(self, reached: Reached, key: str) -> None:
+        self.reached = reached
+        self.action = reached.action
+        self.key = key  # of the caller's namespace, for what runs here; empty: its owner wants none
+        self.call: Call | None = None
+        self.init_s: float | None = None
+        self.logs: tuple[str, ...] = ()  # of its start, until a record has them
+
+    def with_logs(self, outcome: Outcome) -> Outcome:
+        """What a sandbox printed when it started belongs to the record of its first run."""
+        if not self.logs:
+            return outcome
+        logs, self.logs = self.logs, ()
+        return replace(outcome, logs=logs + outcome.logs)
+
+
+class Tenancies:
+    def __init__(self) -> None:
+        self.keys: Keys | None = None  # set before the first sandbox: whoever makes them is made later
+        self._by_sandbox: dict[int, Tenancy] = {}
+        self.get = self._by_sandbox.get
+        self.items = self._by_sandbox.items
+
+    def __getitem__(self, sandbox: int) -> Tenancy:
+        return self._by_sandbox[sandbox]
+
+    def open(self, sandbox: int, reached: Reached) -> None:
+        wanted = is_truthy(reached.action.annotation("provide-api-key", default=True))
+        key = self.keys.ephemeral_key(reached.tenant) if wanted and self.keys is not None else ""
+        self._by_sandbox[sandbox] = Tenancy(reached, key)
+
+    def close(self, sandbox: int) -> Tenancy | None:
+        """It is gone, and its key opens nothing any more."""
+        tenancy = self._by_sandbox.pop(sandbox, None)
+        if tenancy is not None and tenancy.key and self.keys is not None:
+            self.keys.forget_key(tenancy.key)
+        return tenancy
