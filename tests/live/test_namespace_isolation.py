@@ -18,7 +18,11 @@ ECHO = f"# {MARK}\ndef main(args): return args"
 PAIRS = [{"key": "mark", "value": MARK}]
 READ_FIRST = ("get", "head", "post", "patch", "put", "delete")
 # They have placeholders, and nothing of what their owner put into them to show.
-SHOW_NOTHING = {"/api/v1/namespaces/{namespace}/limits", "/api/v1/namespaces/{namespace}/activations/{id}/logs"}
+SHOW_NOTHING = {
+    "/api/v1/namespaces/{namespace}/limits",
+    "/api/v1/namespaces/{namespace}/activations/{id}/logs",
+    "/api/v1/web/{namespace}/{package}/{name}",
+}
 # Whatever of the owner's a body can name.
 REFERRING = {
     "exec": {"kind": "sequence", "components": ["/owner/own", "/owner/box/inner"]},
@@ -90,6 +94,9 @@ def furnished(server, routes):
     put("rules/rings", trigger="/_/bell", action="/_/own", annotations=PAIRS)
     if any("/alarms/" in route.path for route in routes):
         put("alarms/bell", cron="0 0 1 1 *", trigger_payload={"mark": MARK})
+    action = {"name": "own", "namespace": "_", "backendMethod": "GET", "backendUrl": "x", "secureKey": MARK}
+    route = {"gatewayBasePath": "/shop", "gatewayPath": "/own", "gatewayMethod": "get", "action": action}
+    client.post("/api/v1/web/whisk.system/apimgmt/createApi", json={"apidoc": route}).raise_for_status()
     ran = client.post(f"{base}/actions/own", params={"blocking": "true"}, json={})
     activation = ran.raise_for_status().json()["activationId"]
     session = client.post("/api/v1/sessions", json={"name": MARK, "metadata": {"mark": MARK}}).raise_for_status()
@@ -99,6 +106,7 @@ def furnished(server, routes):
         "name": ["own", "inner", "shared", "chain", "box", "open", "bell", "rings", "owner"],
         "package": ["box", "open", "own"],
         "trigger": ["bell"],
+        "path": ["shop/own", "shop"],
         "id": ids,
         "uuid": [key.partition(":")[0]],
     }
