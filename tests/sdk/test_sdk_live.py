@@ -90,3 +90,78 @@ def test_too_little_memory_for_the_platform_is_said(server, sample):
     tiny = app.function(memory="1MiB")(sample.where.raw)
     with pytest.raises(errors.RefusedError, match=r"small\.where: memory size 1 MB below allowed threshold"):
         tiny.remote()
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def sessions_of(server):
+    """Session and function of every record, oldest first."""
+    with server.client() as client:
+        records = client.get("activations", params={"limit": 200}).json()
+    said = [{pair["key"]: pair["value"] for pair in record["annotations"]} for record in records]
+    return [(one.get("session"), record["name"]) for one, record in zip(said, records, strict=True)][::-1]
+
+
+def living(server):
+    with server.client() as client:
+        return {one["sessionId"]: one for one in client.get(f"{server.url}/api/v1/sessions").json()}
+
+
+def test_remote_calls_within_a_session_name_it(sample, server):
+    sample.double.remote(1)
+    before = len(sessions_of(server))
+    with sample.app.session("analysis", metadata={"user": "ann"}) as session:
+        assert living(server)[session.id]["name"] == "analysis"
+        sample.double.remote(1)
+        sample.double.spawn(2).get(timeout=30)
+        assert list(sample.double.map([1, 2], concurrency=2)) == [2, 4]
+    sample.double.remote(1)
+    assert [named for named, _ in sessions_of(server)[before:]] == [session.id] * 4 + [None]
+    assert session.id not in living(server)
+
+
+def test_a_session_on_an_event_loop_is_its_tasks_own(sample, server):
+    async def user():
+        async with sample.app.session() as session:
+            assert await sample.both.remote.aio(5, b=2) == 3
+            assert [result async for result in sample.both.map.aio([1, 2])] == [0, 1]
+        return session.id
+
+    async def main():
+        return await asyncio.gather(user(), user(), sample.both.remote.aio(9))
+
+    one, other, _ = asyncio.run(main())
+    named = [session for session, name in sessions_of(server) if name == "sample.both"]
+    assert (named.count(one), named.count(other)) == (3, 3)
+    assert one not in living(server)
+
+
+def test_a_session_is_taken_up_by_its_id_and_goes_on_after_the_block(sample, server):
+    with sample.app.session() as begun:
+        with sample.app.session(id=begun.id) as again:
+            sample.where.remote()
+            with sample.app.session() as inner:
+                sample.where.remote()
+            sample.where.remote()
+        assert again.id == begun.id in living(server)
+        named = [session for session, name in sessions_of(server) if name == "sample.where"]
+        assert named[-3:] == [begun.id, inner.id, begun.id]
+
+
+def test_a_call_in_a_session_that_has_ended_says_so(sample):
+    with sample.app.session() as session:
+        session.end()
+        with pytest.raises(errors.NotFoundError, match=f"There is no session '{session.id}', or it has ended"):
+            sample.double.remote(1)
+
+
+def test_what_cannot_be_a_session_is_refused_before_anything_is_sent(sample):
+    for wrong, text in (
+        ({"name": 1}, "name: 1 is not a name"),
+        ({"metadata": [1]}, "metadata: .* takes a dictionary"),
+        ({"id": "../x"}, "id: '../x' is not a session's id"),
+        ({"id": "a", "name": "b"}, "has its name and metadata already"),
+    ):
+        with pytest.raises(errors.UsageError, match=text):
+            sample.app.session(**wrong)

@@ -34,6 +34,11 @@ async def main() -> None:
     again: str = await spawned.get.aio(timeout=1)
     several: AsyncIterator[str] = scale.map.aio([1, 2])
     await app.deploy.aio()
+    async with app.session(metadata={"user": "ann"}) as session:
+        name: str = session.id
+
+with app.session("analysis") as session:
+    begun: aliquot.Session = session
 
 scale("a")  # wrong
 scale.remote("a")  # wrong
@@ -45,6 +50,8 @@ number: int = scale.remote(1)  # wrong
 bare.remote(1)  # wrong
 handle.get("a")  # wrong
 app.function(gpus=1)  # wrong
+app.session(1)  # wrong
+app.session(metadata=[1])  # wrong
 
 async def bad() -> None:
     await scale.remote.aio("a")  # wrong

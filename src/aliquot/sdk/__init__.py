@@ -2,5 +2,6 @@
 
 from aliquot.sdk.app import App
 from aliquot.sdk.function import Function, Handle
+from aliquot.sdk.session import Session
 
-__all__ = ["App", "Function", "Handle"]
+__all__ = ["App", "Function", "Handle", "Session"]

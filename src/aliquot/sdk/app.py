@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
 from aliquot.sdk.client import Client, client_for
@@ -14,6 +14,7 @@ from aliquot.sdk.function import Function
 from aliquot.sdk.needs import Needs, read_needs
 from aliquot.sdk.portable import register
 from aliquot.sdk.server import find_server
+from aliquot.sdk.session import Session, make
 from aliquot.sdk.source import Code, read_code
 from aliquot.sdk.units import read_names
 from aliquot.sdk.wire import Operation
@@ -136,6 +137,19 @@ class App:
             deployed = yield from function.update()
             done.append(deployed)
         return done
+
+    def session(
+        self,
+        name: str = "",
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        id: str | None = None,  # noqa: A002 - its name
+    ) -> Session:
+        """`with app.session():` (or `async with`): remote calls inside belong together and find their sandboxes again.
+
+        It ends with the block. With `id` one that is there is taken up, and goes on after the block.
+        """
+        return make(self, name, metadata, id)
 
     def client(self) -> Client:
         """Found when it is first needed: a file must be importable where no platform is."""

@@ -33,17 +33,17 @@ def activation_path(activation_id: str) -> str:
     return entity_path("activations", activation_id)
 
 
-def call(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation[Any]:
+def call(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any], session: str = "") -> Operation[Any]:
     """Run it and bring its result, or raise what it raised."""
-    reply = yield from _post(app, action, args, kwargs, {"blocking": "true"})
+    reply = yield from _post(app, action, args, kwargs, {"blocking": "true", **_in(session)})
     if reply.status == 202:  # noqa: PLR2004 - it takes longer than the platform lets a caller wait
         return (yield from wait(app, action, reply.json()["activationId"], None))
     return (yield from _outcome(app, action, reply, reply.headers.get(answers.ACTIVATION, "")))
 
 
-def spawn(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation[str]:
+def spawn(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any], session: str = "") -> Operation[str]:
     """Have it run; the answer is the activation's id, and a crash of the platform does not lose it any more."""
-    reply = answers.check((yield from _post(app, action, args, kwargs, {})), action)
+    reply = answers.check((yield from _post(app, action, args, kwargs, _in(session))), action)
     return str(reply.json()["activationId"])
 
 
@@ -68,6 +68,10 @@ def cancel(action: str, activation_id: str) -> Operation[None]:
     """End it if it has not ended."""
     reply = yield from ask(Request("DELETE", activation_path(activation_id)))
     answers.check(reply, f"{action}: cancelling {activation_id}")
+
+
+def _in(session: str) -> dict[str, str | int]:
+    return {"session": session} if session else {}
 
 
 def _post(

@@ -12,6 +12,7 @@ from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import NotFoundError
 from aliquot.sdk.needs import Needs
 from aliquot.sdk.portable import locate
+from aliquot.sdk.session import current
 from aliquot.sdk.wire import Operation, pause
 
 if TYPE_CHECKING:
@@ -124,16 +125,19 @@ class Function(Generic[P, R]):
     def on_platform(
         self, operation: Callable[..., Operation[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Operation[Any]:
-        """The operation on this function, deployed."""
+        """The operation on this function, deployed; it belongs to the session that is current now."""
+        return self._on_platform(operation, (self.app.name, self.action, args, kwargs, current(self.client())))
+
+    def _on_platform(self, operation: Callable[..., Operation[Any]], what: tuple[Any, ...]) -> Operation[Any]:
         yield from self.ready()
         try:
-            return (yield from operation(self.app.name, self.action, args, kwargs))
+            return (yield from operation(*what))
         except NotFoundError:
             if not self.app.autodeploy:
                 raise
         self._deployed = "no"  # somebody deleted it; the call was not begun, so it may be made again
         yield from self.ready()
-        return (yield from operation(self.app.name, self.action, args, kwargs))
+        return (yield from operation(*what))
 
     def ready(self) -> Operation[None]:
         """Deployed, once in the life of a process. Calls that come meanwhile wait for the one that does it."""
