@@ -42,6 +42,13 @@ def up(
         list[str],
         typer.Option(help="Run blackbox actions of an image as one of our kinds: NAME=KIND[,REQUIREMENT...]."),
     ] = [],  # noqa: B006
+    limit: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="What clients may ask for: payload_bytes=128MiB, timeout_ms.most=600000, invocations_per_minute=60 …",
+        ),
+    ] = [],  # noqa: B006
     ready_file: Annotated[
         Path | None, typer.Option(help="Write url, namespace, key and pid there, as JSON, once it answers.")
     ] = None,
@@ -54,6 +61,7 @@ def up(
 
     The first start makes a namespace and prints its key, once.
     """
+    from aliquot.live.gateway.limits import parse_limits
     from aliquot.live.images import parse_image
     from aliquot.live.logs import set_up_logs
     from aliquot.live.server import Ready, serve
@@ -75,6 +83,7 @@ def up(
         ready_file=ready_file,
         grace_s=grace,
         retention=keep(keep_days, keep_size),
+        gateway=parse_limits(limit, "--limit"),
         images=tuple(parse_image(text) for text in image),
         session_idle_s=read_ms(session_idle, "--session-idle") / 1000,
     )

@@ -73,7 +73,7 @@ async def _serve(
         store = await SqliteStore.open(data.database)
     except StoreError as error:
         raise InputError(f"--data: {error}") from error
-    node = LocalNode(data.path, settings.devices)
+    node = LocalNode(data.path, settings.devices, result_bytes=settings.gateway.payload_bytes)
     service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes)
     catalogue = Catalogue(store, service)
     service.tenancies.keys = catalogue
@@ -94,7 +94,9 @@ async def _serve(
         first = not namespaces
         name = FIRST_NAMESPACE if first or FIRST_NAMESPACE in namespaces else namespaces[0]
         key = await catalogue.create_namespace(name) if first else catalogue.ephemeral_key(name)
-        gateway_settings = GatewaySettings(api_host=url, nodejs=which("node") is not None, images=settings.images)
+        gateway_settings = replace(
+            settings.gateway, api_host=url, nodejs=which("node") is not None, images=settings.images
+        )
         app = make_app(composer, catalogue, store, gateway_settings, operator, sessions)
         composer.count = app.metrics.count
         server = _Server(_uvicorn_config(settings, app, gateway_settings))

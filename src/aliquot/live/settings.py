@@ -8,6 +8,7 @@ from msgspec import Struct
 from aliquot.config import PolicySettings, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
+from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.images import Image
 from aliquot.live.sessions.records import SessionSettings
 from aliquot.live.store.base import Retention
@@ -35,6 +36,7 @@ class ServerSettings(Struct, frozen=True):
     retention: Retention = Retention()
     images: tuple[Image, ...] = ()
     session_idle_s: float = SessionSettings().idle_s
+    gateway: GatewaySettings = GatewaySettings()
 
 
 def keep(days: float, size: str) -> Retention:
