@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from aliquot.live.records import Accepted, Activation
-from aliquot.live.store import ActivationQuery, Document, Retention, SqliteStore, StoreError
+from aliquot.live.store import ActivationQuery, Delete, Document, Put, Retention, SqliteStore, StoreError
 from aliquot.testing.store import MemoryStore
 
 
@@ -69,6 +69,21 @@ def test_a_document_is_put_replaced_and_deleted(run):
             Document("m", "z", b"4"), Document("ns", "a", b"2"), Document("ns", "b", b"3")
         ]  # fmt: skip
         assert await store.scan("namespace") == []
+
+    run(scenario)
+
+
+def test_several_documents_change_together(run):
+    async def scenario(store):
+        await store.put("package", Document("ns", "p", b"1"))
+        await store.put("action", Document("ns", "p/a", b"1"))
+        new = Document("ns", "q", b"2")
+        await store.apply([Delete("action", "ns", "p/a"), Delete("package", "ns", "p"), Put("package", new)])
+        assert await store.scan("action") == []
+        assert await store.scan("package") == [new]
+        await store.apply([])
+        await store.apply([Put("package", new), Delete("package", "ns", "q")])
+        assert await store.scan("package") == []
 
     run(scenario)
 

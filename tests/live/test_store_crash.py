@@ -17,7 +17,7 @@ from pathlib import Path
 
 from test_store import accepted, activation, journal
 
-from aliquot.live.store import ActivationQuery, Document, SqliteStore, read_journal
+from aliquot.live.store import ActivationQuery, Delete, Document, Put, SqliteStore, read_journal
 
 KILLS = int(os.environ.get("ALIQUOT_KILLS", "10"))  # set it to a hundred after a change
 BEHIND = 1_000_000  # numbers from here on are records written behind
@@ -52,6 +52,11 @@ async def write_durably(store, numbers):
             say("finished", number)
         await store.put("action", Document("ns", str(number % 8), b"%d " % number + BODY * (number % 7)))
         say("put", number)
+        # Two documents that come and go together.
+        pair = [Document("ns", f"{number % 8}/{part}", b"%d" % number) for part in "ab"]
+        await store.apply([Put("pair", document) for document in pair])
+        if number % 2:
+            await store.apply([Delete("pair", document.namespace, document.name) for document in pair])
 
 
 async def victim(directory, first):
@@ -92,6 +97,10 @@ async def check(store, promised):
         assert int(number) >= max(
             (n for what, n in promised if what == "put" and str(n % 8) == document.name), default=0
         )
+    pairs: dict[str, list[bytes]] = {}
+    for document in await store.scan("pair"):
+        pairs.setdefault(document.name.partition("/")[0], []).append(document.body)
+    assert all(len(bodies) == 2 and bodies[0] == bodies[1] for bodies in pairs.values())
     return sorted(end - BEHIND for end in ends if end >= BEHIND)
 
 

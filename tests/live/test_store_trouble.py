@@ -12,7 +12,7 @@ import pytest
 from test_store import accepted, activation, journal, starts
 
 from aliquot.live.records import Activation
-from aliquot.live.store import ActivationQuery, Document, SqliteStore, StoreError, read_journal
+from aliquot.live.store import ActivationQuery, Delete, Document, Put, SqliteStore, StoreError, read_journal
 from aliquot.live.store.schema import VERSION
 
 
@@ -316,6 +316,19 @@ def test_a_value_that_cannot_be_stored_harms_itself_alone(tmp_path):
             assert store.complaint is None
             assert await starts(store, limit=1000) == list(range(299, -1, -1))
             assert len(await store.scan("action")) == 1
+
+    asyncio.run(scenario())
+
+
+def test_documents_that_change_together_all_stay_when_one_cannot_be_stored(tmp_path):
+    async def scenario():
+        async with opened(tmp_path) as store:
+            kept = [Document("ns", name, b"1") for name in ("a", "b")]
+            await store.apply([Put("action", document) for document in kept])
+            bad = Put("action", Document("ns", "bad \ud800", b"1"))
+            with pytest.raises(StoreError, match="cannot be stored"):
+                await store.apply([Delete("action", "ns", "a"), bad, Delete("action", "ns", "b")])
+            assert await store.scan("action") == kept
 
     asyncio.run(scenario())
 

@@ -2,8 +2,10 @@
 
 from aliquot.live.store.base import (
     ActivationQuery,
+    Delete,
     Document,
     JournalEntry,
+    Put,
     Retention,
     Store,
     StoreError,
@@ -13,8 +15,10 @@ from aliquot.live.store.sqlite import SqliteStore
 
 __all__ = [
     "ActivationQuery",
+    "Delete",
     "Document",
     "JournalEntry",
+    "Put",
     "Retention",
     "SqliteStore",
     "Store",
