@@ -35,6 +35,7 @@ def list_(
         str | None, typer.Option(help="Began then or later: 10m ago, 2026-01-31T12:00, or epoch milliseconds.")
     ] = None,
     upto: Annotated[str | None, typer.Option(help="Began then or earlier, likewise.")] = None,
+    session: Annotated[str, typer.Option(metavar="ID", help="Only those of this session.")] = "",
     count: Annotated[bool, typer.Option("--count", help="Only how many there are.")] = False,
     data: Data = None,
     as_json: AsJson = False,
@@ -44,6 +45,7 @@ def list_(
     For example: [bold]aliquot activation list vision/classify --since 10m[/]
     """
     query: dict[str, str | int] = {"name": name} if name else {}
+    query |= {"session": session} if session else {}
     query |= {key: _moment(value, f"--{key}") for key, value in (("since", since), ("upto", upto)) if value is not None}
     query |= {"count": "true"} if count else {"limit": limit, "skip": skip}
     found = connect(data).send("GET", f"{NAMESPACE}/activations", "the activations", query=query)

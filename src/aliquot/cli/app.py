@@ -23,6 +23,7 @@ from aliquot.cli import (
     replay,
     reproduce,
     rule,
+    session,
     simulate,
     status,
     study,
@@ -58,6 +59,7 @@ app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.command("doctor", rich_help_panel=RUN)(doctor.doctor)
 app.command("deploy", cls=TakesPairs, rich_help_panel=DEVELOP)(deploy.deploy)
 app.command("invoke", cls=TakesPairs, rich_help_panel=DEVELOP)(invoke.invoke)
+app.add_typer(session.app, name="session", rich_help_panel=DEVELOP)
 app.command("logs", rich_help_panel=DEVELOP)(logs.logs)
 app.command("list", rich_help_panel=DEVELOP)(functions.list_functions)
 app.command("delete", rich_help_panel=DEVELOP)(functions.delete)

@@ -23,6 +23,9 @@ def invoke(
             "--json-input", "--param-file", "-P", metavar="FILE", help="A JSON object of parameters; - is stdin."
         ),
     ] = None,
+    session: Annotated[
+        str, typer.Option(metavar="ID", help="The session that the call belongs to; see aliquot session.")
+    ] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the activation's id and do not wait.")] = False,
     data: Data = None,
     as_json: AsJson = False,
@@ -34,13 +37,13 @@ def invoke(
     payload = read_params(param, json_input, "--json-input")
     gateway = connect(data)
     if no_wait:
-        activation_id = begin(gateway, name, payload, wait=False)
+        activation_id = begin(gateway, name, payload, wait=False, session=session)
         if as_json:
             print_json({"activationId": activation_id})
         else:
             say(activation_id)
         return
-    record = call(gateway, name, payload)
+    record = call(gateway, name, payload, session=session)
     response = record["response"]
     if as_json:
         print_json(record)
@@ -53,9 +56,9 @@ def invoke(
         raise typer.Exit(1)
 
 
-def call(gateway: Gateway, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+def call(gateway: Gateway, name: str, payload: dict[str, Any], *, session: str = "") -> dict[str, Any]:
     """The record of a call that has ended, however long it took."""
-    return ended(gateway, begin(gateway, name, payload, wait=True))
+    return ended(gateway, begin(gateway, name, payload, wait=True, session=session))
 
 
 def why(response: dict[str, Any]) -> str:
@@ -64,15 +67,16 @@ def why(response: dict[str, Any]) -> str:
     return f"{response['status']}: {result.get('error', result) if isinstance(result, dict) else result}"
 
 
-def begin(gateway: Gateway, name: str, payload: dict[str, Any], *, wait: bool) -> str:
+def begin(gateway: Gateway, name: str, payload: dict[str, Any], *, wait: bool, session: str = "") -> str:
     """The activation's id: when it has ended if one waits, otherwise when it is accepted."""
     from aliquot.sdk import answers
     from aliquot.sdk.calls import action_path
 
-    reply = gateway.reply("POST", action_path(name), query={"blocking": "true"} if wait else {}, body=payload)
+    query = ({"blocking": "true"} if wait else {}) | ({"session": session} if session else {})
+    reply = gateway.reply("POST", action_path(name), query=query, body=payload)
     if activation_id := reply.headers.get(answers.ACTIVATION):
         return activation_id
-    if reply.status == 404:  # noqa: PLR2004 - there is no such function
+    if reply.status == 404 and not (session and session.encode() in reply.body):  # noqa: PLR2004 - no such function
         raise gateway.unknown(ACTIONS, name)
     return str(answers.check(reply, name).json()["activationId"])
 
