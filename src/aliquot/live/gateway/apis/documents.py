@@ -10,7 +10,7 @@ from typing import Any
 from aliquot.live.gateway.names import is_name
 from aliquot.live.gateway.web.answers import RENDERERS
 from aliquot.live.gateway.web.arguments import RESERVED
-from aliquot.live.gateway.web.target import DEFAULT_PACKAGE
+from aliquot.live.gateway.web.target import DEFAULT_PACKAGE, split_extension
 from aliquot.live.records import FullName
 
 VERBS = ("get", "put", "post", "delete", "patch", "head", "options")
@@ -153,15 +153,19 @@ def _target(operation: Document, urls: dict[str, str], caller: str) -> tuple[Ful
     url = url or (older.get("backendUrl") if isinstance(older, dict) else None)
     found = _WEB_URL.fullmatch(url) if isinstance(url, str) else None
     namespace, package, leaf = found.groups() if found else ("_", DEFAULT_PACKAGE, "")
-    extension = next((each for each in RENDERERS if leaf.endswith(each)), None)
     if said.get("action"):
         namespace = said.get("namespace") or namespace
         name = _joined(said.get("package"), said["action"])
     elif found:
-        name = _joined(package, leaf.removesuffix(extension or ""))
+        name = _joined(package, split_extension(leaf)[0])
     else:
         raise ApiError(f"operation '{operation.get('operationId', '')}' names no action (x-openwhisk).")
-    return full_name(namespace, name, caller), extension or ".json"
+    return full_name(namespace, name, caller), extension_of(leaf)
+
+
+def extension_of(url: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    """How a web action's result is shown by its address; JSON when that does not say."""
+    return next((each for each in RENDERERS if str(url).endswith(each)), ".json")
 
 
 def full_name(namespace: Any, name: Any, caller: str) -> FullName:  # noqa: ANN401 - whatever JSON holds

@@ -19,6 +19,7 @@ from aliquot.live.gateway.apis.documents import (
     Operation,
     base_document,
     drop_operation,
+    extension_of,
     from_swagger,
     full_name,
     put_operation,
@@ -57,7 +58,7 @@ class ApiManagement:
         base = self._base(asked)
         try:
             async with self._catalogue.writing(caller):
-                document = await self._document(caller, apidoc, str(given.get("responsetype") or "json"), base)
+                document = await self._document(caller, apidoc, given.get("responsetype"), base)
                 self._check(caller, document)
                 api = await self._apis.put(caller, document)
         except ApiError as error:
@@ -110,7 +111,7 @@ class ApiManagement:
         else:
             await self._apis.delete(api)
 
-    async def _document(self, caller: str, apidoc: Document, responsetype: str, base: str) -> Document:
+    async def _document(self, caller: str, apidoc: Document, responsetype: Any, base: str) -> Document:  # noqa: ANN401 - JSON
         if apidoc.get("swagger"):
             if apidoc.get("gatewayBasePath"):
                 raise ApiError("swagger and gatewayBasePath are mutually exclusive and cannot be specified together.")
@@ -133,7 +134,7 @@ class ApiManagement:
             str(apidoc["gatewayMethod"]),
             apidoc["gatewayPath"],
             full_name("_" if own else action["namespace"], action["name"], caller),
-            f".{responsetype}",
+            f".{responsetype}" if responsetype else extension_of(action["backendUrl"]),
             None if secret is None else said(secret),
         )
         parameters = apidoc.get("pathParameters")
