@@ -83,6 +83,17 @@ def test_a_session_ends_when_idle_and_lives_while_it_is_used(server):
         assert read(server, client, used).status_code == 404
 
 
+def test_what_a_sequence_runs_belongs_to_its_session(server):
+    with server.client() as client:
+        session = begin(server, client)
+        components = ["/_/counter", "/_/counter"]
+        client.put("actions/twice", json={"exec": {"kind": "sequence", "components": components}}).raise_for_status()
+        answer = client.post("actions/twice", params={"blocking": "true", "session": session})
+        assert answer.json()["response"]["success"]
+        listed = client.get("activations", params={"session": session}).json()
+        assert sorted(record["name"] for record in listed) == ["counter", "counter", "twice"]
+
+
 def test_the_header_names_a_session_on_a_real_connection(server):
     with server.client() as client:
         session = begin(server, client)

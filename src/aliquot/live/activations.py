@@ -94,6 +94,8 @@ def composition_record(call: Call, close: Close, end_ms: int) -> Activation:
     annotations["waitTime"] = frame.wait_ms
     if frame.reached.binding is not None:
         annotations["binding"] = str(frame.reached.binding)[1:]
+    if call.session:
+        annotations["session"] = call.session
     if frame.memory_mb is not None:
         annotations["limits"] = replace(action.limits, memory=frame.memory_mb)
     summary = {
@@ -111,7 +113,7 @@ def composition_record(call: Call, close: Close, end_ms: int) -> Activation:
     }
     return Activation(
         frame.id, call.namespace.name, action.name, frame.start_ms, end_ms, _encode(summary),
-        _response(close.status, close.result), _encode(frame.components),
+        _response(close.status, close.result), _encode(frame.components), session=call.session or None,
     )  # fmt: skip
 
 
