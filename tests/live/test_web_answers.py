@@ -152,6 +152,11 @@ def test_headers_of_the_connection_are_not_an_actions():
     assert headers_for(dict.fromkeys([*names, *ours, "x-mine"], "1")) == [(b"x-mine", b"1")]
 
 
+@pytest.mark.parametrize("name", ["Service-Worker-Allowed", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc"])
+def test_an_action_does_not_speak_for_the_host_that_it_shares(name):
+    assert headers_for({name: "x"}) == []
+
+
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=10)
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner))
 RESULTS = st.one_of(

@@ -4,6 +4,8 @@ import asyncio
 
 from gateway_client import ACTIONS, PUT, gateway, on_a_loop
 
+from aliquot.live.gateway.refusal import OVERLOADED
+from aliquot.live.gateway.web.allowance import SMALL_BYTES
 from aliquot.live.gateway.web.answers import NOT_READY
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.records import Quota
@@ -111,3 +113,24 @@ async def test_parameters_for_the_environment_stay_there():
         answer = (await g.get(f"{ECHO}.json", params={"q": "2"})).json()
         assert (answer["p"], answer["q"]) == (1, "2")
         assert "token" not in answer
+
+
+@on_a_loop
+async def test_what_strangers_send_fills_so_much_memory_and_no_more():
+    async with web_gateway(payload_bytes=2 * SMALL_BYTES) as g:
+        g.platform.hold = True
+        large = {"content": b"x" * (SMALL_BYTES + 1), "headers": {"content-type": "text/plain"}}
+        asking = [asyncio.create_task(g.post(ECHO, **large)) for _ in range(20)]
+        while len(g.platform.calls) < 15:
+            await asyncio.sleep(0)
+        assert await g.say("POST", ECHO, **large) == (503, OVERLOADED)
+        small = asyncio.create_task(g.get(ECHO))
+        while len(g.platform.calls) < 16:
+            await asyncio.sleep(0)
+        g.platform.hold = False
+        for call in g.platform.calls:
+            g.platform.finish(call)
+        statuses = [answer.status_code for answer in await asyncio.gather(*asking)]
+        assert (statuses.count(204), statuses.count(503)) == (15, 5)
+        assert (await small).status_code == 204
+        assert (await g.post(ECHO, **large)).status_code == 204

@@ -27,10 +27,12 @@ WRONG_TYPE = "Response type in header did not match generated content type."
 _NAME = re.compile(media.TOKEN)
 _FIT = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _WHOLE = re.compile(r"[+-]?\d{1,9}")
-# Of one connection, or the gateway's own: an action cannot say them.
+# Of one connection, or the gateway's own, or for all of the host, which is others' too: an action cannot say them.
 _NOT_THEIRS = frozenset([
     "connection", "content-length", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te",
     "trailer", "transfer-encoding", "upgrade", "x-openwhisk-activation-id", "x-request-id",
+    "alt-svc", "clear-site-data", "nel", "public-key-pins", "report-to", "service-worker-allowed",
+    "strict-transport-security",
 ])  # fmt: skip
 _BODILESS = frozenset([204, 205, 304])  # by HTTP's own rules
 _object = msgspec.json.Decoder(dict[str, Raw])

@@ -10,6 +10,7 @@ from aliquot.live.gateway.auth import Auth
 from aliquot.live.gateway.refusal import Refusal, error_body, unauthenticated
 from aliquot.live.gateway.routing import refusal_for
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.gateway.web.allowance import Allowance
 from aliquot.live.gateway.web.answers import NOT_READY, WebAnswer, answer
 from aliquot.live.gateway.web.arguments import WebRequest, arguments
 from aliquot.live.gateway.web.running import Runner
@@ -60,6 +61,7 @@ class WebActions:
         self._auth = auth
         self._bodies = bodies
         self._settings = settings
+        self._allowance = Allowance(settings.payload_bytes)
         self.natives: Mapping[str, Native] = {}  # by namespace, package and name
 
     async def answer(self, asked: Asked) -> WebAnswer:
@@ -96,9 +98,10 @@ class WebActions:
         user = self._user(asked)
         if not preflight and not target.admits(user, asked.headers.get(b"x-require-whisk-auth")):
             raise unauthenticated()
-        request = await self._request(asked, rest, user, named or {})
-        given = arguments(request, raw=target.raw, final=target.target.final)
-        call = await self._runner.run(target, given, asked.transaction)
+        with self._allowance.taken(asked.headers):
+            request = await self._request(asked, rest, user, named or {})
+            given = arguments(request, raw=target.raw, final=target.target.final)
+            call = await self._runner.run(target, given, asked.transaction)
         activation = (b"x-openwhisk-activation-id", call.id.encode())
         if call.outcome is None:
             return WebAnswer(202, (JSON, activation), error_body(NOT_READY, asked.transaction))
