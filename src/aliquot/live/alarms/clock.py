@@ -27,6 +27,7 @@ from aliquot.live.store.base import Document, Store, StoreError
 ALARMS = "alarms"
 LOOK_S = 10  # at most so long between two looks at the wall clock
 SET_BACK_MS = 60_000
+STOP_S = 5
 RETRY_MS = 60_000  # a minute's bound on firings has passed by then
 ATTEMPTS = 5
 
@@ -70,11 +71,14 @@ class Clock:
         self._look()
 
     async def stop(self) -> None:
-        """Firings that are under way come to their end."""
+        """Firings that are under way may come to their end."""
         self._running = False
         if self._timer is not None:
             self._timer.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_S)
+        for task in self._tasks:
+            task.cancel()
 
     # --- what the gateway asks --------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ def _checked(schedule: Schedule, fields: dict[str, Any], now_ms: int) -> Schedul
 def _check_due(alarm: Alarm, now_ms: int) -> Alarm:
     if alarm.stopped is None and next_fire(alarm, now_ms) is None:
         why = "the first scheduled trigger fire is not until after the stop date"
-        raise InputError(why if not alarm.fired else "the alarm has fired as often as it was to; give it another date")
+        raise InputError(why if not alarm.fired else "it has fired as often as it was to; give it another date")
     return alarm
 
 
