@@ -35,12 +35,12 @@ class Stage:
         self.held = None
         self.clock = None
 
-    async def fire(self, namespace, trigger, payload):
-        if self.hold is not None and self.held in {trigger, None}:
+    async def fire(self, namespace, trigger, payload, _):
+        if self.hold is not None and self.held in {trigger.name, None}:
             await self.hold.wait()
         if self.refusal is not None:
             raise self.refusal
-        self.fired.append((self.now, namespace, trigger, msgspec.json.decode(payload)))
+        self.fired.append((self.now, namespace.name, trigger.name, msgspec.json.decode(payload)))
 
     async def start(self):
         """As after a crash: nothing is left but the store."""

@@ -20,7 +20,7 @@ from aliquot.live.alarms.agenda import Agenda, Key
 from aliquot.live.alarms.alarm import Alarm, after_firing, next_fire
 from aliquot.live.alarms.schedule import Once
 from aliquot.live.catalogue import Catalogue
-from aliquot.live.records import Trigger
+from aliquot.live.records import Namespace, Trigger
 from aliquot.live.resolving import Missing
 from aliquot.live.store.base import Document, Store, StoreError
 
@@ -31,7 +31,9 @@ STOP_S = 5
 RETRY_MS = 60_000  # a minute's bound on firings has passed by then
 ATTEMPTS = 5
 
-Fire: TypeAlias = Callable[[str, str, bytes], Awaitable[object]]  # namespace, trigger, payload; raises when it did not
+TRANSACTION = "sid_alarms"  # no client's may begin so
+
+Fire: TypeAlias = Callable[[Namespace, Trigger, bytes, str], Awaitable[object]]  # raises when it did not
 
 _log = structlog.get_logger("aliquot.alarms")
 
@@ -62,7 +64,7 @@ class Clock:
         """Read the alarms, when the catalogue is there, and go."""
         for document in await self._store.scan(ALARMS):
             alarm = msgspec.json.decode(document.body, type=Alarm)
-            if self._is_of(alarm, self._trigger(alarm.key)):
+            if self._is_current(alarm):
                 self._alarms[alarm.key] = alarm
             else:
                 await self._store.delete(ALARMS, *alarm.key)
@@ -85,7 +87,7 @@ class Clock:
     def alarm(self, namespace: str, trigger: str) -> Alarm | None:
         """That of the trigger as it now is, not of one that had its name."""
         alarm = self._alarms.get((namespace, trigger))
-        return alarm if alarm is not None and self._is_of(alarm, self._trigger(alarm.key)) else None
+        return alarm if alarm is not None and self._is_current(alarm) else None
 
     async def put(self, alarm: Alarm) -> None:
         """Durable on return."""
@@ -116,7 +118,8 @@ class Clock:
     def _trigger(self, key: Key) -> Trigger | None:
         return self._catalogue.entities.one(Trigger, *key)
 
-    def _is_of(self, alarm: Alarm, trigger: Trigger | None) -> bool:
+    def _is_current(self, alarm: Alarm) -> bool:
+        trigger = self._trigger(alarm.key)
         return trigger is not None and trigger.identity == alarm.identity
 
     def _reckon(self) -> None:
@@ -176,11 +179,12 @@ class Clock:
 
     async def _fired(self, alarm: Alarm) -> bool:
         """Whether there is nothing more to do about it."""
+        namespace, trigger = self._catalogue.namespace(alarm.namespace), self._trigger(alarm.key)
         try:
-            if self._is_of(alarm, self._trigger(alarm.key)):
-                await self._fire(alarm.namespace, alarm.trigger, msgspec.json.encode(alarm.payload))
-            else:
+            if namespace is None or trigger is None or trigger.identity != alarm.identity:
                 await self._remove(alarm.key)
+            else:
+                await self._fire(namespace, trigger, msgspec.json.encode(alarm.payload), TRANSACTION)
         except Exception as error:  # noqa: BLE001 - the clock goes on, whatever becomes of one firing
             _log.warning("alarm did not fire", namespace=alarm.namespace, trigger=alarm.trigger, error=str(error))
             return False
@@ -205,7 +209,7 @@ class Clock:
         try:
             async with self._catalogue.writing(alarm.namespace):
                 trigger = self._trigger(alarm.key)
-                if trigger is not None and self._is_of(alarm, trigger):
+                if trigger is not None and trigger.identity == alarm.identity:
                     for rule in self._catalogue.entities.rules_of(trigger) if rules else ():
                         if rule.tied == trigger.identity:
                             await self._catalogue.delete(rule)
