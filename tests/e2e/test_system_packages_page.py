@@ -35,11 +35,11 @@ def test_the_examples_print_what_the_page_says_and_the_trigger_fires(platform):
             out = platform.aliquot(*words)
             assert not printed or out == printed
     deadline = time.monotonic() + PATIENCE_S
-    while not (seen := platform.json("activation", "list", "seen")):
+    while not (seen := platform.json("activation", "list", "utils/echo")):
         assert time.monotonic() < deadline
     result = platform.json("activation", "result", seen[0]["activationId"])
     assert result["result"] == {"name": "Odin"}
-    platform.aliquot("trigger", "delete", "tick")
+    platform.aliquot("trigger", "delete", "tick", "--yes")
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)

@@ -111,7 +111,9 @@ async def _serve(
             on_ready(ready)
 
         server.on_started = started
+        await app.clock.start()
         await server.serve(sockets=[listener])
+        await app.clock.stop()
         for chore in chores:
             chore.cancel()
         await service.drain(settings.grace_s)

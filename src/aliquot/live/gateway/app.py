@@ -2,11 +2,13 @@
 
 from urllib.parse import quote
 
+from aliquot.live.alarms.clock import Clock
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.firing import Firing
 from aliquot.live.gateway.about import About
 from aliquot.live.gateway.actions import Actions
 from aliquot.live.gateway.activations import Activations
+from aliquot.live.gateway.alarms import Alarms
 from aliquot.live.gateway.answers import JSON
 from aliquot.live.gateway.apis.management import ApiManagement
 from aliquot.live.gateway.apis.registry import Apis
@@ -53,6 +55,7 @@ class Gateway:
         self.sessions = sessions or Sessions(store, platform, settings.sessions)
         self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics, self.sessions)
         self.firing = Firing(platform, catalogue, self.gates, self.metrics)
+        self.clock = Clock(store, catalogue, self.firing.fire)
         self.transactions = Transactions()
         self._bodies = Bodies(settings)
         self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings)
@@ -62,6 +65,7 @@ class Gateway:
             *Packages(catalogue, settings).endpoints(),
             *Triggers(catalogue, settings, self.firing).endpoints(),
             *Rules(catalogue, settings).endpoints(),
+            *Alarms(catalogue, self.clock).endpoints(),
             *Activations(platform, store, settings).endpoints(),
             *SessionPages(self.sessions).endpoints(),
             *Operator(platform, catalogue, self.sessions).endpoints(),
