@@ -3,6 +3,7 @@
 `make test` kills a few times; `make test-long` sets ALIQUOT_KILLS to 50.
 """
 
+import json
 import os
 import threading
 import time
@@ -22,16 +23,27 @@ def main(args):
     print("ran", args["n"])
     return {"n": args["n"]}
 """
+# Calls `work` once, then answers with what came of it.
+LEAD = """
+def main(args):
+    if args.get("asked"):
+        return {"error": args["error"]} if "error" in args else {"n": args["n"]}
+    return {"action": "work", "params": args, "state": {"asked": True}}
+"""
 STATUSES = {"success", "whisk internal error"}
 
 
 class Load:
-    """Calls without waiting, calls while waiting, and deployments, until told to stop; keeps what was acknowledged."""
+    """Calls of one function, of three in a row, and by a trigger, without waiting and while waiting, and deployments.
+
+    Until told to stop; keeps what was acknowledged.
+    """
 
     def __init__(self, server, random):
         self.server = server
         self.random = random
         self.acknowledged = {}  # activation id: n
+        self.fired = {}  # the same of triggers
         self.answered = {}  # of blocking calls
         self.versions = {}  # action: the last text whose PUT was acknowledged, and all that were sent later
         self._stop = threading.Event()
@@ -44,11 +56,13 @@ class Load:
 
     def run(self, seconds):
         self._stop.clear()
-        seeds = [self.random.random() for _ in range(6)]
+        seeds = [self.random.random() for _ in range(9)]
         threads = [
             threading.Thread(target=work, args=(Random(seed),))
             for work, seed in zip(
-                (self._spawn, self._spawn, self._spawn, self._call, self._call, self._deploy), seeds, strict=True
+                (*[self._spawn] * 3, *[self._compose] * 2, self._fire, self._call, self._call, self._deploy),
+                seeds,
+                strict=True,
             )
         ]
         for thread in threads:
@@ -73,6 +87,25 @@ class Load:
             answer = client.post("actions/work", json={"n": n, "s": random.choice([0, 0, 0.01, 0.2])})
             assert answer.status_code == 202, answer.text
             self.acknowledged[answer.json()["activationId"]] = n
+
+        self._until_it_dies(act)
+
+    def _compose(self, random):
+        def act(client):
+            n = self.number()
+            payload = {"n": n, "s": random.choice([0, 0.01, 0.1])}
+            answer = client.post(f"actions/{random.choice(['row', 'lead'])}", json=payload)
+            assert answer.status_code == 202, answer.text
+            self.acknowledged[answer.json()["activationId"]] = n
+
+        self._until_it_dies(act)
+
+    def _fire(self, random):
+        def act(client):
+            n = self.number()
+            answer = client.post("triggers/event", json={"n": n})
+            assert answer.status_code == 202, answer.text
+            self.fired[answer.json()["activationId"]] = n
 
         self._until_it_dies(act)
 
@@ -107,10 +140,24 @@ def possible(sent):
     return [text for text, _ in sent[acknowledged:]]
 
 
+def deploy(server):
+    server.deploy("work", WORK)
+    server.deploy("lead", LEAD, annotations=[{"key": "conductor", "value": True}])
+    with server.client() as client:
+        row = {"kind": "sequence", "components": ["/_/work"] * 3}
+        for path, body in {
+            "actions/row": {"exec": row},
+            "triggers/event": {},
+            "rules/one": {"trigger": "/_/event", "action": "/_/work"},
+            "rules/two": {"trigger": "/_/event", "action": "/_/row"},
+        }.items():
+            client.put(path, json=body).raise_for_status()
+
+
 def test_what_was_acknowledged_survives_kills_under_load(tmp_path):
     random = Random(7)
     server = LiveServer(tmp_path / "data").start()
-    server.deploy("work", WORK)
+    deploy(server)
     load = Load(server, random)
     for _ in range(KILLS):
         server_processes = []
@@ -132,6 +179,11 @@ def test_what_was_acknowledged_survives_kills_under_load(tmp_path):
                     assert got.json()["exec"]["code"] in possible(sent)
                     load.versions[name] = [[got.json()["exec"]["code"], True]]
     with server.client() as client:
+        for activation, n in load.fired.items():
+            record = client.get(f"activations/{activation}").json()
+            assert record["response"]["result"] == {"n": n}, "what was fired is recorded before it is acknowledged"
+            lines = [json.loads(line) for line in record["logs"]]
+            load.acknowledged.update((line["activationId"], n) for line in lines)
         for activation, n in load.acknowledged.items():
             while (answer := client.get(f"activations/{activation}")).status_code == 404:
                 time.sleep(0.01)
@@ -142,6 +194,7 @@ def test_what_was_acknowledged_survives_kills_under_load(tmp_path):
             else:
                 assert "interrupted" in response["result"]["error"]
     assert load.acknowledged
+    assert load.fired
     assert server.stop() == 0
     replayed = replay_file(tmp_path / "data")
     assert replayed.differences == []
