@@ -198,6 +198,18 @@ async def test_the_openapi_document_has_every_route_and_each_reference_leads_som
 
 
 @on_a_loop
+async def test_the_openapi_document_leads_from_an_invocation_to_its_activation():
+    async with gateway() as g:
+        document = (await g.get("/openapi.json", auth=None)).json()
+        ids = {operation["operationId"] for at in document["paths"].values() for operation in at.values()}
+        invoke = document["paths"]["/api/v1/namespaces/{namespace}/actions/{name}"]["post"]
+        for status in ("200", "202", "502"):
+            links = invoke["responses"][status]["links"]
+            assert len(links) == 4
+            assert {link["operationId"] for link in links.values()} <= ids
+
+
+@on_a_loop
 async def test_the_page_for_people_brings_nothing_from_elsewhere():
     async with gateway() as g:
         page = await g.get("/docs", auth=None)

@@ -270,6 +270,7 @@ WRONG = "The query parameter '{}' was malformed:\n{}"
         ("limit=1_0", "limit", "The value '1_0' is not an integer for {}."),
         ("skip=-1", "skip", "The value '-1' is not greater than or equal to 0 for {}."),
         ("skip=", "skip", "The value '' is not an integer for {}."),
+        ("skip=2147483648", "skip", "The value '2147483648' is not an integer for {}."),
         ("count=2", "count", "'2' is not a valid Boolean value"),
     ],
 )

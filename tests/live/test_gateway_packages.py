@@ -155,6 +155,7 @@ async def test_the_actions_of_one_package_are_listed_beneath_its_name():
         every = [(item["namespace"], item["name"]) for item in (await g.say("GET", ACTIONS))[1]]
         assert every == [("guest/p", "echo"), ("guest/p", "one"), ("guest", "echo")]
         assert await g.say("GET", f"{ACTIONS}/q/") == GONE
+        assert await g.say("POST", f"{ACTIONS}/p/") == (405, "HTTP method not allowed, supported methods: GET")
         assert await g.say("GET", f"{ACTIONS}/echo/") == ELSEWHERE
         assert (await g.say("GET", f"{ACTIONS}/echo"))[1]["namespace"] == "guest"
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from aliquot.live.entities import Entities
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.names import check_name
-from aliquot.live.gateway.query import page_of
+from aliquot.live.gateway.query import MOST_SKIPPED, page_of
 from aliquot.live.gateway.refusal import ELSEWHERE, EXISTS, Refusal, malformed, not_found, too_large
 from aliquot.live.gateway.routing import Answer, Asked, Query, json
 from aliquot.live.gateway.settings import GatewaySettings
@@ -20,7 +20,7 @@ from aliquot.live.records import Action, Entity, Package, Pair, Rule, Trigger
 OVERWRITE = Query("overwrite", bool, "update it if it is there")
 PAGE = (
     Query("limit", Annotated[int, Meta(ge=0, le=200)], "at most so many, 0 to 200; 0 stands for 200"),
-    Query("skip", Annotated[int, Meta(ge=0)], "leave out the first so many"),
+    Query("skip", Annotated[int, Meta(ge=0, le=MOST_SKIPPED)], "leave out the first so many"),
     Query("count", bool, "only how many there are"),
 )
 _VERSION = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?", re.ASCII)

@@ -25,6 +25,7 @@ from aliquot.live.gateway.refusal import (
     OVERLOADED,
     Refusal,
     forbidden,
+    not_allowed,
     not_found,
     too_large,
     unsupported_media,
@@ -146,6 +147,8 @@ class Invoke:
 
     def _resolve(self, principal: Principal, path: bytes) -> Target:
         segments = path[len(PREFIX) :].split(b"/")
+        if segments[1] == b"actions" and segments[3:] == [b""]:
+            raise not_allowed(("GET",))  # `actions/package/` is a list
         namespace = decoded(segments[0])
         names = [check_name(decoded(segment)) for segment in segments[2:]]
         if segments[1] != b"actions" or len(names) not in {1, 2}:

@@ -7,6 +7,8 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import fields
 
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.events import TYPE
@@ -16,7 +18,7 @@ from aliquot.version import __version__
 
 _PLACES = {
     "id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-    "namespace": {"type": "string", "description": "`_` stands for the caller's own"},
+    "namespace": {"type": "string", "pattern": f"^({PATTERN})$", "description": "`_` stands for the caller's own"},
     "uuid": {"type": "string"},
 }
 _NAME = {"type": "string", "pattern": f"^({PATTERN})$"}
@@ -32,6 +34,8 @@ _SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     Access.PUBLISHED: [{"key": []}],
     Access.OPERATOR: [{"operator": []}],
 }
+_ACTIVATION = "/activations/{id}"
+_ACTIVATION_HEADER = "x-openwhisk-activation-id"
 _HTML = (b"content-type", b"text/html; charset=utf-8")
 
 
@@ -63,9 +67,13 @@ def describe(endpoints: list[Endpoint]) -> dict[str, Any]:
         types += [kind for kind in (endpoint.body, *endpoint.answers.values()) if kind is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     by_type = dict(zip(map(repr, types), schemas, strict=True))
+    links = _activation_links(endpoints)
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, by_type)
+        operation = paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, by_type)
+        if endpoint.method == "POST" and wire.ActivationId in endpoint.answers.values():
+            for status in endpoint.answers:
+                operation["responses"][str(status)] |= links
     return {
         "openapi": "3.1.0",
         "info": {"title": "Aliquot", "version": __version__, "description": "It speaks Apache OpenWhisk."},
@@ -80,10 +88,24 @@ def describe(endpoints: list[Endpoint]) -> dict[str, Any]:
     }
 
 
+def _operation_id(endpoint: Endpoint) -> str:
+    return re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path}").rstrip("_")
+
+
+def _activation_links(endpoints: list[Endpoint]) -> dict[str, Any]:
+    """What has begun an activation says where it can be read."""
+    parameters = {"namespace": "_", "id": f"$response.header.{_ACTIVATION_HEADER}"}
+    found = [endpoint for endpoint in endpoints if _ACTIVATION in endpoint.path]
+    return {
+        "headers": {_ACTIVATION_HEADER: {"schema": _PLACES["id"]}},
+        "links": {name: {"operationId": name, "parameters": parameters} for name in map(_operation_id, found)},
+    }
+
+
 def _operation(endpoint: Endpoint, by_type: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
-        "operationId": re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path}").rstrip("_"),
+        "operationId": _operation_id(endpoint),
         "security": _SECURITY[endpoint.access],
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": _PLACES.get(name, _NAME)}
@@ -97,7 +119,10 @@ def _operation(endpoint: Endpoint, by_type: dict[str, Any]) -> dict[str, Any]:
         operation["parameters"].append(parameter)
     if endpoint.body is not None:
         content = {"application/json": {"schema": by_type[repr(endpoint.body)]}}
-        operation["requestBody"] = {"content": content | {key: {} for key in endpoint.also_takes}}
+        operation["requestBody"] = {
+            "required": _has_required(endpoint.body),
+            "content": content | {key: {} for key in endpoint.also_takes},
+        }
     refusals = dict.fromkeys((*_REFUSALS[endpoint.access], *endpoint.statuses), wire.Error)
     for status, kind in sorted({**refusals, **endpoint.answers}.items()):
         response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
@@ -109,6 +134,11 @@ def _operation(endpoint: Endpoint, by_type: dict[str, Any]) -> dict[str, Any]:
                 response["content"][TYPE.decode()] = {"schema": {"type": "string"}}
         operation["responses"][str(status)] = response
     return operation
+
+
+def _has_required(kind: Any) -> bool:  # noqa: ANN401 - a type
+    """Whether nothing at all is too little."""
+    return isinstance(kind, type) and issubclass(kind, Struct) and any(one.required for one in fields(kind))
 
 
 def _render(document: dict[str, Any]) -> str:

@@ -11,6 +11,8 @@ MOST_LISTED = 200
 USUALLY_LISTED = 30
 _MOST_FIELDS = 100
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+MOST_SKIPPED = 2**31 - 1  # an integer is what OpenWhisk's Scala takes for one
+_INTEGERS = range(-MOST_SKIPPED - 1, MOST_SKIPPED + 1)
 _EPOCHS = range(-(2**63), 2**63)
 
 
@@ -98,6 +100,6 @@ def _integer(fields: dict[str, str], name: str, collection: str, default: int) -
     if (text := fields.get(name)) is None:
         return default
     value = number(text)
-    if value is None:
+    if value is None or value not in _INTEGERS:
         raise malformed_query(name, f"The value '{text}' is not an integer for {collection}.")
     return value

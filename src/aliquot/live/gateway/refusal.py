@@ -1,5 +1,7 @@
 """Refusals: an HTTP status with a text that clients know."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 NOT_FOUND = "The requested resource does not exist."
@@ -33,6 +35,11 @@ class Refusal(Exception):  # noqa: N818 - it reads as what it says
 def error_body(text: str, transaction: str) -> bytes:
     """For wsk, which wants both, and takes a 502 with `code` for the platform's own."""
     return msgspec.json.encode({"error": text, "code": transaction})
+
+
+def not_allowed(methods: Iterable[str]) -> Refusal:
+    named = ", ".join(methods)
+    return Refusal(405, f"HTTP method not allowed, supported methods: {named}", ((b"allow", named.encode()),))
 
 
 def not_found() -> Refusal:

@@ -16,7 +16,16 @@ from aliquot.live.gateway.auth import Auth, OperatorAuth, Principal
 from aliquot.live.gateway.events import Events
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.query import fields_of
-from aliquot.live.gateway.refusal import ELSEWHERE, INTERNAL, OVERLOADED, Refusal, forbidden, malformed, not_found
+from aliquot.live.gateway.refusal import (
+    ELSEWHERE,
+    INTERNAL,
+    OVERLOADED,
+    Refusal,
+    forbidden,
+    malformed,
+    not_allowed,
+    not_found,
+)
 from aliquot.live.gateway.refusal import unsupported_media as unsupported
 from aliquot.live.platform import Overloaded
 from aliquot.live.resolving import Misplaced, Missing, NotEntitled
@@ -150,9 +159,7 @@ class _Place:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         endpoint = self._methods.get(method)
         if endpoint is None:
-            methods = ", ".join(self._methods)
-            allow = (b"allow", methods.encode())
-            raise Refusal(405, f"HTTP method not allowed, supported methods: {methods}", (allow,))
+            raise not_allowed(self._methods)
         headers = dict(scope["headers"])
         check_headers(scope["headers"], headers)
         names = {key: decoded(value.encode("latin-1")) for key, value in scope["path_params"].items()}

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 Status: TypeAlias = Literal["active", "inactive"]
+# Told by the page alone: a wrong one is refused in OpenWhisk's own words.
+Version: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": r"^(?!0+\.0+\.0+$)\d{1,9}\.\d{1,9}\.\d{1,9}$"})]
 
 
 class PairPut(Struct):
@@ -35,7 +37,7 @@ class EntityPut(Struct, kw_only=True):
     """Absent fields keep their old value. Unknown ones are ignored."""
 
     annotations: list[PairPut] | None = None
-    version: str | None = None
+    version: Version | None = None
     publish: bool | None = None
 
 
