@@ -24,11 +24,12 @@ types: $(VENV)/dev.stamp
 architecture: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 
-tests: $(VENV)/dev.stamp $(VENV)/clients.stamp
+tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/lithops.stamp
 	$(BIN)/pytest
 
-test-long: $(VENV)/dev.stamp ## What takes longer: many more examples, fifty kills of a server, a minute of 200 clients
+test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp ## What takes longer: many more examples, fifty kills of a server, a minute of 200 clients
 	$(BIN)/pytest tests/property --hypothesis-profile=long
+	$(BIN)/pytest -m long
 	ALIQUOT_KILLS=50 $(BIN)/pytest tests/live/test_crash.py
 	ALIQUOT_LOAD_S=60 ALIQUOT_LOAD_CLIENTS=200 ALIQUOT_LOAD_ACTIONS=100 $(BIN)/pytest tests/live/test_load.py
 
@@ -68,4 +69,9 @@ $(VENV)/clients.stamp: tests/clients/package.json tests/clients/package-lock.jso
 	cp $^ $(VENV)/clients
 	if command -v npm > /dev/null; then npm ci --prefix $(VENV)/clients --silent --no-audit --no-fund; \
 	  else echo "npm is not installed: OpenWhisk's JavaScript clients are not tried"; fi
+	touch $@
+
+$(VENV)/lithops.stamp: tests/clients/lithops.txt | $(VENV)/bin/pip
+	$(BIN)/python -m venv $(VENV)/lithops
+	$(VENV)/lithops/bin/pip install --quiet --requirement $<
 	touch $@
