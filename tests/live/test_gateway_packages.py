@@ -307,3 +307,11 @@ async def test_names_of_packages_are_checked(name):
             assert (status, text) == (400, "Name segement longer than allowed: 257 > 256.")
         else:
             assert (status, text) == (400, "The name of the entity contains illegal characters.")
+
+
+@pytest.mark.parametrize("verb", ["PUT", "POST", "DELETE", "PATCH"])
+@on_a_loop
+async def test_what_is_in_a_package_can_only_be_listed(verb):
+    async with gateway() as g:
+        refused = (405, "HTTP method not allowed, supported methods: GET")
+        assert await g.say(verb, f"{ACTIONS}/echo/", json=PUT) == refused

@@ -92,8 +92,7 @@ def furnished(server, routes):
     put("actions/chain", exec={"kind": "sequence", "components": ["/_/own"]}, annotations=PAIRS)
     put("triggers/bell", parameters=PAIRS, annotations=PAIRS)
     put("rules/rings", trigger="/_/bell", action="/_/own", annotations=PAIRS)
-    if any("/alarms/" in route.path for route in routes):
-        put("alarms/bell", cron="0 0 1 1 *", trigger_payload={"mark": MARK})
+    put("alarms/bell", cron="0 0 1 1 *", payload={"mark": MARK})
     action = {"name": "own", "namespace": "_", "backendMethod": "GET", "backendUrl": "x", "secureKey": MARK}
     route = {"gatewayBasePath": "/shop", "gatewayPath": "/own", "gatewayMethod": "get", "action": action}
     client.post("/api/v1/web/whisk.system/apimgmt/createApi", json={"apidoc": route}).raise_for_status()

@@ -48,7 +48,8 @@ _log = structlog.get_logger(__name__)
 
 def is_invocation(method: str, path: bytes) -> bool:
     """Whether `Invoke.handle` answers it: a POST to something below a namespace's actions."""
-    return method == "POST" and path.startswith(PREFIX) and path.find(b"/actions/", len(PREFIX) + 1) > 0
+    below = path.startswith(PREFIX) and path.find(b"/actions/", len(PREFIX) + 1) > 0
+    return below and method == "POST" and not path.endswith(b"/")
 
 
 class Invoke:

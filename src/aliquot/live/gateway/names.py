@@ -8,8 +8,9 @@ from aliquot.live.records import FullName
 
 LONGEST = 256
 ACTIVATION_ID = 32
-PATTERN = r"\w|\w[\w@ .&-]{0,254}[\w@.&-]"
-_NAME = re.compile(PATTERN, re.ASCII)
+_CHARACTER = "A-Za-z0-9_"  # spelled out: not all who read the pattern in the OpenAPI page take \\w for these
+PATTERN = f"[{_CHARACTER}]|[{_CHARACTER}][{_CHARACTER}@ .&-]{{0,254}}[{_CHARACTER}@.&-]"
+_NAME = re.compile(PATTERN)
 _HEX = re.compile(r"[0-9a-f]*")
 
 

@@ -17,7 +17,7 @@ from aliquot.live.gateway.events import wants_events
 from aliquot.live.gateway.exchange import SESSION, Exchange
 from aliquot.live.gateway.guard import GuardedProtocol, Trailers
 from aliquot.live.gateway.ids import Ids
-from aliquot.live.gateway.invoke import PREFIX
+from aliquot.live.gateway.invoke import PREFIX, is_invocation
 from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.settings import GatewaySettings
 
@@ -119,7 +119,7 @@ class GatewayProtocol(GuardedProtocol):
         if self.busy or self.flow.write_paused:  # who does not read its answers waits for room on uvicorn's way
             return False
         path, _, query = self.url.partition(b"?")
-        if path.find(b"/actions/", len(PREFIX) + 1) < 0 or b"#" in self.url:
+        if not is_invocation("POST", path) or b"#" in self.url:
             return False
         values: dict[bytes, bytes] = {}
         for name, value in self.headers:

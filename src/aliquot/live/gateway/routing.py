@@ -115,8 +115,8 @@ def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, b
         at[endpoint.method] = endpoint
     routes = []
     for path in list(by_path):
-        if not path.endswith("/"):  # with a slash at its end it means the same, unless the table says otherwise
-            by_path[f"{path}/"] = {**by_path[path], **by_path.get(f"{path}/", {})}
+        if not path.endswith("/"):  # with a slash at its end it means the same, unless the table has that too
+            by_path.setdefault(f"{path}/", by_path[path])
     for path, methods in by_path.items():
         routes.append(Route(path, _Place(methods, auth, operator, bodies)))
     return Router(routes, redirect_slashes=False, default=_nowhere)
