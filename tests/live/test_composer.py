@@ -1,6 +1,7 @@
 """The composer between gateway, service and store: what happens at the edges, with a node that does as it is told."""
 
 import asyncio
+from random import Random
 from unittest.mock import patch
 
 import msgspec
@@ -329,3 +330,73 @@ def test_after_a_crash_what_had_begun_is_interrupted_and_the_rest_runs(tmp_path)
 
     asyncio.run(before())
     asyncio.run(after())
+
+
+RESULTS = [b"{}", b"[1]", b'{"action":"pair"}', b'{"action":"lead","state":1}', b'{"action":"nothing"}']
+
+
+class BadDay:
+    """Things happen to compositions, in the order that chance gives them."""
+
+    def __init__(self, rig, random):
+        self.rig = rig
+        self.random = random
+        self.calls = []
+
+    async def act(self):
+        await self.random.choices([self.call, self.finish, self.lose, self.cancel, self.detach, self.start], WEIGHTS)[
+            0
+        ]()
+        await asyncio.sleep(0.001 if self.random.random() < 0.3 else 0)
+
+    async def call(self):
+        call = self.rig.call(self.random.choice(["pair", "nest", "again", "lead", "a"]), len(self.calls) + 1)
+        self.calls.append(call)
+        if self.random.random() < 0.5:
+            self.rig.composer.submit(call)
+        else:
+            await self.rig.composer.accept(call)
+
+    async def finish(self):
+        for sandbox in self.one_of(sorted(self.rig.node.running)):
+            self.rig.node.finish(sandbox, self.random.choice(RESULTS))
+
+    async def lose(self):
+        for sandbox in self.one_of(sorted(self.rig.node.running)):
+            getattr(self.rig.node, self.random.choice(["lose", "refuse"]))(sandbox)
+
+    async def cancel(self):
+        for call in self.one_of([call for call in self.calls if call not in self.rig.ended]):
+            self.rig.composer.cancel("guest", call.id)
+
+    async def detach(self):
+        for call in self.one_of([call for call in self.calls if call not in self.rig.ended]):
+            await self.rig.composer.detach(call)
+
+    async def start(self):
+        self.rig.make_ready()
+
+    def one_of(self, things):
+        return self.random.sample(things, min(1, len(things)))
+
+
+WEIGHTS = [15, 45, 10, 5, 5, 20]  # of what `BadDay.act` chooses from
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_on_a_bad_day_every_composition_still_ends_once_with_one_record(tmp_path, seed):
+    async def whole():
+        async with Rig(tmp_path) as rig:
+            day = BadDay(rig, Random(seed))
+            while len(day.calls) < 60:
+                await day.act()
+            while rig.service.calls:
+                rig.make_ready()
+                for sandbox in sorted(rig.node.running):
+                    rig.node.finish(sandbox)
+                await asyncio.sleep(0.001)
+            assert sorted(call.id for call in rig.ended) == [call.id for call in day.calls]
+            assert all([await rig.record(call.id) for call in day.calls])
+            assert await rig.queue() == []
+
+    asyncio.run(whole())

@@ -113,8 +113,10 @@ async def test_a_key_that_was_taken_back_does_not_open_any_more():
         assert (await g.say("POST", BLOCKING, auth=basic(third)))[0] == 200
         brief = g.catalogue.ephemeral_key("guest")
         assert (await g.say("POST", BLOCKING, auth=basic(brief)))[0] == 200
+        generation = g.catalogue.generation
         g.catalogue.forget_key(brief)
         assert await g.say("POST", BLOCKING, auth=basic(brief)) == WRONG
+        assert g.catalogue.generation == generation, "sandboxes come and go: what is remembered of others stays"
 
 
 # --- the operator ---------------------------------------------------------------------------------------------

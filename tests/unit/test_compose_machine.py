@@ -372,7 +372,7 @@ def test_limits_hold_and_everything_that_opens_closes_once(top, bodies, answers,
         stage.finish(answer, APPLICATION_ERROR if "error" in answer else OK)
     assert [close.frame.id for close in stage.closed].count("top") == 1
     assert stage.closed[-1].frame.id == "top"
-    assert stage.machine.frames == []
+    assert stage.machine.has_ended
     ids = [close.frame.id for close in stage.closed]
     assert len(ids) == len(set(ids)), "each once"
     frames = {close.frame.id: close.frame for close in stage.closed}

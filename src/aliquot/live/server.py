@@ -77,7 +77,7 @@ async def _serve(
     service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes)
     catalogue = Catalogue(store, service)
     service.tenancies.keys = catalogue
-    composer = Composer(service, store, catalogue.reach)
+    composer = Composer(service, store, catalogue.reach, most=settings.gateway.sequence_length)
     operator = secrets.token_urlsafe(32)
     url = _url(settings, listener)
     service.api_host = url

@@ -12,11 +12,12 @@ import structlog
 from aliquot.live.activations import composition_record, note
 from aliquot.live.call import Call, Follower
 from aliquot.live.compose.frames import Ending
-from aliquot.live.compose.machine import Close, Command, Machine, Run
+from aliquot.live.compose.machine import MOST, Close, Command, Machine, Run
 from aliquot.live.compose.payloads import error
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.ledger import now_ms
 from aliquot.live.node.base import Outcome, Status
+from aliquot.live.platform import Overloaded
 from aliquot.live.records import SEQUENCE, Action, Activation, FullName, Namespace
 from aliquot.live.resolving import Reached
 from aliquot.live.service import Service
@@ -52,11 +53,12 @@ class Performance:
 class Composer:
     """Implements `Platform`."""
 
-    def __init__(self, service: Service, store: Store, reach: ReachFor) -> None:
+    def __init__(self, service: Service, store: Store, reach: ReachFor, *, most: int = MOST) -> None:
         self._service = service
         self._ledger = service.ledger
         self._store = store
         self._reach = reach
+        self._most = most
         self._ids = Ids()
         self._performances: dict[str, Performance] = {}  # by the id of the call
         self.count: Callable[[Call], None] = lambda _: None  # told of every component that has ended
@@ -84,27 +86,39 @@ class Composer:
             self.enqueue(call)
 
     async def detach(self, call: Call) -> None:
-        performance = self._performances.get(call.id)
         if not call.reached.composite:
             await self._service.detach(call)
-        elif performance is not None and not call.durable:
-            component = performance.component
-            if component is not None and not performance.begun:
-                if component.begun_s:
-                    call.begun_s = component.begun_s
-                else:
-                    component.begins = call.id
+            return
+        performance = self._performances.get(call.id)
+        if performance is None or call.durable:
+            return
+        component = performance.component
+        if component is not None and not performance.begun:
+            component.begins = call.id  # before it is kept: it may begin meanwhile
+            call.begun_s = component.begun_s
+        try:
             await self._ledger.keep(call)
+        except Overloaded:
+            if component is not None:
+                component.begins = ""
+            raise
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
-        for performance in self._performances.values():
-            if performance.call.namespace.name != namespace or performance.component is None:
-                continue
-            if any(frame.id == activation_id for frame in performance.machine.frames):
-                performance.machine.cancel(activation_id)
-                self._service.cancel(namespace, performance.component.id)
-                return True
-        return self._service.cancel(namespace, activation_id)
+        performance = self._performances.get(activation_id) or self._around(activation_id)
+        if performance is None or performance.component is None:
+            return self._service.cancel(namespace, activation_id)
+        if performance.call.namespace.name != namespace:
+            return False
+        performance.machine.cancel(activation_id)
+        self._service.cancel(namespace, performance.component.id)
+        return True
+
+    def _around(self, activation_id: str) -> Performance | None:
+        """The one with a composition of this id within it."""
+        if activation_id in self._service.calls:
+            return None
+        around = (one for one in self._performances.values() if one.machine.has(activation_id))
+        return next(around, None)
 
     def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
         return self._service.follow(namespace, activation_id, follower)
@@ -158,7 +172,7 @@ class Composer:
 
     def _machine(self, call: Call) -> Machine:
         reach, caller = self._reach, call.namespace.name
-        return Machine(lambda name: reach(caller, name), self._ids)
+        return Machine(lambda name: reach(caller, name), self._ids, most=self._most)
 
     def _begin(self, call: Call) -> None:
         call.begins = ""  # its first component begins it

@@ -45,9 +45,12 @@ class Machine:
         self._stack: list[Frame] = []
 
     @property
-    def frames(self) -> list[Frame]:
-        """Those that are open, the outermost first."""
-        return list(self._stack)
+    def has_ended(self) -> bool:
+        return not self._stack
+
+    def has(self, frame_id: str) -> bool:
+        """Whether a frame of this id is open."""
+        return any(frame.id == frame_id for frame in self._stack)
 
     def begin(self, call_id: str, reached: Reached, payload: bytes, *, cause: str, now_ms: int) -> list[Command]:
         frame = self.open(call_id, reached, cause, now_ms)
