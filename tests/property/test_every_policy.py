@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from strategies import scenarios
 
 from aliquot.config import PolicySettings
@@ -53,8 +54,12 @@ def test_the_same_seed_gives_the_same_bytes(policy, scenario):
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
-@given(seed=st.integers(0, 2**32), keepalive=st.sampled_from(sorted(KEEPALIVE)))
-def test_a_bad_day_loses_nothing(policy, seed, keepalive):
+@given(
+    seed=st.integers(0, 2**32),
+    keepalive=st.sampled_from(sorted(KEEPALIVE)),
+    host_memory_bytes=st.sampled_from([None, 4 * GIB]),
+)
+def test_a_bad_day_loses_nothing(policy, seed, keepalive, host_memory_bytes):
     chaos = Chaos(
         policy,
         devices=[
@@ -65,13 +70,14 @@ def test_a_bad_day_loses_nothing(policy, seed, keepalive):
         functions=[
             function("small"),
             function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
-            function("host", share=0),
-            function("unknown", run_s=None, weight=2),
+            replace(function("host", share=0), host_bytes=GIB),
+            replace(function("unknown", run_s=None, weight=2), host_bytes=GIB),
             function("either", times_by_kind={"cpu": Times(5, 1, 0)}),
         ],
         seed=seed,
         keepalive=keepalive,
         params={"fixed_ttl": {"ttl_s": "5"}, "hybrid_histogram": {"bin_s": "2", "bins": "5", "enough": "1"}},
+        host_memory_bytes=host_memory_bytes,
     )
     chaos.live_through(120)
     assert chaos.ended

@@ -87,25 +87,25 @@ class Pool:
 
     def release(self, sandbox: Sandbox, *, now: float) -> None:
         """The sandbox is idle from now on."""
-        session = sandbox.invocation.session if sandbox.invocation else None
         sandbox.invocation = None
         if sandbox.retired is not None:
             self.stop(sandbox, sandbox.retired)
             return
         self._shelve(sandbox, now=now)
-        self._list(sandbox, now=now)
+        if self.slots is not None:  # as `_list`, written out: this comes with every call
+            sandbox.device.pool_order.add(sandbox, now=now)
+        if self._host_order is not None:
+            self._host_order.add(sandbox, now=now)
         sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
         self._timers.arm(sandbox)
-        if session is not None and session.living and sandbox.state is WARM:
-            self._keep(sandbox, session, now=now)
 
     def end_session(self, tenant: str, name: str, *, now: float) -> None:
         for sandbox in self.holdings.end(tenant, name):
             self.let_go(sandbox, now=now)
 
-    def _keep(self, sandbox: Sandbox, session: Session, *, now: float) -> None:
-        """The session holds the idle sandbox from now on, if it may; others are let go for it."""
-        if not self.holdings.may_hold(sandbox):
+    def keep(self, sandbox: Sandbox, session: Session, *, now: float) -> None:
+        """The session holds the sandbox that has just been released, if it may; others are let go for it."""
+        if not session.living or sandbox.state is not WARM or not self.holdings.may_hold(sandbox):
             return
         self._unlist(sandbox)
         self.holdings.add(sandbox, session)
@@ -233,11 +233,15 @@ class Pool:
         shelf = flow.shelf(device)
         if sandbox.session is not None:
             self.holdings.remove(sandbox, sandbox.session)
-        self._unlist(sandbox)
+        if self.slots is not None:  # as `_unlist`, written out
+            device.pool_order.remove(sandbox)
+        if self._host_order is not None:
+            self._host_order.remove(sandbox)
         if shelf.others.pop(sandbox.id, None) is not None:
             return
         if shelf.resident.pop(sandbox.id, None) is None:
             return  # just started: never shelved
+        device.memory_order.remove(sandbox)
         device.evictable_bytes -= sandbox.bytes
         if not shelf.resident:
             flow.domain.policy.residency_changed(flow, device)

@@ -313,6 +313,8 @@ class Scheduler:
             flow.saw_run(sandbox.device.spec.kind, event.run_s)
         sandbox.change(SandboxChange.FINISH)
         self.pool.release(sandbox, now=self.now)
+        if invocation.session is not None:
+            self.pool.keep(sandbox, invocation.session, now=self.now)
         self._end(invocation)
         self._outbox.append(Complete(invocation.id))
         self._settle(flow)

@@ -61,6 +61,7 @@ def _sandbox(sandbox: Sandbox, usage: SandboxUsage | None) -> dict[str, Any]:
         "device": sandbox.device.spec.name,
         "state": str(sandbox.state),
         "uses": sandbox.uses,
+        "session": sandbox.session.key[1] if sandbox.session else None,  # that holds it
         "pid": usage.pid if usage else None,
         "rss_bytes": usage.rss_bytes if usage else None,
         "cpu_s": usage.cpu_s if usage else None,

@@ -27,6 +27,7 @@ from aliquot.core.events import (
     Event,
     FunctionDeployed,
     FunctionRemoved,
+    HostMemorySet,
     InvocationArrived,
     InvocationCancelled,
     MemoryLoaded,
@@ -54,11 +55,14 @@ class Chaos:
         seed: int,
         keepalive: str,
         params: Mapping[str, Mapping[str, str]] | None = None,
+        host_memory_bytes: int | None = None,
     ) -> None:
         self._random = Random(seed)
         self._devices = list(devices)
         self._functions = list(functions)
         self._harness = Harness(policy, devices=devices, keepalive=keepalive, seed=seed, params=params)
+        if host_memory_bytes is not None:
+            self._harness.send(HostMemorySet(host_memory_bytes))
         self._wake: float | None = None
         self._present = {device.name: device for device in devices}
         self._deployed: dict[tuple[str, str], FunctionSpec] = {}
