@@ -25,7 +25,7 @@ SORTS = {
     "crash": "import os\ndef main(args): os._exit(args['n'] % 3)",
     "slow": "import time\ndef main(args):\n    time.sleep(30)\n    return {'n': args['n']}",  # its limit is shorter
 }
-MIX = ("echo", "echo", "sleep", "print", "echo", "large", "fail", "sleep", "crash", "slow")
+MIX = ("echo", "echo", "sleep", "print", "sequence", "large", "fail", "sleep", "crash", "slow")
 SLOW_LIMIT_MS = 150
 ERROR_SORTS = {"fail", "crash", "slow"}
 
