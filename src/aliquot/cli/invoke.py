@@ -1,5 +1,6 @@
 """`aliquot invoke`: call a function once."""
 
+import json
 import time
 from typing import Annotated, Any
 
@@ -64,7 +65,8 @@ def call(gateway: Gateway, name: str, payload: dict[str, Any], *, session: str =
 def why(response: dict[str, Any]) -> str:
     """In words, what a record's response says of a failure."""
     result = response.get("result")
-    return f"{response['status']}: {result.get('error', result) if isinstance(result, dict) else result}"
+    said = result.get("error", result) if isinstance(result, dict) else result
+    return f"{response['status']}: {said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)}"
 
 
 def begin(gateway: Gateway, name: str, payload: dict[str, Any], *, wait: bool, session: str = "") -> str:
@@ -96,7 +98,10 @@ def ended(gateway: Gateway, activation_id: str) -> dict[str, Any]:
 
 def _story(record: dict[str, Any]) -> str:
     said = annotations_of(record)
-    parts = [f"{record['activationId']}: {said.get('start', 'cold' if 'initTime' in said else 'warm')} start"]
+    start = f"{said.get('start', 'cold' if 'initTime' in said else 'warm')} start"
+    if said.get("kind") == "sequence":
+        start = f"{len(record.get('logs', ()))} calls"
+    parts = [f"{record['activationId']}: {start}"]
     if said.get("device"):
         parts.append(f"on {said['device']}")
     parts.append(f"waited {seconds(said.get('waitTime', 0) / 1000)}")

@@ -20,7 +20,7 @@ def wskprops(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what wsk, the npm client and Serverless read from ~/.wskprops, or write it there.
+    """Print what wsk and Serverless read from ~/.wskprops, or write it there.
 
     For example: [bold]aliquot wskprops --write[/]; other lines of the file stay. On this machine the key lasts as long
     as the server runs; [bold]aliquot namespace rotate-key[/] makes one that lasts, for ALIQUOT_KEY.

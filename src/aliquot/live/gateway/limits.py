@@ -9,7 +9,8 @@ from aliquot.config import parse_assignments, parse_size
 from aliquot.core.errors import InputError
 from aliquot.live.gateway.settings import GatewaySettings, Range
 
-_NOT_LIMITS = {"api_host", "nodejs", "images", "sessions"}  # said otherwise, or found out
+# Said otherwise, found out, or fixed: a sandbox runs one call at a time.
+_NOT_LIMITS = {"api_host", "nodejs", "images", "sessions", "concurrency"}
 
 
 def parse_limits(texts: list[str], key: str) -> GatewaySettings:
