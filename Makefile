@@ -27,7 +27,7 @@ architecture: $(VENV)/dev.stamp
 tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/lithops.stamp
 	$(BIN)/pytest
 
-test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp ## What takes longer: many more examples, fifty kills of a server, a minute of 200 clients
+test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## What takes longer: many more examples, fifty kills of a server, a minute of 200 clients
 	$(BIN)/pytest tests/property --hypothesis-profile=long
 	$(BIN)/pytest -m long
 	ALIQUOT_KILLS=50 $(BIN)/pytest tests/live/test_crash.py
@@ -69,6 +69,14 @@ $(VENV)/clients.stamp: tests/clients/package.json tests/clients/package-lock.jso
 	cp $^ $(VENV)/clients
 	if command -v npm > /dev/null; then npm ci --prefix $(VENV)/clients --silent --no-audit --no-fund; \
 	  else echo "npm is not installed: OpenWhisk's JavaScript clients are not tried"; fi
+	touch $@
+
+$(VENV)/serverless.stamp: tests/clients/serverless/package.json tests/clients/serverless/package-lock.json | $(VENV)/bin/pip
+	mkdir -p $(VENV)/serverless
+	cp $^ $(VENV)/serverless
+	if command -v npm > /dev/null; then \
+	  npm ci --prefix $(VENV)/serverless --ignore-scripts --silent --no-audit --no-fund; \
+	  else echo "npm is not installed: the Serverless framework is not tried"; fi
 	touch $@
 
 $(VENV)/lithops.stamp: tests/clients/lithops.txt | $(VENV)/bin/pip

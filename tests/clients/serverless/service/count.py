@@ -1,0 +1,6 @@
+"""Counts the letters of a text."""
+
+
+def tally(args):
+    print("counting", args["text"])
+    return {"count": len(args["text"]), "unit": args["unit"]}

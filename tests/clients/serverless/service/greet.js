@@ -1,0 +1,1 @@
+exports.main = ({ greeting, name }) => ({ text: `${greeting || 'Hi'}, ${name || 'you'}` })
