@@ -36,8 +36,8 @@ class Tenant:
     def make_alarm(self, name, feed="alarm", **params):
         """With an action `NAME-seen` that the trigger sets off."""
         self.make_trigger(name, feed)
-        assert self.feed("CREATE", name, feed, **params) == (200, {"status": "success"})
         self.make_rule(name)
+        assert self.feed("CREATE", name, feed, **params) == (200, {"status": "success"})
 
     def make_rule(self, name):
         code = "def main(args):\n    return args"
@@ -79,7 +79,17 @@ def tenant(server):
     tenant.http.close()
 
 
-def soon(seconds=1.0):
+@pytest.fixture(scope="module")
+def timed(tenant):
+    """Three alarms that begin at one moment, so that it is waited for once."""
+    start = soon()
+    tenant.make_alarm("twice", cron=EVERY_SECOND, startDate=start, maxTriggers=2)
+    tenant.make_alarm("single", "once", date=start, deleteAfterFire="rules")
+    tenant.make_alarm("often", "interval", minutes=1, startDate=start)
+
+
+def soon(seconds=5):
+    """Not too soon: a date that has passed when the feed gets to see it would be refused."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -118,19 +128,19 @@ def test_a_feed_can_be_read_changed_paused_and_resumed(tenant):
     tenant.feed("DELETE", "life")
 
 
+@pytest.mark.usefixtures("timed")
 def test_an_alarm_may_fire_a_number_of_times(tenant):
-    tenant.make_alarm("thrice", cron=EVERY_SECOND, startDate=soon(), maxTriggers=3)
-    tenant.wait_for("thrice", 3)
-    assert tenant.is_quiet("thrice")
-    status = tenant.feed("READ", "thrice")[1]["status"]
+    tenant.wait_for("twice", 2)
+    assert tenant.is_quiet("twice")
+    status = tenant.feed("READ", "twice")[1]["status"]
     assert (status["active"], status["reason"]["message"]) == (
         False,
         "Automatically disabled after reaching max triggers",
     )
 
 
+@pytest.mark.usefixtures("timed")
 def test_once_is_once_and_may_clear_up_after_itself(tenant):
-    tenant.make_alarm("single", "once", date=soon(), deleteAfterFire="rules")
     tenant.wait_for("single", 1)
     deadline = time.monotonic() + PATIENCE_S
     while tenant.http.get("_/triggers/single").status_code != 404:
@@ -140,8 +150,8 @@ def test_once_is_once_and_may_clear_up_after_itself(tenant):
     assert len(tenant.seen("single")) == 1
 
 
+@pytest.mark.usefixtures("timed")
 def test_an_interval_begins_at_its_start(tenant):
-    tenant.make_alarm("often", "interval", minutes=1, startDate=soon())
     tenant.wait_for("often", 1)
     assert tenant.feed("READ", "often", "interval")[1]["config"]["minutes"] == 1
 
@@ -206,6 +216,28 @@ def test_alarms_are_for_their_own_namespace(server, tenant):
     other.http.close()
 
 
+def test_a_namespace_that_may_not_fire_is_not_fired_for_and_goes_on_when_it_may(server):
+    key = server.create_namespace("throttled")
+    bound(server, "throttled", 0)
+    other = Tenant(server, key)
+    other.make_alarm("tick", cron=EVERY_SECOND)
+    deadline = time.monotonic() + PATIENCE_S
+    while "alarm did not fire" not in server.log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert other.seen("tick") == []
+    bound(server, "throttled", None)
+    other.wait_for("tick", 1)
+    other.feed("DELETE", "tick")
+    other.http.close()
+
+
+def bound(server, namespace, fires_per_minute):
+    headers = {"authorization": f"Bearer {server.operator}"}
+    url = f"{server.url}/operator/v1/namespaces/{namespace}"
+    httpx.patch(url, headers=headers, json={"firesPerMinute": fires_per_minute}).raise_for_status()
+
+
 def test_no_key_is_kept(server, tenant):
     tenant.make_alarm("secret", cron="0 0 1 1 *")
     secret = tenant.key.partition(":")[2].encode()
@@ -216,11 +248,12 @@ def test_alarms_go_on_after_a_kill(tmp_path):
     server = LiveServer(tmp_path / "data").start()
     tenant = Tenant(server)
     tenant.make_alarm("tick", cron=EVERY_SECOND)
-    tenant.make_alarm("late", "once", date=soon(1.5))
     tenant.wait_for("tick", 1)
+    date = time.time() + 3
+    tenant.make_alarm("late", "once", date=int(date * 1000))
     server.kill()
     tenant.http.close()
-    time.sleep(2)
+    time.sleep(max(0, date - time.time()))
     with server:
         tenant = Tenant(server)
         seen = len(tenant.seen("tick"))
