@@ -11,10 +11,11 @@ from gateway_client import on_a_loop
 from aliquot.live.alarms.agenda import Agenda
 from aliquot.live.alarms.alarm import Alarm
 from aliquot.live.alarms.clock import ALARMS, ATTEMPTS, RETRY_MS, Clock, wall_ms
+from aliquot.live.alarms.schedule import ByCron
 from aliquot.live.alarms.wish import AlarmWish, make
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.records import FullName, Rule, Trigger
-from aliquot.live.store.base import StoreError
+from aliquot.live.store.base import Document, StoreError
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
 
@@ -48,7 +49,7 @@ class Stage:
             await self.clock.stop()
         self.clock = Clock(self.store, self.catalogue, self.fire, lambda: self.now)
         await self.clock.start()
-        await self.quiet()
+        await self.jump(0)
 
     async def set(self, trigger="t", **wish):
         identity = self.catalogue.entities.one(Trigger, "guest", trigger).identity
@@ -296,6 +297,21 @@ async def test_an_alarm_that_cannot_be_written_is_not_there():
         with pytest.raises(StoreError):
             await it.set(cron="* * * * * *")
         assert it.clock.alarm("guest", "t") is None
+
+
+@on_a_loop
+async def test_an_alarm_whose_time_zone_is_gone_does_not_stop_the_others():
+    async with stage() as it:
+        await it.put(Trigger("guest", "u", "0.0.1", identity="another"))
+        await it.set("u", cron="* * * * * *")
+        lost = Alarm("guest", "t", "first", ByCron("* * * * * *", "Mars/Olympus"), {}, NOON)
+        await it.store.put(ALARMS, Document("guest", "t", msgspec.json.encode(lost)))
+        await it.start()
+        await it.pass_by(2 * SECOND)
+        assert [trigger for _, _, trigger, _ in it.fired] == ["u", "u"]
+        await it.set(cron="* * * * * *")
+        await it.pass_by(SECOND)
+        assert [trigger for _, _, trigger, _ in it.fired] == ["u", "u", "t", "u"]
 
 
 @on_a_loop

@@ -70,7 +70,7 @@ class Clock:
                 await self._store.delete(ALARMS, *alarm.key)
         self._running = True
         self._reckon()
-        self._look()
+        self._wind()
 
     async def stop(self) -> None:
         """Firings that are under way may come to their end."""
@@ -103,7 +103,7 @@ class Clock:
         async with self._writing:
             await self._write(alarm)
             self._alarms[alarm.key] = alarm
-        self._agenda.set(alarm.key, next_fire(alarm, self.now_ms()))
+        self._plan(alarm, self.now_ms())
         self._wind()
 
     async def _remove(self, key: Key) -> None:
@@ -125,8 +125,16 @@ class Clock:
     def _reckon(self) -> None:
         now = self.now_ms()
         self._looked_ms = now
-        for key, alarm in self._alarms.items():
-            self._agenda.set(key, next_fire(alarm, now))
+        for alarm in self._alarms.values():
+            self._plan(alarm, now)
+
+    def _plan(self, alarm: Alarm, now: int) -> None:
+        try:
+            due = next_fire(alarm, now)
+        except ValueError as error:  # it could be read when it was made: a time zone may have been abolished since
+            _log.warning("alarm cannot fire", namespace=alarm.namespace, trigger=alarm.trigger, error=repr(error))
+            due = None
+        self._agenda.set(alarm.key, due)
 
     def _wind(self) -> None:
         """Look again when something is due."""
@@ -150,7 +158,7 @@ class Clock:
 
     def _set_off(self, alarm: Alarm, now: int) -> None:
         left = self._alarms[alarm.key] = after_firing(alarm, now)
-        self._agenda.set(alarm.key, next_fire(left, now))
+        self._plan(left, now)
         if alarm.key in self._firing:
             _log.warning(
                 "alarm skipped: its last firing is under way", namespace=alarm.namespace, trigger=alarm.trigger
