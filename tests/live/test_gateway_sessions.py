@@ -146,6 +146,7 @@ async def test_an_invocation_that_names_no_living_session_does_not_run():
         await g.delete(f"{ALL}/{other}")
         assert await g.say("POST", f"{RESULT}&session={other}") == gone(other)
         assert await g.say("POST", RESULT, headers={HEADER: "nonsense"}) == gone("nonsense")
+        assert await g.say("POST", RESULT, headers={HEADER: "x" * 5000}) == gone("x" * 64)
         assert await g.say("POST", ECHO, headers={HEADER: other}) == gone(other)
         status, text = await g.say("POST", f"{RESULT}&session={session_id}", headers={HEADER: other})
         assert (status, text) == (400, f"The query names session '{session_id}', the header '{other}'; name one.")
@@ -217,6 +218,7 @@ async def test_a_namespace_takes_its_sessions_with_it():
         assert g.platform.ended_sessions == [("stranger", made["sessionId"])]
         again = basic(await g.catalogue.create_namespace("stranger"))
         assert await g.say("GET", ALL, auth=again) == (200, [])
+        assert await g.store.scan(SESSIONS) == []
 
 
 @on_a_loop
@@ -272,6 +274,7 @@ async def test_a_store_that_fails_leaves_sessions_as_they_are():
         assert await g.say("POST", ALL) == (503, "the disk is full")
         assert await g.say("PATCH", f"{ALL}/{session_id}", json={"name": "b"}) == (503, "the disk is full")
         assert await g.say("DELETE", f"{ALL}/{session_id}") == (503, "the disk is full")
+        await g.app.sessions.close()
         g.store.fail(None)
         assert [one["name"] for one in (await g.get(ALL)).json()] == ["a"]
         assert await g.say("POST", f"{RESULT}&session={session_id}", json={"x": 1}) == (200, {"x": 1})

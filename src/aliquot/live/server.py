@@ -117,7 +117,7 @@ async def _serve(
         for chore in chores:
             chore.cancel()
         await service.drain(settings.grace_s)
-        await sessions.write_uses()
+        await sessions.close()
     finally:
         await service.stop()
         await store.close()

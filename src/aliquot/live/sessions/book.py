@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from aliquot.live.store.base import Document, Store, StoreError
 LONGEST_NAME = 256
 _LEAST_LOOK_S, _MOST_LOOK_S = 0.05, 5.0  # how often to look for those that have been idle too long
 _AT_ONCE = 256  # writes of uses
+_SHOWN = 64  # characters of what is no id
 
 log = structlog.get_logger("aliquot.sessions")
 T = TypeVar("T")
@@ -33,7 +35,7 @@ class NoSession(Exception):  # noqa: N818 - it reads as what it says
     """It never was, is another's, or has ended: the text names it."""
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"There is no session '{session_id}', or it has ended.")
+        super().__init__(f"There is no session '{session_id[:_SHOWN]}', or it has ended.")
 
 
 class TooManySessions(Exception):  # noqa: N818 - it reads as what it says
@@ -88,6 +90,11 @@ class Sessions:
                     await self.write_uses()
             except StoreError as error:
                 log.warning("sessions cannot be written", error=str(error))
+
+    async def close(self) -> None:
+        """The last uses are written, as far as the store can."""
+        with suppress(StoreError):
+            await self.write_uses()
 
     async def end_idle(self) -> None:
         for living in self._living.idle_since(time.monotonic() - self.settings.idle_s):
@@ -148,9 +155,17 @@ class Sessions:
         return living
 
     async def end_all(self, namespace: str) -> None:
-        """The namespace is gone."""
-        for living in self._living.all(namespace):
-            await _whole(self._end(living))
+        """The namespace is gone; whoever makes one of its name must not see them, whatever the store says."""
+        ended = self._living.all(namespace)
+        for living in ended:
+            living.ending = True
+            self._living.remove(living)
+            self._platform.end_session(namespace, living.session.id)
+        try:
+            for living in ended:
+                await self._delete(living.session)
+        except StoreError as error:  # the next server finds that their namespace is gone
+            log.warning("sessions cannot be deleted", error=str(error))
 
     def expires_ms(self, living: Living) -> int:
         """If nothing more is asked of it; while something runs, that is from now."""

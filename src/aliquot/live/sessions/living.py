@@ -63,16 +63,15 @@ class LivingSessions:
             self._by_namespace.pop(session.namespace, None)
         self._idle.pop(session.id, None)
 
-    def begin(self, namespace: str, session_id: str, *, now_s: float, now_ms: int) -> bool:
-        """An invocation names it; whether it lives. What began is to be told by `finish`."""
+    def begin(self, namespace: str, session_id: str, *, now_s: float, now_ms: int) -> None:
+        """An invocation of it begins, and its end will be told by `finish`; passed over when it lives no longer."""
         living = self.find(namespace, session_id)
-        if living is None or living.ending:
-            return False
+        if living is None:
+            return
         living.busy += 1
         living.invocations += 1
         self._touch(living, now_s, now_ms)
         self._idle.pop(session_id, None)
-        return True
 
     def finish(self, namespace: str, session_id: str, *, now_s: float, now_ms: int) -> None:
         """An invocation of it has ended; passed over when the session has ended before."""
