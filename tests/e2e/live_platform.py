@@ -1,10 +1,14 @@
 """A platform of its own for tests, and the commands that speak to it. Its journal replays in the end, as all must."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from unittest.mock import patch
 
+from aliquot.cli import main
 from aliquot.live.replay import replay_file
 from aliquot.testing.server import LiveServer
 
@@ -48,3 +52,26 @@ class LivePlatform(LiveServer):
         replayed = replay_file(self.data)
         assert replayed.steps
         assert not replayed.differences
+
+
+class QuickPlatform(LivePlatform):
+    """Its commands run within the process of the test: a process of its own for each takes most of a test's time."""
+
+    def run(self, *command, cwd=None, code=0, given=None, **environment):
+        if command[0] != "aliquot" or given is not None or environment:
+            return super().run(*command, cwd=cwd, code=code, given=given, **environment)
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            chdir(cwd or self.folder),
+            patch.dict(os.environ, self.environment, clear=True),
+            patch.object(sys, "argv", [*map(str, command)]),
+        ):
+            try:
+                main()
+                ended = 0
+            except SystemExit as end:
+                ended = end.code or 0
+        assert ended == code, out.getvalue() + err.getvalue()
+        return err.getvalue() if code else out.getvalue()

@@ -5,14 +5,14 @@ import re
 import time
 
 import pytest
-from live_platform import LivePlatform
+from live_platform import QuickPlatform
 
 ALARMS = "/whisk.system/alarms/alarm"
 
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    with LivePlatform(tmp_path_factory.mktemp("platform")) as platform:
+    with QuickPlatform(tmp_path_factory.mktemp("platform")) as platform:
         (platform.folder / "echo.py").write_text("def main(args): return args\n")
         platform.aliquot("action", "create", "echo", "echo.py")
         yield platform

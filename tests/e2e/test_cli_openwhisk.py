@@ -8,14 +8,14 @@ import time
 import zipfile
 
 import pytest
-from live_platform import LivePlatform
+from live_platform import QuickPlatform
 
 ECHO = "def main(args):\n    print('echoing')\n    return args\n"
 
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    with LivePlatform(tmp_path_factory.mktemp("platform")) as platform:
+    with QuickPlatform(tmp_path_factory.mktemp("platform")) as platform:
         (platform.folder / "echo.py").write_text(ECHO)
         platform.aliquot("action", "create", "echo", "echo.py")
         yield platform

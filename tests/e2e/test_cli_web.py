@@ -5,14 +5,14 @@ import re
 
 import httpx
 import pytest
-from live_platform import LivePlatform
+from live_platform import QuickPlatform
 
 SHOW = "def main(args): return {'body': {'method': args['__ow_method'], 'who': args.get('who')}}\n"
 
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    with LivePlatform(tmp_path_factory.mktemp("platform")) as platform:
+    with QuickPlatform(tmp_path_factory.mktemp("platform")) as platform:
         (platform.folder / "show.py").write_text(SHOW)
         platform.aliquot("action", "create", "show", "show.py", "--web", "true")
         yield platform
