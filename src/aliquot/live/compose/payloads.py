@@ -35,9 +35,12 @@ def defaults_of(action: Action) -> dict[str, Raw]:
 def with_defaults(action: Action, payload: bytes) -> bytes:
     """The payload above the action's own parameters; an array goes as it is."""
     defaults = defaults_of(action)
-    if not defaults or payload[:1] == b"[":
+    if not defaults:
         return payload
-    return _encode({**defaults, **_object.decode(payload)})
+    try:
+        return _encode({**defaults, **_object.decode(payload)})
+    except msgspec.ValidationError:
+        return payload
 
 
 def with_state(payload: bytes, state: bytes) -> bytes:
@@ -53,7 +56,10 @@ def boxed(value: bytes | Raw, key: str = "value") -> bytes:
 
 def answer_of(result: bytes) -> Answer:
     """An array asks for nothing."""
-    return Answer() if result[:1] == b"[" else _answer.decode(result)
+    try:
+        return _answer.decode(result)
+    except msgspec.ValidationError:
+        return Answer()
 
 
 def shown(value: Raw) -> str:
