@@ -301,6 +301,30 @@ def test_actions_in_packages_and_through_bindings_run_as_their_owner(server):
         assert mine.json()["namespace"] == "other"
 
 
+def test_a_sequence_and_a_composition_are_web_actions_like_any_other(server, web):
+    server.deploy("upper", "def main(args):\n    return {'body': args['word'].upper()}")
+    server.deploy("word", "def main(args):\n    return {'word': args['__ow_path'][1:] + args['p']}")
+    conductor = """
+def main(args):
+    if 'body' in args:
+        return {'params': {'statusCode': 203, 'body': args['body']}}
+    return {'action': 'upper', 'params': {'word': args['word']}}
+"""
+    server.deploy("conductor", conductor, annotations=annotations(web_export=True, conductor=True))
+    with server.client() as client:
+        components = [f"/{server.namespace}/word", f"/{server.namespace}/upper"]
+        body = {"exec": {"kind": "sequence", "components": components}, "annotations": annotations(web_export=True)}
+        client.put("actions/chain", json=body).raise_for_status()
+        answer = web.get("chain/ab", params={"p": "cd"})
+        assert (answer.status_code, answer.text) == (200, "ABCD")
+        record = client.get(f"activations/{answer.headers['x-openwhisk-activation-id']}").json()
+        assert len(record["logs"]) == 2
+        answer = web.get("conductor", params={"word": "x"})
+        assert (answer.status_code, answer.text) == (203, "X")
+        record = client.get(f"activations/{answer.headers['x-openwhisk-activation-id']}").json()
+        assert {"key": "conductor", "value": True} in record["annotations"]
+
+
 def test_calls_count_against_the_owners_limits(server):
     key = server.create_namespace("small")
     operator = {"authorization": f"Bearer {server.operator}"}
