@@ -129,7 +129,7 @@ ERRORS = [
     ("createApi", {"apidoc": {"namespace": "_"}}, "API creation failure: apidoc is missing the gatewayBasePath field"),
     ("createApi", apidoc(said={"name": ""}), "API creation failure: action is missing the name field."),
     ("createApi", apidoc(path="books"), "API creation failure: 'books' must begin with '/'."),
-    ("createApi", apidoc(base="/a{b}"), ("API creation failure: The base path '/a{b}' cannot have parameters. "
+    ("createApi", apidoc(base="/a/{b}"), ("API creation failure: The base path '/a/{b}' cannot have parameters. "
      "Only the relative path supports path parameters.")),
     ("createApi", apidoc(path="/x/{__ow_user}"), "API creation failure: '__ow_user' is a reserved name."),
     ("createApi", apidoc(verb="BREW"), ("API creation failure: 'BREW' is not a verb; "
@@ -220,6 +220,37 @@ async def test_a_namespace_named_like_the_platforms_own_path_has_no_apis():
         answer = await g.post(f"{MANAGE}/createApi", json=apidoc(base="/namespaces"), auth=(key[0], key[2]))
         assert answer.status_code == 502
         assert "platform's own" in answer.json()["error"]
+
+
+@on_a_loop
+async def test_there_are_so_many_operations_and_no_more():
+    def document(base, count):
+        operation = {"x-openwhisk": {"action": "echo"}}
+        paths = {f"/{n}": {"get": operation} for n in range(count)}
+        return {"apidoc": {"swagger": {"basePath": base, "info": {"title": "x"}, "paths": paths}}}
+
+    async with gateway() as g:
+        assert (await create(g, document("/a", 600))).status_code == 200
+        assert (await create(g, document("/b", 400))).status_code == 200
+        assert (await create(g, document("/a", 600))).status_code == 200
+        for more in (document("/b", 401), document("/c", 2000), apidoc()):
+            answer = await create(g, more)
+            assert answer.status_code == 502
+            assert "at most 1000 operations" in answer.json()["error"]
+        large = document("/b", 1)
+        large["apidoc"]["swagger"]["description"] = "x" * 2**20
+        assert "larger than allowed" in (await create(g, large)).json()["error"]
+        large["apidoc"]["swagger"]["description"] = "x" * 2**23
+        assert (await create(g, large)).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "url", ["/api/v1/web/" * 100_000 + "\n", "x://" + "/" * 1_000_000, "/api/v1/web/a/b/c" + "$" * 500_000]
+)
+def test_an_address_is_looked_at_in_no_time(url):
+    operation = {"operationId": "a", "x-openwhisk": {"url": url}}
+    with pytest.raises(ApiError):
+        from_swagger({"basePath": "/", "info": {"a": 1}, "paths": {"/a": {"get": operation}}}, "guest", "")
 
 
 JSON = st.recursive(

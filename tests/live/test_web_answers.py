@@ -85,6 +85,7 @@ REFUSED = [
     (".http", {"statusCode": 99}, 400, "Response is not valid 'message/http'."),
     (".http", {"statusCode": 101}, 400, "Response is not valid 'message/http'."),
     (".http", {"statusCode": 10**30}, 400, "Response is not valid 'message/http'."),
+    (".http", {"headers": {"x": "y" * 70_000}}, 400, "Response is not valid 'message/http'."),
     (".http", {"headers": []}, 400, "Response is not valid 'message/http'."),
     (".http", {"headers": {"a": {}}}, 400, "Response is not valid 'message/http'."),
     (".http", {"headers": {"a": None}}, 400, "Response is not valid 'message/http'."),

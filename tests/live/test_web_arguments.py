@@ -130,6 +130,12 @@ def test_a_flood_of_parameters_is_refused():
     assert refused.value.status == 400
 
 
+def test_a_form_that_would_keep_others_waiting_is_refused():
+    with pytest.raises(Refusal) as refused:
+        args_of(content_type=b"application/x-www-form-urlencoded", body=b"a=" + b"%41" * 400_000)
+    assert refused.value.status == 413
+
+
 TYPES = st.one_of(
     st.none(),
     st.binary(max_size=20),

@@ -117,7 +117,8 @@ async def test_parameters_for_the_environment_stay_there():
 
 @on_a_loop
 async def test_what_strangers_send_fills_so_much_memory_and_no_more():
-    async with web_gateway(payload_bytes=2 * SMALL_BYTES) as g:
+    async with web_gateway(web_payload_bytes=2 * SMALL_BYTES) as g:
+        g.auth = None
         g.platform.hold = True
         large = {"content": b"x" * (SMALL_BYTES + 1), "headers": {"content-type": "text/plain"}}
         asking = [asyncio.create_task(g.post(ECHO, **large)) for _ in range(20)]
@@ -134,3 +135,12 @@ async def test_what_strangers_send_fills_so_much_memory_and_no_more():
         assert (statuses.count(204), statuses.count(503)) == (15, 5)
         assert (await small).status_code == 204
         assert (await g.post(ECHO, **large)).status_code == 204
+
+
+@on_a_loop
+async def test_who_has_a_key_may_send_more_than_strangers():
+    async with web_gateway(web_payload_bytes=1000) as g:
+        large = {"content": b"x" * 2000, "headers": {"content-type": "text/plain"}}
+        assert (await g.post(ECHO, **large)).status_code == 204
+        text = "Request larger than allowed: 2000 > 1000 bytes."
+        assert await g.say("POST", ECHO, **large, auth=None) == (413, text)

@@ -29,6 +29,7 @@ class GatewaySettings(Struct, frozen=True):
     concurrency: Range = Range(1, 1, 1)
 
     payload_bytes: int = 64 * MIB
+    web_payload_bytes: int = 16 * MIB  # the same, of web actions' callers without a key
     parameters_bytes: int = MIB
     code_bytes: int = 48 * MIB
 

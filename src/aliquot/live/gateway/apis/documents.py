@@ -16,7 +16,9 @@ from aliquot.live.records import FullName
 VERBS = ("get", "put", "post", "delete", "patch", "head", "options")
 SECRET_HEADER = "message.headers.X-Require-Whisk-Auth"  # noqa: S105 - the header's name
 CONFIGURATION = "x-ibm-configuration"
+MOST_OPERATIONS = 1000  # of all APIs of a namespace: their table is made anew with every change
 _LONGEST_PATH = 512
+_LONGEST_URL = 2048
 _MOST_NAMES = 3
 _UNKEPT = ("securityDefinitions", "security", "x-ibm-rate-limit", "x-gateway-rate-limit")
 _WEB_URL = re.compile(r"(?:\w+://[^/?#]+)?(?:/[^?#]*)?/api/v\d/web/([^/?#]+)/([^/?#]+)/([^/?#$]+).*")
@@ -66,6 +68,8 @@ def put_operation(document: Document, operation: Operation, base: str, described
     item = document["paths"].setdefault(operation.path, {})
     identity = str(described.get("operationId") or f"{operation.verb}_{operation.path}")
     cases = _cases(document)
+    if len(cases) >= MOST_OPERATIONS:
+        raise ApiError(f"the APIs of a namespace have at most {MOST_OPERATIONS} operations.")
     if any(identity in case["operations"] for case in cases):
         raise ApiError(f"the operationId '{identity}' is there twice.")
     url = operation.url(base)
@@ -91,12 +95,18 @@ def drop_operation(document: Document, path: str, verb: str | None = None) -> bo
     item = document["paths"].get(path, {})
     verbs = [verb.lower()] if verb else [each for each in VERBS if each in item]
     found = [item.pop(each) for each in verbs if each in item]
+    if not found:
+        return False
     gone = {operation["operationId"] for operation in found}
     cases = _cases(document)
     cases[:] = [case for case in cases if gone.isdisjoint(case["operations"])]
     if not any(each in item for each in VERBS):
         document["paths"].pop(path, None)
-    return bool(found)
+    return True
+
+
+def count_operations(document: Document) -> int:
+    return len(_cases(document))
 
 
 def operations_of(document: Document) -> list[Operation]:
@@ -151,7 +161,7 @@ def _target(operation: Document, urls: dict[str, str], caller: str) -> tuple[Ful
     older = operation.get("x-ibm-op-ext")
     url = said.get("url") or urls.get(str(operation.get("operationId")))
     url = url or (older.get("backendUrl") if isinstance(older, dict) else None)
-    found = _WEB_URL.fullmatch(url) if isinstance(url, str) else None
+    found = _WEB_URL.fullmatch(url) if isinstance(url, str) and len(url) <= _LONGEST_URL else None
     namespace, package, leaf = found.groups() if found else ("_", DEFAULT_PACKAGE, "")
     if said.get("action"):
         namespace = said.get("namespace") or namespace
@@ -238,15 +248,15 @@ def said(secret: Any) -> str:  # noqa: ANN401 - whatever JSON holds
 
 
 def check_base_path(path: str) -> str:
-    if _PARAMETER.search(path):
+    if _PARAMETER.search(check_path(path)):
         text = f"The base path '{path}' cannot have parameters. Only the relative path supports path parameters."
         raise ApiError(text)
-    return check_path(path)
+    return path
 
 
 def check_path(path: Any) -> str:  # noqa: ANN401 - whatever JSON holds
     if not isinstance(path, str) or not path.startswith("/"):
-        raise ApiError(f"'{path}' must begin with '/'.")
+        raise ApiError(f"'{str(path)[:_LONGEST_PATH]}' must begin with '/'.")
     if len(path) > _LONGEST_PATH or not path.isprintable() or set(path) & set("?#\\"):
         raise ApiError(f"'{path[:_LONGEST_PATH]}' cannot be a path: it takes {_LONGEST_PATH} characters, no ? # or \\.")
     for segment in path.strip("/").split("/"):

@@ -13,11 +13,13 @@ from msgspec import Raw
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.gateway.answers import JSON
 from aliquot.live.gateway.apis.documents import (
+    MOST_OPERATIONS,
     VERBS,
     ApiError,
     Document,
     Operation,
     base_document,
+    count_operations,
     drop_operation,
     extension_of,
     from_swagger,
@@ -59,7 +61,7 @@ class ApiManagement:
         try:
             async with self._catalogue.writing(caller):
                 document = await self._document(caller, apidoc, given.get("responsetype"), base)
-                self._check(caller, document)
+                await self._check(caller, document)
                 api = await self._apis.put(caller, document)
         except ApiError as error:
             raise ApiError(f"API creation failure: {error}") from error
@@ -141,13 +143,16 @@ class ApiManagement:
         put_operation(document, operation, base, {"parameters": parameters} if parameters else {})
         return document
 
-    def _check(self, caller: str, document: Document) -> None:
+    async def _check(self, caller: str, document: Document) -> None:
         for item in document["paths"].values():
             for verb in VERBS:
                 if verb in item:
                     self._check_entitled(caller, item[verb]["x-openwhisk"])
         if len(msgspec.json.encode(document)) > self._settings.parameters_bytes:
             raise ApiError(f"the document is larger than allowed: {self._settings.parameters_bytes} bytes.")
+        others = [api.document for api in await self._apis.all(caller) if api.base_path != document["basePath"]]
+        if sum(map(count_operations, (document, *others))) > MOST_OPERATIONS:
+            raise ApiError(f"the APIs of a namespace have at most {MOST_OPERATIONS} operations.")
 
     def _check_entitled(self, caller: str, target: Document) -> None:
         """What others have not published cannot be shown to the world; one's own may come later."""

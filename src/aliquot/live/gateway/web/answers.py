@@ -34,6 +34,7 @@ _NOT_THEIRS = frozenset([
     "alt-svc", "clear-site-data", "nel", "public-key-pins", "report-to", "service-worker-allowed",
     "strict-transport-security",
 ])  # fmt: skip
+_MOST_HEADER_BYTES = 65_536  # no client reads more, and others wait while they are looked at
 _BODILESS = frozenset([204, 205, 304])  # by HTTP's own rules
 _object = msgspec.json.Decoder(dict[str, Raw])
 
@@ -162,7 +163,7 @@ def _headers(raw: Raw | None) -> tuple[Headers, str | None]:
     """Those that may go out, and the content type, which depends on the body."""
     if raw is None:
         return (), None
-    given = msgspec.json.decode(raw)
+    given = msgspec.json.decode(raw) if len(bytes(raw)) <= _MOST_HEADER_BYTES else None
     if not isinstance(given, dict):
         raise _invalid("message/http")
     content_type: str | None = None

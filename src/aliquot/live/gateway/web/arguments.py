@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Raw, Struct
 
-from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed
+from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed, too_large
 from aliquot.live.gateway.target import read_object
 from aliquot.live.gateway.web import media
 
@@ -16,9 +16,11 @@ METHOD, HEADERS, PATH, USER, QUERY, BODY = (
 )  # fmt: skip
 RESERVED = frozenset([METHOD, HEADERS, PATH, USER, QUERY, BODY])
 _MOST_FIELDS = 1000
+_MOST_FORM_BYTES = 2**20  # undoing its escapes takes a while, and others wait
 _SEPARATORS = {"cookie": "; "}
 # What belongs to the way a message is carried, not to the message.
 _CARRIAGE = frozenset([b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect"])
+_any = msgspec.json.Decoder(Raw)
 
 
 class WebRequest(Struct, frozen=True):
@@ -100,6 +102,8 @@ def _read_body(request: WebRequest) -> object:
     if kind is not None and kind.is_json:
         return _read_json(request.body)
     if kind is not None and kind.name == media.FORM:
+        if len(request.body) > _MOST_FORM_BYTES:
+            raise too_large("Request", len(request.body), _MOST_FORM_BYTES)
         return dict(_pairs(request.body))
     return _opaque(request)
 
@@ -108,12 +112,12 @@ def _read_json(body: bytes) -> object:
     if body.lstrip()[:1] == b"{":
         return read_object(body)
     try:
-        msgspec.json.decode(body)
+        body.decode()  # what is skipped over is not looked at for UTF-8
+        return _any.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise malformed(str(error)) from error
     except RecursionError as error:
         raise malformed("JSON is nested too deeply") from error
-    return Raw(body)
 
 
 def _opaque(request: WebRequest) -> str:

@@ -1,6 +1,7 @@
 """Web actions as an ASGI application: who may call, what the call gets, and what goes back."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 
 from msgspec import Struct
 
@@ -61,7 +62,8 @@ class WebActions:
         self._auth = auth
         self._bodies = bodies
         self._settings = settings
-        self._allowance = Allowance(settings.payload_bytes)
+        self._strangers_bytes = min(settings.web_payload_bytes, settings.payload_bytes)
+        self._allowance = Allowance(self._strangers_bytes)
         self.natives: Mapping[str, Native] = {}  # by namespace, package and name
 
     async def answer(self, asked: Asked) -> WebAnswer:
@@ -84,7 +86,7 @@ class WebActions:
         user = self._user(asked)
         if user is None:
             raise unauthenticated()
-        return await native(asked, user, await self._request(asked, path.rest, user))
+        return await native(asked, user, await self._request(asked, path.rest, user, self._settings.pairs_bytes))
 
     async def call(
         self, asked: Asked, target: WebTarget, rest: str, named: Mapping[str, str] | None = None
@@ -98,8 +100,9 @@ class WebActions:
         user = self._user(asked)
         if not preflight and not target.admits(user, asked.headers.get(b"x-require-whisk-auth")):
             raise unauthenticated()
-        with self._allowance.taken(asked.headers):
-            request = await self._request(asked, rest, user, named or {})
+        most_bytes = self._strangers_bytes if user is None else self._settings.payload_bytes
+        with self._allowance.taken(asked.headers) if user is None else nullcontext():
+            request = await self._request(asked, rest, user, most_bytes, named or {})
             given = arguments(request, raw=target.raw, final=target.target.final)
             call = await self._runner.run(target, given, asked.transaction)
         activation = (b"x-openwhisk-activation-id", call.id.encode())
@@ -119,10 +122,10 @@ class WebActions:
             return None
 
     async def _request(
-        self, asked: Asked, rest: str, user: str | None, named: Mapping[str, str] | None = None
+        self, asked: Asked, rest: str, user: str | None, most_bytes: int, named: Mapping[str, str] | None = None
     ) -> WebRequest:
         check_headers(asked.pairs, asked.headers)
-        body = await self._bodies.read(asked.headers, asked.receive, self._settings.payload_bytes)
+        body = await self._bodies.read(asked.headers, asked.receive, most_bytes)
         pairs = asked.pairs
         if user is not None:  # the key is the platform's and its owner's: an action is told who, not how
             pairs = [pair for pair in pairs if pair[0] != b"authorization"]
