@@ -69,13 +69,13 @@ def client_of(server, name):
 
 
 @pytest.fixture(scope="module")
-def owner(server, routes):
-    owner = furnished(server, routes)
+def owner(server):
+    owner = furnished(server)
     yield owner
     owner.client.close()
 
 
-def furnished(server, routes):
+def furnished(server):
     """A namespace with one of everything, and the mark in all of it but in what is published."""
     key, client = client_of(server, "owner")
     base = "/api/v1/namespaces/_"
