@@ -164,6 +164,22 @@ async def test_a_trigger_of_the_same_name_does_not_inherit_it():
 
 
 @on_a_loop
+async def test_what_clears_an_alarm_away_leaves_that_of_the_namesake():
+    async with stage() as it:
+        await it.set(cron="* * * * * *", payload={"of": "first"})
+        await it.delete(Trigger, "t")
+        await it.put(Trigger("guest", "t", "0.0.1", identity="second"))
+        async with it.clock._writing:  # the disk is slow
+            making = asyncio.create_task(it.set(cron="* * * * * *", payload={"of": "second"}))
+            await it.quiet()
+            await it.jump(SECOND)  # the first one is due, and is to be cleared away
+        await making
+        await it.quiet()
+        await it.pass_by(2 * SECOND)
+        assert [payload for *_, payload in it.fired] == [{"of": "second"}, {"of": "second"}]
+
+
+@on_a_loop
 async def test_what_its_trigger_left_behind_while_no_server_ran_is_cleared_away():
     async with stage() as it:
         await it.set(cron="0 0 1 1 *")
@@ -232,6 +248,7 @@ async def test_a_firing_that_is_refused_counts_and_the_next_comes():
         it.refusal = None
         await it.pass_by(5 * SECOND)
         assert [at - NOON for at, *_ in it.fired] == [2 * SECOND, 3 * SECOND]
+        assert (it.clock.missed, it.clock.planned) == (1, 0)
 
 
 @on_a_loop

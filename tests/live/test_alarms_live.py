@@ -1,5 +1,6 @@
 """Alarms on a real server, as clients make them: a trigger, its feed invoked, a rule; and a server that is killed."""
 
+import re
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta
@@ -226,6 +227,7 @@ def test_a_namespace_that_may_not_fire_is_not_fired_for_and_goes_on_when_it_may(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert other.seen("tick") == []
+    assert not re.search(r"^aliquot_alarms_missed_total 0", httpx.get(f"{server.url}/metrics").text, re.MULTILINE)
     bound(server, "throttled", None)
     other.wait_for("tick", 1)
     other.feed("DELETE", "tick")

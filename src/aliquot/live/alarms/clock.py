@@ -48,6 +48,7 @@ class Clock:
         self._catalogue = catalogue
         self._fire = fire
         self.now_ms = now_ms
+        self.missed = 0  # firings that were due and did not come to be
         self._alarms: dict[Key, Alarm] = {}
         self._agenda = Agenda()
         self._firing: set[Key] = set()  # under way
@@ -84,6 +85,11 @@ class Clock:
 
     # --- what the gateway asks --------------------------------------------------------------------------
 
+    @property
+    def planned(self) -> int:
+        """How many alarms are to fire."""
+        return len(self._agenda)
+
     def alarm(self, namespace: str, trigger: str) -> Alarm | None:
         """That of the trigger as it now is, not of one that had its name."""
         alarm = self._alarms.get((namespace, trigger))
@@ -103,14 +109,19 @@ class Clock:
         async with self._writing:
             await self._write(alarm)
             self._alarms[alarm.key] = alarm
+            self._failed.pop(alarm.key, None)
         self._plan(alarm, self.now_ms())
         self._wind()
 
-    async def _remove(self, key: Key) -> None:
+    async def _remove(self, key: Key, identity: str | None = None) -> None:
+        """That of the trigger with this identity; its namesake may have one by now."""
         async with self._writing:
+            alarm = self._alarms.get(key)
+            if alarm is None or alarm.identity != (identity or alarm.identity):
+                return
             await self._store.delete(ALARMS, *key)
-            self._alarms.pop(key, None)
-        self._agenda.set(key, None)
+            del self._alarms[key]
+            self._agenda.set(key, None)
 
     async def _write(self, alarm: Alarm) -> None:
         await self._store.put(ALARMS, Document(*alarm.key, msgspec.json.encode(alarm)))
@@ -160,6 +171,7 @@ class Clock:
         left = self._alarms[alarm.key] = after_firing(alarm, now)
         self._plan(left, now)
         if alarm.key in self._firing:
+            self.missed += 1
             _log.warning(
                 "alarm skipped: its last firing is under way", namespace=alarm.namespace, trigger=alarm.trigger
             )
@@ -190,10 +202,11 @@ class Clock:
         namespace, trigger = self._catalogue.namespace(alarm.namespace), self._trigger(alarm.key)
         try:
             if namespace is None or trigger is None or trigger.identity != alarm.identity:
-                await self._remove(alarm.key)
+                await self._remove(alarm.key, alarm.identity)
             else:
                 await self._fire(namespace, trigger, msgspec.json.encode(alarm.payload), TRANSACTION)
         except Exception as error:  # noqa: BLE001 - the clock goes on, whatever becomes of one firing
+            self.missed += 1
             _log.warning("alarm did not fire", namespace=alarm.namespace, trigger=alarm.trigger, error=str(error))
             return False
         return True
@@ -224,7 +237,7 @@ class Clock:
                     await self._catalogue.delete(trigger)
         except Missing:  # the namespace is gone with all it had
             pass
-        await self._remove(alarm.key)
+        await self._remove(alarm.key, alarm.identity)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -70,7 +70,7 @@ class Gateway:
             *SessionPages(self.sessions).endpoints(),
             *Operator(platform, catalogue, self.sessions).endpoints(),
             *About(store, settings, self.gates).endpoints(),
-            MetricsPage(self.metrics, platform, store, self.invoke).endpoint(settings),
+            MetricsPage(self.metrics, platform, store, self.invoke, self.clock).endpoint(settings),
             *openapi.endpoints(),
         ]
         targets = WebTargets(catalogue, self.gates, self.metrics)

@@ -1,5 +1,6 @@
 """`/metrics`. Prometheus' library is imported with the first page: a start need not wait for it."""
 
+from aliquot.live.alarms.clock import Clock
 from aliquot.live.gateway.invoke import Invoke
 from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint
@@ -11,8 +12,8 @@ _TYPE = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
 class MetricsPage:
-    def __init__(self, metrics: Metrics, platform: Platform, store: Store, invoke: Invoke) -> None:
-        self._parts = (metrics, platform, store, invoke)
+    def __init__(self, metrics: Metrics, platform: Platform, store: Store, invoke: Invoke, clock: Clock) -> None:
+        self._parts = (metrics, platform, store, invoke, clock)
 
     def endpoint(self, settings: GatewaySettings) -> Endpoint:
         access = Access.OPERATOR if settings.metrics_for_operator_only else Access.ANYONE

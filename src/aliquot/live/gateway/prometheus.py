@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from aliquot.live.alarms.clock import Clock
 from aliquot.live.gateway.invoke import Invoke
 from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.platform import Platform
@@ -24,11 +25,12 @@ def page(figures: "Figures") -> bytes:
 class Figures(Collector):
     """Asks everything anew for each page."""
 
-    def __init__(self, metrics: Metrics, platform: Platform, store: Store, invoke: Invoke) -> None:
+    def __init__(self, metrics: Metrics, platform: Platform, store: Store, invoke: Invoke, clock: Clock) -> None:
         self._metrics = metrics
         self._platform = platform
         self._store = store
         self._invoke = invoke
+        self._clock = clock
 
     def describe(self) -> list[Metric]:
         """Nothing beforehand: the families are those of the page."""
@@ -37,6 +39,8 @@ class Figures(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._activations()
         yield self._fires()
+        yield GaugeMetricFamily("aliquot_alarms", "Alarms that are to fire", value=self._clock.planned)
+        yield CounterMetricFamily("aliquot_alarms_missed", "Alarms that were due and did not fire", self._clock.missed)
         yield from self._state(self._platform.status())
         yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers", value=self._invoke.waiting)
         yield GaugeMetricFamily("aliquot_store_backlog", "Writes that wait for the disk", value=self._store.backlog)
