@@ -31,6 +31,7 @@ def test_a_trigger_sets_off_what_its_active_rules_say(platform):
     record = platform.json("activation", "get", fired, "--wait")
     assert record["response"]["result"] == {"file": "cat.jpg"}
     set_off = json.loads(record["logs"][0])
+    assert json.dumps("guest/look") in platform.aliquot("logs", "uploaded")
     assert (set_off["rule"], set_off["success"]) == ("guest/look", True)
     got = platform.json("activation", "result", set_off["activationId"], "--wait")["result"]
     assert (got["kind"], got["file"]) == ("jpg", "cat.jpg")

@@ -183,6 +183,27 @@ def test_a_call_that_runs_is_cancelled(platform):
     assert platform.json("activation", "get", activation, "--wait")["response"]["success"] is False
 
 
+def test_a_run_is_followed_line_by_line(platform):
+    (platform.folder / "steps.py").write_text(
+        "import time\ndef main(args):\n    print('one')\n    time.sleep(args.get('s', 0))\n    print('two')\n"
+        "    return {'done': True}\n"
+    )
+    platform.aliquot("action", "create", "steps", "steps.py")
+    process = platform.begin("aliquot", "invoke", "steps", "--follow")
+    out, err = process.communicate()
+    assert json.loads(out) == {"done": True}
+    assert re.search(r"stdout: one\n.*stdout: two\n.*ran", err, re.DOTALL)
+    activation = platform.aliquot("invoke", "steps", "-p", "s", 30, "--no-wait").strip()
+    process = platform.begin("aliquot", "logs", activation, "--follow")
+    assert process.stdout.readline().endswith("stdout: one\n"), "before it has ended"
+    platform.aliquot("activation", "cancel", activation)
+    out, _ = process.communicate()
+    assert re.match(rf"steps whisk internal error .*{activation}", out)
+    ended = platform.json("logs", activation, "--follow")
+    assert ended["response"]["success"] is False
+    assert "there is no function step; did you mean steps?" in platform.aliquot("invoke", "step", "--follow", code=5)
+
+
 def test_poll_shows_calls_as_they_end(platform):
     process = platform.begin("aliquot", "activation", "poll", "echo", "--json")
     time.sleep(1.5)  # it begins with what ends from now on

@@ -28,6 +28,9 @@ def invoke(
         str, typer.Option(metavar="ID", help="The session that the call belongs to; see aliquot session.")
     ] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the activation's id and do not wait.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show on stderr what it prints, as it prints it.")
+    ] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,7 +47,7 @@ def invoke(
         else:
             say(activation_id)
         return
-    record = call(gateway, name, payload, session=session)
+    record = _followed(gateway, name, payload, session) if follow else call(gateway, name, payload, session=session)
     response = record["response"]
     if as_json:
         print_json(record)
@@ -55,6 +58,19 @@ def invoke(
     if not response["success"]:
         tell(f"{name}: {why(response)}; its output: aliquot logs {record['activationId']}", 1, "function")
         raise typer.Exit(1)
+
+
+def _followed(gateway: Gateway, name: str, payload: dict[str, Any], session: str) -> dict[str, Any]:
+    from aliquot.cli.following import call_and_follow
+    from aliquot.sdk.errors import NotFoundError
+
+    def printed(line: str) -> None:
+        errors.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        return call_and_follow(gateway, name, payload, session, printed)
+    except NotFoundError as error:
+        raise gateway.unknown(ACTIONS, name) from error
 
 
 def call(gateway: Gateway, name: str, payload: dict[str, Any], *, session: str = "") -> dict[str, Any]:

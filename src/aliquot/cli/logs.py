@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from aliquot.cli.console import output, say
-from aliquot.cli.gateway import ACTIONS, AsJson, Data, Gateway, annotations_of, completer, connect
+from aliquot.cli.gateway import ACTIONS, TRIGGERS, AsJson, Data, Gateway, annotations_of, completer, connect
 from aliquot.cli.results import clock, print_json, seconds
 from aliquot.sdk.calls import NAMESPACE
+from aliquot.sdk.errors import NotFoundError, RefusedError
 
 _POLL_S = 0.5
 # A call shows when it has ended, in the order of starts: one that ran this long is still found.
@@ -25,24 +26,55 @@ def logs(
             metavar="[NAME|ID]", help="A function, or one activation; all without.", autocompletion=completer(ACTIONS)
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what ends from now on.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on: with what ends from now on, or with that activation.")
+    ] = False,
     last: Annotated[int, typer.Option("--last", "-n", min=0, max=_MOST, help="How many calls.")] = 10,
     since: Annotated[str | None, typer.Option(help="Only what began within, such as 10m.")] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what functions printed, the oldest call first. With --json: full records, one a line."""
+    """Show what functions printed, the oldest call first. With --json: full records, one a line.
+
+    For example: [bold]aliquot logs $(aliquot invoke long --no-wait) --follow[/] shows a run's lines as it prints them.
+    """
     gateway = connect(data)
     if which is not None and re.fullmatch("[0-9a-f]{32}", which):
-        _print(gateway.activation(which), as_json=as_json)
+        _one(gateway, which, follow=follow, as_json=as_json)
         return
     if which is not None:
-        gateway.entity(ACTIONS, which)  # to say so if there is none, rather than to show nothing
+        _check_known(gateway, which)
     for record in _recent(gateway, which, last, since):
         _print(record, as_json=as_json)
     if follow:
         for record in _new(gateway, which):
             _print(record, as_json=as_json)
+
+
+def _one(gateway: Gateway, activation_id: str, *, follow: bool, as_json: bool) -> None:
+    from aliquot.cli.following import follow as followed
+
+    if not follow:
+        _print(gateway.activation(activation_id), as_json=as_json)
+        return
+    seen: list[str] = []
+
+    def printed(line: str) -> None:
+        seen.append(line)
+        if not as_json:
+            say(f"  {line}")
+
+    record = followed(gateway, activation_id, printed)
+    _print(record if as_json or not seen else {**record, "logs": []}, as_json=as_json)
+
+
+def _check_known(gateway: Gateway, name: str) -> None:
+    """To say so if there is none, rather than to show nothing. Triggers have records, too."""
+    try:
+        gateway.entity(ACTIONS, name)
+    except (NotFoundError, RefusedError) as error:
+        if name not in [str(one["name"]) for one in gateway.entities(TRIGGERS)]:
+            raise gateway.unknown(ACTIONS, name) from error
 
 
 def _recent(gateway: Gateway, name: str | None, last: int, since: str | None) -> list[dict[str, Any]]:

@@ -5,11 +5,12 @@ A client may be shared by threads and by event loops. A forked child gets connec
 
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+from aliquot.sdk.answers import error_of
 from aliquot.sdk.errors import NoServerError, PlatformError, UsageError
 from aliquot.sdk.server import START_ONE, Server, read_server
 from aliquot.sdk.wire import Body, Operation, Pause, Reply, Request
@@ -119,6 +120,19 @@ class Client:
         except httpx.TransportError as error:
             _explain(error, self.server, request)
         return Reply(response.status_code, response.headers, response.content)
+
+    def lines(self, request: Request, what: str) -> Iterator[str]:
+        """Of a good answer, as they come; another is the error that it means. `what` was asked for."""
+        import httpx
+
+        content = cast("bytes", request.body)
+        try:
+            with self._connections().stream(**self._arguments(request), content=content) as response:
+                if response.status_code >= 400:  # noqa: PLR2004 - HTTP's own line
+                    raise error_of(Reply(response.status_code, response.headers, response.read()), what)
+                yield from response.iter_lines()
+        except httpx.TransportError as error:
+            _explain(error, self.server, request)
 
     async def _send_async(self, request: Request) -> Reply:
         import httpx
