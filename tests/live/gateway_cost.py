@@ -23,6 +23,7 @@ from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.target import read_object
 from aliquot.live.node.base import Outcome, Status
+from aliquot.live.records import FullName
 from aliquot.live.resolving import Reached
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
@@ -84,7 +85,7 @@ async def main() -> None:
     key = await catalogue.create_namespace("guest")
     put = wire.ActionPut(exec=wire.ExecPut("python:3", "x"))
     async with catalogue.writing("guest"):
-        action = await catalogue.put(build("guest", "echo", put, None, settings))
+        action = await catalogue.put(build(FullName("guest", "echo"), put, None, catalogue.entities, settings))
     sample = Call("0" * 32, catalogue.namespace("guest"), Reached.own(action), BODY)
     platform.record = Recorder("policy").record(sample, OUTCOME, start_ms=1, duration_ms=1)
     gateway = make_app(platform, catalogue, store, settings, "token")

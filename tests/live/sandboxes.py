@@ -163,7 +163,7 @@ def play(data: Path, scene: Callable[[Rig], Awaitable[None]], **settings) -> Non
 
 
 def result(outcome: Outcome) -> object:
-    return json.loads(outcome.result)
+    return json.loads(bytes(outcome.result))
 
 
 def texts(outcome: Outcome, stream: str = "stdout") -> list[str]:

@@ -79,6 +79,7 @@ def test_a_huge_body_is_refused_before_it_is_read(server):
 def test_a_client_that_sends_nothing_is_let_go(server):
     with socket.create_connection(httpx.URL(server.url).netloc.decode().split(":")) as raw:
         raw.sendall(b"POST /api/v1/namespaces/_/actions/echo HT")
+        assert b" 408 " in raw.recv(4096).splitlines()[0]
         assert raw.recv(4096) == b""
 
 

@@ -32,6 +32,7 @@ async def test_the_host_describes_itself_to_anyone():
         assert [runtime["kind"] for runtime in host["runtimes"]["nodejs"]] == ["nodejs:20"]
         assert host["limits"] == {
             "actions_per_minute": None, "triggers_per_minute": None, "concurrent_actions": None, "sequence_length": 50,
+            "max_action_payload": 64 * 2**20, "max_action_result": 64 * 2**20,
             "min_action_duration": 100, "max_action_duration": 3_600_000, "default_action_duration": 60_000,
             "min_action_memory": 128 << 20, "max_action_memory": 262_144 << 20, "default_action_memory": 256 << 20,
             "min_action_logs": 0, "max_action_logs": 10 << 20, "default_action_logs": 10 << 20,

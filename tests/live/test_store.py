@@ -56,6 +56,34 @@ async def journal(store):
     return [(entry.segment, entry.number, entry.body) async for entry in store.read_journal()]
 
 
+def test_large_bodies_are_kept_whole_and_left_out_of_lists(opened):
+    large = memoryview(bytes(range(256)) * 40_000)  # more than two pieces
+    record = activation(1, response=b'{"size":1,"result":', large=large, pickled=large)
+
+    async def go():
+        async with opened() as store:
+            await store.accept(replace(accepted(1), payload=large))
+            await store.accept(accepted(2))
+        async with opened() as store:
+            assert [bytes(one.payload) for one in await store.unfinished()] == [bytes(large), b"{}"]
+            await store.finish(record)
+            store.record(replace(record, id=f"{3:032x}"))
+            store.record(activation(4))
+            for _ in range(2):  # on its way to the file, and in it
+                for number in (1, 3):
+                    found = await store.activation("ns", f"{number:032x}")
+                    assert (found.large, found.pickled) == (large, large)
+                    assert found.response == record.response
+                await store.flush()
+            if isinstance(store, SqliteStore):
+                listed = await store.activations(ActivationQuery("ns"))
+                assert [(one.large, one.pickled) for one in listed] == [(None, None), (b"null", None), (b"null", None)]
+                await store.prune(Retention(activations_bytes=0), now_ms=0)
+                assert await store._read(lambda file: file.execute("SELECT count(*) FROM piece").fetchone()) == (0,)
+
+    asyncio.run(go())
+
+
 def test_a_document_is_put_replaced_and_deleted(run):
     async def scenario(store):
         await store.put("action", Document("ns", "b", b"1"))

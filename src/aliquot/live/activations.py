@@ -24,6 +24,7 @@ _RESPONSE_HEAD = {
     status: f'{{"status":"{text}","success":{"true" if status is Status.SUCCESS else "false"},"result":'.encode()
     for status, text in STATUS.items()
 }
+_RESULT = b'"result":'
 _NO_LOGS = b"[]"
 _encode = msgspec.json.encode
 
@@ -55,7 +56,7 @@ class Recorder:
             f'"statusCode":{outcome.status:d}{tail}'
         )
         logs = _encode(outcome.logs) if outcome.logs else _NO_LOGS
-        response = _response(outcome.status, outcome.result)
+        response, large = _response(outcome.status, outcome.result)
         return Activation(
             call.id,
             call.namespace.name,
@@ -67,6 +68,7 @@ class Recorder:
             logs,
             outcome.pickled,
             call.session or None,
+            large,
         )
 
     def _make_template(self, action: Action) -> tuple[str, str]:
@@ -111,9 +113,10 @@ def composition_record(call: Call, close: Close, end_ms: int) -> Activation:
         "version": action.version,
         "publish": False,
     }
+    response, large = _response(close.status, close.result)
     return Activation(
         frame.id, call.namespace.name, action.name, frame.start_ms, end_ms, _encode(summary),
-        _response(close.status, close.result), _encode(frame.components), session=call.session or None,
+        response, _encode(frame.components), session=call.session or None, large=large,
     )  # fmt: skip
 
 
@@ -129,14 +132,18 @@ def fired_record(activation_id: str, trigger: Trigger, payload: bytes, logs: lis
         "version": trigger.version,
         "publish": False,
     }
+    response, large = _response(Status.SUCCESS, payload)
     return Activation(
         activation_id, trigger.namespace, trigger.name, start_ms, start_ms, _encode(summary),
-        _response(Status.SUCCESS, payload), _encode(logs),
+        response, _encode(logs), large=large,
     )  # fmt: skip
 
 
-def _response(status: Status, result: bytes) -> bytes:
-    return b'%s%s,"size":%d}' % (_RESPONSE_HEAD[status], result, len(result))
+def _response(status: Status, result: bytes | memoryview) -> tuple[bytes, memoryview | None]:
+    """A large result stays where it is, and what is before it is left open."""
+    if isinstance(result, memoryview):
+        return b'%s"size":%d,"result":' % (_RESPONSE_HEAD[status][: -len(_RESULT)], len(result)), result
+    return b'%s%s,"size":%d}' % (_RESPONSE_HEAD[status], result, len(result)), None
 
 
 def _binding(reached: Reached) -> str:

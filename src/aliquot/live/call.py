@@ -33,7 +33,7 @@ class Call:
         activation_id: str,
         namespace: Namespace,
         reached: Reached,
-        payload: bytes,
+        payload: bytes | memoryview,
         *,
         pickled: bool = False,
         durable: bool = False,

@@ -162,8 +162,10 @@ class Activation(Struct, frozen=True, gc=False):
     summary: bytes  # JSON object: the list item, `statusCode` included
     response: bytes  # JSON object: status, success, result, size
     logs: bytes  # JSON array of lines
-    pickled: bytes | None = None  # the result as the SDK's client wants it, when it asked for that
+    pickled: bytes | memoryview | None = None  # the result as the SDK's client wants it, when it asked for that
     session: str | None = None
+    # A result too large to be copied: then `response` ends where it belongs, and a brace follows.
+    large: bytes | memoryview | None = None
 
 
 class Accepted(Struct, frozen=True, gc=False):
@@ -173,7 +175,7 @@ class Accepted(Struct, frozen=True, gc=False):
     namespace: str  # the caller's
     name: str  # of the flow: how the caller reaches the action
     accepted: int  # epoch ms
-    payload: bytes  # as the sandbox will get it
+    payload: bytes | memoryview  # as the sandbox will get it
     pickled: bool = False  # the payload is the SDK's, not JSON
     rerun: bool = False  # may run again after a crash
     started: bool = False

@@ -24,6 +24,7 @@ from aliquot.live.gateway.app import Gateway, make_app
 from aliquot.live.gateway.kinds import check_image
 from aliquot.live.gateway.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.judging.judge import Judge
 from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
 from aliquot.live.recovery import take_up
@@ -73,7 +74,8 @@ async def _serve(
         store = await SqliteStore.open(data.database)
     except StoreError as error:
         raise InputError(f"--data: {error}") from error
-    node = LocalNode(data.path, settings.devices, result_bytes=settings.gateway.payload_bytes)
+    judge = Judge()
+    node = LocalNode(data.path, settings.devices, result_bytes=settings.gateway.payload_bytes, judge=judge)
     service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes)
     catalogue = Catalogue(store, service)
     service.tenancies.keys = catalogue
@@ -97,7 +99,7 @@ async def _serve(
         gateway_settings = replace(
             settings.gateway, api_host=url, nodejs=which("node") is not None, images=settings.images
         )
-        app = make_app(composer, catalogue, store, gateway_settings, operator, sessions)
+        app = make_app(composer, catalogue, store, gateway_settings, operator, sessions, judge)
         composer.count = app.metrics.count
         server = _Server(_uvicorn_config(settings, app, gateway_settings))
         chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]

@@ -121,7 +121,13 @@ class Composer:
         return next(around, None)
 
     def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
-        return self._service.follow(namespace, activation_id, follower)
+        performance = self._performances.get(activation_id)
+        if performance is None:
+            return self._service.follow(namespace, activation_id, follower)
+        if performance.call.namespace.name != namespace:
+            return False
+        performance.call.follow(follower)
+        return True
 
     @property
     def sessions(self) -> LivingSessions:
@@ -181,7 +187,7 @@ class Composer:
         machine, at_ms = performance.machine, now_ms()
         self._go_on(
             performance,
-            lambda: machine.begin(call.id, call.reached, call.payload, cause=call.cause, now_ms=at_ms),
+            lambda: machine.begin(call.id, call.reached, bytes(call.payload), cause=call.cause, now_ms=at_ms),
         )
 
     def _go_on(self, performance: Performance, decide: Callable[[], list[Command]]) -> None:
@@ -233,7 +239,7 @@ class Composer:
             self._go_on(performance, lambda: machine.lost(component.reason, now_ms()))
             return
         duration_ms, memory_mb = activation.end - activation.start, component.action.limits.memory
-        ending = Ending(component.id, outcome.status, outcome.result, duration_ms, memory_mb, component.wait_ms)
+        ending = Ending(component.id, outcome.status, bytes(outcome.result), duration_ms, memory_mb, component.wait_ms)
         self._go_on(performance, lambda: machine.returned(ending, now_ms()))
 
     def _end(self, performance: Performance, close: Close) -> None:

@@ -74,6 +74,8 @@ class About:
             "triggers_per_minute": settings.fires_per_minute,
             "concurrent_actions": settings.concurrent_invocations,
             "sequence_length": settings.sequence_length,
+            "max_action_payload": settings.payload_bytes,
+            "max_action_result": settings.payload_bytes,
         }
         ranges = {"duration": (settings.timeout_ms, 1), "memory": (settings.memory_mb, MIB)}
         ranges["logs"] = (settings.logs_mb, MIB)

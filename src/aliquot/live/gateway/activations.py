@@ -1,7 +1,7 @@
 """Activations: what became of invocations, one or many."""
 
 from aliquot.live.gateway import wire
-from aliquot.live.gateway.answers import JSON, PICKLE, record, status_of
+from aliquot.live.gateway.answers import JSON, PICKLE, parts_of, record, response, status_of
 from aliquot.live.gateway.entity import PAGE
 from aliquot.live.gateway.events import END, Events, wants_events
 from aliquot.live.gateway.names import check_activation_id, is_name
@@ -84,11 +84,11 @@ class Activations:
     async def result(self, asked: Asked) -> Answer:
         activation = await self._find(asked)
         if asked.headers.get(b"accept") != PICKLE:
-            return Answer(200, activation.response)
+            return Answer(200, response(activation))
         status = (b"x-aliquot-status", b"%d" % status_of(activation))
         more = (status, (b"x-openwhisk-activation-id", activation.id.encode()))
         if activation.pickled is None:  # it ended before it could answer in kind
-            return Answer(200, activation.response, (JSON, *more))
+            return Answer(200, response(activation), (JSON, *more))
         return Answer(200, activation.pickled, ((b"content-type", PICKLE), *more))
 
     async def list(self, asked: Asked) -> Answer:
@@ -108,7 +108,7 @@ class Activations:
         if page.count:
             return json({"activations": await self._store.count_activations(query)})
         found = await self._store.activations(query)
-        items = [record(one, logs=one.logs) if docs else one.summary for one in found]
+        items = [b"".join(parts_of(record(one, logs=one.logs))) if docs else one.summary for one in found]
         return Answer(200, b"[" + b",".join(items) + b"]")
 
     async def _find(self, asked: Asked) -> Activation:

@@ -32,6 +32,7 @@ from aliquot.live.gateway.web.handler import WebActions, WebRoute
 from aliquot.live.gateway.web.running import Runner
 from aliquot.live.gateway.web.target import PREFIX as WEB
 from aliquot.live.gateway.web.target import WebTargets
+from aliquot.live.judging.judge import Judge
 from aliquot.live.platform import Platform
 from aliquot.live.sessions.book import Sessions
 from aliquot.live.store.base import Store
@@ -48,12 +49,14 @@ class Gateway:
         settings: GatewaySettings,
         operator_token: str,
         sessions: Sessions | None = None,
+        judge: Judge | None = None,
     ) -> None:
+        self._judge = judge or Judge()
         self.gates = Gates(settings)
         auth = Auth(catalogue, self.gates)
         self.metrics = Metrics()
         self.sessions = sessions or Sessions(store, platform, settings.sessions)
-        self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics, self.sessions)
+        self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics, self.sessions, self._judge)
         self.firing = Firing(platform, catalogue, self.gates, self.metrics)
         self.clock = Clock(store, catalogue, self.firing.fire)
         self.transactions = Transactions()
@@ -111,6 +114,7 @@ class Gateway:
         """Let go of timers; what is awaited goes on."""
         self.invoke.close()
         self._bodies.close()
+        self._judge.close()
 
 
 async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,5 +136,6 @@ def make_app(
     settings: GatewaySettings,
     operator_token: str,
     sessions: Sessions | None = None,
+    judge: Judge | None = None,
 ) -> Gateway:
-    return Gateway(platform, catalogue, store, settings, operator_token, sessions)
+    return Gateway(platform, catalogue, store, settings, operator_token, sessions, judge)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from aliquot.live.gateway.answers import CORS, Headers
+from aliquot.live.gateway.answers import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.events import Events, wants_events
 from aliquot.live.gateway.exchange import SESSION, Exchange
@@ -13,6 +13,7 @@ from aliquot.live.gateway.invoke import Invoke
 from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal, malformed, too_large
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.streams import Stream
+from aliquot.live.large import Arrival
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -40,6 +41,10 @@ class Bodies:
 
     async def read(self, headers: dict[bytes, bytes], receive: Receive, most_bytes: int) -> bytes:
         """The whole body. Raises a `Refusal` when it is too long or too slow, `Disconnected` when it breaks off."""
+        return bytes(await self.read_large(headers, receive, most_bytes))
+
+    async def read_large(self, headers: dict[bytes, bytes], receive: Receive, most_bytes: int) -> bytes | memoryview:
+        """The same; a large one in its mapping."""
         length = headers.get(b"content-length")
         if length is None:
             if b"transfer-encoding" not in headers:
@@ -88,8 +93,8 @@ class _Reading:
         self.received = 0
         self.seen = 0  # of that, when it was last looked at
 
-    async def rest(self, message: Message, receive: Receive, most_bytes: int) -> bytes:
-        parts: list[bytes] = []
+    async def rest(self, message: Message, receive: Receive, most_bytes: int) -> bytes | memoryview:
+        arrival = Arrival(most_bytes)
         while True:
             if message["type"] != "http.request":
                 raise Disconnected
@@ -97,9 +102,9 @@ class _Reading:
             self.received += len(part)
             if self.received > most_bytes:
                 raise too_large("Request", self.received, most_bytes)
-            parts.append(part)
+            arrival.add(part)
             if not message.get("more_body", False):
-                return b"".join(parts)
+                return arrival.whole()
             message = await receive()
 
 
@@ -139,9 +144,9 @@ class InvokeRoute:
         pairs = scope["headers"]
         headers = dict(pairs)
         transaction = self._transactions.of(headers.get(b"x-request-id"))
-        answer: asyncio.Future[tuple[int, Headers, bytes]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[tuple[int, Headers, Body]] = asyncio.get_running_loop().create_future()
 
-        def respond(status: int, headers: Headers, body: bytes) -> None:
+        def respond(status: int, headers: Headers, body: Body) -> None:
             if not answer.done():
                 answer.set_result((status, headers, body))
 
@@ -166,7 +171,7 @@ class InvokeRoute:
                 check_headers(pairs, headers)
             self._invoke.look_at_head(exchange)
             if not exchange.answered:
-                exchange.body = await self._bodies.read(headers, receive, self._most_bytes)
+                exchange.body = await self._bodies.read_large(headers, receive, self._most_bytes)
                 self._invoke.handle(exchange)
         except Refusal as refusal:
             exchange.refuse(refusal)
@@ -183,7 +188,11 @@ class InvokeRoute:
             await send_answer(send, status, varying, body)
 
 
-async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    length = (b"content-length", b"%d" % len(body))
+async def send_answer(send: Send, status: int, headers: Headers, body: Body) -> None:
+    length = (b"content-length", b"%d" % size_of(body))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length, *CORS]})
+    if not isinstance(body, bytes):
+        for piece in pieces_of(body):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        body = b""
     await send({"type": "http.response.body", "body": body})

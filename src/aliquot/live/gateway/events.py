@@ -5,13 +5,13 @@ The result's id is `end`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
 import msgspec
 
 from aliquot.live.call import Call
-from aliquot.live.gateway.answers import CORS, Headers, record
+from aliquot.live.gateway.answers import CORS, Body, Headers, bare_result, pieces_of, record
 from aliquot.live.gateway.refusal import OVERLOADED
 from aliquot.live.records import Activation
 
@@ -42,7 +42,7 @@ class Events:
         self.bare = bare  # the result alone, not the record
         self._heard = int(heard) if heard.isdigit() and len(heard) < 19 else -1  # noqa: PLR2004 - what an int holds
         self._lines = 0
-        self._waiting: list[bytes] = []
+        self._waiting: list[tuple[bytes, Body]] = []
         self._over = False
         self._wake = asyncio.Event()
 
@@ -72,14 +72,11 @@ class Events:
         self._tell(b"result", END, data)
         self._close()
 
-    def _tell(self, event: bytes, number: bytes, data: bytes) -> None:
-        if self._over:
-            return
-        # Line ends in JSON are blanks between its parts; here they would end the event.
-        data = b"\ndata: ".join(data.splitlines()) if b"\n" in data or b"\r" in data else data
-        head = b"event: %b\nid: %b\n" % (event, number) if number else b"event: %b\n" % event
-        self._waiting += (head, b"data: ", data, b"\n\n")
-        self._wake.set()
+    def _tell(self, event: bytes, number: bytes, data: Body) -> None:
+        if not self._over:
+            head = b"event: %b\nid: %b\ndata: " % (event, number) if number else b"event: %b\ndata: " % event
+            self._waiting.append((head, data))
+            self._wake.set()
 
     def _close(self) -> None:
         self._over = True
@@ -108,10 +105,10 @@ class Events:
     async def _send_all(self, send: Send) -> None:
         while self._waiting or not self._over:
             told, self._waiting = self._waiting, []
-            if told:
-                await send({"type": "http.response.body", "body": b"".join(told), "more_body": True})
-            else:
+            if not told:
                 await self._pause(send)
+            for piece in _gathered(told):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def _pause(self, send: Send) -> None:
@@ -128,7 +125,21 @@ class Events:
         self._close()
 
 
-def bare_result(activation: Activation) -> bytes:
-    """Of the record's response, which has it between its status and its size."""
-    response = activation.response
-    return response[response.index(b'"result":') + 9 : response.rindex(b',"size":')]
+def _gathered(told: list[tuple[bytes, Body]]) -> Iterator[bytes]:
+    """Many small ones as one, a large one a piece at a time."""
+    small: list[bytes] = []
+    for head, data in told:
+        small.append(head)
+        if isinstance(data, bytes):
+            small += (_in_lines(data), b"\n\n")
+            continue
+        yield b"".join(small)
+        for piece in pieces_of(data):
+            yield _in_lines(bytes(piece))
+        small = [b"\n\n"]
+    yield b"".join(small)
+
+
+def _in_lines(data: bytes) -> bytes:
+    """Line ends in JSON are blanks between its parts; here they would end the event."""
+    return b"\ndata: ".join(data.splitlines()) if b"\n" in data or b"\r" in data else data

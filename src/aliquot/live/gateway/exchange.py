@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from aliquot.live.call import Call, Follower
-from aliquot.live.gateway.answers import JSON, PICKLE, Headers, record
+from aliquot.live.gateway.answers import JSON, PICKLE, Body, Headers, record
 from aliquot.live.gateway.refusal import OVERLOADED, Refusal
 from aliquot.live.node.base import Status
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aliquot.live.gateway.target import Target
     from aliquot.live.gateway.throttle import Gate
 
-Respond = Callable[[int, Headers, bytes], None]
+Respond = Callable[[int, Headers, Body], None]
 
 NO_LOGS = b"[]"
 SESSION = b"x-aliquot-session"  # the header that names one
@@ -50,7 +50,7 @@ class Exchange:
         authorization: bytes | None,
         content_type: bytes | None,
         transaction: str,
-        body: bytes,
+        body: bytes | memoryview,
         respond: Respond,
     ) -> None:
         self.path = path
@@ -94,6 +94,7 @@ class Exchange:
     def done(self, call: Call) -> None:
         """The call has ended. What is counted is counted, whether or not somebody still listens."""
         call.done = None  # the two would hold each other, and what they hold, until the collector comes
+        del self.call  # a connection remembers its last request, and must not keep a body alive with it
         self.gate.running -= 1
         self.target.tally.count(call)
         if self.answered:

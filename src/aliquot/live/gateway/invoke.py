@@ -32,6 +32,7 @@ from aliquot.live.gateway.refusal import (
 )
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.target import Target
+from aliquot.live.judging.judge import Judge
 from aliquot.live.platform import Overloaded, Platform
 from aliquot.live.records import FullName
 from aliquot.live.resolving import Misplaced, Missing, NotEntitled
@@ -61,6 +62,7 @@ class Invoke:
         auth: Auth,
         metrics: Metrics,
         sessions: Sessions,
+        judge: Judge,
     ) -> None:
         self._platform = platform
         self._catalogue = catalogue
@@ -68,6 +70,7 @@ class Invoke:
         self._auth = auth
         self._metrics = metrics
         self._sessions = sessions
+        self._judge = judge
         self._ids = Ids()
         self._options: dict[bytes, InvokeOptions] = {}
         self._waiting: Deadlines[Exchange] = Deadlines(settings.blocking_ms / 1000, self._expire)
@@ -105,14 +108,35 @@ class Invoke:
                 raise too_large("Request", len(body), self._settings.payload_bytes)
             if exchange.content_type not in _JSON_TYPES and body:
                 pickled = _is_pickled(exchange.content_type, target)
-            payload = body if pickled else target.payload(body)
             session = self._session(principal, options, exchange) if options.session or exchange.session else ""
+            exchange.target = target
+            exchange.gate = gate
+            exchange.options = options
+            if isinstance(body, memoryview):
+                self._spawn(self._handle_large(exchange, principal, body, session, pickled=pickled))
+                return
+            payload = body if pickled else target.payload(body)
         except Refusal as refusal:
             exchange.refuse(refusal)
             return
-        exchange.target = target
-        exchange.gate = gate
-        exchange.options = options
+        self._begin(exchange, principal, payload, session, pickled=pickled)
+
+    async def _handle_large(
+        self, exchange: Exchange, principal: Principal, body: memoryview, session: str, *, pickled: bool
+    ) -> None:
+        """Others go on while it is looked over."""
+        try:
+            payload = body if pickled else await exchange.target.large_payload(body, self._judge)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+            return
+        if not exchange.answered:  # otherwise the caller has gone, and has asked for nothing
+            self._begin(exchange, principal, payload, session, pickled=pickled)
+
+    def _begin(
+        self, exchange: Exchange, principal: Principal, payload: bytes | memoryview, session: str, *, pickled: bool
+    ) -> None:
+        target, gate, options = exchange.target, exchange.gate, exchange.options
         exchange.body = b""  # the call has it now, and lets go of it earlier
         call = exchange.call = Call(
             self._ids(),
@@ -205,10 +229,13 @@ class Invoke:
             self._spawn(self._detach(exchange))
 
     async def _detach(self, exchange: Exchange) -> None:
+        if exchange.answered:
+            return
+        call = exchange.call
         try:
-            await self._platform.detach(exchange.call)
+            await self._platform.detach(call)
         except Exception as error:  # noqa: BLE001 - the answer must come
-            exchange.refuse(_refusal_for(error), (b"x-openwhisk-activation-id", exchange.call.id.encode()))
+            exchange.refuse(_refusal_for(error), (b"x-openwhisk-activation-id", call.id.encode()))
         else:
             exchange.acknowledge()
 

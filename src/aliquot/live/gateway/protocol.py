@@ -6,11 +6,12 @@ answered) takes uvicorn's way, and the same application answers it.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from aliquot.live.gateway.answers import CORS, Headers
+from aliquot.live.gateway.answers import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.events import wants_events
@@ -20,6 +21,7 @@ from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import PREFIX, is_invocation
 from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.large import Arrival
 
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
 _JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write
@@ -31,13 +33,12 @@ class ShortCycle:
     """A request on the short way and its answer. Its names are what uvicorn's protocol asks of its own cycles."""
 
     __slots__ = (
+        "arrival",
         "exchange",
         "expected",
         "keep_alive",
         "message_event",
         "more_body",
-        "parts",
-        "received",
         "response_complete",
         "seen",
         "watched",
@@ -47,8 +48,7 @@ class ShortCycle:
         self.exchange = exchange
         self.expected = expected
         self.keep_alive = keep_alive
-        self.parts: list[bytes] = []
-        self.received = 0
+        self.arrival = Arrival(expected)
         self.seen = 0  # of that, when it was last looked at
         self.watched = False
         self.more_body = True
@@ -76,6 +76,7 @@ _NOTHING = _Nothing()
 class GatewayProtocol(GuardedProtocol):
     gateway: ClassVar[Gateway]
     slow: ClassVar[Deadlines["GatewayProtocol"]]
+    stalled: ClassVar[Deadlines["GatewayProtocol"]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*args, **kwargs)
@@ -83,6 +84,8 @@ class GatewayProtocol(GuardedProtocol):
         # The one that is answered next. `cycle` may be a later one by then: the next request came early.
         self._unanswered: ShortCycle | None = None
         self._idle_since = 0.0
+        self._sending: ShortCycle | None = None  # whose answer goes out in pieces
+        self._outgoing: Iterator[bytes | memoryview] = iter(())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -153,8 +156,7 @@ class GatewayProtocol(GuardedProtocol):
             self._body_bytes += len(body)
             super().on_body(body)
         elif not short.response_complete:
-            short.parts.append(body)
-            short.received += len(body)
+            short.arrival.add(body)
 
     def on_message_complete(self) -> None:
         short = self._short
@@ -165,9 +167,7 @@ class GatewayProtocol(GuardedProtocol):
         self.slow.discard(self)
         if short.response_complete:
             return
-        parts = short.parts
-        short.exchange.body = parts[0] if len(parts) == 1 else b"".join(parts)
-        short.parts = []
+        short.exchange.body = short.arrival.whole()
         self.gateway.invoke.handle(short.exchange)
 
     def too_slow(self) -> None:
@@ -175,30 +175,65 @@ class GatewayProtocol(GuardedProtocol):
         short = self._short
         if short is None or not short.more_body or short.response_complete:
             return
-        if short.received - short.seen >= self.limits.body_least_bytes:
-            short.seen = short.received
+        if short.arrival.size - short.seen >= self.limits.body_least_bytes:
+            short.seen = short.arrival.size
             self.slow.add(self)
         else:
             short.exchange.refuse(Refusal(408, SLOW, CLOSE))
 
     # --- answering --------------------------------------------------------------------------------------
 
-    def _respond(self, status: int, headers: Headers, body: bytes) -> None:
+    def _respond(self, status: int, headers: Headers, body: Body) -> None:
         short, self._unanswered = self._unanswered, None
         assert short is not None  # noqa: S101 - it is the one that was taken the short way
-        short.response_complete = True
         if self.transport.is_closing():
+            short.response_complete = True
             return
         if not short.keep_alive and CLOSE[0] not in headers:
             headers = (*headers, *CLOSE)
-        head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers]) + _TAIL % len(body)
+        head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers])
+        short.keep_alive = CLOSE[0] not in headers
+        if not isinstance(body, bytes):
+            self.transport.write(head + _TAIL % size_of(body))
+            self._sending, self._outgoing = short, pieces_of(body)
+            self._send_on()
+            return
         if len(body) <= _JOINED_BYTES:
-            self.transport.write(head + body)
+            self.transport.write(head + _TAIL % len(body) + body)
         else:
-            self.transport.writelines((head, body))
-        if CLOSE[0] in headers:
+            self.transport.writelines((head, _TAIL % len(body), body))
+        self._end_response(short)
+
+    def _end_response(self, short: ShortCycle) -> None:
+        short.response_complete = True
+        if not short.keep_alive:
             self.transport.close()
         self.on_response_complete()
+
+    def _send_on(self) -> None:
+        """As much as is taken, in small pieces: what waits for a slow reader is little beside the body itself."""
+        while not self.flow.write_paused and not self.transport.is_closing():
+            piece = next(self._outgoing, None)
+            if piece is None:
+                short, self._sending, self._outgoing = self._sending, None, iter(())
+                if short is not None:
+                    self._end_response(short)
+                return
+            self.transport.write(piece)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.stalled.add(self)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.stalled.discard(self)
+        if self._sending is not None:
+            self._send_on()
+
+    def does_not_read(self) -> None:
+        """Nothing was taken for so long: what is kept for it is not kept for ever."""
+        self.transport.abort()
 
     def on_response_complete(self) -> None:
         """As uvicorn does, but without a new timer for every answer: one per connection looks now and then."""
@@ -234,9 +269,11 @@ class GatewayProtocol(GuardedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.slow.discard(self)
+        self._sending, self._outgoing = None, iter(())
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
+        self.stalled.discard(self)
 
 
 def make_protocol(gateway: Gateway, settings: GatewaySettings) -> type[asyncio.Protocol]:
@@ -246,6 +283,7 @@ def make_protocol(gateway: Gateway, settings: GatewaySettings) -> type[asyncio.P
         "limits": settings,
         "ids": Ids(),
         "slow_heads": Deadlines(settings.head_s, GatewayProtocol.head_too_slow),
+        "stalled": Deadlines(settings.answer_s, GatewayProtocol.does_not_read),
         "slow": Deadlines(settings.body_s, GatewayProtocol.too_slow),
     }
     return type("BoundProtocol", (GatewayProtocol,), bound)

@@ -10,7 +10,7 @@ from starlette.routing import Route, Router
 
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue import Taken
-from aliquot.live.gateway.answers import JSON, Headers
+from aliquot.live.gateway.answers import JSON, Body, Headers
 from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, check_headers, send_answer
 from aliquot.live.gateway.auth import Auth, OperatorAuth, Principal
 from aliquot.live.gateway.events import Events
@@ -64,7 +64,7 @@ class Asked:
 
 class Answer(NamedTuple):
     status: int
-    body: bytes
+    body: Body
     headers: Headers = (JSON,)
     events: Events | None = None  # a stream of them instead of a body
 

@@ -39,8 +39,9 @@ class GatewaySettings(Struct, frozen=True):
     # A request's body must be whole, or must have come on by so much, whenever this time has passed.
     body_s: float = 30
     body_least_bytes: int = MIB
+    answer_s: float = 60  # how long an answer is kept for a caller that takes nothing of it
     # The same for its head, in all; a path of three names of 256 characters each, escaped, fits its bound.
-    head_s: float = 10
+    head_s: float = 5
     head_bytes: int = 65_536
     head_fields: int = 200
     url_bytes: int = 16_384

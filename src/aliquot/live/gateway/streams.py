@@ -20,7 +20,7 @@ class Stream(Exchange):
         authorization: bytes | None,
         content_type: bytes | None,
         transaction: str,
-        body: bytes,
+        body: bytes | memoryview,
         respond: Respond,
         stream: Callable[[Headers], None],
         events: Events,

@@ -52,7 +52,7 @@ class RunRequest(Struct, frozen=True, gc=False):
     """One run. The payload is what the function gets: a JSON object, or the SDK's pickled arguments."""
 
     invocation: str
-    payload: bytes
+    payload: bytes | memoryview
     pickled: bool
     env: dict[str, str]  # __OW_* of this activation
     timeout_ms: int
@@ -64,10 +64,10 @@ class Outcome(Struct, frozen=True, gc=False):
     """What came of a run, or of a start that failed."""
 
     status: Status
-    result: bytes  # JSON; for an error an object with `error`
+    result: bytes | memoryview  # JSON, a view when it is large; for an error an object with `error`
     run_s: float  # from the frame to the sandbox to its answer
     logs: tuple[str, ...] = ()  # formatted lines, both streams
-    pickled: bytes | None = None  # the SDK's result; `result` then says so in JSON
+    pickled: bytes | memoryview | None = None  # the SDK's result; `result` then says so in JSON
     timed_out: bool = False
 
 

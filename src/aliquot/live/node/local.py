@@ -3,11 +3,13 @@
 import asyncio
 import signal
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 from aliquot.core.model import DeviceSpec
+from aliquot.live.judging.judge import Judge
+from aliquot.live.judging.judgement import Verdict
 from aliquot.live.node.base import Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import Cells
@@ -42,11 +44,13 @@ class LocalNode(Node):
         scratch_bytes: int = SCRATCH_BYTES,
         processes: int = PROCESSES,
         progress: Progress | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self._data = data.absolute()
         self._scratch_bytes = scratch_bytes
         self._most_processes = processes
         self._progress = progress
+        self._judge = judge or Judge()
         self._tasks: set[asyncio.Task[None]] = set()
         self._devices = tuple(devices)
         self.isolation = NO_ISOLATION if isolation is None else isolation
@@ -87,6 +91,7 @@ class LocalNode(Node):
         for sandbox in list(self._sandboxes.values()):
             self._end(sandbox)
         await self._cells.end_all()
+        self._judge.close()
         await self._environments.stop()
         self._zygotes.stop()
         await self._loop.run_in_executor(None, self._quarters.close)
@@ -235,6 +240,9 @@ class LocalNode(Node):
     def refused(self, sandbox: Sandbox) -> None:
         self._end(sandbox)
         self._listener.sandbox_refused(sandbox.number)
+
+    def judge(self, result: memoryview, answer: Callable[[Verdict], None]) -> None:
+        self._judge.ask(result, answer)
 
     def _cell_ended(self, cell: Cell) -> None:
         if isinstance(cell.tenant, Sandbox):

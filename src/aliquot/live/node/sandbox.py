@@ -1,13 +1,18 @@
 """One sandbox as the server sees it: its socket, its output, its process. Plain callbacks, no task a call."""
 
 import json
+import math
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
+from aliquot.live.judging.judgement import Verdict
+from aliquot.live.large import LARGE
 from aliquot.live.node.base import Hearer, Launch, Outcome, RunRequest, Status
 from aliquot.live.node.cell import Cell
+from aliquot.live.node.large_reply import LargeReply
 from aliquot.live.node.logs import Logs
 from aliquot.live.node.process import Loop
 from aliquot.runtime import frames
@@ -35,6 +40,7 @@ STARTING = 0  # being forked and initialised
 IDLE = 1
 RUNNING = 2
 GONE = 3  # reported, or told to stop
+JUDGED = 4  # it has answered, and its answer is being looked over
 
 
 def error(text: str) -> bytes:
@@ -48,12 +54,14 @@ class Owner(Protocol):
     def finished(self, sandbox: "Sandbox", outcome: Outcome) -> None: ...
     def lost(self, sandbox: "Sandbox", outcome: Outcome) -> None: ...
     def refused(self, sandbox: "Sandbox") -> None: ...
+    def judge(self, result: memoryview, answer: Callable[[Verdict], None]) -> None: ...
 
 
 class Sandbox:
     __slots__ = (
-        "_begun_s", "_expected", "_fds", "_loop", "_outbox", "_owner", "_partial", "_reading", "_recv", "_result_bytes",
-        "_runs", "_timeout_ms", "_transmit", "_unread", "cell", "deadline_s", "launch", "logs", "number", "state",
+        "_begun_s", "_expected", "_fds", "_large", "_loop", "_outbox", "_owner", "_partial", "_reading", "_recv",
+        "_result_bytes", "_runs", "_timeout_ms", "_transmit", "_unread", "cell", "deadline_s", "launch", "logs",
+        "number", "state",
     )  # fmt: skip
 
     def __init__(self, number: int, launch: Launch, owner: Owner, loop: Loop, result_bytes: int) -> None:
@@ -69,7 +77,8 @@ class Sandbox:
         self._unread = False  # its last request never reached it
         self._partial: bytearray | None = None
         self._expected = 0
-        self._outbox: memoryview | None = None
+        self._large: LargeReply | None = None  # a reply that is not to be copied
+        self._outbox: list[memoryview] = []
         self._reading = [False, False]
 
     # --- its life ---------------------------------------------------------------------------------------
@@ -108,7 +117,8 @@ class Sandbox:
     def _leave(self, cell: Cell) -> None:
         loop = self._loop
         fd = cell.sock.fileno()
-        if self._outbox is not None:
+        if self._outbox:
+            self._outbox.clear()
             loop.remove_writer(fd)
         loop.remove_reader(fd)
         self._stop_reading()
@@ -119,11 +129,20 @@ class Sandbox:
         if self.state != GONE:
             self._readable()  # its last words, if there are any
             have = -1
-            while self._partial is not None and len(self._partial) > have:
-                have = len(self._partial)
+            while self.state != JUDGED and self._arrived > have:
+                have = self._arrived
                 self._readable()
-        if self.state != GONE:
+        if self.state == JUDGED:
+            self._unread = True  # for later: it answered before it died
+        elif self.state != GONE:
             self._hang_up()
+
+    @property
+    def _arrived(self) -> int:
+        """Of a reply that is not whole."""
+        if self._large is not None:
+            return self._large.have
+        return len(self._partial) if self._partial is not None else -1
 
     # --- runs -------------------------------------------------------------------------------------------
 
@@ -134,7 +153,10 @@ class Sandbox:
         env = _encode_env(request.env)
         payload = request.payload
         what = frames.RUN_PICKLED if request.pickled else frames.RUN
-        return self._write(REQUEST.pack(what, len(env), len(payload)) + env + payload)
+        head = REQUEST.pack(what, len(env), len(payload)) + env
+        if type(payload) is bytes:
+            return self._write(head + payload)
+        return self._write(head, payload)
 
     def _begin(self, timeout_ms: int, logs_bytes: int, hearer: Hearer | None = None) -> None:
         self._timeout_ms = timeout_ms
@@ -158,7 +180,7 @@ class Sandbox:
             self._loop.remove_reader(self._fds[stream])
             self._reading[stream] = False
 
-    def _write(self, data: bytes) -> bool:
+    def _write(self, data: bytes, large: bytes | memoryview = b"") -> bool:
         try:
             sent = self._transmit(data)
         except BlockingIOError:
@@ -166,26 +188,32 @@ class Sandbox:
         except OSError:
             self._unread = True
             return False
-        if sent < len(data) and self.cell is not None:
-            self._outbox = memoryview(data)[sent:]
+        if (sent < len(data) or large) and self.cell is not None:
+            self._outbox = [part for part in (memoryview(data)[sent:], memoryview(large)) if part]
             self._loop.add_writer(self.cell.sock.fileno(), self._writable)
         return True
 
     def _writable(self) -> None:
-        if self._outbox is not None:
-            try:
-                self._outbox = self._outbox[self._transmit(self._outbox) :]
-            except BlockingIOError:
-                return
-            except OSError:
-                self._outbox = None  # the reader will learn why
-        if not self._outbox and self.cell is not None:
-            self._outbox = None
+        outbox = self._outbox
+        try:
+            while outbox:
+                outbox[0] = outbox[0][self._transmit(outbox[0]) :]
+                if outbox[0]:
+                    return
+                del outbox[0]
+        except BlockingIOError:
+            return
+        except OSError:
+            outbox.clear()  # the reader will learn why
+        if self.cell is not None:
             self._loop.remove_writer(self.cell.sock.fileno())
 
     # --- answers ----------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
+        if self._large is not None:
+            self._receive_large(self._large)
+            return
         try:
             data = self._recv(_RECV_BYTES)
         except BlockingIOError:
@@ -209,7 +237,9 @@ class Sandbox:
         status, size, pickled = REPLY.unpack_from(data)
         expected = REPLY.size + size + pickled
         if len(data) < expected <= self._result_bytes + _SLACK_BYTES:
-            self._partial, self._expected = bytearray(data), expected
+            large = expected > LARGE and self.state == RUNNING
+            self._large = LargeReply(status, size, pickled, data) if large else None
+            self._partial, self._expected = None if large else bytearray(data), expected
             return
         self._partial = None
         if len(data) != expected or self.state not in (STARTING, RUNNING):
@@ -218,9 +248,47 @@ class Sandbox:
         middle = REPLY.size + size
         self._answered(status, data[REPLY.size : middle], data[middle:] or None)
 
-    def _answered(self, code: int, result: bytes, pickled: bytes | None) -> None:
+    def _receive_large(self, large: LargeReply) -> None:
+        try:
+            got = self.cell.sock.recv_into(large.room) if self.cell is not None else 0
+        except BlockingIOError:
+            return
+        except OSError:
+            got = 0
+        if not got:
+            self._large = None
+            self._hang_up()
+            return
+        large.have += got
+        if large.have < len(large.whole):
+            return
+        self._large = None
         seconds = time.perf_counter() - self._begun_s
-        status = _STATUSES.get(code, _DEVELOPER_ERROR)
+        result = large.result
+        if len(result) <= LARGE:
+            self._answered(large.status, bytes(result), large.pickled)
+            return
+        # Its run is over; nothing it does until it has been judged counts.
+        self.state, self.deadline_s = JUDGED, math.inf
+        if self.cell is not None:
+            self._loop.remove_reader(self.cell.sock.fileno())
+        self._owner.judge(result, lambda verdict: self._judged(large, seconds, verdict))
+
+    def _judged(self, large: LargeReply, seconds: float, verdict: Verdict) -> None:
+        if self.state != JUDGED or self.cell is None:
+            return
+        self.state = RUNNING
+        self._loop.add_reader(self.cell.sock.fileno(), self._readable)
+        died, self._unread = self._unread, False
+        if verdict.why is not None:
+            self._lose(Status.DEVELOPER_ERROR, NOT_JSON.format(bytes(large.result[:1024]).decode(errors="replace")))
+            return
+        self._settle(large.status, large.result, large.pickled, seconds)
+        if died and self.state == IDLE:
+            self._hang_up()
+
+    def _answered(self, code: int, result: bytes, pickled: bytes | memoryview | None) -> None:
+        seconds = time.perf_counter() - self._begun_s
         try:
             _check_json(result)
             if not result.isascii():
@@ -229,11 +297,17 @@ class Sandbox:
             text = NOT_JSON.format(result[:1024].decode(errors="replace"))
             self._lose(Status.DEVELOPER_ERROR, text)
             return
+        self._settle(code, result, pickled, seconds)
+
+    def _settle(
+        self, code: int, result: bytes | memoryview, pickled: bytes | memoryview | None, seconds: float
+    ) -> None:
+        status = _STATUSES.get(code, _DEVELOPER_ERROR)
         starting = self.state == STARTING
         if status is _INTERNAL_ERROR and not starting:
             status = _DEVELOPER_ERROR  # only a sandbox that could not be made may blame us
         if status is _DEVELOPER_ERROR or status is _INTERNAL_ERROR:
-            self._lose(status, result)
+            self._lose(status, bytes(result))
             return
         self.state = IDLE
         logs = self.logs.finish()

@@ -18,6 +18,7 @@ import structlog
 
 from aliquot.live.records import Activation
 from aliquot.live.store.base import StoreError
+from aliquot.live.store.batch import body_bytes
 from aliquot.live.store.operations import Durable, Kind, Operation, Snapshot
 from aliquot.live.store.writer import Writer
 
@@ -85,7 +86,7 @@ class Backlog:
             return
         self.records[activation.id] = activation
         self._line.append(activation)
-        self._line_bytes += ROW_BYTES + len(activation.response) + len(activation.logs) + len(activation.pickled or b"")
+        self._line_bytes += ROW_BYTES + body_bytes(activation)
         if not self._arranged:
             self._arrange(self._rest_s)
 
@@ -232,5 +233,5 @@ def _weight(operation: Operation) -> int:
     if isinstance(operation, bytes):
         return len(operation)
     if isinstance(operation, Activation):
-        return ROW_BYTES + len(operation.response) + len(operation.logs) + len(operation.pickled or b"")
+        return ROW_BYTES + body_bytes(operation)
     return len(operation.body) if isinstance(operation, Snapshot) else 0

@@ -20,6 +20,7 @@ from aliquot.live.records import Accepted, Activation
 from aliquot.live.store.base import Change, Put
 from aliquot.live.store.journal import pack
 from aliquot.live.store.operations import Kind, Operation, Snapshot
+from aliquot.live.store.pieces import set_aside, set_payload_aside
 from aliquot.live.store.schema import VERSION
 
 CHECKPOINT_ROWS = 8192
@@ -124,14 +125,19 @@ class BatchWriter:
             elif operation.kind is Kind.APPLY:
                 self._write_documents(operation.value)
         # For one id these come in this order, whoever waits for what; so the group needs one statement for each.
-        insert(self._connection, QUEUE, [astuple(one) for one in accepted])
+        insert(self._connection, QUEUE, [astuple(set_payload_aside(self._connection, one)) for one in accepted])
         self._write_ids(STARTED, started)
         self._write_records(records)
         self._write_ids(FINISHED, finished)
         self._write_journal(steps)
 
     def _write_records(self, records: Iterable[Activation]) -> None:
-        rows = [(seq, *astuple(record), _size(record)) for seq, record in enumerate(records, start=self.seq + 1)]
+        rows = []
+        for seq, record in enumerate(records, start=self.seq + 1):
+            *fields, large = astuple(record)
+            if large is not None or type(record.pickled) is memoryview:
+                *fields, _ = astuple(set_aside(self._connection, record))
+            rows.append((seq, *fields, body_bytes(record)))
         insert(self._connection, ACTIVATION, rows)
         self.seq += len(rows)
 
@@ -155,5 +161,6 @@ class BatchWriter:
                 self._connection.execute(DELETE, astuple(change))
 
 
-def _size(record: Activation) -> int:
-    return len(record.summary) + len(record.response) + len(record.logs) + len(record.pickled or b"")
+def body_bytes(record: Activation) -> int:
+    large = len(record.large or b"") + len(record.pickled or b"")
+    return len(record.summary) + len(record.response) + len(record.logs) + large

@@ -6,6 +6,7 @@ from typing import Any
 
 from aliquot.live.records import Accepted, Activation
 from aliquot.live.store.base import ActivationQuery, Document
+from aliquot.live.store.pieces import in_list, payload_of
 
 COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session"
 ONE = f"SELECT {COLUMNS} FROM activation WHERE id = ? AND namespace = ?"  # noqa: S608 - our own names
@@ -50,7 +51,7 @@ def page(
         (*values, query.skip + query.limit - begin, begin),
     )
     stored = [Activation(*row) for row in rows]
-    both = newest_first([*reversed(stored), *pending])
+    both = newest_first([in_list(one) for one in (*reversed(stored), *pending)])
     return both[query.skip - begin :][: query.limit]
 
 
@@ -65,10 +66,11 @@ def documents(connection: sqlite3.Connection, collection: str) -> list[Document]
 
 
 def unfinished(connection: sqlite3.Connection) -> list[Accepted]:
-    return [
-        Accepted(id_, namespace, name, accepted, payload, bool(pickled), bool(rerun), bool(started), *more)
-        for id_, namespace, name, accepted, payload, pickled, rerun, started, *more in connection.execute(UNFINISHED)
-    ]
+    found = []
+    for id_, namespace, name, accepted, payload, pickled, rerun, started, *more in connection.execute(UNFINISHED):
+        body = payload or payload_of(connection, id_)
+        found.append(Accepted(id_, namespace, name, accepted, body, bool(pickled), bool(rerun), bool(started), *more))
+    return found
 
 
 def _where(query: ActivationQuery, last_seq: int) -> tuple[str, list[Any]]:

@@ -49,6 +49,17 @@ MIGRATIONS = (
     -- Most records have none, and cost this index nothing.
     CREATE INDEX activation_by_session ON activation (namespace, session, start_ms, seq) WHERE session IS NOT NULL;
     """,
+    """
+    -- Of bodies that are too large for a row: see `pieces.py`.
+    CREATE TABLE piece (
+        id TEXT NOT NULL, kind INTEGER NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY (id, kind, number)
+    );
+    CREATE TRIGGER activation_pieces AFTER DELETE ON activation WHEN OLD.bytes > 1048576
+        BEGIN DELETE FROM piece WHERE id = OLD.id AND kind > 0; END;
+    CREATE TRIGGER queue_pieces AFTER DELETE ON queue WHEN length(OLD.payload) = 0
+        BEGIN DELETE FROM piece WHERE id = OLD.id AND kind = 0; END;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from aliquot.live.records import Accepted, Activation
-from aliquot.live.store import reads
+from aliquot.live.store import pieces, reads
 from aliquot.live.store.backlog import Backlog
 from aliquot.live.store.base import ActivationQuery, Change, Document, JournalEntry, Retention, Store, StoreError
 from aliquot.live.store.batch import BatchWriter
@@ -50,7 +50,7 @@ class SqliteStore(Store):
         path: Path,
         *,
         gather_s: float = 0.002,
-        max_backlog_bytes: int = 64 * 2**20,
+        max_backlog_bytes: int = 256 * 2**20,
         max_backlog_rows: int = 200_000,
         busy_ms: int = 1000,
     ) -> Self:
@@ -107,9 +107,13 @@ class SqliteStore(Store):
         if pending is not None:
             return pending if pending.namespace == namespace else None
         try:
-            return reads.one(self._near, namespace, activation_id)
+            found = reads.one(self._near, namespace, activation_id)
         except sqlite3.Error:  # locked, perhaps: wait for it where waiting harms nobody
-            return await self._read(lambda connection: reads.one(connection, namespace, activation_id))
+            found = await self._read(lambda connection: reads.one(connection, namespace, activation_id))
+        if found is None or pieces.is_whole(found):
+            return found
+        partial_record = found
+        return await self._read(lambda connection: pieces.completed(connection, partial_record))
 
     async def activations(self, query: ActivationQuery) -> list[Activation]:
         pending, last_seq = self._pending(query)

@@ -50,7 +50,7 @@ def answer(outcome: Outcome, extension: str) -> WebAnswer:
     if outcome.status not in {Status.SUCCESS, Status.APPLICATION_ERROR}:
         raise Refusal(400, FAILED)
     try:
-        result = outcome.result
+        result = bytes(outcome.result)
         if outcome.status is Status.APPLICATION_ERROR:
             projected = _object.decode(result).get("error")
             if projected is None:

@@ -1,0 +1,1 @@
+"""Whether large bodies are JSON, found out beside the event loop."""
