@@ -4,6 +4,7 @@ import ssl
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import msgspec
@@ -54,6 +55,25 @@ def test_what_no_device_can_ever_hold_is_refused_when_it_is_deployed(client):
     answer = client.put("actions/giant", json=body)
     assert answer.status_code == 400
     assert "host-1: needs 9663676416 bytes of 8589934592" in answer.json()["error"]
+
+
+WHO = """
+import os, time
+WHO = os.urandom(8).hex()
+def main(args):
+    time.sleep(0.2)
+    return {"who": WHO}
+"""
+
+
+def test_calls_beyond_the_instances_of_a_function_wait_for_their_own(server, client):
+    server.deploy("one", WHO, limits={"instances": 1})
+    server.deploy("any", WHO)
+    with ThreadPoolExecutor(4) as pool:
+        one, many = (set(pool.map(lambda _, name=name: call(client, name, result="true").json()["who"], range(4)))
+                     for name in ("one", "any"))  # fmt: skip
+    assert len(one) == 1
+    assert len(many) > 1
 
 
 def test_a_new_revision_is_what_the_next_call_runs(server, client):

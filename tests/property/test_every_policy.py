@@ -72,6 +72,8 @@ def test_a_bad_day_loses_nothing(policy, seed, keepalive, host_memory_bytes):
             function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
             replace(function("host", share=0), host_bytes=GIB),
             replace(function("unknown", run_s=None, weight=2), host_bytes=GIB),
+            replace(function("few"), instances=1),
+            replace(function("several", share=0.2), instances=2),
             function("either", times_by_kind={"cpu": Times(5, 1, 0)}),
         ],
         seed=seed,

@@ -36,7 +36,7 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
             yield f"domain {domain.name} counts {domain.queued} queued, there are {queued}"
         yield from domain.policy.violations(domain.view)
     for invocation in scheduler.invocations.values():
-        waits = invocation.id in invocation.flow.queue
+        waits = invocation.id in invocation.flow.queue or invocation.id in invocation.flow.held_back
         if waits != (invocation.state is InvocationState.QUEUED) or invocation.state is InvocationState.ENDED:
             yield f"is {'' if waits else 'not '}in its queue: {invocation.tell()}"
 
@@ -63,6 +63,12 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
 def _flow(flow: Flow) -> Iterator[str]:
     if flow.queued != len(flow.queue):
         yield f"{flow.key} counts {flow.queued} queued, there are {len(flow.queue)}"
+    bound = flow.spec.instances
+    current = sum(sandbox.retired is None for sandbox in flow.sandboxes.values())
+    if bound is not None and current > bound:
+        yield f"{flow.key} has {current} sandboxes, it may have {bound}"
+    if flow.held_back and (bound is None or flow.queued + flow.in_flight < bound):
+        yield f"{flow.key} holds {len(flow.held_back)} back without a reason"
     in_flight = sum(sandbox.invocation is not None for sandbox in flow.sandboxes.values())
     if flow.in_flight != in_flight:
         yield f"{flow.key} counts {flow.in_flight} in flight, there are {in_flight}"

@@ -47,6 +47,7 @@ class FunctionSpec(Struct, frozen=True):
     times_by_kind: dict[str, Times] = field(default_factory=dict)
     weight: float = 1  # among its tenant's own functions
     host_bytes: int = 0  # that a sandbox of it claims of the host, wherever it runs
+    instances: int | None = None  # sandboxes of it at once, at the most; None: as many as there is room for
 
     def runs_on(self, device: DeviceSpec) -> bool:
         """Whether the function can use this kind of device at all, whatever its size."""

@@ -41,6 +41,8 @@ class Pool:
 
     def start(self, flow: Flow, device: Device, *, now: float) -> Sandbox:
         """A new sandbox, held by its caller, with its bytes set aside on the device."""
+        if flow.spec.instances is not None:
+            self._free_instance(flow, flow.spec.instances, now=now)
         if self.slots is not None and device.spec.memory_bytes is not None:
             self._free_pool_slot(device, now=now)
         if self._host_order is not None:
@@ -253,6 +255,13 @@ class Pool:
                 self._unload(victim)
             elif not self._let_go_first(device.held, now=now):
                 raise PolicyError(f"{device.spec.name}: no room for {needed} bytes, all else is in use")
+
+    def _free_instance(self, flow: Flow, instances: int, *, now: float) -> None:
+        """The flow has as many sandboxes as it may, one of them idle where it cannot be used now: that one goes."""
+        while len(flow.sandboxes) >= instances and (idle := flow.idle_sandboxes()):
+            self.let_go(idle[-1], now=now)
+            if idle[-1].id in flow.sandboxes:  # keep-alive may have waited for that
+                self.stop(idle[-1], "its function may have no more")
 
     def _free_pool_slot(self, device: Device, *, now: float) -> None:
         while self.slots is not None and len(device.sandboxes) >= self.slots:

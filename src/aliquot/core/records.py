@@ -136,7 +136,7 @@ class Flow:
     """The queue of one tenant's function, and what has been learned about it."""
 
     __slots__ = (
-        "arrivals", "closed", "domain", "expiry", "first_arrival", "held", "in_flight", "index",
+        "arrivals", "closed", "domain", "expiry", "first_arrival", "held", "held_back", "in_flight", "index",
         "interarrival_deviation_s", "key", "last_arrival", "last_serviced", "misfit", "queue", "queued",
         "recent_interarrival_s", "run_estimate_s", "run_estimates_s", "sandboxes", "shelves", "spec",
         "tenant_weight", "timer_at", "weight",
@@ -151,6 +151,7 @@ class Flow:
         self.weight = spec.weight  # on one level: the tenant's times its own
         self.queue: OrderedDict[str, Invocation] = OrderedDict()
         self.queued = 0  # how many those are: asked for more often than anything else
+        self.held_back: OrderedDict[str, Invocation] = OrderedDict()  # see `waiting.py`
         self.closed = False  # its function is gone; what is in flight may finish
         self.in_flight = 0
         self.arrivals = 0

@@ -50,6 +50,7 @@ from aliquot.core.records import Flow, Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.timers import Timers
 from aliquot.core.validate import function_complaints
+from aliquot.core.waiting import admit, all_waiting, enqueue, hold_back, withdraw
 
 
 class Scheduler:
@@ -234,6 +235,8 @@ class Scheduler:
         self._retire(flow, "its function has a newer version")
         self.registry.describe(flow, event.function)
         domain.policy.redeployed(flow, domain.view)
+        hold_back(flow)
+        admit(flow)
         if flow.misfit is not None:
             self._fail_queued(flow, flow.misfit)
 
@@ -274,11 +277,8 @@ class Scheduler:
         if event.session is not None:
             invocation.session = self.pool.holdings.session(event.tenant, event.session)
         flow.expiry = None
-        flow.queue[invocation.id] = self.invocations[invocation.id] = invocation
-        flow.queued += 1
-        domain = flow.domain
-        domain.queued += 1
-        domain.policy.enqueued(flow, invocation, domain.view)
+        self.invocations[invocation.id] = invocation
+        enqueue(flow, invocation)
 
     def _invocation_cancelled(self, event: InvocationCancelled) -> None:
         invocation = self.invocations.get(event.invocation)
@@ -321,12 +321,9 @@ class Scheduler:
 
     def _withdraw(self, invocation: Invocation) -> None:
         """Out of the queue, undispatched."""
-        flow = invocation.flow
-        del flow.queue[invocation.id], self.invocations[invocation.id]
-        flow.queued -= 1
-        flow.domain.queued -= 1
+        del self.invocations[invocation.id]
         invocation.change(InvocationChange.END, self.now)
-        flow.domain.policy.withdrawn(flow, invocation, flow.domain.view)
+        withdraw(invocation)
 
     def _end(self, invocation: Invocation) -> None:
         """No longer in flight."""
@@ -342,11 +339,12 @@ class Scheduler:
             flow.domain.policy.finished(flow, invocation, flow.domain.view)
 
     def _settle(self, flow: Flow) -> None:
+        admit(flow)
         if flow.idle and not flow.closed:
             self.pool.flow_idled(flow, now=self.now)
 
     def _fail_queued(self, flow: Flow, reason: str) -> None:
-        for invocation in list(flow.queue.values()):
+        for invocation in all_waiting(flow):
             self._withdraw(invocation)
             self._outbox.append(Fail(invocation.id, reason))
 

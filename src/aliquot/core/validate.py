@@ -15,6 +15,8 @@ def function_complaints(function: FunctionSpec) -> Iterator[str]:
         yield f"memory_bytes {function.memory_bytes} is below 0"
     if function.host_bytes < 0:
         yield f"host_bytes {function.host_bytes} is below 0"
+    if function.instances is not None and function.instances < 1:
+        yield f"instances {function.instances} is below 1"
     for kind, times in (("", function.times), *function.times_by_kind.items()):
         yield from _time_complaints(times, f" on {kind}" if kind else "")
 

@@ -2,6 +2,7 @@
 
 import json
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from aliquot.core.model import FunctionSpec, Times
@@ -21,7 +22,10 @@ FORK_S = 0.02
 def function_spec(reached: Reached) -> FunctionSpec:
     action = reached.action
     spec = needs_of(action).function(reached.function, host_bytes=action.limits.memory * MIB)
-    return replace(spec, times=Times(cold_s=COLD_S.get(action.exec.kind, FORK_S)))
+    bound = action.limits.instances
+    return replace(
+        spec, instances=None if bound is UNSET else bound, times=Times(cold_s=COLD_S.get(action.exec.kind, FORK_S))
+    )
 
 
 def launch(

@@ -43,7 +43,7 @@ def _flow(flow: Flow) -> dict[str, Any]:
         "tenant": flow.key.tenant,
         "function": flow.key.function,
         "weight": flow.weight,
-        "queued": flow.queued,
+        "queued": flow.queued + len(flow.held_back),
         "in_flight": flow.in_flight,
         "arrivals": flow.arrivals,
         "run_estimate_s": flow.run_estimate_s,

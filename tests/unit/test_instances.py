@@ -1,0 +1,93 @@
+"""A function may bound its own sandboxes; the rest of its calls wait where they keep nobody else waiting."""
+
+import pytest
+from msgspec.structs import replace
+
+from aliquot.core.commands import Dispatch, Fail, StartSandbox, StopSandbox
+from aliquot.core.errors import EventError
+from aliquot.core.events import FunctionDeployed, FunctionRemoved, InvocationCancelled, SandboxLost
+from aliquot.core.model import DEFAULT_TENANT
+from aliquot.policies.queueing import QUEUEING
+from aliquot.testing.builders import GIB, device, function
+from aliquot.testing.harness import Harness, of
+
+CPU = device("cpu", kind="cpu", memory_bytes=None, concurrency=4)
+
+
+def bounded(instances, name="few"):
+    return replace(function(name, share=0, memory_bytes=0), instances=instances)
+
+
+def started(harness):
+    return [command.function for command in of(StartSandbox, harness.log)]
+
+
+def test_no_more_sandboxes_start_than_the_function_may_have():
+    harness = Harness("fcfs", devices=[CPU], functions=[bounded(2)])
+    commands = harness.call(*["few"] * 4)
+    assert len(of(StartSandbox, commands)) == 2
+    following = harness.run_all(commands)
+    assert [command.invocation for command in of(Dispatch, following)] == ["2", "3"]
+    assert len(started(harness)) == 2
+
+
+@pytest.mark.parametrize("policy", sorted(QUEUEING))
+def test_whoever_is_held_back_keeps_nobody_else_waiting(policy):
+    harness = Harness(policy, devices=[CPU], functions=[bounded(1), function("many", share=0, memory_bytes=0)])
+    harness.call(*["few"] * 50, *["many"] * 50)
+    busy = harness.flow("few").in_flight + harness.flow("many").in_flight
+    assert (harness.flow("few").in_flight, busy) == (1, 4)
+
+
+def test_a_call_that_is_held_back_can_be_cancelled():
+    harness = Harness("fcfs", devices=[CPU], functions=[bounded(1)])
+    commands = harness.call("few", "few", "few")
+    assert of(Fail, harness.send(InvocationCancelled("1", "nobody wants it"))) == [Fail("1", "nobody wants it")]
+    assert [command.invocation for command in of(Dispatch, harness.run_all(commands))] == ["2"]
+
+
+def test_a_lost_sandbox_lets_the_next_one_in():
+    harness = Harness("fcfs", devices=[CPU], functions=[bounded(1)])
+    harness.ready(harness.call("few", "few"))
+    commands = harness.send(SandboxLost(1, "killed"))
+    assert [command.invocation for command in of(Dispatch, commands)] == ["1"]
+
+
+def test_a_removed_function_takes_those_held_back_along():
+    harness = Harness("fcfs", devices=[CPU], functions=[bounded(1)])
+    harness.call("few", "few", "few")
+    commands = harness.send(FunctionRemoved(DEFAULT_TENANT, "few"))
+    assert [command.invocation for command in of(Fail, commands)] == ["1", "2"]
+
+
+def test_a_newer_version_may_have_more_or_fewer():
+    harness = Harness("fcfs", devices=[replace(CPU, concurrency=2)], functions=[bounded(4)])
+    harness.call(*["few"] * 5)
+    flow = harness.flow("few")
+    assert (flow.in_flight, flow.queued, list(flow.held_back)) == (2, 2, ["4"])
+    harness.send(FunctionDeployed(DEFAULT_TENANT, bounded(1)))
+    assert (flow.queued, list(flow.held_back)) == (0, ["2", "3", "4"])
+    harness.send(FunctionDeployed(DEFAULT_TENANT, bounded(None)))
+    assert (flow.queued, len(flow.held_back)) == (3, 0)
+
+
+def test_an_idle_sandbox_where_there_is_no_room_gives_way_to_one_where_there_is():
+    devices = [device(name, concurrency=1, memory_bytes=16 * GIB) for name in ("gpu-1", "gpu-2")]
+    harness = Harness("fcfs", devices=devices, functions=[replace(function("few"), instances=1), function("other")])
+    harness.run_all(harness.call("few"))
+    (first,) = harness.flow("few").sandboxes
+    harness.ready(harness.call("other", "other"))  # both devices are theirs now
+    assert not of(Dispatch, harness.call("few"))
+    (elsewhere,) = [
+        one.id for one in harness.scheduler.invocations.values() if one.device is not None and one.device.index == 1
+    ]
+    commands = harness.finish(elsewhere)
+    assert [command.sandbox for command in of(StopSandbox, commands)] == [first]
+    assert [command.device for command in of(Dispatch, commands)] == ["gpu-2"]
+    assert len(harness.flow("few").sandboxes) == 1
+
+
+def test_it_takes_one_or_more():
+    harness = Harness("fcfs", devices=[CPU])
+    with pytest.raises(EventError, match="instances 0 is below 1"):
+        harness.send(FunctionDeployed(DEFAULT_TENANT, bounded(0)))
