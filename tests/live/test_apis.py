@@ -10,9 +10,10 @@ from gateway_client import ACTIONS, AS_OPERATOR, gateway, on_a_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.live.gateway.apis.documents import ApiError, check_path, from_swagger
+from aliquot.live.gateway.apis.checks import ApiError, check_path
 from aliquot.live.gateway.apis.registry import Api, Apis
 from aliquot.live.gateway.apis.routes import Routes, segments_of
+from aliquot.live.gateway.apis.swagger import from_swagger
 from aliquot.live.store.base import Document
 from aliquot.testing.server import LiveServer
 
@@ -251,6 +252,15 @@ def test_an_address_is_looked_at_in_no_time(url):
     operation = {"operationId": "a", "x-openwhisk": {"url": url}}
     with pytest.raises(ApiError):
         from_swagger({"basePath": "/", "info": {"a": 1}, "paths": {"/a": {"get": operation}}}, "guest", "")
+
+
+def test_a_document_is_read_once_through_however_it_is_knotted():
+    """A case with as many operations as steps: their product would be more than there is memory for."""
+    step = {"set-variable": {"actions": [{"set": "message.headers.X-Require-Whisk-Auth", "value": "s"}] * 3}}
+    case = {"operations": [f"op{n}" for n in range(30_000)], "execute": [step, {"invoke": {}}] * 30_000}
+    document = swagger()
+    document["x-ibm-configuration"]["assembly"]["execute"][0]["operation-switch"]["case"] += [case]
+    assert from_swagger(document, "guest", "")["paths"]
 
 
 JSON = st.recursive(

@@ -1,35 +1,22 @@
-"""API documents as OpenWhisk's clients write and read them: Swagger 2.0 with the action of each operation. Pure.
+"""API documents as they are kept and shown: Swagger 2.0, and for each operation the action it leads to. Pure.
 
-A document that is kept was made here, whatever was sent: it has what is understood and nothing secret but the word that
-a secured web action asks for. Demands that would not be met (keys, OAuth, rates) are refused, not passed over.
+One has what is understood, and nothing secret but the word that a secured web action asks for.
 """
 
-import re
 from typing import Any
 
-from aliquot.live.gateway.names import is_name
+from aliquot.live.gateway.apis.checks import ApiError, check_base_path, check_path
 from aliquot.live.gateway.web.answers import RENDERERS
-from aliquot.live.gateway.web.arguments import RESERVED
-from aliquot.live.gateway.web.target import DEFAULT_PACKAGE, split_extension
+from aliquot.live.gateway.web.target import DEFAULT_PACKAGE
 from aliquot.live.records import FullName
 
 VERBS = ("get", "put", "post", "delete", "patch", "head", "options")
 SECRET_HEADER = "message.headers.X-Require-Whisk-Auth"  # noqa: S105 - the header's name
 CONFIGURATION = "x-ibm-configuration"
+CASES = "operation-switch"
 MOST_OPERATIONS = 1000  # of all APIs of a namespace: their table is made anew with every change
-_LONGEST_PATH = 512
-_LONGEST_URL = 2048
-_MOST_NAMES = 3
-_UNKEPT = ("securityDefinitions", "security", "x-ibm-rate-limit", "x-gateway-rate-limit")
-_WEB_URL = re.compile(r"(?:\w+://[^/?#]+)?(?:/[^?#]*)?/api/v\d/web/([^/?#]+)/([^/?#]+)/([^/?#$]+).*")
-_PARAMETER = re.compile(r"\{([^{}/]+)\}")
-_CASES = "operation-switch"
 
 Document = dict[str, Any]
-
-
-class ApiError(Exception):
-    """What is wrong with what was asked; the text is for whoever asked."""
 
 
 def base_document(base_path: str, title: str | None = None) -> Document:
@@ -38,7 +25,7 @@ def base_document(base_path: str, title: str | None = None) -> Document:
         "info": {"title": title or base_path, "version": "1.0.0"},
         "basePath": check_base_path(base_path),
         "paths": {},
-        CONFIGURATION: {"assembly": {"execute": [{_CASES: {"case": []}}]}, "cors": {"enabled": True}},
+        CONFIGURATION: {"assembly": {"execute": [{CASES: {"case": []}}]}, "cors": {"enabled": True}},
     }
 
 
@@ -110,67 +97,25 @@ def count_operations(document: Document) -> int:
 
 
 def operations_of(document: Document) -> list[Operation]:
-    """Of a document that was made here."""
-    secrets = _secrets(_cases(document))
-    found = []
-    for path, item in document["paths"].items():
-        for verb, described in item.items():
-            if verb in VERBS:
-                action, extension = _target(described, {}, "")
-                found.append(Operation(verb, path, action, extension, secrets.get(described["operationId"])))
-    return found
+    secrets = {
+        case["operations"][0]: step["set-variable"]["actions"][0]["value"]
+        for case in _cases(document)
+        for step in case["execute"]
+        if "set-variable" in step
+    }
+    return [
+        Operation(verb, path, action_of(item[verb]), extension_of(item[verb]["x-openwhisk"]["url"]),
+                  secrets.get(item[verb]["operationId"]))
+        for path, item in document["paths"].items()
+        for verb in VERBS
+        if verb in item
+    ]  # fmt: skip
 
 
-def from_swagger(swagger: Any, caller: str, base: str) -> Document:  # noqa: ANN401 - whatever JSON holds
-    """The document that is kept for one that a client sent whole. Raises `ApiError`."""
-    for field in ("basePath", "paths", "info"):
-        if not (isinstance(swagger, dict) and swagger.get(field)):
-            raise ApiError(f"swagger is missing the {field} field.")
-    for field in _UNKEPT:
-        if swagger.get(field):
-            raise ApiError(f"{field}: this gateway would not hold callers to it; secure the web action instead.")
-    if not isinstance(swagger["basePath"], str):
-        raise ApiError("basePath: it takes a string.")
-    made = base_document(swagger["basePath"])
-    left = {key: value for key, value in swagger.items() if key not in {"paths", "x-gateway-configuration", *made}}
-    document = {**made, **left, "info": _object(swagger["info"], "info")}
-    given = swagger.get("x-gateway-configuration") or swagger.get(CONFIGURATION) or {}
-    cors = _object(given, CONFIGURATION).get("cors")
-    document[CONFIGURATION]["cors"]["enabled"] = not (isinstance(cors, dict) and cors.get("enabled") is False)
-    cases = _given_cases(given)
-    secrets, urls = _secrets(cases), _urls(cases)
-    for path, item in _object(swagger["paths"], "paths").items():
-        shared = {key: value for key, value in _object(item, path).items() if key.lower() not in VERBS}
-        for verb, described in item.items():
-            if verb in shared:
-                continue
-            operation = _object(described, f"{verb} {path}")
-            if operation.get("security"):
-                raise ApiError(f"{verb} {path}: security: this gateway would not hold callers to it.")
-            action, extension = _target(operation, urls, caller)
-            secret = secrets.get(str(operation.get("operationId")))
-            put_operation(document, Operation(verb, path, action, extension, secret), base, operation)
-            document["paths"][path] |= shared
-    return document
-
-
-def _target(operation: Document, urls: dict[str, str], caller: str) -> tuple[FullName, str]:
-    """The action and the extension, by what is said of it: its names, or the address of the web action."""
-    said = operation.get("x-openwhisk") or {}
-    said = said if isinstance(said, dict) else {}
-    older = operation.get("x-ibm-op-ext")
-    url = said.get("url") or urls.get(str(operation.get("operationId")))
-    url = url or (older.get("backendUrl") if isinstance(older, dict) else None)
-    found = _WEB_URL.fullmatch(url) if isinstance(url, str) and len(url) <= _LONGEST_URL else None
-    namespace, package, leaf = found.groups() if found else ("_", DEFAULT_PACKAGE, "")
-    if said.get("action"):
-        namespace = said.get("namespace") or namespace
-        name = _joined(said.get("package"), said["action"])
-    elif found:
-        name = _joined(package, split_extension(leaf)[0])
-    else:
-        raise ApiError(f"operation '{operation.get('operationId', '')}' names no action (x-openwhisk).")
-    return full_name(namespace, name, caller), extension_of(leaf)
+def action_of(operation: Document) -> FullName:
+    target = operation["x-openwhisk"]
+    package, leaf = target["package"], target["action"]
+    return FullName(target["namespace"], f"{package}/{leaf}" if package else leaf)
 
 
 def extension_of(url: Any) -> str:  # noqa: ANN401 - whatever JSON holds
@@ -178,97 +123,6 @@ def extension_of(url: Any) -> str:  # noqa: ANN401 - whatever JSON holds
     return next((each for each in RENDERERS if str(url).endswith(each)), ".json")
 
 
-def full_name(namespace: Any, name: Any, caller: str) -> FullName:  # noqa: ANN401 - whatever JSON holds
-    """Raises `ApiError` when it cannot be an action's."""
-    parts = str(name).split("/")
-    if parts[0] == "" and len(parts) > 2:  # noqa: PLR2004 - /namespace/...
-        namespace, parts = parts[1], parts[2:]
-    if len(parts) == 2 and parts[0] == DEFAULT_PACKAGE:  # noqa: PLR2004 - package/name
-        parts = parts[1:]
-    namespace = caller if namespace in ("_", None) else namespace
-    if not isinstance(namespace, str) or len(parts) >= _MOST_NAMES or not all(map(is_name, (namespace, *parts))):
-        raise ApiError(f"'{name}' cannot be the name of an action.")
-    return FullName(namespace, "/".join(parts))
-
-
-def _joined(package: Any, name: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    return str(name) if package in (None, "", DEFAULT_PACKAGE) or "/" in str(name) else f"{package}/{name}"
-
-
 def _cases(document: Document) -> list[Document]:
-    found: list[Document] = document[CONFIGURATION]["assembly"]["execute"][0][_CASES]["case"]
+    found: list[Document] = document[CONFIGURATION]["assembly"]["execute"][0][CASES]["case"]
     return found
-
-
-def _given_cases(configuration: Any) -> list[Any]:  # noqa: ANN401 - whatever JSON holds
-    """Of a document that somebody else made: only what has the shape of a case."""
-    assembly = configuration.get("assembly")
-    steps = assembly.get("execute") if isinstance(assembly, dict) else None
-    found: list[Any] = []
-    for step in _list(steps):
-        switch = step.get(_CASES) if isinstance(step, dict) else None
-        cases = switch.get("case") if isinstance(switch, dict) else None
-        found += [each for each in _list(cases) if isinstance(each, dict)]
-    return found
-
-
-def _list(value: Any) -> list[Any]:  # noqa: ANN401 - whatever JSON holds
-    return value if isinstance(value, list) else []
-
-
-def _steps(cases: list[Any], kind: str) -> list[tuple[str, Document]]:
-    """The steps of that kind, each with an operation it is for."""
-    return [
-        (str(operation), step[kind])
-        for case in cases
-        for operation in _list(case.get("operations"))
-        for step in _list(case.get("execute"))
-        if isinstance(step, dict) and isinstance(step.get(kind), dict)
-    ]
-
-
-def _secrets(cases: list[Any]) -> dict[str, str]:
-    return {
-        operation: said(action["value"])
-        for operation, step in _steps(cases, "set-variable")
-        for action in _list(step.get("actions"))
-        if isinstance(action, dict)
-        and str(action.get("set")).lower() == SECRET_HEADER.lower()
-        and action.get("value") is not None
-    }
-
-
-def _urls(cases: list[Any]) -> dict[str, str]:
-    return {operation: str(step.get("target-url")) for operation, step in _steps(cases, "invoke")}
-
-
-def said(secret: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    """As a header says it."""
-    return str(secret).lower() if isinstance(secret, bool) else str(secret)
-
-
-def check_base_path(path: str) -> str:
-    if _PARAMETER.search(check_path(path)):
-        text = f"The base path '{path}' cannot have parameters. Only the relative path supports path parameters."
-        raise ApiError(text)
-    return path
-
-
-def check_path(path: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    if not isinstance(path, str) or not path.startswith("/"):
-        raise ApiError(f"'{str(path)[:_LONGEST_PATH]}' must begin with '/'.")
-    if len(path) > _LONGEST_PATH or not path.isprintable() or set(path) & set("?#\\"):
-        raise ApiError(f"'{path[:_LONGEST_PATH]}' cannot be a path: it takes {_LONGEST_PATH} characters, no ? # or \\.")
-    for segment in path.strip("/").split("/"):
-        name = _PARAMETER.fullmatch(segment)
-        if segment in {".", ".."} or (name is None and ("{" in segment or "}" in segment)):
-            raise ApiError(f"'{segment}' cannot be a part of a path; a parameter is a whole part, as in /books/{{id}}.")
-        if name and name[1] in RESERVED:
-            raise ApiError(f"'{name[1]}' is a reserved name.")
-    return path
-
-
-def _object(value: Any, field: str) -> Document:  # noqa: ANN401 - whatever JSON holds
-    if not isinstance(value, dict):
-        raise ApiError(f"{field}: it takes a JSON object.")
-    return value

@@ -12,22 +12,21 @@ from msgspec import Raw
 
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.gateway.answers import JSON
+from aliquot.live.gateway.apis.checks import ApiError, full_name
 from aliquot.live.gateway.apis.documents import (
     MOST_OPERATIONS,
     VERBS,
-    ApiError,
     Document,
     Operation,
+    action_of,
     base_document,
     count_operations,
     drop_operation,
     extension_of,
-    from_swagger,
-    full_name,
     put_operation,
-    said,
 )
 from aliquot.live.gateway.apis.registry import Api, Apis
+from aliquot.live.gateway.apis.swagger import as_header, from_swagger
 from aliquot.live.gateway.refusal import forbidden
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.answers import WebAnswer
@@ -137,7 +136,7 @@ class ApiManagement:
             apidoc["gatewayPath"],
             full_name("_" if own else action["namespace"], action["name"], caller),
             f".{responsetype}" if responsetype else extension_of(action["backendUrl"]),
-            None if secret is None else said(secret),
+            None if secret is None else as_header(secret),
         )
         parameters = apidoc.get("pathParameters")
         put_operation(document, operation, base, {"parameters": parameters} if parameters else {})
@@ -147,17 +146,15 @@ class ApiManagement:
         for item in document["paths"].values():
             for verb in VERBS:
                 if verb in item:
-                    self._check_entitled(caller, item[verb]["x-openwhisk"])
+                    self._check_entitled(caller, action_of(item[verb]))
         if len(msgspec.json.encode(document)) > self._settings.parameters_bytes:
             raise ApiError(f"the document is larger than allowed: {self._settings.parameters_bytes} bytes.")
         others = [api.document for api in await self._apis.all(caller) if api.base_path != document["basePath"]]
         if sum(map(count_operations, (document, *others))) > MOST_OPERATIONS:
             raise ApiError(f"the APIs of a namespace have at most {MOST_OPERATIONS} operations.")
 
-    def _check_entitled(self, caller: str, target: Document) -> None:
+    def _check_entitled(self, caller: str, name: FullName) -> None:
         """What others have not published cannot be shown to the world; one's own may come later."""
-        package, leaf = target["package"], target["action"]
-        name = FullName(target["namespace"], f"{package}/{leaf}" if package else leaf)
         if name.namespace == caller:
             return
         try:

@@ -116,7 +116,7 @@ class WebTargets:
         if namespace is None:
             raise not_found()
         try:
-            reached = self._catalogue.reach(owner, name)
+            reached = self._catalogue.reach_whole(owner, name)
         except (Missing, NotEntitled) as error:
             raise not_found() from error
         if reached.action.annotation("web-export") is not True:

@@ -1,0 +1,51 @@
+"""What may stand in an API: paths, and the names of actions."""
+
+import re
+from typing import Any
+
+from aliquot.live.gateway.names import is_name
+from aliquot.live.gateway.web.arguments import RESERVED
+from aliquot.live.gateway.web.target import DEFAULT_PACKAGE
+from aliquot.live.records import FullName
+
+_LONGEST_PATH = 512
+_MOST_NAMES = 3
+_PARAMETER = re.compile(r"\{([^{}/]+)\}")
+
+
+class ApiError(Exception):
+    """What is wrong with what was asked; the text is for whoever asked."""
+
+
+def check_base_path(path: str) -> str:
+    if _PARAMETER.search(check_path(path)):
+        text = f"The base path '{path}' cannot have parameters. Only the relative path supports path parameters."
+        raise ApiError(text)
+    return path
+
+
+def check_path(path: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise ApiError(f"'{str(path)[:_LONGEST_PATH]}' must begin with '/'.")
+    if len(path) > _LONGEST_PATH or not path.isprintable() or set(path) & set("?#\\"):
+        raise ApiError(f"'{path[:_LONGEST_PATH]}' cannot be a path: it takes {_LONGEST_PATH} characters, no ? # or \\.")
+    for segment in path.strip("/").split("/"):
+        name = _PARAMETER.fullmatch(segment)
+        if segment in {".", ".."} or (name is None and ("{" in segment or "}" in segment)):
+            raise ApiError(f"'{segment}' cannot be a part of a path; a parameter is a whole part, as in /books/{{id}}.")
+        if name and name[1] in RESERVED:
+            raise ApiError(f"'{name[1]}' is a reserved name.")
+    return path
+
+
+def full_name(namespace: Any, name: Any, caller: str) -> FullName:  # noqa: ANN401 - whatever JSON holds
+    """Raises `ApiError` when it cannot be an action's."""
+    parts = str(name).split("/")
+    if parts[0] == "" and len(parts) > 2:  # noqa: PLR2004 - /namespace/...
+        namespace, parts = parts[1], parts[2:]
+    if len(parts) == 2 and parts[0] == DEFAULT_PACKAGE:  # noqa: PLR2004 - package/name
+        parts = parts[1:]
+    namespace = caller if namespace in ("_", None) else namespace
+    if not isinstance(namespace, str) or len(parts) >= _MOST_NAMES or not all(map(is_name, (namespace, *parts))):
+        raise ApiError(f"'{name}' cannot be the name of an action.")
+    return FullName(namespace, "/".join(parts))
