@@ -10,7 +10,8 @@ from gateway_client import on_a_loop
 
 from aliquot.live.alarms.agenda import Agenda
 from aliquot.live.alarms.alarm import Alarm
-from aliquot.live.alarms.clock import ALARMS, ATTEMPTS, RETRY_MS, Clock, wall_ms
+from aliquot.live.alarms.book import ALARMS
+from aliquot.live.alarms.clock import ATTEMPTS, RETRY_MS, Clock, wall_ms
 from aliquot.live.alarms.schedule import ByCron
 from aliquot.live.alarms.wish import AlarmWish, make
 from aliquot.live.catalogue import Catalogue
@@ -63,6 +64,10 @@ class Stage:
     async def delete(self, kind, name):
         async with self.catalogue.writing("guest"):
             await self.catalogue.delete(self.catalogue.entities.one(kind, "guest", name))
+
+    def alarm(self):
+        trigger = self.catalogue.entities.one(Trigger, "guest", "t")
+        return self.clock.book.alarm_of(trigger) if trigger else None
 
     async def pass_by(self, ms, step=SECOND):
         for _ in range(ms // step):
@@ -146,10 +151,20 @@ async def test_an_alarm_ends_with_its_trigger():
     async with stage() as it:
         await it.set(cron="* * * * * *")
         await it.delete(Trigger, "t")
-        assert it.clock.alarm("guest", "t") is None
+        assert it.alarm() is None
         await it.pass_by(2 * SECOND)
         assert it.fired == []
         assert await it.stored() == []
+
+
+@on_a_loop
+async def test_alarms_go_with_their_namespace():
+    async with stage() as it:
+        await it.set(cron="* * * * * *")
+        await it.catalogue.delete_namespace("guest")
+        assert await it.stored() == []
+        await it.pass_by(2 * SECOND)
+        assert (it.fired, it.clock.planned) == ([], 0)
 
 
 @on_a_loop
@@ -158,7 +173,7 @@ async def test_a_trigger_of_the_same_name_does_not_inherit_it():
         await it.set(cron="* * * * * *")
         await it.delete(Trigger, "t")
         await it.put(Trigger("guest", "t", "0.0.1", identity="second"))
-        assert it.clock.alarm("guest", "t") is None
+        assert it.alarm() is None
         await it.pass_by(2 * SECOND)
         assert it.fired == []
 
@@ -169,7 +184,7 @@ async def test_what_clears_an_alarm_away_leaves_that_of_the_namesake():
         await it.set(cron="* * * * * *", payload={"of": "first"})
         await it.delete(Trigger, "t")
         await it.put(Trigger("guest", "t", "0.0.1", identity="second"))
-        async with it.clock._writing:  # the disk is slow
+        async with it.clock.book.writing:  # the disk is slow
             making = asyncio.create_task(it.set(cron="* * * * * *", payload={"of": "second"}))
             await it.quiet()
             await it.jump(SECOND)  # the first one is due, and is to be cleared away
@@ -192,7 +207,7 @@ async def test_what_its_trigger_left_behind_while_no_server_ran_is_cleared_away(
 async def test_a_removed_alarm_is_gone_for_good():
     async with stage() as it:
         await it.set(cron="* * * * * *")
-        await it.clock.remove("guest", "t")
+        await it.clock.book.remove(it.alarm())
         await it.pass_by(2 * SECOND)
         await it.start()
         await it.pass_by(2 * SECOND)
@@ -313,7 +328,7 @@ async def test_an_alarm_that_cannot_be_written_is_not_there():
         it.store.fail("the disk is full")
         with pytest.raises(StoreError):
             await it.set(cron="* * * * * *")
-        assert it.clock.alarm("guest", "t") is None
+        assert it.alarm() is None
 
 
 @on_a_loop

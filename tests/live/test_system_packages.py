@@ -41,6 +41,7 @@ def test_each_action_does_what_its_sample_says(client, package, action):
     ("name", "arguments", "result"),
     [
         ("utils/sort", {"payload": "b,a,c", "separator": ","}, {"lines": ["a", "b", "c"], "length": 3}),
+        ("utils/sort", {}, {"lines": [], "length": 0}),
         ("utils/sort", {"lines": ["10", 9]}, {"lines": ["10", 9], "length": 2}),  # by their text
         ("utils/split", {"payload": "a\r\nb\nc"}, {"lines": ["a", "b", "c"], "payload": "a\r\nb\nc"}),
         ("utils/split", {"payload": 1.5, "separator": "."}, {"lines": ["1", "5"], "payload": 1.5}),

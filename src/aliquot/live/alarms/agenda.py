@@ -10,9 +10,6 @@ class Agenda:
         self._due: dict[Key, int] = {}
         self._heap: list[tuple[int, Key]] = []
 
-    def __len__(self) -> int:
-        return len(self._due)
-
     def set(self, key: Key, due_ms: int | None) -> None:
         """Once, then; None: not at all."""
         if due_ms is None:

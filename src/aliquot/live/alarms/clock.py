@@ -1,4 +1,4 @@
-"""The clock: fires triggers when their alarms are due, and keeps the alarms in the store.
+"""The clock: fires triggers when their alarms are due.
 
 Alarms outlive a crash. What was due while no server ran is not made up for, except a single date: that fires as the
 server starts. How often one has fired is written after the firing, so that a crash between the two repeats a firing
@@ -18,19 +18,18 @@ import structlog
 
 from aliquot.live.alarms.agenda import Agenda, Key
 from aliquot.live.alarms.alarm import Alarm, after_firing, next_fire
+from aliquot.live.alarms.book import Book
 from aliquot.live.alarms.schedule import Once
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.records import Namespace, Trigger
 from aliquot.live.resolving import Missing
-from aliquot.live.store.base import Document, Store, StoreError
+from aliquot.live.store.base import Store, StoreError
 
-ALARMS = "alarms"
 LOOK_S = 10  # at most so long between two looks at the wall clock
 SET_BACK_MS = 60_000
 STOP_S = 5
 RETRY_MS = 60_000  # a minute's bound on firings has passed by then
 ATTEMPTS = 5
-
 TRANSACTION = "sid_alarms"  # no client's may begin so
 
 Fire: TypeAlias = Callable[[Namespace, Trigger, bytes, str], Awaitable[object]]  # raises when it did not
@@ -44,31 +43,22 @@ def wall_ms() -> int:
 
 class Clock:
     def __init__(self, store: Store, catalogue: Catalogue, fire: Fire, now_ms: Callable[[], int] = wall_ms) -> None:
-        self._store = store
         self._catalogue = catalogue
         self._fire = fire
         self.now_ms = now_ms
+        self.book = Book(store, catalogue)
         self.missed = 0  # firings that were due and did not come to be
-        self._alarms: dict[Key, Alarm] = {}
         self._agenda = Agenda()
         self._firing: set[Key] = set()  # under way
         self._failed: dict[Key, int] = {}  # single dates: how often they did not fire
-        self._writing = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._looked_ms = 0
         self._running = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # --- life -------------------------------------------------------------------------------------------
-
     async def start(self) -> None:
-        """Read the alarms, when the catalogue is there, and go."""
-        for document in await self._store.scan(ALARMS):
-            alarm = msgspec.json.decode(document.body, type=Alarm)
-            if self._is_current(alarm):
-                self._alarms[alarm.key] = alarm
-            else:
-                await self._store.delete(ALARMS, *alarm.key)
+        """When the catalogue is there."""
+        await self.book.load()
         self._running = True
         self._reckon()
         self._wind()
@@ -83,67 +73,30 @@ class Clock:
         for task in self._tasks:
             task.cancel()
 
-    # --- what the gateway asks --------------------------------------------------------------------------
-
     @property
     def planned(self) -> int:
         """How many alarms are to fire."""
-        return len(self._agenda)
-
-    def alarm(self, namespace: str, trigger: str) -> Alarm | None:
-        """That of the trigger as it now is, not of one that had its name."""
-        alarm = self._alarms.get((namespace, trigger))
-        return alarm if alarm is not None and self._is_current(alarm) else None
+        return sum(alarm.stopped is None for alarm in self.book.alarms.values())
 
     async def put(self, alarm: Alarm) -> None:
         """Durable on return."""
-        await asyncio.shield(self._put(alarm))
-
-    async def remove(self, namespace: str, trigger: str) -> None:
-        """Durable on return."""
-        await asyncio.shield(self._remove((namespace, trigger)))
-
-    # --- inside -----------------------------------------------------------------------------------------
-
-    async def _put(self, alarm: Alarm) -> None:
-        async with self._writing:
-            await self._write(alarm)
-            self._alarms[alarm.key] = alarm
-            self._failed.pop(alarm.key, None)
-        self._plan(alarm, self.now_ms())
+        await self.book.put(alarm)
+        self._failed.pop(alarm.key, None)
+        self._plan(alarm)
         self._wind()
 
-    async def _remove(self, key: Key, identity: str | None = None) -> None:
-        """That of the trigger with this identity; its namesake may have one by now."""
-        async with self._writing:
-            alarm = self._alarms.get(key)
-            if alarm is None or alarm.identity != (identity or alarm.identity):
-                return
-            await self._store.delete(ALARMS, *key)
-            del self._alarms[key]
-            self._agenda.set(key, None)
-
-    async def _write(self, alarm: Alarm) -> None:
-        await self._store.put(ALARMS, Document(*alarm.key, msgspec.json.encode(alarm)))
-
-    def _trigger(self, key: Key) -> Trigger | None:
-        return self._catalogue.entities.one(Trigger, *key)
-
-    def _is_current(self, alarm: Alarm) -> bool:
-        trigger = self._trigger(alarm.key)
-        return trigger is not None and trigger.identity == alarm.identity
+    # --- looking ----------------------------------------------------------------------------------------
 
     def _reckon(self) -> None:
-        now = self.now_ms()
-        self._looked_ms = now
-        for alarm in self._alarms.values():
-            self._plan(alarm, now)
+        self._looked_ms = self.now_ms()
+        for alarm in self.book.alarms.values():
+            self._plan(alarm)
 
-    def _plan(self, alarm: Alarm, now: int) -> None:
+    def _plan(self, alarm: Alarm) -> None:
         try:
-            due = next_fire(alarm, now)
+            due = next_fire(alarm, self.now_ms())
         except ValueError as error:  # it could be read when it was made: a time zone may have been abolished since
-            _log.warning("alarm cannot fire", namespace=alarm.namespace, trigger=alarm.trigger, error=repr(error))
+            _tell("alarm cannot fire", alarm, repr(error))
             due = None
         self._agenda.set(alarm.key, due)
 
@@ -164,17 +117,19 @@ class Clock:
             self._reckon()
         self._looked_ms = now
         for key in self._agenda.take(now):
-            self._set_off(self._alarms[key], now)
+            alarm = self.book.alarms.get(key)
+            if alarm is not None:  # it may be gone since
+                self._set_off(alarm, now)
         self._wind()
 
+    # --- firing -----------------------------------------------------------------------------------------
+
     def _set_off(self, alarm: Alarm, now: int) -> None:
-        left = self._alarms[alarm.key] = after_firing(alarm, now)
-        self._plan(left, now)
+        left = self.book.alarms[alarm.key] = after_firing(alarm, now)
+        self._plan(left)
         if alarm.key in self._firing:
             self.missed += 1
-            _log.warning(
-                "alarm skipped: its last firing is under way", namespace=alarm.namespace, trigger=alarm.trigger
-            )
+            _tell("alarm skipped", alarm, "its last firing is under way")
             self._spawn(self._settle(left))
         else:
             self._firing.add(alarm.key)
@@ -188,9 +143,9 @@ class Clock:
             self._firing.discard(key)
         failed = 0 if fired else self._failed.get(key, 0) + 1
         if isinstance(alarm.schedule, Once) and 0 < failed < ATTEMPTS:  # of all others the next comes anyway
-            self._failed[key] = failed
-            if self._alarms.get(key) is left:
-                self._alarms[key] = alarm
+            if self.book.alarms.get(key) is left:
+                self._failed[key] = failed
+                self.book.alarms[key] = alarm
                 self._agenda.set(key, self.now_ms() + RETRY_MS)
                 self._wind()
             return
@@ -199,47 +154,47 @@ class Clock:
 
     async def _fired(self, alarm: Alarm) -> bool:
         """Whether there is nothing more to do about it."""
-        namespace, trigger = self._catalogue.namespace(alarm.namespace), self._trigger(alarm.key)
+        namespace, trigger = self._catalogue.namespace(alarm.namespace), self.book.trigger_of(alarm)
         try:
-            if namespace is None or trigger is None or trigger.identity != alarm.identity:
-                await self._remove(alarm.key, alarm.identity)
+            if namespace is None or trigger is None:
+                await self.book.remove(alarm)
             else:
                 await self._fire(namespace, trigger, msgspec.json.encode(alarm.payload), TRANSACTION)
         except Exception as error:  # noqa: BLE001 - the clock goes on, whatever becomes of one firing
             self.missed += 1
-            _log.warning("alarm did not fire", namespace=alarm.namespace, trigger=alarm.trigger, error=str(error))
+            _tell("alarm did not fire", alarm, str(error))
             return False
         return True
 
     async def _settle(self, left: Alarm) -> None:
-        """Write what is left, unless it has been changed or removed meanwhile."""
+        """Write what is left of it, if that decides anything."""
         if left.stopped is None and not left.counts:
             return
         try:
-            async with self._writing:
-                if self._alarms.get(left.key) is not left:
-                    return
-                await self._write(left)
-            if isinstance(left.schedule, Once) and left.schedule.delete_after_fire != "false":
-                await self._clear_away(left, rules=left.schedule.delete_after_fire == "rules")
+            if await self.book.note(left) and isinstance(left.schedule, Once):
+                await self._clear_away(left, left.schedule.delete_after_fire)
         except StoreError as error:
-            _log.warning("alarm not recorded", namespace=left.namespace, trigger=left.trigger, error=str(error))
+            _tell("alarm not recorded", left, str(error))
 
-    async def _clear_away(self, alarm: Alarm, *, rules: bool) -> None:
+    async def _clear_away(self, alarm: Alarm, what: str) -> None:
         """The trigger, as its owner wished, and its rules."""
+        if what == "false":
+            return
         try:
             async with self._catalogue.writing(alarm.namespace):
-                trigger = self._trigger(alarm.key)
-                if trigger is not None and trigger.identity == alarm.identity:
-                    for rule in self._catalogue.entities.rules_of(trigger) if rules else ():
-                        if rule.tied == trigger.identity:
-                            await self._catalogue.delete(rule)
-                    await self._catalogue.delete(trigger)
+                trigger = self.book.trigger_of(alarm)
+                if trigger is not None:
+                    rules = self._catalogue.entities.rules_of(trigger) if what == "rules" else ()
+                    await self._catalogue.delete(*(rule for rule in rules if rule.tied == trigger.identity), trigger)
         except Missing:  # the namespace is gone with all it had
-            pass
-        await self._remove(alarm.key, alarm.identity)
+            return
+        await self.book.remove(alarm)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _tell(what: str, alarm: Alarm, why: str) -> None:
+    _log.warning(what, namespace=alarm.namespace, trigger=alarm.trigger, why=why)

@@ -48,6 +48,7 @@ class Alarms:
     def __init__(self, catalogue: Catalogue, clock: Clock) -> None:
         self._catalogue = catalogue
         self._clock = clock
+        self._book = clock.book
 
     def endpoints(self) -> list[Endpoint]:
         overwrite = Query("overwrite", bool, "change it if it is there")
@@ -62,7 +63,7 @@ class Alarms:
         overwrite = flag(asked.fields, "overwrite")
         wish: AlarmWish = read_json(asked.body or b"{}", AlarmWish)
         trigger = self._trigger(asked)
-        old = self._clock.alarm(trigger.namespace, trigger.name)
+        old = self._book.alarm_of(trigger)
         now_ms = self._clock.now_ms()
         if old is not None and not overwrite:
             raise Refusal(409, "error creating alarm trigger.")
@@ -78,7 +79,7 @@ class Alarms:
 
     async def get(self, asked: Asked) -> Answer:
         trigger = self._trigger(asked)
-        alarm = self._clock.alarm(trigger.namespace, trigger.name)
+        alarm = self._book.alarm_of(trigger)
         if alarm is None:
             raise _none(trigger)
         return json(shown(alarm))
@@ -87,9 +88,11 @@ class Alarms:
         """Clients delete the trigger first: then the alarm is gone, and that is as it should be."""
         name = check_name(asked.names["trigger"])
         trigger = self._catalogue.entities.one(Trigger, asked.namespace, name)
-        if trigger is not None and self._clock.alarm(asked.namespace, name) is None:
+        alarm = self._book.alarm_of(trigger) if trigger is not None else None
+        if alarm is not None:
+            await self._book.remove(alarm)
+        elif trigger is not None:
             raise _none(trigger)
-        await self._clock.remove(asked.namespace, name)
         return json(AlarmDone())
 
     def _trigger(self, asked: Asked) -> Trigger:

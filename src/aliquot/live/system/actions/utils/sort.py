@@ -2,8 +2,8 @@
 
 
 def main(args):
-    lines = args.get("lines")
-    if lines is None:
-        lines = str(args.get("payload", "")).split(args.get("separator") or "\n")
+    lines = args.get("lines") or []
+    if not lines and "payload" in args:
+        lines = str(args["payload"]).split(args.get("separator") or "\n")
     lines = sorted(lines, key=str)
     return {"lines": lines, "length": len(lines)}
