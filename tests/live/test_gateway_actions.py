@@ -100,7 +100,7 @@ async def test_code_is_left_out_on_demand_and_main_is_kept():
         assert bad == (400, "The query parameter 'code' was malformed:\n'maybe' is not a valid Boolean value")
 
 
-@pytest.mark.parametrize("kind", ["python:3", "python:default", "PYTHON:3.11", "python:3.11"])
+@pytest.mark.parametrize("kind", ["python:3", "python:3.10", "python:default", "PYTHON:3.11", "python:3.11"])
 @on_a_loop
 async def test_aliases_resolve_to_the_kind_that_runs(kind):
     async with gateway() as g:
@@ -114,6 +114,8 @@ async def test_node_is_a_kind_where_it_is_installed():
     put = {"exec": {"kind": "nodejs:default", "code": "function main(a) { return a }"}}
     async with gateway(nodejs=True) as g:
         assert (await g.say("PUT", f"{ACTIONS}/new", json=put))[1]["exec"]["kind"] == "nodejs:20"
+        older = {"exec": {**put["exec"], "kind": "nodejs:18"}}
+        assert (await g.say("PUT", f"{ACTIONS}/older", json=older))[1]["exec"]["kind"] == "nodejs:20"
     async with gateway() as g:
         text = (
             "The specified runtime 'nodejs:default' is not supported by this platform. Valid values are: 'python:3.11'."

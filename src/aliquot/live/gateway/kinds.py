@@ -20,7 +20,11 @@ class Runtime(Struct, frozen=True, rename="camel"):
     require_main: bool
 
 
-_ALIASES = {"python:3": PYTHON, "python:default": PYTHON, "nodejs:default": NODEJS}
+# Earlier versions that OpenWhisk still lists are taken for the one that is here; what is shown is what runs.
+_ALIASES = {
+    **dict.fromkeys(("python:3", "python:3.10", "python:default"), PYTHON),
+    **dict.fromkeys(("nodejs:18", "nodejs:default"), NODEJS),
+}
 
 
 def kinds(*, nodejs: bool) -> list[str]:
