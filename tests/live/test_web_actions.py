@@ -203,6 +203,16 @@ def test_json_that_is_none_is_refused(web):
     assert answer.json()["error"].startswith("The request content was malformed:\n")
 
 
+def test_what_is_large_goes_through_both_ways(server, web):
+    code = "def main(args):\n    return {'text': args['__ow_body'] * 2}"
+    server.deploy("double", code, annotations=annotations(web_export=True))
+    body = b"0123456789abcdef" * 2**18  # 4 MiB
+    plain = {"content-type": "text/plain"}
+    assert web.post("double.text", content=body, headers=plain).content == 2 * body
+    assert web.post("double.json", content=body, headers=plain).json() == {"text": 2 * body.decode()}
+    assert web.post("double.http", content=body, headers=plain).status_code == 204
+
+
 # --- who may --------------------------------------------------------------------------------------------
 
 

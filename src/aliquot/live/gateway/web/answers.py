@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from aliquot.live.gateway.action_entity import is_binary
-from aliquot.live.gateway.answers import Headers
+from aliquot.live.gateway.answers import JSON, Headers
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.web import media
 from aliquot.live.node.base import Outcome, Status
@@ -42,13 +42,15 @@ _object = msgspec.json.Decoder(dict[str, Raw])
 class WebAnswer(NamedTuple):
     status: int
     headers: Headers
-    body: bytes
+    body: bytes | memoryview
 
 
 def answer(outcome: Outcome, extension: str) -> WebAnswer:
     """Raises a `Refusal` when the result is not fit for it."""
     if outcome.status not in {Status.SUCCESS, Status.APPLICATION_ERROR}:
         raise Refusal(400, FAILED)
+    if extension == ".json" and isinstance(outcome.result, memoryview) and outcome.status is Status.SUCCESS:
+        return WebAnswer(200, (JSON,), outcome.result)  # large, and a result is an object or an array: no copy
     try:
         result = bytes(outcome.result)
         if outcome.status is Status.APPLICATION_ERROR:

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 from msgspec import Struct
 
-from aliquot.live.gateway.answers import JSON, Headers
+from aliquot.live.gateway.answers import JSON, Headers, pieces_of
 from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, Transactions, check_headers
 from aliquot.live.gateway.auth import Auth
 from aliquot.live.gateway.refusal import Refusal, error_body, unauthenticated
@@ -156,4 +156,7 @@ class WebRoute:
         if given.status not in _NO_LENGTH:
             headers.append((b"content-length", b"%d" % len(given.body)))
         await send({"type": "http.response.start", "status": given.status, "headers": headers})
-        await send({"type": "http.response.body", "body": given.body})
+        *ahead, last = pieces_of(given.body)
+        for piece in ahead:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": last})
