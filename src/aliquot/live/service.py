@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
+from msgspec.structs import replace
 
 from aliquot.config import PolicySettings
 from aliquot.core.commands import (
@@ -142,12 +143,18 @@ class Service:
         call = self.calls.get(activation_id)
         if call is None or call.namespace.name != namespace:
             return False
-        for sandbox, tenancy in self.tenancies.items():
-            if tenancy.call is call and call.begun_s:
-                for line in tenancy.logs + self._node.output(sandbox):
-                    follower.printed(line)
+        for line in self._printed(call):
+            follower.printed(line)
         call.follow(follower)
         return True
+
+    def _printed(self, call: Call) -> tuple[str, ...]:
+        """By a run that has begun and has not ended, with what its sandbox said when it started for it."""
+        if call.begun_s:
+            for sandbox, tenancy in self.tenancies.items():
+                if tenancy.call is call:
+                    return tenancy.logs + self._node.output(sandbox)
+        return ()
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self._store.activation(namespace, activation_id)
@@ -288,7 +295,8 @@ class Service:
             call.attempts += 1
             self._post_arrival(call)
         else:
-            self._end(call, call.outcome or failure(Status.INTERNAL_ERROR, command.reason))
+            ended = failure(Status.INTERNAL_ERROR, command.reason)
+            self._end(call, call.outcome or replace(ended, logs=self._printed(call)))
 
     def _reject(self, command: Reject) -> None:
         call = self.calls[command.invocation]

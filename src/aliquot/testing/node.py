@@ -32,6 +32,10 @@ class ScriptedNode:
     def run(self, sandbox: int, request: RunRequest) -> None:
         self.running[sandbox] = request
 
+    def output(self, sandbox: int) -> tuple[str, ...]:
+        """It prints nothing."""
+        return ()
+
     def stop_sandbox(self, sandbox: int) -> None:
         self.running.pop(sandbox, None)
         self.stopped.append(sandbox)
