@@ -1,10 +1,11 @@
 """The operator's side: who the tenants are, what they weigh, and how the platform does."""
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
 from aliquot.live.gateway.settings import MIB
@@ -15,12 +16,14 @@ from aliquot.live.sessions.book import Sessions
 
 _ALL = "/operator/v1/namespaces"
 _ONE = _ALL + "/{name}"
+# Told by the page alone; the catalogue says what is wrong.
+_Weight: TypeAlias = Annotated[float, Meta(extra_json_schema={"minimum": LEAST_WEIGHT, "maximum": MOST_WEIGHT})]
 
 
 class NamespacePatch(Struct, rename="camel", forbid_unknown_fields=True):
     """What is absent stays; null: no bound of its own."""
 
-    weight: float | UnsetType = UNSET
+    weight: _Weight | UnsetType = UNSET
     invocations_per_minute: int | UnsetType | None = UNSET
     concurrent_invocations: int | UnsetType | None = UNSET
     fires_per_minute: int | UnsetType | None = UNSET
@@ -91,7 +94,7 @@ class Operator:
         return json(self._shown(self._find(asked)))
 
     async def update(self, asked: Asked) -> Answer:
-        patch: NamespacePatch = read_json(asked.body, NamespacePatch)
+        patch: NamespacePatch = read_json(asked.body or b"{}", NamespacePatch)
 
         def change(old: Namespace) -> Namespace:
             weight = old.weight if patch.weight is UNSET else patch.weight
