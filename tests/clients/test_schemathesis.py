@@ -1,0 +1,92 @@
+"""`schemathesis` asks all that the gateway's own OpenAPI page offers: each answer is as documented, none a 5xx."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+COMMAND = Path(sys.prefix) / "bin" / "schemathesis"
+CONFIG = """
+[auth.openapi.key]
+username = "{user}"
+password = "{secret}"
+
+[auth.openapi.operator]
+bearer = "{operator}"
+
+[phases.stateful.generation]
+max-examples = {scenarios}
+
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "3xx", "4xx", 502] # a failed action's, which has its own check
+
+# Where a body or a query may be refused for what a schema cannot say.
+[[operations]]
+include-method = "PUT" # kinds, limits, what an entity refers to, that a new action has code
+checks.positive_data_acceptance.expected-statuses = {refusals}
+
+[[operations]]
+include-method = "POST"
+include-path-regex = "/actions/" # a time to wait beyond the action's limit; parameters that are final
+checks.positive_data_acceptance.expected-statuses = {refusals}
+
+[[operations]]
+include-method = "GET"
+include-path-regex = "/activations$" # full records and a count
+checks.positive_data_acceptance.expected-statuses = {refusals}
+"""
+
+REFUSALS = '["2xx", 400, 401, 403, 404, 409, 413, 429, 502]'
+
+
+def run(server, tmp_path, *options, scenarios=30):
+    user, _, secret = server.key.partition(":")
+    config = tmp_path / "schemathesis.toml"
+    told = {"user": user, "secret": secret, "operator": server.operator, "refusals": REFUSALS, "scenarios": scenarios}
+    config.write_text(CONFIG.format(**told))
+    ran = subprocess.run(
+        [COMMAND, "--config-file", config, "run", f"{server.url}/openapi.json", "--checks", "all", *options],
+        cwd=tmp_path,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": "schemathesis_hooks", "PYTHONPATH": str(HERE), "COLUMNS": "160"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert server.process.poll() is None
+
+
+def put_what_stays(server):
+    """See `schemathesis_hooks`."""
+    echo = {"exec": {"kind": "python:3.11", "code": "def main(args): return args"}}
+    ends = {"trigger": "/_/t-gamma", "action": "/_/a-gamma"}
+    with server.client() as client:
+        for path, body in (
+            ("actions/a-gamma", {**echo, "annotations": [{"key": "web-export", "value": True}]}),
+            ("packages/p-gamma", {}),
+            ("actions/p-gamma/a-gamma", echo),
+            ("triggers/t-gamma", {}),
+            ("rules/r-gamma", ends),
+        ):
+            client.put(path, json=body).raise_for_status()
+
+
+def test_every_answer_is_as_documented(server, tmp_path):
+    put_what_stays(server)
+    run(server, tmp_path, "--exclude-path-regex", "^/operator", "--max-examples", "6", "--seed", "1")
+    with server.client() as client:
+        assert client.get("activations", params={"count": True}).json()["activations"] > 50  # it came that far
+
+
+@pytest.mark.long
+def test_every_answer_is_as_documented_for_long(server, tmp_path):
+    put_what_stays(server)
+    run(server, tmp_path, "--exclude-path-regex", "^/operator", "--max-examples", "200", scenarios=500)
+
+
+def test_every_answer_to_the_operator_is_as_documented(server, tmp_path):
+    """The last, as it may delete any namespace."""
+    run(server, tmp_path, "--include-path-regex", "^/operator", "--max-examples", "6", "--seed", "1")
