@@ -27,7 +27,7 @@ architecture: $(VENV)/dev.stamp
 tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/lithops.stamp
 	$(BIN)/pytest
 
-test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## What takes longer: many more examples, fifty kills of a server, a minute of 200 clients
+test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## What takes longer: many more examples, Serverless, fifty kills, 200 clients
 	$(BIN)/pytest tests/property --hypothesis-profile=long
 	$(BIN)/pytest -m long
 	ALIQUOT_KILLS=50 $(BIN)/pytest tests/live/test_crash.py
