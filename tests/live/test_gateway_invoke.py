@@ -239,12 +239,21 @@ async def test_bodies_that_are_taken(more):
         assert await g.say("POST", RESULT, **more) == (200, {})
 
 
+@on_a_loop
+async def test_null_is_no_payload():
+    """`wsk` sends it when it has nothing to say."""
+    async with gateway(action=with_parameters({"key": "p", "value": 1})) as g:
+        for body in (b"null", b" null\n"):
+            headers = {"content-type": "application/json"}
+            assert (await g.say("POST", BLOCKING, content=body, headers=headers))[0] == 200
+        assert [call.payload for call in g.platform.calls] == [b'{"p":1}'] * 2
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
         (b"[1]", "Object expected"),
         (b'"x"', "Object expected"),
-        (b"null", "Object expected"),
         (b"{", "Input data was truncated"),
         (b"{'a':1}", "JSON is malformed: object keys must be strings (byte 1)"),
         (b'{"a":1}{"b":2}', "JSON is malformed: trailing characters (byte 8)"),

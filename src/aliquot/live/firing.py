@@ -13,7 +13,7 @@ from aliquot.live.catalogue import Catalogue
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.refusal import Refusal, forbidden, not_found
-from aliquot.live.gateway.target import Target, read_object
+from aliquot.live.gateway.target import EMPTY, Target, is_absent, read_object
 from aliquot.live.gateway.throttle import Gate, Gates
 from aliquot.live.node.base import Status
 from aliquot.live.platform import Platform
@@ -39,7 +39,8 @@ class Firing:
         """
         gate = self._gates.gate(namespace)
         gate.check_fire()
-        given = read_object(payload) if payload else {}
+        payload = EMPTY if is_absent(payload) else payload
+        given = read_object(payload)
         # One that was tied to an earlier trigger of this name is not this one's.
         rules = [rule for rule in self._catalogue.entities.rules_of(trigger) if rule.tied == trigger.identity]
         if not any(rule.active for rule in rules):
@@ -54,7 +55,7 @@ class Firing:
                 outcome.cause, outcome.transaction = activation_id, transaction
                 calls.append(outcome)
             logs.append(_told(rule, outcome))
-        record = fired_record(activation_id, trigger, payload or b"{}", logs, time.time_ns() // 1_000_000)
+        record = fired_record(activation_id, trigger, payload, logs, time.time_ns() // 1_000_000)
         try:
             await self._platform.accept_all(calls, record)
         except BaseException:

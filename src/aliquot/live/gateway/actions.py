@@ -52,9 +52,9 @@ class Actions:
             many += [
                 Endpoint("PUT", path, self.put, "Create or update an action", item, body=wire.ActionPut,
                          query=(OVERWRITE,), most_bytes=most, statuses=(404, 409, 413, 415)),
-                Endpoint("POST", path, self.invoked_elsewhere, "Invoke an action", _INVOKED, readable, body=dict,
-                         query=_INVOKE, statuses=(404, 408, 409, 413, 415, 429), also_takes=(PICKLE.decode(),),
-                         streams=True),
+                Endpoint("POST", path, self.invoked_elsewhere, "Invoke an action", _INVOKED, readable,
+                         body=dict | None, query=_INVOKE, statuses=(404, 408, 409, 413, 415, 429),
+                         also_takes=(PICKLE.decode(),), streams=True),
                 Endpoint("GET", path, self.get, "Read an action", item, readable, query=(code,), statuses=(404, 409)),
                 Endpoint("DELETE", path, self.delete, "Delete an action", item, statuses=(404, 409)),
             ]  # fmt: skip

@@ -13,6 +13,7 @@ from aliquot.live.records import is_truthy
 from aliquot.live.resolving import Reached
 
 EMPTY = b"{}"
+_LONGEST_NULL = 16  # with the blanks around it
 _object = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.Encoder().encode
 
@@ -32,7 +33,7 @@ class Target:
 
     def payload(self, body: bytes) -> bytes | memoryview:
         """The body with the action's parameters beneath it. Only the keys are looked at; values stay as they came."""
-        if not body:
+        if is_absent(body):
             return EMPTY if self.defaults is None else _encode(self.defaults)
         given = read_object(body)
         if self.final and not self.final.isdisjoint(given):
@@ -54,6 +55,11 @@ class Target:
         if not missing:
             return body
         return put_before(_encode(missing)[:-1] + (b"" if verdict.is_empty else b","), body, verdict.inside)
+
+
+def is_absent(body: bytes) -> bool:
+    """Whether nothing was said; `wsk` says null then."""
+    return not body or (len(body) < _LONGEST_NULL and body.strip() == b"null")
 
 
 def read_object(body: bytes) -> dict[str, Raw]:
