@@ -315,3 +315,26 @@ async def test_what_is_in_a_package_can_only_be_listed(verb):
     async with gateway() as g:
         refused = (405, "HTTP method not allowed, supported methods: GET")
         assert await g.say(verb, f"{ACTIONS}/echo/", json=PUT) == refused
+
+
+@on_a_loop
+async def test_what_is_inherited_may_be_final_too():
+    async with gateway() as g:
+        await g.put(f"{PACKAGES}/p", json={"parameters": [{"key": "x", "value": 1}]})
+        await g.put(f"{ACTIONS}/p/fixed", json={**PUT, "annotations": [{"key": "final", "value": True}]})
+        refused = (400, "Request defines parameters that are not allowed (e.g., reserved properties).")
+        assert await g.say("POST", f"{ACTIONS}/p/fixed?blocking=true", json={"x": 2}) == refused
+        assert await g.say("POST", f"{ACTIONS}/p/fixed?blocking=true&result=true", json={"y": 2}) == (
+            200,
+            {"x": 1, "y": 2},
+        )
+
+
+@on_a_loop
+async def test_a_change_of_a_packages_parameters_is_seen_by_the_next_call():
+    async with gateway() as g:
+        await g.put(f"{PACKAGES}/p", json={"parameters": [{"key": "x", "value": 1}]})
+        await g.put(f"{ACTIONS}/p/a", json=PUT)
+        for value in (1, 2):
+            await g.put(f"{PACKAGES}/p?overwrite=true", json={"parameters": [{"key": "x", "value": value}]})
+            assert await g.say("POST", f"{ACTIONS}/p/a?blocking=true&result=true") == (200, {"x": value})

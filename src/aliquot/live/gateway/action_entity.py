@@ -17,6 +17,7 @@ from aliquot.live.needs import needs_of
 from aliquot.live.records import BLACKBOX, PYTHON, SEQUENCE, Action, Exec, FullName, Limits, Pair
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)")
+_LONGEST_IMAGE = 1024
 
 
 def build(
@@ -84,7 +85,7 @@ def _exec(put: wire.ExecPut, caller: str, settings: GatewaySettings) -> Exec:
 
 def _image(name: str | None, settings: GatewaySettings) -> str:
     """Only what is mapped can run: nothing is pulled from anywhere."""
-    if not name:
+    if not name or len(name) > _LONGEST_IMAGE:
         raise malformed(f"'image' must be a string defined in 'exec' for '{BLACKBOX}' actions")
     if find_image(settings.images, name) is None:
         mapped = ", ".join(f"'{image.name}'" for image in settings.images) or "none"
