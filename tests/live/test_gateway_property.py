@@ -1,8 +1,10 @@
 """Whatever is asked for, the gateway answers as documented: never a 5xx of its own, always an error with its code."""
 
 import asyncio
+import re
 from urllib.parse import quote
 
+import msgspec
 from gateway_client import ACTIONS, AS_OPERATOR, NS, PUT, gateway
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,10 @@ from aliquot.live.gateway.names import is_name
 METHODS = st.sampled_from(["GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 SEGMENTS = st.one_of(
     st.sampled_from(
-        ["_", "guest", "echo", "actions", "activations", "..", ".", "", "%", "%zz", "0" * 32, "namespaces"]
+        [
+            *("_", "guest", "echo", "namespaces", "actions", "activations", "packages", "triggers", "rules", "limits"),
+            *("..", ".", "", "%", "%zz", "0" * 32),
+        ]
     ),
     st.text(max_size=8).map(lambda text: quote(text, safe="")),
     st.text(alphabet="ab./%\\:@& -\x00é", max_size=6),
@@ -24,6 +29,9 @@ SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=10)
 )
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
+PAIRS = st.lists(st.fixed_dictionaries({"key": st.text(min_size=1, max_size=5)}, optional={"value": JSON}), max_size=3)
+NAMES = st.sampled_from(["/_/bell", "/guest/echo", {"path": "_", "name": "echo"}, "bell", "/_/box/none", "/lib/x/y"])
+ENDS = {"trigger": "/_/bell", "action": "/_/echo"}
 
 
 def ask(*requests):
@@ -40,10 +48,23 @@ def ask(*requests):
                     body = answer.json()
                     assert set(body) == {"error", "code"}
                     assert body["error"]
+                elif method != "HEAD":
+                    conforms(answer, method, path, g.app.endpoints)
                 statuses.append(answer.status_code)
         return statuses
 
     return asyncio.run(talk())
+
+
+def conforms(answer, method, path, endpoints):
+    """To what the OpenAPI page says of it."""
+    for endpoint in endpoints:
+        pattern = re.sub(r"{\w+}", "[^/]+", endpoint.path)
+        if endpoint.method == method and re.fullmatch(pattern, path):
+            kind = endpoint.answers[answer.status_code]
+            if kind is not None:
+                msgspec.json.decode(answer.content, type=kind)
+            return
 
 
 @given(METHODS, st.lists(SEGMENTS, max_size=5), QUERIES)
@@ -65,11 +86,50 @@ def test_a_name_is_taken_by_every_verb_or_by_none(name):
     )
     expected = 200 if is_name(name) else 400
     assert {put, get, post, delete} == {expected}
+    for collection, body in (("packages", {}), ("triggers", {}), ("rules", ENDS)):
+        path = f"{NS}/{collection}/{quote(name, safe='')}"
+        made = ("PUT", f"{NS}/triggers/bell", {"json": {}, "params": "overwrite=true"})
+        _, *answers = ask(made, ("PUT", path, {"json": body}), ("GET", path, {}), ("DELETE", path, {}))
+        taken = name == "echo" or (name == "default" and collection == "packages") or name == "bell"
+        assert taken or set(answers) == {expected}
 
 
 @given(st.one_of(JSON, st.fixed_dictionaries({"exec": JSON, "annotations": JSON, "parameters": JSON, "limits": JSON})))
 def test_any_json_may_be_put_and_is_taken_or_refused(body):
     ask(("PUT", f"{ACTIONS}/new", {"json": body}), ("POST", f"{ACTIONS}/echo", {"json": body}))
+
+
+@given(
+    st.sampled_from(["packages", "triggers", "rules"]),
+    st.one_of(
+        JSON,
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "annotations": JSON | PAIRS,
+                "parameters": JSON | PAIRS,
+                "publish": st.booleans(),
+                "version": JSON,
+                "binding": JSON | st.just({"namespace": "_", "name": "box"}),
+                "trigger": JSON | NAMES,
+                "action": JSON | NAMES,
+            },
+        ),
+    ),
+)
+def test_any_json_may_be_put_as_any_entity(collection, body):
+    path = f"{NS}/{collection}/new"
+    ask(
+        ("PUT", f"{NS}/triggers/bell", {"json": {}}),
+        ("PUT", f"{NS}/packages/box", {"json": {}}),
+        ("PUT", path, {"json": body}),
+        ("PUT", path, {"json": body, "params": "overwrite=true"}),
+        ("POST", path, {"json": body}),
+        ("GET", path, {}),
+        ("GET", f"{NS}/{collection}", {}),
+        ("GET", f"{NS}/{collection}", {"params": "count=true"}),
+        ("DELETE", path, {}),
+    )
 
 
 @given(
