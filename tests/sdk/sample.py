@@ -32,6 +32,14 @@ def double(value):
     return value * 2
 
 
+@app.function
+def talk(*words):
+    for word in words:
+        print(word)
+        time.sleep(0.1)
+    return len(words)
+
+
 @app.function(rerun=True, weight=2)
 def mirror(point: Point) -> Point:
     return Point(point.y, point.x)

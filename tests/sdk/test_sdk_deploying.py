@@ -46,7 +46,7 @@ def test_what_the_decorator_says_reaches_the_action(sample, stub):
 def test_what_has_not_changed_is_not_deployed_again(sample, stub):
     sample.app.deploy()
     before = stub.counts()["PUT"]
-    assert [done.changed for done in sample.app.deploy()] == [False] * 6
+    assert [done.changed for done in sample.app.deploy()] == [False] * 7
     assert sample.double.remote(1) == 2
     assert stub.counts()["PUT"] == before
 

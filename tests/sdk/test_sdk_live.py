@@ -72,6 +72,19 @@ def test_spawned_calls_are_found_again_and_can_be_cancelled(sample):
     endless.cancel()  # it has ended: that is no error
 
 
+def test_a_spawned_call_is_followed_while_it_goes_on_and_afterwards(sample):
+    handle = sample.talk.spawn("one", "two", "three")
+    lines = handle.follow()
+    assert next(lines).endswith("stdout: one")
+    with pytest.raises(TimeoutError):
+        handle.get(timeout=0)
+    assert [line.rpartition(" ")[2] for line in lines] == ["two", "three"]
+    assert handle.get(timeout=30) == 3
+    assert [line.rpartition(" ")[2] for line in handle.follow()] == ["one", "two", "three"]
+    with pytest.raises(errors.NotFoundError):
+        next(sample.talk.handle("0" * 32).follow())
+
+
 def test_a_map_keeps_order_and_errors(sample):
     assert list(sample.double.map(range(40), concurrency=8)) == [2 * number for number in range(40)]
     results = list(sample.both.starmap([(1, 2), ("a", "b")], return_exceptions=True))

@@ -10,6 +10,7 @@ from aliquot.sdk.client import Client
 from aliquot.sdk.deploying import Deployment, deploy
 from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import NotFoundError
+from aliquot.sdk.events import joining, read_events
 from aliquot.sdk.needs import Needs
 from aliquot.sdk.portable import locate
 from aliquot.sdk.session import current
@@ -52,6 +53,17 @@ class Handle(Generic[R]):
         """Its result, or what it raised; `TimeoutError` after that many seconds, while the call goes on."""
         function = self._function
         return cast("R", (yield from calls.wait(function.app.name, function.action, self.id, timeout)))
+
+    def follow(self) -> Iterator[str]:
+        """Each line that it prints, as it is printed, from the first on; it ends when the call does. Blocking."""
+        what = f"{self._function.action}: activation {self.id}"
+        lines = 0
+        for event, data in read_events(self.client().lines(joining(self.id), what), what):
+            if event == "log":
+                lines += 1
+                yield data
+            elif event == "result":  # of one that had ended before there is nothing else
+                yield from data["logs"][lines:]
 
     @dual
     def cancel(self) -> Operation[None]:
