@@ -57,6 +57,8 @@ def scenarios(draw):
                 st.sampled_from(["default", "ann", "bob"]),
                 st.one_of(st.none(), times),
                 st.one_of(st.none(), st.sampled_from([0.5, 5])),
+                st.none(),
+                st.sampled_from([None, None, "s1", "s2"]),
             ),
             max_size=40,
         )

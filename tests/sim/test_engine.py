@@ -165,3 +165,24 @@ def test_the_clairvoyant_srtf_lets_bert_wait_as_long_as_published(seed):
     wait_s = thesis.poisson_run("srtf_clairvoyant", seed=seed, steps=100).per_function["bert"].wait_s.mean
     low, high = thesis.SRTF_BERT_WAIT_RANGE_S
     assert low <= wait_s <= high
+
+
+def test_a_session_keeps_its_sandbox_until_half_an_hour_after_its_last_call():
+    kept_for = PolicySettings("fcfs", "fixed_ttl", params={"fixed_ttl": {"ttl_s": "5"}})
+    moments = [0, 1000, 2800, 2801 + 1800]  # at the last one the session has just ended
+    for session, warmth in ((None, ["cold"] * 4), ("s", ["cold", "warm", "warm", "cold"])):
+        workload = ListedWorkload([Arrival(moment, "f", session=session) for moment in moments])
+        lines = []
+        scenario = Scenario([device()], {"f": function("f")}, workload, check=True)
+        simulate(scenario, kept_for, on_dispatch=lines.append)
+        assert [line.start for line in lines] == warmth
+
+
+def test_a_session_does_not_end_while_its_call_runs():
+    kept_for = PolicySettings("fcfs", "fixed_ttl", params={"fixed_ttl": {"ttl_s": "5"}})
+    functions = {"long": function("long", run_s=5000), "f": function("f")}
+    arrivals = [Arrival(0, "long", session="s"), Arrival(1, "f", session="s"), Arrival(4000, "f", session="s")]
+    lines = []
+    scenario = Scenario([device(concurrency=2)], functions, ListedWorkload(arrivals), check=True)
+    simulate(scenario, kept_for, on_dispatch=lines.append)
+    assert [line.start for line in lines] == ["cold", "cold", "warm"]

@@ -13,7 +13,7 @@ from aliquot.core.errors import InputError
 
 def simulate(
     arrivals: Annotated[
-        Path, typer.Option(help="CSV: time_s,function and optionally tenant,run_s,deadline_s,cost_limit.")
+        Path, typer.Option(help="CSV: time_s,function and optionally tenant,run_s,deadline_s,cost_limit,session.")
     ],
     functions: Annotated[
         Path, typer.Option(help="CSV: name,run_s,cold_s,memory_mib and optionally load_s,share,weight,run_s@KIND.")

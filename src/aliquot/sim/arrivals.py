@@ -16,6 +16,7 @@ class Arrival(NamedTuple):
     run_s: float | None = None
     deadline_s: float | None = None
     cost_limit: float | None = None
+    session: str | None = None  # of the tenant
 
 
 class Overview(NamedTuple):

@@ -40,6 +40,7 @@ from aliquot.sim.clairvoyant import informed
 from aliquot.sim.interference import Curve
 from aliquot.sim.machine import Machine
 from aliquot.sim.recorder import Call, DispatchLine, Recorder
+from aliquot.sim.sessions import Sessions
 
 PROGRESS_EVERY = 500  # ended calls
 SAMPLES = 60  # of fairness, over the arrivals
@@ -73,6 +74,7 @@ class Simulation:
         self._sample_every_s = overview.last_s / SAMPLES
         self.scheduler = assemble(settings, queueing)
         self._agenda = Agenda()
+        self._sessions = Sessions(self._agenda)
         self._machine = Machine(
             scenario.devices,
             scenario.functions,
@@ -140,7 +142,11 @@ class Simulation:
         name = str(self._next_number)
         self._next_number += 1
         self._calls[name] = self.recorder.arrived(arrival, now)
-        return InvocationArrived(name, arrival.tenant, arrival.function, arrival.deadline_s, arrival.cost_limit)
+        if arrival.session is not None:
+            self._sessions.arrived(arrival, now)
+        return InvocationArrived(
+            name, arrival.tenant, arrival.function, arrival.deadline_s, arrival.cost_limit, arrival.session
+        )
 
     def _step(self, now: float, events: list[Event]) -> None:
         performers = self._performers
@@ -162,12 +168,19 @@ class Simulation:
         self._machine.run(command, call.arrival.run_s, now)
 
     def _complete(self, command: Complete, now: float) -> None:
-        self.recorder.finished(self._calls.pop(command.invocation), now)
-        self.ended += 1
+        call = self._calls.pop(command.invocation)
+        self.recorder.finished(call, now)
+        self._ended(call, now)
 
     def _reject(self, command: Reject, now: float) -> None:
-        self.recorder.rejected(self._calls.pop(command.invocation), now)
+        call = self._calls.pop(command.invocation)
+        self.recorder.rejected(call, now)
+        self._ended(call, now)
+
+    def _ended(self, call: Call, now: float) -> None:
         self.ended += 1
+        if call.arrival.session is not None:
+            self._sessions.ended(call.arrival, now)
 
     def _fail(self, command: Fail, _now: float) -> None:
         raise SchedulerError(f"a simulated call failed, which nothing here gives cause for: {command.reason}")

@@ -15,10 +15,10 @@ _SECONDS = "seconds, 0 or more"
 
 
 class TraceFile:
-    """An arrivals file: `time_s,function` and optionally `tenant`, `run_s`, `deadline_s`, `cost_limit`."""
+    """An arrivals file: `time_s,function` and optionally `tenant`, `run_s`, `deadline_s`, `cost_limit`, `session`."""
 
     required = ("time_s", "function")
-    optional = ("tenant", "run_s", "deadline_s", "cost_limit")
+    optional = ("tenant", "run_s", "deadline_s", "cost_limit", "session")
 
     def __init__(self, path: Path, functions: Mapping[str, FunctionSpec]) -> None:
         self.path = path
@@ -45,6 +45,7 @@ class TraceFile:
                 row.optional("run_s", _SECONDS),
                 row.optional("deadline_s", "seconds after arrival, more than 0", above=0),
                 row.optional("cost_limit", "a cost, 0 or more"),
+                row.values.get("session", "").strip() or None,
             )
 
 
