@@ -370,8 +370,13 @@ def test_a_route_leads_to_its_action_with_the_names_of_its_path(server, manage):
     assert (args["isbn"], args["q"], args["__ow_method"]) == ("12/3", "1", "get")
     assert args["__ow_path"] == "/club/books/12%2F3"
     assert answer.headers["x-openwhisk-activation-id"]
+    manage("createApi", apidoc(path="/books/{isbn}", verb="put"))
+    for size in (10, 2**21):
+        answer = httpx.put(f"{url}/books/7", json={"x": "x" * size, "isbn": "forged"})
+        assert answer.status_code == 400 or answer.json()["args"]["isbn"] == "7"
+        assert httpx.put(f"{url}/books/7", json={"x": "x" * size}).json()["args"]["isbn"] == "7"
     assert httpx.post(f"{url}/books/1").status_code == 405
-    assert httpx.post(f"{url}/books/1").headers["allow"] == "GET"
+    assert httpx.post(f"{url}/books/1").headers["allow"] == "GET, PUT"
     assert httpx.get(f"{url}/books").status_code == 404
     assert httpx.get(f"{url}/books/1/2").status_code == 404
     assert set(httpx.get(f"{url}/books").json()) == {"error", "code"}

@@ -211,6 +211,7 @@ def test_what_is_large_goes_through_both_ways(server, web):
     assert web.post("double.text", content=body, headers=plain).content == 2 * body
     assert web.post("double.json", content=body, headers=plain).json() == {"text": 2 * body.decode()}
     assert web.post("double.http", content=body, headers=plain).status_code == 204
+    assert args_of(web.post("echo.json", json={"large": body.decode()}))["large"] == body.decode()
 
 
 # --- who may --------------------------------------------------------------------------------------------

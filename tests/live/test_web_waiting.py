@@ -1,10 +1,11 @@
 """Web actions when the platform is slow, busy or refuses, and requests that are too large or too slow."""
 
 import asyncio
+import json
 
 from gateway_client import ACTIONS, PUT, gateway, on_a_loop
 
-from aliquot.live.gateway.refusal import OVERLOADED
+from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, OVERLOADED
 from aliquot.live.gateway.web.allowance import SMALL_BYTES
 from aliquot.live.gateway.web.answers import NOT_READY
 from aliquot.live.node.base import Outcome, Status
@@ -144,3 +145,51 @@ async def test_who_has_a_key_may_send_more_than_strangers():
         assert (await g.post(ECHO, **large)).status_code == 204
         text = "Request larger than allowed: 2000 > 1000 bytes."
         assert await g.say("POST", ECHO, **large, auth=None) == (413, text)
+
+
+LARGE = {"big": "x" * 2**21}
+
+
+async def large(g, value, path=ECHO + ".json", **more):
+    """In parts, as it comes over a wire."""
+    content = value if isinstance(value, bytes) else json.dumps(value).encode()
+
+    async def parts():
+        for begin in range(0, len(content), 2**16):
+            yield content[begin : begin + 2**16]
+
+    answer = await g.post(path, content=parts(), headers={"content-type": "application/json"}, **more)
+    body = answer.json()
+    return answer.status_code, body.get("error", body)
+
+
+@on_a_loop
+async def test_large_json_becomes_arguments_like_any_other():
+    async with web_gateway() as g:
+        parameters = [{"key": "p", "value": 1}, {"key": "q", "value": 2}, {"key": "r", "value": 3}]
+        await g.put(f"{ACTIONS}/echo?overwrite=true", json=WEB | {"parameters": parameters})
+        status, args = await large(g, LARGE | {"q": "body", "s": None}, params={"p": "query", "q": "query"})
+        assert status == 200
+        assert (args["p"], args["q"], args["r"], args["s"]) == ("query", "body", 3, None)
+        assert args["big"] == LARGE["big"]
+        assert args["__ow_method"] == "post"
+        status, args = await large(g, ["x" * 2**21])
+        assert args["__ow_body"] == ["x" * 2**21]
+        status, args = await large(g, b" " * 2**21 + b"{}")
+        assert (status, args["p"]) == (200, 1)
+
+
+@on_a_loop
+async def test_large_json_is_refused_like_any_other():
+    async with web_gateway() as g:
+        final = [*WEB["annotations"], {"key": "final", "value": True}]
+        body = WEB | {"annotations": final, "parameters": [{"key": "fixed", "value": 1}]}
+        await g.put(f"{ACTIONS}/echo?overwrite=true", json=body)
+        for name in ("__ow_user", "__ow_body", "fixed"):
+            assert await large(g, LARGE | {name: 1}) == (400, NOT_ALLOWED_PARAMETERS)
+        whole = json.dumps(LARGE).encode()
+        for wrong in (whole[:-1], whole + b"x", whole.replace(b"x", b"\xff", 1), b"[" + whole, b"[" * 2**21):
+            status, text = await large(g, wrong)
+            assert status == 400
+            assert text.startswith("The request content was malformed:")
+        assert not g.platform.calls

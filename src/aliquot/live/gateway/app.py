@@ -77,7 +77,7 @@ class Gateway:
             *openapi.endpoints(),
         ]
         targets = WebTargets(catalogue, self.gates, self.metrics)
-        web = WebActions(targets, Runner(platform, settings), auth, self._bodies, settings)
+        web = WebActions(targets, Runner(platform, settings), auth, self._bodies, self._judge, settings)
         apis = Apis(store, catalogue)
         web.natives = ApiManagement(apis, catalogue, settings).natives()
         self._web_route = WebRoute(web.answer, self.transactions)

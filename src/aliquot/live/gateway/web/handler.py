@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 
+import msgspec
 from msgspec import Struct
 
 from aliquot.live.gateway.answers import JSON, Headers, pieces_of
@@ -13,9 +14,11 @@ from aliquot.live.gateway.routing import refusal_for
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.allowance import Allowance
 from aliquot.live.gateway.web.answers import NOT_READY, WebAnswer, answer
-from aliquot.live.gateway.web.arguments import WebRequest, arguments
+from aliquot.live.gateway.web.arguments import WebRequest
+from aliquot.live.gateway.web.payloads import payload_of
 from aliquot.live.gateway.web.running import Runner
 from aliquot.live.gateway.web.target import WebPath, WebTarget, WebTargets
+from aliquot.live.judging.judge import Judge
 
 METHODS = "GET, DELETE, POST, PUT, HEAD, OPTIONS, PATCH"
 _METHODS = frozenset(METHODS.split(", "))
@@ -55,12 +58,13 @@ class WebActions:
     """Those of the namespaces, and `natives`: what the platform itself answers at such a path, to whoever has a key."""
 
     def __init__(
-        self, targets: WebTargets, runner: Runner, auth: Auth, bodies: Bodies, settings: GatewaySettings
+        self, targets: WebTargets, runner: Runner, auth: Auth, bodies: Bodies, judge: Judge, settings: GatewaySettings
     ) -> None:
         self._targets = targets
         self._runner = runner
         self._auth = auth
         self._bodies = bodies
+        self._judge = judge
         self._settings = settings
         self._strangers_bytes = min(settings.web_payload_bytes, settings.payload_bytes)
         self._allowance = Allowance(self._strangers_bytes)
@@ -86,7 +90,9 @@ class WebActions:
         user = self._user(asked)
         if user is None:
             raise unauthenticated()
-        return await native(asked, user, await self._request(asked, path.rest, user, self._settings.pairs_bytes))
+        request = self._request(asked, path.rest, user, {})
+        body = await self._bodies.read(asked.headers, asked.receive, self._settings.pairs_bytes)
+        return await native(asked, user, msgspec.structs.replace(request, body=body))
 
     async def call(
         self, asked: Asked, target: WebTarget, rest: str, named: Mapping[str, str] | None = None
@@ -102,9 +108,10 @@ class WebActions:
             raise unauthenticated()
         most_bytes = self._strangers_bytes if user is None else self._settings.payload_bytes
         with self._allowance.taken(asked.headers) if user is None else nullcontext():
-            request = await self._request(asked, rest, user, most_bytes, named or {})
-            given = arguments(request, raw=target.raw, final=target.target.final)
-            call = await self._runner.run(target, given, asked.transaction)
+            request = self._request(asked, rest, user, named or {})
+            body = await self._bodies.read_large(asked.headers, asked.receive, most_bytes)
+            payload = await payload_of(request, body, target, self._judge)
+            call = await self._runner.run(target, payload, asked.transaction)
         activation = (b"x-openwhisk-activation-id", call.id.encode())
         if call.outcome is None:
             return WebAnswer(202, (JSON, activation), error_body(NOT_READY, asked.transaction))
@@ -121,16 +128,14 @@ class WebActions:
         except Refusal:
             return None
 
-    async def _request(
-        self, asked: Asked, rest: str, user: str | None, most_bytes: int, named: Mapping[str, str] | None = None
-    ) -> WebRequest:
+    def _request(self, asked: Asked, rest: str, user: str | None, named: Mapping[str, str]) -> WebRequest:
+        """All but its body."""
         check_headers(asked.pairs, asked.headers)
-        body = await self._bodies.read(asked.headers, asked.receive, most_bytes)
         pairs = asked.pairs
         if user is not None:  # the key is the platform's and its owner's: an action is told who, not how
             pairs = [pair for pair in pairs if pair[0] != b"authorization"]
         content_type = asked.headers.get(b"content-type")
-        return WebRequest(asked.method, tuple(pairs), rest, asked.query, body, content_type, user, named or {})
+        return WebRequest(asked.method, tuple(pairs), rest, asked.query, b"", content_type, user, named)
 
 
 class WebRoute:

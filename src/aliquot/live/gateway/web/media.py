@@ -56,3 +56,8 @@ def parse(value: str) -> MediaType | None:
         else:
             parameters += f"; {pair[1]}={pair[2]}"
     return MediaType(f"{main}/{sub}".lower(), parameters, has_charset)
+
+
+def is_json(content_type: bytes | None) -> bool:
+    kind = parse(content_type.decode("latin-1")) if content_type else None
+    return kind is not None and kind.is_json

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import msgspec
-
 from aliquot.live.call import Call
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.refusal import OVERLOADED, Refusal, too_large
@@ -18,13 +16,12 @@ class Runner:
         self._settings = settings
         self._ids = Ids()
 
-    async def run(self, target: WebTarget, given: dict[str, object], transaction: str) -> Call:
+    async def run(self, target: WebTarget, payload: bytes | memoryview, transaction: str) -> Call:
         """The call, ended, or still without an `outcome` when it takes too long. Raises a `Refusal` and `Overloaded`.
 
         The run goes on when whoever asked does not wait for it.
         """
         target.gate.check()
-        payload = msgspec.json.encode({**(target.target.defaults or {}), **given})
         if len(payload) > self._settings.payload_bytes:  # base64 is longer than what came
             raise too_large("Request", len(payload), self._settings.payload_bytes)
         ended = asyncio.get_running_loop().create_future()

@@ -1,0 +1,46 @@
+"""A web action's payload: its parameters, and what the request says, over them. Large JSON is not looked over here."""
+
+import re
+
+import msgspec
+
+from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed
+from aliquot.live.gateway.web import media
+from aliquot.live.gateway.web.arguments import BODY, RESERVED, WebRequest, arguments
+from aliquot.live.gateway.web.target import WebTarget
+from aliquot.live.judging.judge import Judge
+from aliquot.live.large import put_before
+
+_OBJECT = re.compile(rb"[ \t\r\n]*\{")
+_encode = msgspec.json.encode
+
+
+async def payload_of(
+    request: WebRequest, body: bytes | memoryview, target: WebTarget, judge: Judge
+) -> bytes | memoryview:
+    """Raises a `Refusal`. `request` comes without its body."""
+    defaults = target.target.defaults or {}
+    final = target.target.final
+    if isinstance(body, memoryview) and not target.raw and media.is_json(request.content_type):
+        beneath = {**defaults, **arguments(request, raw=False, final=final)}
+        return await _large(beneath, body, RESERVED | final | request.named.keys(), judge)
+    whole = msgspec.structs.replace(request, body=bytes(body))
+    return _encode({**defaults, **arguments(whole, raw=target.raw, final=final)})
+
+
+async def _large(
+    beneath: dict[str, object], body: memoryview, refused: frozenset[str], judge: Judge
+) -> bytes | memoryview:
+    """A stranger's millions of keys must not keep others waiting: the judge looks, and only what it says counts."""
+    if not _OBJECT.match(body):
+        verdict = await judge.verdict(body)
+        if verdict.why is not None:
+            raise malformed(verdict.why)
+        return b"".join((_encode(beneath)[:-1], b',"%b":' % BODY.encode(), body, b"}"))
+    verdict = await judge.verdict(body, is_object=True, names=tuple(refused | beneath.keys()))
+    if verdict.why is not None:
+        raise malformed(verdict.why)
+    if not refused.isdisjoint(verdict.names):
+        raise Refusal(400, NOT_ALLOWED_PARAMETERS)
+    rest = {name: value for name, value in beneath.items() if name not in verdict.names}
+    return put_before(_encode(rest)[:-1] + (b"" if verdict.is_empty else b","), body, verdict.inside)
