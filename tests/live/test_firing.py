@@ -45,7 +45,7 @@ def read(client, activation_id):
 
 def fire(client, trigger, payload=None):
     """The trigger's record and the lines of its logs."""
-    answer = client.post(f"triggers/{trigger}", json=payload)
+    answer = client.post(f"triggers/{trigger}", json=payload, headers={"X-Event": "push"})
     assert answer.status_code == 202, answer.text
     activation_id = answer.json()["activationId"]
     assert answer.headers["x-openwhisk-activation-id"] == activation_id
@@ -84,8 +84,19 @@ def test_the_event_is_the_payload_above_the_triggers_parameters(client):
         "rule": "guest/on-event", "action": "guest/echo", "statusCode": 0, "success": True,
         "activationId": ran["activationId"],
     }  # fmt: skip
+    headers = ran["response"]["result"].pop("__ow_headers")
     assert ran["response"]["result"] == {"a": 1, "b": 2}
+    assert headers["content-type"] == "application/json"
+    assert headers["x-event"] == "push"
+    assert "authorization" not in headers, "the caller's key is for the gateway"
     assert ran["cause"] == record["activationId"]
+
+
+def test_a_payload_may_bring_headers_of_its_own(client):
+    put(client, "triggers/own", parameters=[{"key": "__ow_headers", "value": "the trigger's"}])
+    rule(client, "on-own", "own")
+    _, (line,) = fire(client, "own", {"__ow_headers": "the payload's"})
+    assert read(client, line["activationId"])["response"]["result"] == {"__ow_headers": "the payload's"}
 
 
 def test_an_empty_fire_is_an_empty_object(client):
@@ -93,7 +104,7 @@ def test_an_empty_fire_is_an_empty_object(client):
     rule(client, "on-empty", "empty")
     record, (line,) = fire(client, "empty")
     assert record["response"]["result"] == {}
-    assert read(client, line["activationId"])["response"]["result"] == {}
+    assert set(read(client, line["activationId"])["response"]["result"]) == {"__ow_headers"}
     assert client.get("activations", params={"name": "empty"}).json()[0]["statusCode"] == 0
 
 
@@ -121,7 +132,7 @@ def test_rules_set_off_sequences_too(client):
     rule(client, "on-chain", "chain", "twice")
     record, (line,) = fire(client, "chain", {"n": 1})
     ran = read(client, line["activationId"])
-    assert ran["response"]["result"] == {"n": 1}
+    assert ran["response"]["result"]["n"] == 1
     assert ran["cause"] == record["activationId"]
     assert len(ran["logs"]) == 2
 
@@ -183,7 +194,7 @@ def test_what_was_fired_and_had_not_run_when_the_server_died_runs(tmp_path):
         assert client.get(f"activations/{record['activationId']}").json() == record
         for line in lines:
             ran = read(client, line["activationId"])
-            assert ran["response"]["result"] == {"n": 1}
+            assert ran["response"]["result"]["n"] == 1
             assert ran["cause"] == record["activationId"]
     assert server.stop() == 0
     assert replay_file(tmp_path / "data").differences == []

@@ -4,6 +4,7 @@ All of it is on disk before the caller hears of it, in one transaction.
 """
 
 import time
+from collections.abc import Mapping
 
 import msgspec
 
@@ -20,6 +21,7 @@ from aliquot.live.platform import Platform
 from aliquot.live.records import Namespace, Rule, Trigger
 from aliquot.live.resolving import Missing, NotEntitled
 
+HEADERS = "__ow_headers"
 INACTIVE = "Rule '{}' is inactive, action '{}' was not activated."
 _encode = msgspec.json.encode
 
@@ -32,10 +34,18 @@ class Firing:
         self._metrics = metrics
         self._ids = Ids()
 
-    async def fire(self, namespace: Namespace, trigger: Trigger, payload: bytes, transaction: str) -> str | None:
+    async def fire(
+        self,
+        namespace: Namespace,
+        trigger: Trigger,
+        payload: bytes,
+        transaction: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> str | None:
         """The id of the trigger's record, durable as all that it sets off; None: it has no active rule.
 
-        Raises a `Refusal` for what is no object or too many fires, and `Overloaded`.
+        `headers` are those of the request that it came by, if it did. Raises a `Refusal` for what is no object or too
+        many fires, and `Overloaded`.
         """
         gate = self._gates.gate(namespace)
         gate.check_fire()
@@ -45,7 +55,8 @@ class Firing:
         rules = [rule for rule in self._catalogue.entities.rules_of(trigger) if rule.tied == trigger.identity]
         if not any(rule.active for rule in rules):
             return None
-        event = _encode({**{pair.key: pair.value for pair in trigger.parameters}, **given})
+        about = {} if headers is None else {HEADERS: headers}
+        event = _encode({**{pair.key: pair.value for pair in trigger.parameters}, **about, **given})
         activation_id = self._ids()
         logs: list[str] = []
         calls: list[Call] = []

@@ -24,6 +24,7 @@ from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, json, read_json
 from aliquot.live.gateway.rule_entity import path_of, status_of
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.gateway.web.arguments import headers_of
 from aliquot.live.records import Trigger
 
 _ALL = "/api/v1/namespaces/{namespace}/triggers"
@@ -75,7 +76,9 @@ class Triggers:
         """204 when nothing follows from it: then there is no record either."""
         assert asked.principal is not None  # noqa: S101 - the endpoint asks for a key
         namespace = asked.principal.namespace
-        activation_id = await self._firing.fire(namespace, self._find(asked), asked.body, asked.transaction)
+        # The caller's key is for the gateway: the event is kept on disk, and goes to actions that may be another's.
+        headers = headers_of(pair for pair in asked.headers.items() if pair[0] != b"authorization")
+        activation_id = await self._firing.fire(namespace, self._find(asked), asked.body, asked.transaction, headers)
         if activation_id is None:
             return Answer(204, b"", ())
         answer = json({"activationId": activation_id}, 202)
