@@ -26,8 +26,7 @@ def apidoc(action="echo", base="/club", path="/books", verb="GET", **more):
     """As today's npm client sends it."""
     name = action.rpartition("/")[2] if action.startswith("/") else action
     said = {"name": name, "namespace": "_", "backendMethod": "GET", "authkey": "uuid:verysecret"}
-    url = f"http://host/api/v1/web/_/default/{name}.{more.pop('kind', 'json')}"
-    said |= {"backendUrl": url} | more.pop("said", {})
+    said |= {"backendUrl": f"http://host/api/v1/web/_/default/{name}.http"} | more.pop("said", {})
     doc = {"namespace": "_", "gatewayBasePath": base, "gatewayPath": path, "gatewayMethod": verb}
     return {"apidoc": doc | {"id": f"API:_:{base}", "action": said} | more}
 
@@ -385,12 +384,10 @@ def test_a_route_leads_to_its_action_with_the_names_of_its_path(server, manage):
 def test_the_response_type_says_how_the_result_is_shown(server, manage):
     server.deploy("made", "def main(args):\n    return {'statusCode': 201, 'body': 'made'}", annotations=WEB)
     url = manage("createApi", apidoc("made", path="/a", verb="post"), responsetype="http")["gwApiUrl"]
-    manage("createApi", apidoc("made", path="/b", verb="post", kind="http"))
-    manage("createApi", apidoc("made", path="/c", verb="post", kind="http"), responsetype="json")
-    for path in ("a", "b"):
-        answer = httpx.post(f"{url}/{path}", json={})
-        assert (answer.status_code, answer.text) == (201, "made")
-    assert httpx.post(f"{url}/c", json={}).json() == {"statusCode": 201, "body": "made"}
+    manage("createApi", apidoc("made", path="/b", verb="post"))
+    answer = httpx.post(f"{url}/a", json={})
+    assert (answer.status_code, answer.text) == (201, "made")
+    assert httpx.post(f"{url}/b", json={}).json() == {"statusCode": 201, "body": "made"}
 
 
 def test_a_whole_document_of_the_serverless_framework_is_served_with_its_secret(server, manage):

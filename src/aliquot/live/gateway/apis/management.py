@@ -22,7 +22,6 @@ from aliquot.live.gateway.apis.documents import (
     base_document,
     count_operations,
     drop_operation,
-    extension_of,
     put_operation,
 )
 from aliquot.live.gateway.apis.registry import Api, Apis
@@ -135,7 +134,7 @@ class ApiManagement:
             str(apidoc["gatewayMethod"]),
             apidoc["gatewayPath"],
             full_name("_" if own else action["namespace"], action["name"], caller),
-            f".{responsetype}" if responsetype else extension_of(action["backendUrl"]),
+            f".{responsetype or 'json'}",
             None if secret is None else as_header(secret),
         )
         parameters = apidoc.get("pathParameters")
