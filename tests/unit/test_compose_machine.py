@@ -330,6 +330,24 @@ def test_a_cancelled_composition_ends_with_the_component_that_runs_and_its_condu
     )
 
 
+def test_a_component_that_succeeded_before_its_cancel_is_not_what_the_composition_comes_to():
+    stage = Stage(sequence("s", "a", "b"), single("a"), single("b")).begin("s")
+    stage.machine.cancel("top")
+    assert stage.finish({"half": "done"}).end == (Status.INTERNAL_ERROR, {"error": "cancelled"})
+    stage = Stage(conductor("c"), single("a")).begin("c")
+    stage.machine.cancel("top")
+    assert stage.finish({"action": "a"}).end == (Status.INTERNAL_ERROR, {"error": "cancelled"})
+
+
+def test_a_composition_that_was_through_when_it_was_cancelled_has_its_result():
+    stage = Stage(sequence("s", "a"), single("a")).begin("s")
+    stage.machine.cancel("top")
+    assert stage.finish({"all": "done"}).end == (OK, {"all": "done"})
+    stage = Stage(conductor("c")).begin("c")
+    stage.machine.cancel("top")
+    assert stage.finish({"params": {"all": "done"}}).end == (OK, {"all": "done"})
+
+
 def test_what_is_aborted_closes_the_innermost_first():
     stage = Stage(sequence("s", "t"), sequence("t", "a"), single("a")).begin("s")
     inner = stage.waiting.cause

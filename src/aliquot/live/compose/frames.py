@@ -88,7 +88,14 @@ class Frame:
         self.duration_ms += ending.duration_ms
         if ending.memory_mb is not None:
             self.memory_mb = max(self.memory_mb or 0, ending.memory_mb)
-        return End(ending.status, ending.result) if self.cancelled else self.follow(ending)
+        return self._cancelled(ending) if self.cancelled else self.follow(ending)
+
+    def _cancelled(self, ending: Ending) -> Step:
+        """What became of the component decides; but one that had succeeded already is not what the whole comes to."""
+        if ending.status is not Status.SUCCESS:
+            return End(ending.status, ending.result)
+        step = self.follow(ending)
+        return step if isinstance(step, End) else End(Status.INTERNAL_ERROR, payloads.error(texts.CANCELLED))
 
     def follow(self, ending: Ending) -> Step:
         raise NotImplementedError
