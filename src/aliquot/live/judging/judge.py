@@ -22,6 +22,7 @@ Answer = Callable[[Verdict], None]
 
 _MODULE = "aliquot.live.judging.process"
 _STOP_S = 2
+TOO_MANY_NAMES = "the action has too many parameters for a body as large as this"
 _read = msgspec.json.Decoder(Verdict)
 
 
@@ -41,7 +42,10 @@ class Judge:
         question = Question(ROOM, ROOM + len(body), is_object, names)
         message = msgspec.json.encode(question)
         self._loop = asyncio.get_running_loop()
-        if mapping is None or len(message) > MESSAGE_BYTES or not self._is_there():
+        if len(message) > MESSAGE_BYTES:  # so many names that a look for them here would keep all others waiting
+            self._loop.call_soon(lambda: answer(Verdict(TOO_MANY_NAMES)))
+            return
+        if mapping is None or not self._is_there():
             self._loop.call_soon(lambda: answer(judge(body, question)))
             return
         self._waiting.append((body, question, answer))

@@ -5,6 +5,7 @@ Started as `python -m aliquot.live.judging.process FD`.
 
 import mmap
 import os
+import resource
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ import msgspec
 from aliquot.live.judging.judgement import Question, judge
 
 MESSAGE_BYTES = 2**17
+DATA_BYTES = 2**29  # its own memory, the bodies aside: keys take many times the room that they take in JSON
 
 
 def serve(sock: socket.socket) -> None:
@@ -32,6 +34,7 @@ def serve(sock: socket.socket) -> None:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then hangs up
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         serve(channel)

@@ -1,0 +1,56 @@
+"""Who looks large bodies over is bounded itself: a flood of keys costs nobody but its sender anything."""
+
+import asyncio
+import resource
+import subprocess
+import sys
+
+from aliquot.live.judging.judge import TOO_MANY_NAMES, Judge
+from aliquot.live.judging.judgement import TOO_MANY
+from aliquot.live.judging.process import DATA_BYTES
+from aliquot.live.large import allocate
+
+
+def large(data):
+    body = allocate(len(data))
+    body[:] = data
+    return body
+
+
+def test_so_many_keys_that_there_is_no_room_for_them_are_refused():
+    code = """
+import resource
+from aliquot.live.judging.judgement import Question, judge
+flood = memoryview(b'{' + b','.join(b'"%x":0' % n for n in range(600_000)) + b'}')
+plain = memoryview(b'{"a":[' + b'0,' * 2_000_000 + b'1]}')
+resource.setrlimit(resource.RLIMIT_DATA, (2**26, 2**26))
+for body in (flood, plain):
+    print(judge(body, Question(0, len(body), True, ('a',))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert TOO_MANY in first
+    assert second.startswith("Verdict(why=None, names=('a',)")
+
+
+def test_its_process_has_a_bound_on_its_memory():
+    async def scene():
+        judge = Judge()
+        try:
+            verdict = await judge.verdict(large(b'{"a":1}'), is_object=True, names=("a", "b"))
+            assert (verdict.why, verdict.names) == (None, ("a",))
+            assert resource.prlimit(judge._process.pid, resource.RLIMIT_DATA) == (DATA_BYTES, DATA_BYTES)
+        finally:
+            judge.close()
+
+    asyncio.run(scene())
+
+
+def test_more_names_than_it_can_be_asked_for_are_refused():
+    async def scene():
+        judge = Judge()
+        verdict = await judge.verdict(large(b"{}"), is_object=True, names=tuple(f"{n:0100}" for n in range(5000)))
+        assert verdict.why == TOO_MANY_NAMES
+        judge.close()
+
+    asyncio.run(scene())
