@@ -4,11 +4,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from aliquot.live.gateway.names import LONGEST, is_name
+from aliquot.live.large import LARGE
 from aliquot.live.records import Action, FullName
 
 EMPTY = b"{}"
 ABSENT = Raw(b"")
 _MOST_SEGMENTS = 3
+_LONGEST_NAME_BYTES = 8192  # of JSON: three names, every character of them escaped
+_SHOWN_BYTES = 1000
 _object = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.Encoder().encode
 
@@ -37,6 +40,8 @@ def with_defaults(action: Action, payload: bytes) -> bytes:
     defaults = defaults_of(action)
     if not defaults:
         return payload
+    if len(payload) > LARGE:
+        return _joined(_encode(defaults), payload) if payload.lstrip()[:1] == b"{" else payload
     try:
         return _encode({**defaults, **_object.decode(payload)})
     except msgspec.ValidationError:
@@ -45,7 +50,19 @@ def with_defaults(action: Action, payload: bytes) -> bytes:
 
 def with_state(payload: bytes, state: bytes) -> bytes:
     """What a conductor is told: a component's result, and over it what the conductor asked to remember."""
+    if len(payload) + len(state) > LARGE:
+        return _joined(payload, state)
     return _encode({**_object.decode(payload), **_object.decode(state)})
+
+
+def _joined(below: bytes, above: bytes) -> bytes:
+    """Two objects as one. A key that both have is there twice, and the last counts, for all who read JSON here.
+
+    What is large is not taken apart: millions of keys would hold up the event loop, and fill the server's memory.
+    """
+    below, above = below.strip(), above.strip()
+    between = b"," if below[1:-1].strip() and above[1:-1].strip() else b""
+    return b"".join((below[:-1], between, above[1:]))
 
 
 def boxed(value: bytes | Raw, key: str = "value") -> bytes:
@@ -63,12 +80,14 @@ def answer_of(result: bytes) -> Answer:
 
 
 def shown(value: Raw) -> str:
+    if len(bytes(value)) > _SHOWN_BYTES:
+        return bytes(value)[:_SHOWN_BYTES].decode(errors="replace") + "…"
     return _encode(msgspec.json.decode(value)).decode()
 
 
 def component_name(value: Raw, caller: str) -> FullName | None:
     """The action that a JSON value names: `/ns/[pkg/]a`, `ns/pkg/a`, or the caller's own `[pkg/]a`; None: none."""
-    text = msgspec.json.decode(value)
+    text = msgspec.json.decode(value) if len(bytes(value)) <= _LONGEST_NAME_BYTES else None
     if not isinstance(text, str):
         return None
     segments = [segment for segment in text.strip().split("/") if segment]
