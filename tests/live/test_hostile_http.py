@@ -207,6 +207,13 @@ def test_a_caller_key_is_not_handed_to_whose_action_it_is(server, victim, attack
         assert base64.b64encode(victim.key.encode()).decode() not in answer.text
 
 
+def test_an_event_is_small_for_each_rule_may_have_a_copy(attacker):
+    attacker.put("triggers/loud")
+    answer = attacker.client.post("triggers/loud", json={"x": "x" * 2**20})
+    assert answer.status_code == 413
+    assert answer.json()["error"].startswith("Request larger than allowed: ")
+
+
 # --- another's actions by detours -------------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ class GatewaySettings(Struct, frozen=True):
 
     payload_bytes: int = 64 * MIB
     web_payload_bytes: int = 16 * MIB  # the same, of web actions' callers without a key
+    event_bytes: int = MIB  # of a fired trigger: each of its rules may have a copy
     parameters_bytes: int = MIB
     code_bytes: int = 48 * MIB
 

@@ -48,7 +48,7 @@ class Triggers:
                      query=(OVERWRITE,), most_bytes=self._settings.pairs_bytes, statuses=(409, 413, 415)),
             Endpoint("GET", _ONE, self.get, "Read a trigger with its rules", item, statuses=(404, 409)),
             Endpoint("POST", _ONE, self.fire, "Fire a trigger", fired, body=dict[str, Any] | None,
-                     most_bytes=self._settings.payload_bytes, statuses=(404, 409, 413, 415, 429)),
+                     most_bytes=self._settings.event_bytes, statuses=(404, 409, 413, 415, 429)),
             Endpoint("DELETE", _ONE, self.delete, "Delete a trigger", item, statuses=(404, 409)),
         ]  # fmt: skip
 
