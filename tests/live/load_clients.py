@@ -12,8 +12,11 @@ from urllib.parse import quote
 import httptools
 import psutil
 
+EVENTS = {"Accept": "text/event-stream"}
 API = "/api/v1/namespaces/_"
 ID = "x-openwhisk-activation-id"
+
+TRIGGER = "load-trigger"
 
 # What an action of each sort does with {"n": n}. "crash" ends its process, "fail" answers with an error.
 SORTS = {
@@ -23,9 +26,11 @@ SORTS = {
     "large": "def main(args): return {'n': args['n'], 'text': 'x' * 20_000}",
     "fail": "def main(args): return {'error': f\"no {args['n']}\"}",
     "crash": "import os\ndef main(args): os._exit(args['n'] % 3)",
+    "conductor": "def main(args):\n    n = args['n']\n    if 'called' in args: return {'params': {'n': n}}\n"
+    "    return {'action': 'load-echo-0', 'params': {'n': n}, 'state': {'called': True}}",
     "slow": "import time\ndef main(args):\n    time.sleep(30)\n    return {'n': args['n']}",  # its limit is shorter
 }
-MIX = ("echo", "echo", "sleep", "print", "sequence", "large", "fail", "sleep", "crash", "slow")
+MIX = ("echo", "echo", "sleep", "print", "sequence", "large", "fail", "conductor", "crash", "slow")
 SLOW_LIMIT_MS = 150
 ERROR_SORTS = {"fail", "crash", "slow"}
 
@@ -44,7 +49,8 @@ def entity(name, sequence):
     if sort == "sequence":
         return {"exec": {"kind": "sequence", "components": sequence}}
     limits = {"timeout": SLOW_LIMIT_MS} if sort == "slow" else {}
-    return {"exec": {"kind": "python:3.11", "code": SORTS[sort]}, "limits": limits}
+    annotations = [{"key": "conductor", "value": True}] if sort == "conductor" else []
+    return {"exec": {"kind": "python:3.11", "code": SORTS[sort]}, "limits": limits, "annotations": annotations}
 
 
 class Answer:
@@ -74,8 +80,8 @@ class Connection:
         self._authorization = authorization
         self._reader = self._writer = None
 
-    async def ask(self, method, path, body=None):
-        await self._send(method, path, body)
+    async def ask(self, method, path, body=None, **headers):
+        await self._send(method, path, body, headers)
         answer = Answer()
         parser = httptools.HttpResponseParser(answer)
         while not answer.whole:
@@ -88,22 +94,21 @@ class Connection:
             self.close()
         return answer
 
-    async def hang_up_on(self, method, path, body, seconds):
-        """Ask, and go away before the answer."""
-        await self._send(method, path, body)
+    async def hang_up_on(self, method, path, body, seconds, **headers):
+        """Ask, and go away before the answer is whole."""
+        await self._send(method, path, body, headers)
         await asyncio.sleep(seconds)
         self.close()
 
-    async def _send(self, method, path, body):
+    async def _send(self, method, path, body, headers):
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(*self._where)
         content = b"" if body is None else json.dumps(body).encode()
-        kind = "Content-Type: application/json\r\n" if content else ""
-        self._writer.write(
-            f"{method} {path} HTTP/1.1\r\nHost: load\r\nAuthorization: {self._authorization}\r\n{kind}"
-            f"Content-Length: {len(content)}\r\n\r\n".encode()
-            + content
-        )
+        headers = {"Host": "load", "Authorization": self._authorization, "Content-Length": len(content)} | headers
+        if content:
+            headers["Content-Type"] = "application/json"
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self._writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + content)
         await self._writer.drain()
 
     def close(self):
@@ -119,7 +124,7 @@ class Load:
         self.server, self.names, self.random = server, names, random
         self.acknowledged = {}  # activation id: (action, n)
         self.answered = {}  # activation id: the response that a blocking caller got
-        self.counts = dict.fromkeys(("blocking", "impatient", "asynchronous", "hung up", "cancelled", "killed"), 0)
+        self.counts = dict.fromkeys((act.__name__ for act, _ in self._acts()), 0) | {"killed": 0}
         self._numbers = iter(range(10**9))
         self._stop = False
 
@@ -136,13 +141,27 @@ class Load:
                 group.create_task(self._client())
             group.create_task(self._killer())
 
+    def _acts(self):
+        """What a client may do, and how often beside the rest."""
+        return [
+            (self.wait, 35),
+            (self.wait_a_moment, 20),
+            (self.not_wait, 20),
+            (self.hang_up, 5),
+            (self.follow, 5),
+            (self.cancel, 10),
+            (self.fire, 4),
+            (self.replace, 1),
+        ]
+
     async def _client(self):
         connection = self.connection()
-        acts = (self._blocking, self._impatient, self._asynchronous, self._hang_up, self._cancel)
+        acts, weights = zip(*self._acts(), strict=True)
         try:
             while not self._stop:
-                (act,) = self.random.choices(acts, (40, 20, 25, 5, 10))
+                (act,) = self.random.choices(acts, weights)
                 await act(connection)
+                self.counts[act.__name__] += 1
         finally:
             connection.close()
 
@@ -156,12 +175,11 @@ class Load:
         self.acknowledged[activation] = (name, n)
         return activation
 
-    async def _blocking(self, connection, query="", statuses=(200, 500, 502)):
+    async def wait(self, connection, query="", statuses=(200, 500, 502)):
         name, n, path = self._call()
         answer = await connection.ask("POST", f"{path}?blocking=true{query}", {"n": n})
         assert answer.status in statuses, (name, answer.status, answer.body)
         activation = self._keep(answer, name, n)
-        self.counts["blocking"] += 1
         if answer.status == 202:
             assert answer.json() == {"activationId": activation}
             return
@@ -170,29 +188,51 @@ class Load:
             record = await connection.ask("GET", f"{API}/activations/{activation}")
             assert record.status == 200, "the record is readable the moment its answer arrives"
 
-    async def _impatient(self, connection):
-        await self._blocking(connection, f"&timeout={self.random.randint(1, 40)}", (200, 202, 500, 502))
-        self.counts["impatient"] += 1
+    async def wait_a_moment(self, connection):
+        await self.wait(connection, f"&timeout={self.random.randint(1, 40)}", (200, 202, 500, 502))
 
-    async def _asynchronous(self, connection):
+    async def not_wait(self, connection):
         name, n, path = self._call()
         answer = await connection.ask("POST", path, {"n": n})
         assert answer.status == 202, (name, answer.status, answer.body)
         assert answer.json() == {"activationId": self._keep(answer, name, n)}
-        self.counts["asynchronous"] += 1
 
-    async def _hang_up(self, connection):
+    async def hang_up(self, connection):
         _, n, path = self._call()
-        await connection.hang_up_on("POST", f"{path}?blocking=true", {"n": n}, self.random.random() / 50)
-        self.counts["hung up"] += 1
+        headers = self.random.choice([{}, EVENTS])
+        await connection.hang_up_on("POST", f"{path}?blocking=true", {"n": n}, self.random.random() / 50, **headers)
 
-    async def _cancel(self, connection):
+    async def follow(self, connection):
+        """A call as events, to its end."""
+        name, n, path = self._call()
+        answer = await connection.ask("POST", f"{path}?blocking=true", {"n": n}, **EVENTS)
+        assert answer.status == 200, (name, answer.status, answer.body)
+        result = answer.body.partition(b"event: result\nid: end\ndata: ")[2]
+        assert result, (name, answer.body)
+        record = json.loads(result)
+        assert record["activationId"].encode() in answer.body.splitlines()[2], "it was accepted first"
+        assert record["activationId"] not in self.acknowledged, "ids are given once"
+        self.acknowledged[record["activationId"]] = (name, n)
+        self.answered[record["activationId"]] = record["response"]
+
+    async def cancel(self, connection):
         """One of the last: it may wait, run, or have ended."""
         recent = list(self.acknowledged)[-300:]
         if recent:
             answer = await connection.ask("DELETE", f"{API}/activations/{self.random.choice(recent)}")
             assert answer.status == 202, (answer.status, answer.body)
-            self.counts["cancelled"] += 1
+
+    async def fire(self, connection):
+        n = next(self._numbers)
+        answer = await connection.ask("POST", f"{API}/triggers/{TRIGGER}", {"n": n})
+        assert answer.status == 202, (answer.status, answer.body)
+        self._keep(answer, TRIGGER, n)
+
+    async def replace(self, connection):
+        """A new revision of an action that others are calling."""
+        name = self.random.choice([name for name in self.names if sort_of(name) != "sequence"])
+        answer = await connection.ask("PUT", f"{API}/actions/{name}?overwrite=true", entity(name, []))
+        assert answer.status == 200, (name, answer.status, answer.body)
 
     async def _killer(self):
         """SIGKILL to a sandbox now and then, whatever it does."""

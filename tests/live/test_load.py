@@ -12,7 +12,7 @@ from random import Random
 import httpx
 import psutil
 import pytest
-from load_clients import ERROR_SORTS, Load, action_names, entity, sort_of
+from load_clients import ERROR_SORTS, TRIGGER, Load, action_names, entity, sort_of
 
 from aliquot.live.replay import replay_file
 from aliquot.testing.server import LiveServer, open_files
@@ -55,11 +55,18 @@ def deploy(client, names):
     components = [f"/_/{name}" for name in names if sort_of(name) == "echo"][:2]
     for name in sorted(names, key=lambda name: sort_of(name) == "sequence"):
         client.put(f"actions/{name}", json=entity(name, components)).raise_for_status()
+    client.put(f"triggers/{TRIGGER}", json={}).raise_for_status()
+    for number, name in enumerate(name for name in names if sort_of(name) in {"sleep", "sequence", "crash"}):
+        rule = {"trigger": f"/_/{TRIGGER}", "action": f"/_/{name}"}
+        client.put(f"rules/load-rule-{number % 3}", params={"overwrite": "true"}, json=rule).raise_for_status()
 
 
 def remove(client, names):
     for name in names:
         client.delete(f"actions/{name}").raise_for_status()
+    for rule in client.get("rules").json():
+        client.delete(f"rules/{rule['name']}").raise_for_status()
+    client.delete(f"triggers/{TRIGGER}").raise_for_status()
 
 
 class Held:
@@ -78,8 +85,15 @@ class Held:
 
 
 def settle(server):
-    assert wait_until(lambda: status(server)["calls"] == 0), status(server)
-    assert wait_until(lambda: status(server)["sandboxes"] == []), status(server)["sandboxes"]
+    assert wait_until(lambda: status(server)["calls"] == 0), trouble(server)
+    assert wait_until(lambda: status(server)["sandboxes"] == []), trouble(server)
+
+
+def trouble(server):
+    """What is needed to find out why."""
+    found = status(server)
+    flows = [flow for flow in found["flows"] if flow["queued"] or flow["in_flight"]]
+    return found["calls"], flows, found["sandboxes"], server.log.read_text()[-5000:]
 
 
 def all_records(client):
@@ -110,14 +124,15 @@ def test_every_call_ends_once_and_nothing_is_left_over(server):
         before = Held(server)
         deploy(client, names)
         asyncio.run(load.run(CLIENTS, SECONDS))
-        assert wait_until(lambda: status(server)["calls"] == 0), status(server)
+        assert wait_until(lambda: status(server)["calls"] == 0), trouble(server)
         remove(client, names)
         settle(server)
 
         assert all(load.counts.values()), load.counts
         records = all_records(client)
         assert set(load.acknowledged) <= set(records)
-        assert ended_by_the_metrics(server) == len(records)
+        runs = [item for item in records.values() if item["name"] != TRIGGER]  # a trigger's record has no run
+        assert ended_by_the_metrics(server) == len(runs)
         check_records(client, load, records)
     wait_until(lambda: Held(server).files <= before.files and Held(server).processes <= before.processes)
     after = Held(server)
@@ -133,13 +148,13 @@ def check_records(client, load, records):
     for activation, (name, _) in load.acknowledged.items():
         item = records[activation]
         assert item["name"] == name
-        assert item["end"] >= item["start"]
+        assert name == TRIGGER or item["end"] >= item["start"]
     sample = load.random.sample(sorted(load.acknowledged), min(2000, len(load.acknowledged)))
     for activation in sample:
         name, n = load.acknowledged[activation]
         response = client.get(f"activations/{activation}").raise_for_status().json()["response"]
         if activation in load.answered:
             assert response == load.answered[activation]
-        if response["success"]:
+        if response["success"] and name != TRIGGER:
             assert sort_of(name) not in ERROR_SORTS
-            assert response["result"]["n"] == n
+            assert response["result"].get("n") == n, (name, n, response)

@@ -246,6 +246,24 @@ async def test_a_call_for_an_action_the_core_does_not_know_is_refused(rig):
 
 
 @run
+async def test_a_sandbox_that_starts_for_a_cancelled_call_is_started_once_and_serves_the_next(rig):
+    first, second = rig.call(), rig.call()
+    rig.service.submit(first)
+    await rig.turn()
+    assert rig.service.cancel("guest", first.id)
+    rig.service.submit(second)
+    await rig.turn()
+    assert rig.node.starts == [1]
+    rig.node.ready(1)
+    await rig.turn()
+    rig.node.finish(1, b'{"x":1}')
+    await rig.turn()
+    assert rig.ended == [first, second]
+    assert second.outcome.result == b'{"x":1}'
+    assert summary(second)["start"] == "cold"
+
+
+@run
 async def test_a_cancelled_run_stops_its_sandbox(rig):
     call = rig.call()
     rig.service.submit(call)

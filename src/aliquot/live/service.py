@@ -241,7 +241,7 @@ class Service:
         tenancy = self.tenancies.get(command.sandbox)
         if tenancy is not None:
             tenancy.call = call
-            if command.start is Start.COLD:
+            if command.start is Start.COLD and not tenancy.launched:
                 self._launch(command.sandbox, tenancy, call)
 
     def _start_sandbox(self, command: StartSandbox) -> None:
@@ -249,6 +249,7 @@ class Service:
         self.tenancies.open(command.sandbox, self._functions[command.tenant, command.function])
 
     def _launch(self, sandbox: int, tenancy: Tenancy, call: Call) -> None:
+        tenancy.launched = True
         env = activation_env(call, tenancy.key, now_ms())
         self._node.start_sandbox(sandbox, launch(tenancy.reached, call.device, self.api_host, self.images, env))
 

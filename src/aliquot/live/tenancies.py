@@ -20,13 +20,14 @@ class Keys(Protocol):
 class Tenancy:
     """One sandbox: the revision it serves, from its start to its end."""
 
-    __slots__ = ("action", "call", "init_s", "key", "logs", "reached")
+    __slots__ = ("action", "call", "init_s", "key", "launched", "logs", "reached")
 
     def __init__(self, reached: Reached, key: str) -> None:
         self.reached = reached
         self.action = reached.action
         self.key = key  # of the caller's namespace, for what runs here; empty: its owner wants none
         self.call: Call | None = None
+        self.launched = False  # one that starts for a call that is cancelled may be given to another: cold, too
         self.init_s: float | None = None
         self.logs: tuple[str, ...] = ()  # of its start, until a record has them
 

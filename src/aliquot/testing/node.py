@@ -13,6 +13,7 @@ class ScriptedNode:
         self.devices = tuple(devices)
         self.listener: Listener
         self.started: dict[int, Launch] = {}
+        self.starts: list[int] = []  # in order: none should be there twice
         self.running: dict[int, RunRequest] = {}
         self.stopped: list[int] = []
         self.unloaded: list[int] = []
@@ -28,6 +29,7 @@ class ScriptedNode:
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
         self.started[sandbox] = launch
+        self.starts.append(sandbox)
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         self.running[sandbox] = request
