@@ -322,3 +322,42 @@ async def test_who_does_not_read_answers_is_not_served_without_end():
         assert asked < many
         wire.reader._transport.resume_reading()
         assert [(await wire.answer())[0] for _ in range(asked)] == [200] * asked
+
+
+@on_a_loop
+async def test_a_caller_that_takes_nothing_of_its_answer_is_cut_off(monkeypatch):
+    monkeypatch.setitem(SERVED, "short", True)  # uvicorn's own protocol waits for ever
+    body = b'{"x":"%b"}' % (b"x" * 20_000_000)
+    async with served(answer_s=0.2) as (g, connect):
+        for chunked in (False, True):  # on the short way, and on ASGI's
+            wire = await connect()
+            wire.reader._transport.pause_reading()
+            length = {"Transfer_Encoding": "chunked"} if chunked else {"Content_Length": len(body)}
+            await wire.send(wire.head("POST", BLOCKING, **length))
+            await wire.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body)
+            asked = 1 + chunked
+            while len(g.platform.calls) < asked:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(1)
+            wire.reader._transport.resume_reading()
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await wire.answer()
+
+
+@on_a_loop
+async def test_a_slow_reader_gets_all_of_a_large_answer_and_then_the_next(monkeypatch):
+    monkeypatch.setitem(SERVED, "short", True)
+    body = b'{"x":"%b"}' % (b"x" * 8_000_000)
+    async with served(answer_s=1) as (_, connect):
+        wire = await connect()
+        head = wire.head("POST", BLOCKING, Content_Length=len(body))
+        await wire.send(head + body + wire.head("POST", BLOCKING) + wire.head("GET", "/health"))
+        transport = wire.reader._transport
+        for _ in range(8):
+            transport.pause_reading()
+            await asyncio.sleep(0.05)
+            transport.resume_reading()
+            await asyncio.sleep(0.002)
+        assert (await wire.answer())[2] == body
+        assert (await wire.answer())[2] == b"{}"
+        assert (await wire.answer())[0] == 200
