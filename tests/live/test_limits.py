@@ -59,7 +59,7 @@ def test_mistakes_are_named(text, told):
 
 
 def test_a_server_keeps_to_them(tmp_path):
-    limits = ("payload_bytes=4KiB", "timeout_ms.most=70000", "invocations_per_minute=3")
+    limits = ("payload_bytes=4KiB", "timeout_ms.most=70000", "sequence_length=2", "invocations_per_minute=3")
     with LiveServer(tmp_path / "data", *(word for limit in limits for word in ("--limit", limit))) as server:
         server.deploy("large", "def main(args): return {'x': 'y' * args.get('n', 0)}")
         with server.client() as client:
@@ -73,6 +73,8 @@ def test_a_server_keeps_to_them(tmp_path):
             body = {"exec": {"kind": "python:3.11", "code": ""}, "limits": {"timeout": 80_000}}
             refused = client.put("actions/long", json=body)
             assert "duration 80000 milliseconds exceeds allowed threshold of 70000 milliseconds" in refused.text
+            sequence = {"exec": {"kind": "sequence", "components": ["/_/large"] * 3}}
+            assert "Too many actions in the sequence." in client.put("actions/three", json=sequence).text
             statuses = [call({}).status_code for _ in range(8)]
             assert 429 in statuses
             assert client.get("limits").json()["invocationsPerMinute"] == 3
