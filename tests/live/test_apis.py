@@ -18,6 +18,7 @@ from aliquot.live.store.base import Document
 from aliquot.testing.server import LiveServer
 
 MANAGE = "/api/v1/web/whisk.system/apimgmt"
+METHODS = {"createApi": "POST", "getApi": "GET", "deleteApi": "DELETE"}
 ECHO = "def main(args):\n    return {'args': args}"
 WEB = [{"key": "web-export", "value": True}]
 
@@ -149,7 +150,7 @@ ERRORS = [
 @on_a_loop
 async def test_what_is_wrong_is_an_application_error_that_says_so(name, body, text):
     async with gateway() as g:
-        answer = await g.post(f"{MANAGE}/{name}", json=body)
+        answer = await g.request(METHODS[name], f"{MANAGE}/{name}", json=body)
         assert (answer.status_code, answer.json()) == (502, {"error": text})
 
 
@@ -162,6 +163,22 @@ async def test_without_a_key_nobody_manages_apis():
                 assert answer.status_code == 401
         answer = await g.get(f"{MANAGE}/getApi", params={"__ow_user": "guest"})
         assert answer.status_code == 400
+
+
+@on_a_loop
+async def test_a_page_elsewhere_cannot_have_a_browser_change_apis():
+    """What a browser sends for any page, without asking first: GET, HEAD, and POST of a form or of text."""
+    async with gateway() as g:
+        await create(g)
+        for method in ("GET", "HEAD", "POST"):
+            assert (await g.request(method, f"{MANAGE}/deleteApi", params={"basepath": "/club"})).status_code == 405
+        body = {"apidoc": json.dumps(apidoc(path="/forged")["apidoc"])}
+        assert (await g.get(f"{MANAGE}/createApi", params=body)).status_code == 405
+        assert (await g.post(f"{MANAGE}/createApi", data=body)).status_code == 415
+        text = {"content": json.dumps(apidoc(path="/forged")), "headers": {"content-type": "text/plain"}}
+        assert (await g.post(f"{MANAGE}/createApi", **text)).status_code == 415
+        (api,) = (await g.get(f"{MANAGE}/getApi")).json()["apis"]
+        assert list(api["value"]["apidoc"]["paths"]) == ["/books"]
 
 
 @on_a_loop
@@ -297,7 +314,7 @@ def test_whatever_is_sent_has_an_answer(one, two, three):
                 bodies += [apidoc(path=one, verb=two, base=three), apidoc(said={"name": one, "namespace": two})]
                 bodies.append({"apidoc": {"swagger": swagger() | {"paths": {"/a": {"get": one}}, "info": two}}})
                 for body in bodies:
-                    answer = await g.post(f"{MANAGE}/{name}", json=body)
+                    answer = await g.request(METHODS[name], f"{MANAGE}/{name}", json=body)
                     assert answer.status_code in {200, 400, 403, 502}
                     assert answer.status_code == 200 or answer.json()["error"]
 
@@ -351,7 +368,8 @@ def manage(server):
     user, _, secret = server.key.partition(":")
 
     def send(name, body=None, **query):
-        answer = httpx.post(f"{server.url}{MANAGE}/{name}", json=body or {}, params=query, auth=(user, secret))
+        url = f"{server.url}{MANAGE}/{name}"
+        answer = httpx.request(METHODS[name], url, json=body or {}, params=query, auth=(user, secret))
         assert answer.status_code == 200, answer.text
         return answer.json()
 

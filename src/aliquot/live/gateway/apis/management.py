@@ -30,7 +30,7 @@ from aliquot.live.gateway.refusal import forbidden
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.answers import WebAnswer
 from aliquot.live.gateway.web.arguments import WebRequest, arguments
-from aliquot.live.gateway.web.handler import Asked, Native
+from aliquot.live.gateway.web.handler import Asked, Native, NativeHandler
 from aliquot.live.records import FullName
 from aliquot.live.resolving import Missing, NotEntitled, resolve
 
@@ -47,8 +47,11 @@ class ApiManagement:
         self._settings = settings
 
     def natives(self) -> dict[str, Native]:
-        handlers = {"createApi": self.create, "getApi": self.get, "deleteApi": self.delete}
-        return {f"whisk.system/apimgmt/{name}": _reporting(handler) for name, handler in handlers.items()}
+        return {
+            "whisk.system/apimgmt/createApi": Native("POST", _reporting(self.create)),
+            "whisk.system/apimgmt/getApi": Native("GET", _reporting(self.get)),
+            "whisk.system/apimgmt/deleteApi": Native("DELETE", _reporting(self.delete)),
+        }
 
     async def create(self, asked: Asked, caller: str, request: WebRequest) -> WebAnswer:
         given = _read(request)
@@ -178,7 +181,7 @@ class ApiManagement:
         return f"{asked.scheme}://{host.decode()}" if _HOST.fullmatch(host) else self._settings.api_host
 
 
-def _reporting(handler: Native) -> Native:
+def _reporting(handler: NativeHandler) -> NativeHandler:
     async def report(asked: Asked, caller: str, request: WebRequest) -> WebAnswer:
         try:
             return await handler(asked, caller, request)

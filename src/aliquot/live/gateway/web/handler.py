@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -9,9 +10,10 @@ from msgspec import Struct
 from aliquot.live.gateway.answers import JSON, Headers, pieces_of
 from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, Transactions, check_headers
 from aliquot.live.gateway.auth import Auth
-from aliquot.live.gateway.refusal import Refusal, error_body, unauthenticated
+from aliquot.live.gateway.refusal import Refusal, error_body, unauthenticated, unsupported_media
 from aliquot.live.gateway.routing import refusal_for
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.gateway.web import media
 from aliquot.live.gateway.web.allowance import Allowance
 from aliquot.live.gateway.web.answers import NOT_READY, WebAnswer, answer
 from aliquot.live.gateway.web.arguments import WebRequest
@@ -51,7 +53,12 @@ class Asked(Struct):
         return Asked(scope["method"], path, query, pairs, headers, scheme, transaction, receive, cors)
 
 
-Native = Callable[[Asked, str, WebRequest], Awaitable[WebAnswer]]  # whose key came with it
+NativeHandler = Callable[[Asked, str, WebRequest], Awaitable[WebAnswer]]  # whose key came with it
+
+
+class Native(NamedTuple):
+    method: str  # the only one: a page elsewhere must not make a browser that knows a key do more than look
+    handler: NativeHandler
 
 
 class WebActions:
@@ -90,9 +97,14 @@ class WebActions:
         user = self._user(asked)
         if user is None:
             raise unauthenticated()
+        if asked.method != native.method:
+            allow = (b"allow", native.method.encode())
+            raise Refusal(405, f"HTTP method not allowed, supported methods: {native.method}", (allow,))
         request = self._request(asked, path.rest, user, {})
         body = await self._bodies.read(asked.headers, asked.receive, self._settings.pairs_bytes)
-        return await native(asked, user, msgspec.structs.replace(request, body=body))
+        if body and not media.is_json(request.content_type):
+            raise unsupported_media()
+        return await native.handler(asked, user, msgspec.structs.replace(request, body=body))
 
     async def call(
         self, asked: Asked, target: WebTarget, rest: str, named: Mapping[str, str] | None = None
