@@ -7,7 +7,6 @@ and the result is JSON already.
 import msgspec
 from msgspec.structs import replace
 
-from aliquot.core.commands import Start
 from aliquot.live.call import Call
 from aliquot.live.compose.machine import Close
 from aliquot.live.node.base import Outcome, Status
@@ -161,7 +160,3 @@ def error(text: str) -> bytes:
 
 def failure(status: Status, text: str, *, run_s: float = 0) -> Outcome:
     return Outcome(status, error(text), run_s)
-
-
-def was_cold(call: Call) -> bool:
-    return call.start is Start.COLD
