@@ -7,7 +7,7 @@ import httpx
 import msgspec
 import pytest
 from gateway_client import ACTIONS, AS_OPERATOR, gateway, on_a_loop
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aliquot.live.gateway.apis.checks import ApiError, check_path
@@ -294,6 +294,7 @@ NESTED = st.recursive(
 )
 
 
+@example({"paths": {"/a": {"parameters": []}}}, True)
 @given(st.dictionaries(st.sampled_from(FIELDS), NESTED), st.booleans())
 def test_any_document_is_taken_whole_or_refused(document, whole):
     sent = swagger() | document if whole else document

@@ -28,14 +28,7 @@ _WEB_URL = re.compile(r"(?:\w+://[^/?#]+)?(?:/[^?#]*)?/api/v\d/web/([^/?#]+)/([^
 
 def from_swagger(swagger: Any, caller: str, base: str) -> Document:  # noqa: ANN401 - whatever JSON holds
     """The document that is kept for one that a client sent whole. Raises `ApiError`."""
-    for field in ("basePath", "paths", "info"):
-        if not (isinstance(swagger, dict) and swagger.get(field)):
-            raise ApiError(f"swagger is missing the {field} field.")
-    for field in _UNKEPT:
-        if swagger.get(field):
-            raise ApiError(f"{field}: this gateway would not hold callers to it; secure the web action instead.")
-    if not isinstance(swagger["basePath"], str):
-        raise ApiError("basePath: it takes a string.")
+    _check(swagger)
     made = base_document(swagger["basePath"])
     left = {key: value for key, value in swagger.items() if key not in {"paths", "x-gateway-configuration", *made}}
     document = {**made, **left, "info": _object(swagger["info"], "info")}
@@ -55,7 +48,20 @@ def from_swagger(swagger: Any, caller: str, base: str) -> Document:  # noqa: ANN
             secret = secrets.get(str(operation.get("operationId")))
             put_operation(document, Operation(verb, path, action, extension, secret), base, operation)
             document["paths"][path] |= shared
+    if not document["paths"]:
+        raise ApiError("paths: there is no operation in it.")
     return document
+
+
+def _check(swagger: Any) -> None:  # noqa: ANN401 - whatever JSON holds
+    for field in ("basePath", "paths", "info"):
+        if not (isinstance(swagger, dict) and swagger.get(field)):
+            raise ApiError(f"swagger is missing the {field} field.")
+    for field in _UNKEPT:
+        if swagger.get(field):
+            raise ApiError(f"{field}: this gateway would not hold callers to it; secure the web action instead.")
+    if not isinstance(swagger["basePath"], str):
+        raise ApiError("basePath: it takes a string.")
 
 
 def as_header(secret: Any) -> str:  # noqa: ANN401 - whatever JSON holds
