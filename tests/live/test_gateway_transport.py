@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import json
 import socket
 from contextlib import asynccontextmanager
@@ -12,6 +13,8 @@ from gateway_client import ACTIONS, NS, gateway, on_a_loop
 
 from aliquot.live.gateway.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.large import Mapping
+from aliquot.live.node.base import Outcome, Status
 
 BLOCKING = f"{ACTIONS}/echo?blocking=true&result=true"
 
@@ -52,7 +55,7 @@ def protocol(request, monkeypatch):
     monkeypatch.setitem(SERVED, "short", request.param == "short")
 
 
-SERVED = {"short": False}
+SERVED = {"short": False, "keep_alive_s": 5}
 
 
 @asynccontextmanager
@@ -64,7 +67,14 @@ async def served(**settings):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             short = make_protocol(g.app, GatewaySettings(**settings))
             http = short if SERVED["short"] else "httptools"
-            config = uvicorn.Config(g.app, http=http, lifespan="off", log_config=None, access_log=False)
+            config = uvicorn.Config(
+                g.app,
+                http=http,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                timeout_keep_alive=SERVED["keep_alive_s"],
+            )
             server = uvicorn.Server(config)
             running = asyncio.create_task(server.serve(sockets=[listener]))
             while not server.started:
@@ -361,3 +371,55 @@ async def test_a_slow_reader_gets_all_of_a_large_answer_and_then_the_next(monkey
         assert (await wire.answer())[2] == body
         assert (await wire.answer())[2] == b"{}"
         assert (await wire.answer())[0] == 200
+
+
+@on_a_loop
+async def test_an_answer_may_take_longer_than_an_idle_connection_lives(monkeypatch):
+    monkeypatch.setitem(SERVED, "keep_alive_s", 1)
+    async with served() as (g, connect):
+        g.platform.hold = True
+        wires = [await connect(), await connect()]
+        for wire, accept in zip(wires, ("application/json", "text/event-stream"), strict=True):
+            await wire.send(wire.head("POST", BLOCKING, Accept=accept))
+        while len(g.platform.calls) < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(2.2)
+        for call in g.platform.calls:
+            g.platform.finish(call)
+        assert (await wires[0].answer())[2] == b"{}"
+        assert b"event: result" in await wires[1].reader.readuntil(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@on_a_loop
+async def test_large_bodies_have_a_bound_together(chunked):
+    body = b'{"x":"%b"}' % (b"x" * 3_000_000)
+    room = 2 * 2**20 + (4_000_000 if chunked else len(body))
+    gc.collect()  # what earlier tests left behind
+    in_use = Mapping.in_use
+    async with served(payload_bytes=4_000_000, bodies_bytes=in_use + room) as (g, connect):
+
+        def request(wire):
+            length = {"Transfer_Encoding": "chunked"} if chunked else {"Content_Length": len(body)}
+            chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+            return wire.head("POST", BLOCKING, **length), chunks if chunked else body
+
+        g.platform.answer = lambda _: Outcome(Status.SUCCESS, b"{}", 0.001)  # an echo would be kept in its record
+        first, second, third = await connect(), await connect(), await connect()
+        head, sent = request(first)
+        await first.send(head + sent[:2_000_000])
+        while Mapping.in_use == in_use:
+            await asyncio.sleep(0.01)
+        head, sent_second = request(second)
+        await second.send(head + sent_second[:2_000_000])
+        status, text, headers = await second.error()
+        assert (status, text) == (503, "System is overloaded, try again later.")
+        assert headers["connection"] == "close"
+        await first.send(sent[2_000_000:])
+        assert (await first.answer())[2] == b"{}"
+        g.platform.calls.clear()
+        while Mapping.in_use > in_use:
+            await asyncio.sleep(0.01)
+        head, sent = request(third)
+        await third.send(head + sent)
+        assert (await third.answer())[2] == b"{}"

@@ -6,16 +6,21 @@ Another process can be given the mapping, and looks into it where it is. What st
 
 import mmap
 import os
-from typing import Self
+from typing import ClassVar, Self
 
 LARGE = 2**20  # from here on a body is one of these
 # Before every body, for what is put in front of it. Pages that nobody writes to cost nothing.
 ROOM = 2**20
 
 
+class NoRoom(Exception):  # noqa: N818 - it reads as what it says
+    """All large bodies together are more than they may be."""
+
+
 class Mapping(mmap.mmap):
     """Memory with a descriptor, for as long as anyone looks at it."""
 
+    in_use: ClassVar[int] = 0  # of all together, as if they were full
     fd: int
 
     def __new__(cls, size: int) -> Self:
@@ -27,9 +32,11 @@ class Mapping(mmap.mmap):
             os.close(fd)
             raise
         made.fd = fd
+        Mapping.in_use += size
         return made
 
     def __del__(self) -> None:
+        Mapping.in_use -= len(self)
         os.close(self.fd)
 
 
@@ -60,15 +67,17 @@ def put_before(prefix: bytes, body: memoryview, skip: int) -> memoryview:
 class Arrival:
     """A body that comes in parts: they are kept as they are until they are many bytes, then put in their place."""
 
-    __slots__ = ("_most", "_parts", "_room", "size")
+    __slots__ = ("_bound", "_most", "_parts", "_room", "size")
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, bound: int) -> None:
         self._most = most_bytes  # what is not written to costs nothing
+        self._bound = bound  # for all bodies together
         self._parts: list[bytes] = []
         self._room: memoryview | None = None
         self.size = 0
 
     def add(self, part: bytes) -> None:
+        """Raises `NoRoom`, once, when it turns out to be large."""
         size = self.size
         self.size = size + len(part)
         if self._room is not None:
@@ -76,6 +85,8 @@ class Arrival:
             return
         self._parts.append(part)
         if self.size > LARGE:
+            if Mapping.in_use + self._most > self._bound:
+                raise NoRoom
             self._room, at = allocate(self._most), 0
             for one in self._parts:
                 self._room[at : at + len(one)] = one

@@ -10,10 +10,10 @@ from aliquot.live.gateway.events import Events, wants_events
 from aliquot.live.gateway.exchange import SESSION, Exchange
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import Invoke
-from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal, malformed, too_large
+from aliquot.live.gateway.refusal import CLOSE, OVERLOADED, SLOW, Refusal, malformed, too_large
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.streams import Stream
-from aliquot.live.large import Arrival
+from aliquot.live.large import Arrival, NoRoom
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -34,6 +34,7 @@ class Bodies:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._least_bytes = settings.body_least_bytes
+        self._bound = settings.bodies_bytes
         self._slow: Deadlines[_Reading] = Deadlines(settings.body_s, self._look)
 
     def close(self) -> None:
@@ -62,7 +63,7 @@ class Bodies:
                 if len(body) > most_bytes:
                     raise too_large("Request", len(body), most_bytes)
                 return body
-            return await reading.rest(message, receive, most_bytes)
+            return await reading.rest(message, receive, most_bytes, self._bound)
         except asyncio.CancelledError:
             if not reading.stopped:
                 raise
@@ -93,8 +94,8 @@ class _Reading:
         self.received = 0
         self.seen = 0  # of that, when it was last looked at
 
-    async def rest(self, message: Message, receive: Receive, most_bytes: int) -> bytes | memoryview:
-        arrival = Arrival(most_bytes)
+    async def rest(self, message: Message, receive: Receive, most_bytes: int, bound: int) -> bytes | memoryview:
+        arrival = Arrival(most_bytes, bound)
         while True:
             if message["type"] != "http.request":
                 raise Disconnected
@@ -102,7 +103,10 @@ class _Reading:
             self.received += len(part)
             if self.received > most_bytes:
                 raise too_large("Request", self.received, most_bytes)
-            arrival.add(part)
+            try:
+                arrival.add(part)
+            except NoRoom as error:
+                raise Refusal(503, OVERLOADED, CLOSE) from error
             if not message.get("more_body", False):
                 return arrival.whole()
             message = await receive()

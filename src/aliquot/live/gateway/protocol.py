@@ -19,9 +19,9 @@ from aliquot.live.gateway.exchange import SESSION, Exchange
 from aliquot.live.gateway.guard import GuardedProtocol, Trailers
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import PREFIX, is_invocation
-from aliquot.live.gateway.refusal import CLOSE, SLOW, Refusal
+from aliquot.live.gateway.refusal import CLOSE, OVERLOADED, SLOW, Refusal
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.large import Arrival
+from aliquot.live.large import Arrival, NoRoom
 
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
 _JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write
@@ -44,11 +44,11 @@ class ShortCycle:
         "watched",
     )
 
-    def __init__(self, exchange: Exchange, expected: int, *, keep_alive: bool) -> None:
+    def __init__(self, exchange: Exchange, expected: int, bound: int, *, keep_alive: bool) -> None:
         self.exchange = exchange
         self.expected = expected
         self.keep_alive = keep_alive
-        self.arrival = Arrival(expected)
+        self.arrival = Arrival(expected, bound)
         self.seen = 0  # of that, when it was last looked at
         self.watched = False
         self.more_body = True
@@ -145,7 +145,9 @@ class GatewayProtocol(GuardedProtocol):
             b"",
             self._respond,
         )
-        self._short = ShortCycle(exchange, int(length), keep_alive=self.parser.should_keep_alive())
+        self._short = ShortCycle(
+            exchange, int(length), self.limits.bodies_bytes, keep_alive=self.parser.should_keep_alive()
+        )
         self._unanswered = self._short
         self.cycle = self._short  # type: ignore[assignment]
         return True
@@ -156,7 +158,10 @@ class GatewayProtocol(GuardedProtocol):
             self._body_bytes += len(body)
             super().on_body(body)
         elif not short.response_complete:
-            short.arrival.add(body)
+            try:
+                short.arrival.add(body)
+            except NoRoom:
+                short.exchange.refuse(Refusal(503, OVERLOADED, CLOSE))
 
     def on_message_complete(self) -> None:
         short = self._short

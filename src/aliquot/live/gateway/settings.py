@@ -31,6 +31,7 @@ class GatewaySettings(Struct, frozen=True):
     payload_bytes: int = 64 * MIB
     web_payload_bytes: int = 16 * MIB  # the same, of web actions' callers without a key
     event_bytes: int = MIB  # of a fired trigger: each of its rules may have a copy
+    bodies_bytes: int = 1024 * MIB  # all large payloads that are on their way in, and large bodies that are kept
     parameters_bytes: int = MIB
     code_bytes: int = 48 * MIB
 
