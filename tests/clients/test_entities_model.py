@@ -219,15 +219,32 @@ class Entities(RuleBasedStateMachine):
             time.sleep(0.02)
 
 
-def drive(server, **how):
-    Entities.server = server
-    run_state_machine_as_test(Entities, settings=settings(**how))
+class RestartedEntities(Entities):
+    """The same, by a server that stops and starts again now and then."""
+
+    @rule(one_in_eight=st.integers(0, 7))
+    def restart(self, one_in_eight):
+        if one_in_eight == 0:
+            self.server.stop()
+            self.server.start()
+            for client in self.clients:
+                client.base_url = f"{self.server.url}/api/v1/namespaces/"
+
+
+def drive(machine, server, **how):
+    machine.server = server
+    run_state_machine_as_test(machine, settings=settings(**how))
 
 
 def test_entities_behave_as_their_model(server):
-    drive(server, max_examples=12, stateful_step_count=40)
+    drive(Entities, server, max_examples=12, stateful_step_count=40)
 
 
 @pytest.mark.long
 def test_entities_behave_as_their_model_for_long(server):
-    drive(server, max_examples=300, stateful_step_count=80, derandomize=False)
+    drive(Entities, server, max_examples=200, stateful_step_count=80, derandomize=False)
+
+
+@pytest.mark.long
+def test_entities_outlive_restarts(server):
+    drive(RestartedEntities, server, max_examples=30, stateful_step_count=60, derandomize=False)
