@@ -133,6 +133,8 @@ def _operation(endpoint: Endpoint, by_type: dict[str, Any]) -> dict[str, Any]:
             if endpoint.streams and status == HTTPStatus.OK:
                 response["content"][TYPE.decode()] = {"schema": {"type": "string"}}
         operation["responses"][str(status)] = response
+    if endpoint.any_status:
+        operation["responses"]["default"] = {"description": "What the action says"}
     return operation
 
 

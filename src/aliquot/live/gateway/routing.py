@@ -104,6 +104,7 @@ class Endpoint(NamedTuple):
     statuses: tuple[int, ...] = ()  # refusals of its own, beside those that all have
     also_takes: tuple[str, ...] = ()  # media types beside JSON
     streams: bool = False  # a 200 may be a stream of events
+    any_status: bool = False  # a function's own, beside those that are named
 
 
 def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, bodies: Bodies) -> Router:

@@ -14,7 +14,7 @@ def described() -> list[Endpoint]:
         api: "Call an API route of the namespace",
     }
     return [
-        Endpoint(method, path, _elsewhere, summary, _ANSWERS, Access.ANYONE, statuses=_REFUSALS)
+        Endpoint(method, path, _elsewhere, summary, _ANSWERS, Access.ANYONE, statuses=_REFUSALS, any_status=True)
         for path, summary in summaries.items()
         for method in _METHODS
     ]
