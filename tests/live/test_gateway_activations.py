@@ -21,6 +21,7 @@ async def test_an_activation_and_its_parts():
         assert await g.say("GET", f"{path}/logs") == (200, {"logs": ["one", "two"]})
         result = {"status": "success", "success": True, "result": {"a": 1}, "size": 7}
         assert await g.say("GET", f"{path}/result") == (200, result)
+        assert (await g.say("GET", f"{path}?result=perhaps"))[0] == 400
         assert "statusCode" not in answered
         annotations = {pair["key"]: pair["value"] for pair in answered["annotations"]}
         assert annotations["path"] == "guest/echo"

@@ -53,15 +53,15 @@ class Activations:
         ]
 
     async def get(self, asked: Asked) -> Answer:
+        bare = flag(asked.fields, "result")  # looked at, whether or not it matters
         if wants_events(asked.headers.get(b"accept")):
-            return await self._follow(asked)
+            return await self._follow(asked, bare=bare)
         activation = await self._find(asked)
         return Answer(200, record(activation, logs=activation.logs))
 
-    async def _follow(self, asked: Asked) -> Answer:
+    async def _follow(self, asked: Asked, *, bare: bool) -> Answer:
         activation_id = check_activation_id(asked.names["id"])
         heard = asked.headers.get(b"last-event-id", b"")
-        bare = flag(asked.fields, "result")
         events = Events(self._settings.stream_keep_alive_s, asked.transaction, bare=bare, heard=heard)
         if not self._platform.follow(asked.namespace, activation_id, events):
             activation = await self._find(asked)
