@@ -21,6 +21,7 @@ EXECS = [
     {"kind": "sequence", "components": ["/whisk.system/utils/echo", "/_/a-gamma"]},
 ]
 ENDS = {"trigger": "/_/t-gamma", "action": "/_/a-gamma"}
+ROUTE = "/api/{namespace}/{path}"
 WEB = {"namespace": "guest", "package": "default"}
 
 
@@ -37,6 +38,8 @@ def before_call(_, case, **__):
         return
     if case.path.startswith("/api/v1/web/") and chance(case, 4):
         case.path_parameters = WEB | {"name": ("a-gamma.json", "a-gamma.http", "a-gamma")[chance(case, 3)]}
+    elif case.path == ROUTE and chance(case, 4):
+        case.path_parameters = {"namespace": "guest", "path": STAYING}
     elif found := re.search(r"/namespaces/{namespace}/(\w+)/{", case.path):
         _meet_names(case, found[1])
         if case.method == "PUT" and isinstance(case.body, dict):
@@ -69,12 +72,15 @@ def _meet_bodies(case, collection):
         case.body = {**case.body, "exec": EXECS[pick], "annotations": [], "limits": {}}
     elif collection == "rules" and chance(case, 4):
         case.body = {**case.body, **ENDS}
+    elif collection == "alarms" and chance(case, 4):
+        case.body = {"cron": "0 0 29 2 *"}
 
 
 @schemathesis.hook
 def filter_failure(_, failure, case, __):
-    """DELETE ends an activation that is under way; its record stays."""
-    return not ("/activations/" in case.path and type(failure).__name__ == "UseAfterFree")
+    """Where DELETE takes nothing away: it ends an activation, whose record stays; or it is a word to a web action."""
+    stays = "/activations/" in case.path or case.path.startswith("/api/v1/web/") or case.path == ROUTE
+    return not (stays and type(failure).__name__ == "UseAfterFree")
 
 
 @schemathesis.check
