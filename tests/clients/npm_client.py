@@ -13,7 +13,9 @@ import pytest
 HERE = Path(__file__).parent
 MODULES = Path(sys.prefix) / "clients" / "node_modules"  # `make .venv/clients.stamp` puts them there
 NODE = shutil.which("node")
-needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed: its clients cannot be tried")
+needs_node = pytest.mark.skipif(
+    NODE is None or shutil.which("npm") is None, reason="without node and npm their clients cannot be tried"
+)
 
 
 class ClientError(Exception):

@@ -59,7 +59,7 @@ def test_a_hundred_calls_are_mapped(tmp_path, server, redis):
         },
         "redis": redis,
     }
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     ran = subprocess.run(
         [PYTHON, HERE / "lithops_map.py", json.dumps(config)],
         cwd=tmp_path,
