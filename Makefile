@@ -63,20 +63,21 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-# The OpenWhisk clients that the tests drive. Without npm their tests are skipped, and say so.
+# The OpenWhisk clients that the tests drive. Where they cannot be installed their tests are skipped, and say so.
+# npm brings its own certificates along; the system's are those that work behind a company's proxy, too.
+NPM_CI := NODE_OPTIONS=--use-openssl-ca npm ci --silent --no-audit --no-fund
 $(VENV)/clients.stamp: tests/clients/package.json tests/clients/package-lock.json | $(VENV)/bin/pip
 	mkdir -p $(VENV)/clients
 	cp $^ $(VENV)/clients
-	if command -v npm > /dev/null; then npm ci --prefix $(VENV)/clients --silent --no-audit --no-fund; \
-	  else echo "npm is not installed: OpenWhisk's JavaScript clients are not tried"; fi
+	command -v npm > /dev/null && $(NPM_CI) --prefix $(VENV)/clients \
+	  || echo "npm cannot install them: OpenWhisk's JavaScript clients are not tried"
 	touch $@
 
 $(VENV)/serverless.stamp: tests/clients/serverless/package.json tests/clients/serverless/package-lock.json | $(VENV)/bin/pip
 	mkdir -p $(VENV)/serverless
 	cp $^ $(VENV)/serverless
-	if command -v npm > /dev/null; then \
-	  npm ci --prefix $(VENV)/serverless --ignore-scripts --silent --no-audit --no-fund; \
-	  else echo "npm is not installed: the Serverless framework is not tried"; fi
+	command -v npm > /dev/null && $(NPM_CI) --ignore-scripts --prefix $(VENV)/serverless \
+	  || echo "npm cannot install it: the Serverless framework is not tried"
 	touch $@
 
 $(VENV)/lithops.stamp: tests/clients/lithops.txt | $(VENV)/bin/pip
