@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 from aliquot.config import PolicySettings, make_params
 from aliquot.core.errors import InputError
-from aliquot.core.interfaces import Eviction, Params, Queueing
+from aliquot.core.interfaces import Eviction, Params, Queueing, Sharing
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.queueing import QUEUEING
+from aliquot.policies.sharing import SHARING
 
 T = TypeVar("T")
 
@@ -32,9 +33,10 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         partial(_make_queueing, policy, params, settings.seed),
         keepalive(keepalive_params),
         _make_eviction(eviction_name, settings),
+        _make_sharing(settings),
         companions.pool_slots,
     )
-    scheduler.policy_names = (settings.queueing, keepalive_name, eviction_name)
+    scheduler.policy_names = (settings.queueing, keepalive_name, eviction_name, settings.sharing)
     return scheduler
 
 
@@ -49,6 +51,11 @@ def look_up(table: Mapping[str, T], name: str, key: str) -> T:
 def _make_queueing(policy: type[Queueing], params: Params, seed: int, domain: str) -> Queueing:
     """Each domain's own policy with its own generator; a function with a name, so that a scheduler can be pickled."""
     return policy(params, Random(f"{seed}/{domain}"))
+
+
+def _make_sharing(settings: PolicySettings) -> Sharing:
+    sharing = look_up(SHARING, settings.sharing, "sharing")
+    return sharing(make_params(sharing.params_type, settings.sharing, settings.params.get(settings.sharing, {})))
 
 
 def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Sandbox]]:

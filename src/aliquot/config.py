@@ -27,6 +27,7 @@ class PolicySettings(Struct, frozen=True):
     eviction: str | None = None
     params: dict[str, dict[str, str]] = {}  # by policy name, as the user wrote them
     seed: int = 0
+    sharing: str = "hard"
 
 
 def parse_size(text: str, key: str) -> int:

@@ -109,7 +109,7 @@ def test_pop_makes_s_the_next_heads_tag_or_f_when_empty():
     harness = mqfq(function("a", run_s=2))
     harness.call("a", "a")
     assert tags(harness, "a").start == 2
-    harness.run_all(harness.log[-2:])
+    harness.run_all(harness.log[-3:])
     assert tags(harness, "a").start == tags(harness, "a").finish == 4
 
 

@@ -9,6 +9,7 @@ from aliquot.core.commands import (
     LoadMemory,
     Reject,
     Run,
+    SetSlice,
     Start,
     StartSandbox,
     StopSandbox,
@@ -46,6 +47,7 @@ def test_a_first_call_starts_a_sandbox_and_runs_when_that_is_ready():
     harness = one_device()
     assert harness.call("f", at=1) == [
         StartSandbox(1, "default", "f", "gpu-1"),
+        SetSlice(1, 1, 1),
         Dispatch("0", 1, "gpu-1", Start.COLD, "oldest"),
     ]
     assert harness.send(SandboxStarted(1), at=3) == [Run("0", 1)]
@@ -92,6 +94,7 @@ def test_idle_sandboxes_are_swapped_out_for_one_that_needs_their_bytes():
     assert harness.call("g") == [
         UnloadMemory(1),
         StartSandbox(2, "default", "g", "gpu-1"),
+        SetSlice(2, 1, 1),
         Dispatch("1", 2, "gpu-1", Start.COLD, "oldest"),
     ]
 

@@ -28,6 +28,7 @@ def simulate(
     policy: Annotated[str, typer.Option(help="One or more, comma separated; see aliquot policies.")] = "mqfq_sticky",
     keepalive: Annotated[str | None, typer.Option(help="Instead of the policy's own.")] = None,
     eviction: Annotated[str | None, typer.Option(help="Instead of the policy's own.")] = None,
+    sharing: Annotated[str, typer.Option(help="hard, elastic or elastic_guarded: who gets idle compute.")] = "hard",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A policy's parameter, such as mqfq_sticky.T=5. Repeatable.")
     ] = None,
@@ -58,7 +59,9 @@ def simulate(
 
     outputs = Outputs(json, plot, schedule)
     outputs.check({"--arrivals": arrivals, "--functions": functions, "--device-spec": device_spec})
-    runs = _runs(policy, seed, PolicySettings("", keepalive, eviction, parse_policy_params(set_ or [], "--set")))
+    runs = _runs(
+        policy, seed, PolicySettings("", keepalive, eviction, parse_policy_params(set_ or [], "--set"), sharing=sharing)
+    )
     _check_one_of("--memory", memory, ("finite", "unbounded"))
     _check_one_of("--bus", bus, ("private", "shared"))
     kinds = read_kinds(device_spec) if device_spec else None

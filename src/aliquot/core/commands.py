@@ -55,6 +55,14 @@ class StopSandbox(Struct, frozen=True, tag=True, gc=False):
     reason: str
 
 
+class SetSlice(Struct, frozen=True, tag=True, gc=False):
+    """From now on the sandbox is due `share` of its device's compute when others want it too, and at most `ceiling`."""
+
+    sandbox: int
+    share: float
+    ceiling: float
+
+
 class Run(Struct, frozen=True, tag=True, gc=False):
     """Run it in the sandbox; then `RunFinished`."""
 
@@ -89,5 +97,15 @@ class WakeAt(Struct, frozen=True, tag=True, gc=False):
 
 
 Command: TypeAlias = (
-    Dispatch | StartSandbox | LoadMemory | UnloadMemory | StopSandbox | Run | Complete | Fail | Reject | WakeAt
+    Dispatch
+    | StartSandbox
+    | LoadMemory
+    | UnloadMemory
+    | StopSandbox
+    | SetSlice
+    | Run
+    | Complete
+    | Fail
+    | Reject
+    | WakeAt
 )

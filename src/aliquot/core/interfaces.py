@@ -7,7 +7,7 @@ answer in O(log n). They may change the policy's own state and nothing else.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -162,6 +162,38 @@ class KeepAlive:
     def flow_expired(self, flow: FlowView, done: Expiry, *, now: float) -> Expiry | None:
         """What was to be done for the idle flow has been done; what comes next, if it stays idle? No side effects."""
         return None
+
+
+class Slice(Protocol):
+    """A sandbox at work on a device: what it asked for, and how far it may stretch."""
+
+    @property
+    def sandbox(self) -> int: ...
+    @property
+    def request(self) -> float: ...
+    @property
+    def limit(self) -> float: ...
+
+
+class Allotment(NamedTuple):
+    """Parts of a device's compute."""
+
+    share: float  # what it gets at least while others want it too
+    ceiling: float  # what it gets at most
+
+
+class Sharing(ABC):
+    """How the compute of one device is divided among those at work there. No side effects, no memory."""
+
+    params_type: ClassVar[type[Params]] = Params
+    looks_around: ClassVar[bool] = False  # whether what one gets depends on who else is at work
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+    @abstractmethod
+    def allot(self, slices: Sequence[Slice]) -> Sequence[Allotment]:
+        """What each gets, in their order; their requests add up to at most 1."""
 
 
 class Evictable(Protocol):

@@ -42,12 +42,13 @@ class FunctionSpec(Struct, frozen=True):
 
     name: str
     memory_bytes: int = 0
-    share: float | None = None  # of a device's compute; None: 1/D of whichever device it gets
+    share: float | None = None  # of a device's compute, guaranteed; None: 1/D of whichever device it gets
     times: Times = field(default_factory=Times)
     times_by_kind: dict[str, Times] = field(default_factory=dict)
     weight: float = 1  # among its tenant's own functions
     host_bytes: int = 0  # that a sandbox of it claims of the host, wherever it runs
     instances: int | None = None  # sandboxes of it at once, at the most; None: as many as there is room for
+    share_limit: float | None = None  # how much it may borrow up to, where sharing is elastic; None: all
 
     def runs_on(self, device: DeviceSpec) -> bool:
         """Whether the function can use this kind of device at all, whatever its size."""

@@ -15,17 +15,21 @@ from aliquot.core.holdings import Holdings
 from aliquot.core.interfaces import Eviction, Expiry, ExpiryAction, KeepAlive
 from aliquot.core.lifecycle import WARM, SandboxChange
 from aliquot.core.records import Device, Flow, Invocation, Sandbox, Session
+from aliquot.core.slices import Slices
 from aliquot.core.timers import Timers
 
 
 class Pool:
-    def __init__(self, keepalive: KeepAlive, slots: int | None, timers: Timers, outbox: list[Command]) -> None:
+    def __init__(
+        self, keepalive: KeepAlive, slots: int | None, timers: Timers, outbox: list[Command], slices: Slices
+    ) -> None:
         self.sandboxes: dict[int, Sandbox] = {}
         self.started = 0  # also the last number given out
         self.slots = slots
         self._keepalive = keepalive
         self._timers = timers
         self._outbox = outbox
+        self._slices = slices
         self.holdings = Holdings(slots)
         self.host_bytes = 0  # claimed by all sandboxes
         self.host_limit: int | None = None
@@ -54,6 +58,7 @@ class Pool:
         device.resident_bytes += sandbox.bytes
         self.host_bytes += sandbox.host_bytes
         self._outbox.append(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, device.spec.name))
+        self._slices.cut(sandbox)
         return sandbox
 
     def load(self, sandbox: Sandbox, *, now: float) -> None:
@@ -149,6 +154,7 @@ class Pool:
             sandbox.device.resident_bytes -= sandbox.bytes
             sandbox.device.freed += 1
         self.host_bytes -= sandbox.host_bytes
+        self._slices.end(sandbox)
         sandbox.change(SandboxChange.END)
         sandbox.expiry = None
         for book in (self.sandboxes, sandbox.flow.sandboxes, sandbox.device.sandboxes):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aliquot.core import lifecycle
 from aliquot.core.errors import EventError
-from aliquot.core.interfaces import Eviction, Expiry, ExpiryAction
+from aliquot.core.interfaces import Allotment, Eviction, Expiry, ExpiryAction
 from aliquot.core.lifecycle import (
     HOLDS_DEVICE_MEMORY,
     HOST_WARM,
@@ -77,12 +77,24 @@ class Invocation:
         return f"invocation {self.id} of {self.flow.key} ({steps}{place})"
 
 
+class Slice:
+    """A sandbox's part of its device's compute."""
+
+    __slots__ = ("allotment", "limit", "request", "sandbox")
+
+    def __init__(self, sandbox: int, request: float, limit: float) -> None:
+        self.sandbox = sandbox
+        self.request = request
+        self.limit = limit
+        self.allotment = Allotment(0, 0)  # as the shell was last told
+
+
 class Sandbox:
     """One process or container of one flow on one device. It is idle when no invocation holds it."""
 
     __slots__ = (
         "bytes", "device", "expiry", "flow", "host_bytes", "id", "invocation", "overdue", "reload_s", "retired",
-        "session", "state", "timer_at", "unwanted", "uses",
+        "session", "slice", "state", "timer_at", "unwanted", "uses",
     )  # fmt: skip
 
     def __init__(self, number: int, flow: "Flow", device: "Device") -> None:
@@ -98,6 +110,7 @@ class Sandbox:
         self.unwanted = False  # to be swapped out as soon as its bytes have arrived
         self.retired: str | None = None  # why it must end as soon as it is idle
         self.session: Session | None = None  # that holds it: idle, warm, and the last it served was of that session
+        self.slice: Slice | None = None  # of an accelerator
         self.expiry: Expiry | None = None
         self.overdue: ExpiryAction | None = None  # what keep-alive wanted while a session held it
         self.timer_at: float | None = None
@@ -309,8 +322,8 @@ class Device:
     """A device's slots and bytes, and who may be moved off it."""
 
     __slots__ = (
-        "evictable_bytes", "freed", "held", "held_bytes", "index", "last_dispatch", "measured", "memory_order",
-        "pool_order", "resident_bytes", "running", "sandboxes", "shares_used", "slots", "spec",
+        "at_work", "evictable_bytes", "freed", "held", "held_bytes", "index", "last_dispatch", "measured",
+        "memory_order", "pool_order", "resident_bytes", "running", "sandboxes", "shares_used", "slots", "spec",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: DeviceSpec, memory: Eviction[Sandbox], pool: Eviction[Sandbox]) -> None:
@@ -328,6 +341,7 @@ class Device:
         self.held: dict[int, Sandbox] = {}  # by sessions, least recently used first: these are in neither order
         self.held_bytes = 0
         self.last_dispatch = -1
+        self.at_work: dict[int, Slice] = {}  # by sandbox, where what one gets depends on the others
         self.sandboxes: dict[int, Sandbox] = {}
 
     @property

@@ -34,7 +34,7 @@ from aliquot.core.events import (
     UtilisationMeasured,
     Woke,
 )
-from aliquot.core.interfaces import Choice, Eviction, ExpiryAction, KeepAlive, Prefetch, Queueing
+from aliquot.core.interfaces import Choice, Eviction, ExpiryAction, KeepAlive, Prefetch, Queueing, Sharing
 from aliquot.core.lifecycle import (
     BUSY,
     HOST_WARM,
@@ -48,6 +48,7 @@ from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
 from aliquot.core.records import Flow, Invocation, Sandbox
 from aliquot.core.registry import Registry
+from aliquot.core.slices import Slices
 from aliquot.core.timers import Timers
 from aliquot.core.validate import function_complaints
 from aliquot.core.waiting import admit, all_waiting, enqueue, hold_back, withdraw
@@ -59,6 +60,7 @@ class Scheduler:
         make_queueing: Callable[[str], Queueing],
         keepalive: KeepAlive,
         make_eviction: Callable[[], Eviction[Sandbox]],
+        sharing: Sharing,
         pool_slots: int | None = None,
     ) -> None:
         self.now: float = 0
@@ -67,7 +69,8 @@ class Scheduler:
         self._outbox: list[Command] = []
         self._timers = Timers()
         self.registry = Registry(make_queueing, make_eviction, pool_slots)
-        self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox)
+        self.slices = Slices(sharing, self._outbox)
+        self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
         self._arrivals = self._dispatches = self._turn = 0
         self._domains: list[Domain] = []  # those of the registry, for the loops of every step
         self._handlers = self._make_handlers()
@@ -200,6 +203,7 @@ class Scheduler:
     def _run(self, sandbox: Sandbox, invocation: Invocation) -> None:
         sandbox.change(SandboxChange.RUN)
         invocation.change(InvocationChange.RUN, self.now)
+        self.slices.begin(sandbox)
         self._outbox.append(Run(invocation.id, sandbox.id))
 
     # --- devices and functions --------------------------------------------------------------------------
@@ -312,6 +316,7 @@ class Scheduler:
         if sandbox.retired is None:  # an older version teaches nothing about this one
             flow.saw_run(sandbox.device.spec.kind, event.run_s)
         sandbox.change(SandboxChange.FINISH)
+        self.slices.end(sandbox)
         self.pool.release(sandbox, now=self.now)
         if invocation.session is not None:
             self.pool.keep(sandbox, invocation.session, now=self.now)

@@ -11,6 +11,9 @@ def function_complaints(function: FunctionSpec) -> Iterator[str]:
         yield f"weight {function.weight} is not above 0"
     if function.share is not None and not 0 <= function.share <= 1:
         yield f"share {function.share} is not from 0 to 1"
+    limit = function.share_limit
+    if limit is not None and not (function.share or 0) <= limit <= 1:
+        yield f"share_limit {limit} is not from the share, {function.share or 0:g}, to 1"
     if function.memory_bytes < 0:
         yield f"memory_bytes {function.memory_bytes} is below 0"
     if function.host_bytes < 0:

@@ -16,6 +16,7 @@ from aliquot.core.commands import (
     LoadMemory,
     Reject,
     Run,
+    SetSlice,
     StartSandbox,
     StopSandbox,
     UnloadMemory,
@@ -81,6 +82,7 @@ class Simulation:
             self._agenda,
             scenario.interference,
             shared_bus=scenario.shared_bus,
+            sliced=settings.sharing != "hard",
         )
         self._calls: dict[str, Call] = {}
         self._next_number = 0
@@ -100,6 +102,7 @@ class Simulation:
             StartSandbox: self._start_sandbox,
             LoadMemory: self._load_memory,
             UnloadMemory: self._move_bytes,
+            SetSlice: self._machine.set_slice,
             StopSandbox: self._machine.stop,
             WakeAt: self._set_wake,
         }

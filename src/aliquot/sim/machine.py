@@ -2,18 +2,20 @@
 
 A start takes max(cold, load), a swap-in load, a run what the call really takes. With an interference curve the
 invocations that run on one device stretch each other, unless their declared shares leave room for all; one that
-declares no share would take the whole device if it could. With a shared bus the transfers to one device slow each other
-down: n at once take n times as long. Both are re-timed whenever something begins or ends.
+declares no share would take the whole device if it could. Where sharing is elastic the compute is divided by the slices
+instead (`division.py`). With a shared bus the transfers to one device slow each other down: n at once take n times as
+long. All are re-timed whenever something begins or ends.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from aliquot.core.clock import after, between
-from aliquot.core.commands import LoadMemory, Run, StartSandbox, StopSandbox
+from aliquot.core.commands import LoadMemory, Run, SetSlice, StartSandbox, StopSandbox
 from aliquot.core.events import MemoryLoaded, RunFinished, SandboxStarted
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.sim.agenda import Agenda, Entry
+from aliquot.sim.division import Claim, divide
 from aliquot.sim.interference import Curve
 from aliquot.sim.sharing import SharedResource, Use
 
@@ -43,6 +45,7 @@ class Machine:
         interference: Curve | None = None,
         *,
         shared_bus: bool = False,
+        sliced: bool = False,
     ) -> None:
         self._homes = {
             (function.name, device.name): Home(function, device)
@@ -53,12 +56,18 @@ class Machine:
         self._home: dict[int, Home] = {}  # by sandbox
         self._compute: dict[str, SharedResource[int]] = {}
         self._bus: dict[str, SharedResource[int]] = {}
-        self.shares_compute = interference is not None  # what runs must be re-timed when something begins or ends
+        self._claims: dict[int, Claim] = {}  # by sandbox
+        # Whether what runs must be re-timed when something begins or ends.
+        self.shares_compute = sliced or interference is not None
         for device in devices:
-            if interference is not None:
-                self._compute[device.name] = SharedResource(agenda, partial(_stretch, interference))
+            if sliced and device.kind != CPU:
+                self._compute[device.name] = SharedResource(agenda, self._sliced)
+            elif interference is not None:
+                self._compute[device.name] = SharedResource(agenda, partial(_stretched, interference))
+            elif sliced:
+                self._compute[device.name] = SharedResource(agenda, lambda uses: [1] * len(uses))
             if shared_bus:
-                self._bus[device.name] = SharedResource(agenda, lambda count, _: count)
+                self._bus[device.name] = SharedResource(agenda, lambda uses: [len(uses)] * len(uses))
 
     def home(self, sandbox: int) -> Home:
         return self._home[sandbox]
@@ -86,8 +95,20 @@ class Machine:
     def stop(self, command: StopSandbox, now: float) -> None:
         """Only what is idle is stopped here; bytes on their way are given up, and the news of others will be late."""
         device = self._home.pop(command.sandbox).device
+        self._claims.pop(command.sandbox, None)
         if device in self._bus and command.sandbox in self._bus[device]:
             self._bus[device].end([command.sandbox], now, done=False)
+
+    def set_slice(self, command: SetSlice, now: float) -> None:
+        sandbox = command.sandbox
+        self._claims[sandbox] = Claim(command.share, command.ceiling)
+        device = self._home[sandbox].device
+        if self.shares_compute and sandbox in self._compute[device]:
+            self._compute[device].divide_anew(now)
+
+    def _sliced(self, uses: Mapping[int, Use]) -> list[float]:
+        parts = divide([self._claims[sandbox] for sandbox in uses])
+        return [self._home[sandbox].share / part for sandbox, part in zip(uses, parts, strict=True)]
 
     def run(self, command: Run, actual_s: float | None, now: float) -> None:
         """`actual_s` is what the call takes where its function's times were declared; None: just the declared."""
@@ -119,8 +140,9 @@ class Machine:
         bus.begin(sandbox, Use(times.load_s or 0, 1, now, lambda _began, _at: arrived), now)
 
 
-def _stretch(curve: Curve, count: int, demand: float) -> float:
-    return 1 if demand <= 1 else curve.stretch(count)
+def _stretched(curve: Curve, uses: Mapping[int, Use]) -> list[float]:
+    demand = sum(use.demand for use in uses.values())
+    return [1 if demand <= 1 else curve.stretch(len(uses))] * len(uses)
 
 
 def _run_finished(command: Run, began: float, at: float) -> Entry:

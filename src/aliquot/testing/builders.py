@@ -26,6 +26,7 @@ def function(
     share: float | None = None,
     weight: float = 1,
     times_by_kind: dict[str, Times] | None = None,
+    share_limit: float | None = None,
 ) -> FunctionSpec:
     times = Times(run_s, cold_s, load_s)
-    return FunctionSpec(name, memory_bytes, share, times, times_by_kind or {}, weight)
+    return FunctionSpec(name, memory_bytes, share, times, times_by_kind or {}, weight, share_limit=share_limit)

@@ -40,9 +40,10 @@ class Harness:
         tenant_weights: Mapping[str, float] | None = None,
         queueing: Mapping[str, type[Queueing]] = QUEUEING,
         seed: int = 0,
+        sharing: str = "hard",
     ) -> None:
         own = {name: dict(values) for name, values in (params or {}).items()}
-        self.scheduler = assemble(PolicySettings(policy, keepalive, None, own, seed), queueing)
+        self.scheduler = assemble(PolicySettings(policy, keepalive, None, own, seed, sharing), queueing)
         self.now: float = 0
         self.log: list[Command] = []
         self._calls = 0
