@@ -46,6 +46,7 @@ class Needs(Struct, frozen=True):
             share=self.gpu_share,
             weight=self.weight,
             host_bytes=host_bytes,
+            share_limit=self.gpu_share_limit,
         )
 
 

@@ -18,6 +18,7 @@ from aliquot.core.commands import (
     LoadMemory,
     Reject,
     Run,
+    SetSlice,
     Start,
     StartSandbox,
     StopSandbox,
@@ -79,6 +80,7 @@ class Service:
             LoadMemory: lambda command: node.load(command.sandbox),
             UnloadMemory: lambda command: node.unload(command.sandbox),
             StopSandbox: self._stop_sandbox,
+            SetSlice: lambda command: node.set_slice(command.sandbox, command.share, command.ceiling),
             Run: self._run,
             Complete: lambda _: None,  # it has been answered
             Fail: self._fail,

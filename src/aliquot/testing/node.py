@@ -17,6 +17,7 @@ class ScriptedNode:
         self.running: dict[int, RunRequest] = {}
         self.stopped: list[int] = []
         self.unloaded: list[int] = []
+        self.slices: dict[int, tuple[float, float]] = {}
 
     async def start(self, listener: Listener) -> None:
         self.listener = listener
@@ -41,6 +42,9 @@ class ScriptedNode:
     def stop_sandbox(self, sandbox: int) -> None:
         self.running.pop(sandbox, None)
         self.stopped.append(sandbox)
+
+    def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
+        self.slices[sandbox] = (share, ceiling)
 
     def unload(self, sandbox: int) -> None:
         self.unloaded.append(sandbox)

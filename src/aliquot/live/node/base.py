@@ -140,6 +140,10 @@ class Node(Protocol):
         """Kill it with all its children; nothing is reported. One that is gone already is passed over."""
         ...
 
+    def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
+        """Its part of its device's compute: so much when others want it too, and at most so much."""
+        ...
+
     def unload(self, sandbox: int) -> None:
         """Swap it out: it stands still until it is loaded again."""
         ...

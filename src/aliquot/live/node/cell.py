@@ -7,6 +7,7 @@ moves into a cell twice.
 import contextlib
 import os
 import socket
+from collections.abc import Callable
 from signal import Signals
 from typing import Protocol
 
@@ -35,6 +36,7 @@ class Cell:
         self._owner = owner
         self._unwanted = False
         self._open = False
+        self._when_alive: list[Callable[[], None]] = []
 
     def open(self) -> tuple[int, int, int]:
         """Make the channels. Returns the other ends, which the caller closes."""
@@ -62,10 +64,19 @@ class Cell:
         self._unwanted = True
         self.process.send(Signals.SIGKILL)
 
+    def when_alive(self, then: Callable[[], None]) -> None:
+        """Now, if it has a process; otherwise as soon as it has."""
+        if self.process.pid:
+            then()
+        else:
+            self._when_alive.append(then)
+
     # --- what its zygote tells --------------------------------------------------------------------------
 
     def forked(self, pid: int, pidfd: int) -> None:
         self.process.forked(pid, pidfd, self._ended)
+        for then in self._when_alive:
+            then()
         if self._unwanted:
             self.process.send(Signals.SIGKILL)
 

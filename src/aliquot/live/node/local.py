@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.core.model import DeviceSpec
+from aliquot.live.device.drivers import Drivers
 from aliquot.live.judging.judge import Judge
 from aliquot.live.judging.judgement import Verdict
 from aliquot.live.node.base import Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
@@ -17,7 +18,7 @@ from aliquot.live.node.environments import Environments, Progress, RequirementsE
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
 from aliquot.live.node.lanes import Lane
-from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters
+from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters, tag_of
 from aliquot.live.node.sandbox import GONE, IDLE, Sandbox
 from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
 from aliquot.live.records import PYTHON
@@ -71,17 +72,19 @@ class LocalNode(Node):
     async def start(self, listener: Listener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._quarters = await self._loop.run_in_executor(None, self._prepare)
+        self._quarters, self._drivers = await self._loop.run_in_executor(None, self._prepare)
         self._cells = Cells(self._quarters, self._cell_ended, self._loop)
         self._environments = Environments(self._data, self.isolation, self._progress)
         self._zygotes = Zygotes(self._walls, self._loop)
         self._warm_up(Profile())  # the first cold start shall not wait for it
 
-    def _prepare(self) -> Quarters:
+    def _prepare(self) -> tuple[Quarters, Drivers]:
         """Find out about the machine, and remove what an earlier server left behind."""
         if self._detect:
             self.isolation = choose(probe(self._data))
-        return Quarters(self._data, self.isolation, self._scratch_bytes, self._most_processes)
+        # First the drivers: what an earlier server left standing still could not be ended.
+        drivers = Drivers(tag_of(self._data), self._devices if self.isolation.cgroups else ())
+        return Quarters(self._data, self.isolation, self._scratch_bytes, self._most_processes), drivers
 
     def _walls(self, profile: Profile) -> dict[str, Any]:
         return walls(self.isolation, self._data, profile.visible)
@@ -95,6 +98,7 @@ class LocalNode(Node):
         await self._environments.stop()
         self._zygotes.stop()
         await self._loop.run_in_executor(None, self._quarters.close)
+        await self._loop.run_in_executor(None, self._drivers.close)
 
     # --- commands ---------------------------------------------------------------------------------------
 
@@ -118,6 +122,7 @@ class LocalNode(Node):
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
         handle = Sandbox(sandbox, launch, self, self._loop, self._result_bytes)
         self._sandboxes[sandbox] = handle
+        self._drivers.place(sandbox, launch.device)
         self._lanes[launch.device].do(lambda: self._launch(handle))
 
     def _launch(self, sandbox: Sandbox) -> None:
@@ -174,6 +179,7 @@ class LocalNode(Node):
         except OSError as error:
             sandbox.fail(Status.INTERNAL_ERROR, f"The sandbox could not be made: {error}.")
             return
+        cell.when_alive(lambda: self._drivers.attach(sandbox.number, cell.process.pids()))
         sandbox.move_in(cell, runtime.command(memory_bytes), data_bytes)
         self._look_after(sandbox)
 
@@ -196,9 +202,12 @@ class LocalNode(Node):
         if handle is not None:
             self._end(handle)
 
+    def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
+        self._drivers.resize(sandbox, share, ceiling)
+
     def unload(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
-        if handle is not None and handle.cell is not None:
+        if handle is not None and handle.cell is not None and not self._drivers.swap_out(sandbox):
             handle.cell.process.send_all(signal.SIGSTOP)
 
     def load(self, sandbox: int) -> None:
@@ -207,7 +216,7 @@ class LocalNode(Node):
             self._lanes[handle.launch.device].do(lambda: self._load(handle))
 
     def _load(self, sandbox: Sandbox) -> None:
-        if sandbox.cell is not None:
+        if sandbox.cell is not None and not self._drivers.swap_in(sandbox.number):
             sandbox.cell.process.send_all(signal.SIGCONT)
         self._loop.call_soon(self._loaded, sandbox)
 
@@ -246,6 +255,7 @@ class LocalNode(Node):
 
     def _cell_ended(self, cell: Cell) -> None:
         if isinstance(cell.tenant, Sandbox):
+            self._drivers.detach(cell.tenant.number)
             self._lanes[cell.tenant.launch.device].ended(cell.tenant.number)
 
     def _end(self, sandbox: Sandbox) -> None:
@@ -254,6 +264,7 @@ class LocalNode(Node):
         self._keep_ready(sandbox)
         if sandbox.cell is not None and not sandbox.cell.has_ended:
             self._lanes[sandbox.launch.device].ending(sandbox.number)
+        self._drivers.swap_in(sandbox.number)  # what stands still cannot end
         sandbox.kill()
 
     def _keep_ready(self, sandbox: Sandbox) -> None:

@@ -59,9 +59,12 @@ class Process:
             with contextlib.suppress(ProcessLookupError):  # it has just ended; the pidfd will say so
                 pidfd_send_signal(self._pidfd, number)
 
+    def pids(self) -> list[int]:
+        """It and its children, where they can be told."""
+        return list(dict.fromkeys([self.pid, *(self.group.pids() if self.group is not None else ())]))
+
     def send_all(self, number: Signals) -> None:
-        """To it and its children, where they can be told."""
-        for pid in self.group.pids() if self.group is not None else ():
+        for pid in self.pids()[1:]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         self.send(number)

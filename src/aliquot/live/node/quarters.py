@@ -16,6 +16,11 @@ SCRATCH_BYTES = 512 * 2**20
 PROCESSES = 512  # of one sandbox, threads included
 
 
+def tag_of(data: Path) -> str:
+    """The name of a node's control groups: its own on this machine, and the same after a crash."""
+    return f"aliquot-{zlib.crc32(str(data).encode()):08x}"
+
+
 class Quarters:
     def __init__(self, data: Path, isolation: Isolation, scratch_bytes: int, processes: int) -> None:
         """Removes what an earlier server left behind; takes a moment."""
@@ -26,7 +31,7 @@ class Quarters:
         self._first_uid = uid_range(data)[0]
         self._free_slots: list[int] = []
         self._slots = 0
-        self._cgroups = Cgroups(f"aliquot-{zlib.crc32(str(data).encode()):08x}") if isolation.cgroups else None
+        self._cgroups = Cgroups(tag_of(data)) if isolation.cgroups else None
         if self._cgroups is not None:
             self._cgroups.sweep()
         shutil.rmtree(self._scratch, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Devices and how their parts are enforced: one driver a file."""

@@ -1,0 +1,73 @@
+"""What a driver of devices must be able to do. The node asks; nothing is decided here.
+
+Everything is called on the event loop and returns at once. A sandbox is attached when it has a process, and may have
+been given its slice before.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from aliquot.core.model import DeviceSpec
+
+
+class Enforcement(Struct, frozen=True):
+    """How each promise is kept on this machine; a reason in `lacking` says why one is not."""
+
+    compute: str  # such as "quota and weight (cgroups v1)"
+    memory: str
+    swap: str
+    lacking: tuple[str, ...] = ()
+
+
+class Used(Struct, frozen=True):
+    """What a sandbox has used so far, and holds now."""
+
+    sandbox: int
+    compute_s: float
+    memory_bytes: int
+
+
+class Driver(Protocol):
+    @property
+    def inventory(self) -> Sequence[DeviceSpec]:
+        """The devices that are this driver's."""
+        ...
+
+    @property
+    def enforcement(self) -> Enforcement: ...
+
+    def environment(self, device: str, share: float, memory_bytes: int) -> dict[str, str]:
+        """Variables that a sandbox with such a slice must have before its code is loaded."""
+        ...
+
+    def attach(self, sandbox: int, device: str, pids: Sequence[int]) -> None:
+        """These processes are the sandbox's; what they start later belongs to it, too."""
+        ...
+
+    def resize(self, sandbox: int, share: float, ceiling: float) -> None:
+        """Its part of the device when others want it too, and at most. Before `attach`: what it will begin with."""
+        ...
+
+    def swap_out(self, sandbox: int) -> bool:
+        """Its memory leaves the device; it stands still until it is back. False: this driver cannot."""
+        ...
+
+    def swap_in(self, sandbox: int) -> bool: ...
+
+    def detach(self, sandbox: int) -> None:
+        """It is gone, or going; passed over when it is not known."""
+        ...
+
+    def used(self) -> list[Used]:
+        """Of those attached."""
+        ...
+
+    def complaint(self, device: str) -> str | None:
+        """Why the device is not fit for use; None when it is."""
+        ...
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        ...

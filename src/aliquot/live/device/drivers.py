@@ -1,0 +1,74 @@
+"""All devices of a node behind one face: which driver a device belongs to, and which device a sandbox is on."""
+
+import os
+from collections.abc import Callable, Sequence
+
+from aliquot.core.model import DeviceSpec
+from aliquot.live.device.base import Driver, Enforcement, Used
+from aliquot.live.device.host import HostDriver
+
+Make = Callable[[str, Sequence[DeviceSpec]], Driver]
+
+
+def _host(tag: str, devices: Sequence[DeviceSpec]) -> Driver:
+    return HostDriver(tag, devices, sorted(os.sched_getaffinity(0)))
+
+
+DRIVERS: dict[str, Make] = {
+    "host": _host,
+}
+
+
+class Drivers:
+    """`cpu` is nobody's: what runs there has no slice."""
+
+    def __init__(self, tag: str, devices: Sequence[DeviceSpec]) -> None:
+        """`tag` is the node's own on this machine. Takes a moment."""
+        self._by_kind: dict[str, Driver] = {}
+        self._kind_of = {device.name: device.kind for device in devices}
+        self._device_of: dict[int, str] = {}  # by sandbox
+        for kind, make in DRIVERS.items():
+            mine = [device for device in devices if device.kind == kind]
+            if mine:
+                self._by_kind[kind] = make(tag, mine)
+
+    @property
+    def enforcement(self) -> dict[str, Enforcement]:
+        return {kind: driver.enforcement for kind, driver in self._by_kind.items()}
+
+    def place(self, sandbox: int, device: str) -> None:
+        """The sandbox will be on that device."""
+        if self._kind_of.get(device) in self._by_kind:
+            self._device_of[sandbox] = device
+
+    def attach(self, sandbox: int, pids: Sequence[int]) -> None:
+        if (driver := self._of(sandbox)) is not None:
+            driver.attach(sandbox, self._device_of[sandbox], pids)
+
+    def resize(self, sandbox: int, share: float, ceiling: float) -> None:
+        if (driver := self._of(sandbox)) is not None:
+            driver.resize(sandbox, share, ceiling)
+
+    def swap_out(self, sandbox: int) -> bool:
+        driver = self._of(sandbox)
+        return driver is not None and driver.swap_out(sandbox)
+
+    def swap_in(self, sandbox: int) -> bool:
+        driver = self._of(sandbox)
+        return driver is not None and driver.swap_in(sandbox)
+
+    def detach(self, sandbox: int) -> None:
+        if (driver := self._of(sandbox)) is not None:
+            driver.detach(sandbox)
+            del self._device_of[sandbox]
+
+    def used(self) -> list[Used]:
+        return [used for driver in self._by_kind.values() for used in driver.used()]
+
+    def close(self) -> None:
+        for driver in self._by_kind.values():
+            driver.close()
+
+    def _of(self, sandbox: int) -> Driver | None:
+        device = self._device_of.get(sandbox)
+        return None if device is None else self._by_kind[self._kind_of[device]]
