@@ -250,15 +250,16 @@ def test_a_function_that_no_longer_needs_a_gpu_moves_to_the_cpu():
 
 
 def test_a_lost_device_fails_what_was_on_it_and_what_fits_nowhere_else():
+    too_big = f"gpu-1: needs {3 * GIB} bytes of {GIB}; the largest that would fit is a share of 1 with {GIB} bytes"
     small, large = device("gpu-1", memory_bytes=GIB), device("gpu-2", memory_bytes=4 * GIB)
     harness = Harness(devices=[small, large], functions=[function("f"), function("big", memory_bytes=3 * GIB)])
     harness.ready(harness.call("big", "big", "f"))
     commands = harness.send(DeviceLost("gpu-2"))
     assert of(Fail, commands) == [
         Fail("0", "device gpu-2 was lost"),
-        Fail("1", f"gpu-1: needs {3 * GIB} bytes of {GIB}"),
+        Fail("1", too_big),
     ]
-    assert harness.call("big") == [Reject("3", f"gpu-1: needs {3 * GIB} bytes of {GIB}")]
+    assert harness.call("big") == [Reject("3", too_big)]
 
 
 def test_an_added_device_takes_what_waits():

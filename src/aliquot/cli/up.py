@@ -21,7 +21,9 @@ def up(
     device_memory: Annotated[
         str | None, typer.Option(help="Of each device, such as 8GiB.", show_default="an equal part of half the RAM")
     ] = None,
-    slots: Annotated[int, typer.Option(min=1, help="How many run on a device at once.")] = 2,
+    slots: Annotated[
+        int, typer.Option(min=1, help="How many run on a device at once, if their shares leave room.")
+    ] = 100,
     cpu_slots: Annotated[
         int | None, typer.Option(min=1, help="The same for the cpu.", show_default="4 per core, at least 8")
     ] = None,
@@ -34,6 +36,9 @@ def up(
         str | None, typer.Option(help="The keep-alive policy.", show_default="the policy's own")
     ] = None,
     eviction: Annotated[str | None, typer.Option(help="The eviction policy.", show_default="the policy's own")] = None,
+    sharing: Annotated[
+        str, typer.Option(help="Who gets a device's idle compute: hard (nobody), elastic or elastic_guarded.")
+    ] = "elastic",
     param: Annotated[list[str], typer.Option(help="A policy's parameter: policy.parameter=value.")] = [],  # noqa: B006
     seed: Annotated[int, typer.Option(help="Of what policies leave to chance.")] = 0,
     tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
@@ -75,7 +80,7 @@ def up(
     settings = ServerSettings(
         data=data.expanduser(),
         devices=parse_devices(devices, device_memory, slots, cpu_slots),
-        policy=PolicySettings(policy, keepalive, eviction, parse_policy_params(param, "--param"), seed),
+        policy=PolicySettings(policy, keepalive, eviction, parse_policy_params(param, "--param"), seed, sharing),
         host=host,
         port=port,
         host_memory_bytes=parse_size(host_memory, "--host-memory") if host_memory else OVERCOMMIT * physical_memory(),

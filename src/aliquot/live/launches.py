@@ -5,7 +5,7 @@ import json
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from aliquot.core.model import FunctionSpec, Times
+from aliquot.core.model import CPU, FunctionSpec, Times
 from aliquot.live.call import Call
 from aliquot.live.images import Image, find_image
 from aliquot.live.needs import needs_of
@@ -58,7 +58,8 @@ def launch(
         main=action.exec.main or "main",
         env=env,
         timeout_ms=action.limits.timeout,
-        memory_bytes=action.limits.memory * MIB,
+        # On a virtual device the device's memory is the host's, too.
+        memory_bytes=action.limits.memory * MIB + (0 if device == CPU else needs.memory_limit_bytes),
         logs_bytes=action.limits.logs * MIB,
         imports=needs.imports,
         requirements=requirements,

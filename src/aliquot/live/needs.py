@@ -38,6 +38,11 @@ class Needs(Struct, frozen=True):
     rerun: bool = False  # may run again after a crash
     sdk: bool = False  # the code is a module of `aliquot.App` functions
 
+    @property
+    def memory_limit_bytes(self) -> int:
+        """Of the device's memory: what was asked for, unless it said that it may go further."""
+        return self.gpu_memory_bytes if self.gpu_memory_limit_bytes is None else self.gpu_memory_limit_bytes
+
     def function(self, name: str, *, host_bytes: int = 0) -> FunctionSpec:
         """As the core knows it."""
         return FunctionSpec(

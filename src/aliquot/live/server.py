@@ -105,7 +105,7 @@ async def _serve(
         chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]
 
         def started() -> None:
-            ready = Ready(url, name, key, os.getpid(), first, lacking(node.isolation), taken_up)
+            ready = Ready(url, name, key, os.getpid(), first, (*lacking(node.isolation), *node.unenforced), taken_up)
             public = {"url": url, "namespace": name, "key": key, "pid": ready.pid}
             data.publish(public | {"operator": operator})
             if settings.ready_file is not None:

@@ -69,6 +69,11 @@ class LocalNode(Node):
     def devices(self) -> tuple[DeviceSpec, ...]:
         return self._devices
 
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        """What of its devices' parts nobody keeps functions to."""
+        return tuple(line for kept in self._drivers.enforcement.values() for line in kept.lacking)
+
     async def start(self, listener: Listener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()

@@ -80,6 +80,8 @@ class Expectations:
         return best
 
     def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:
+        if flow.spec.share:  # a declared share is its own, whoever else is there
+            return self.run_s(flow, device)
         return self.run_s(flow, device) * self._occupancy.stretch(device, device.running + 1)
 
     # --- whether to wait --------------------------------------------------------------------------------
@@ -139,8 +141,8 @@ def _least_cold_s(flow: FlowView) -> float:
 
 def _busy(devices: Sequence[DeviceView]) -> float:
     """The part of the slots that is taken."""
-    running = slots = 0
+    taken = slots = 0.0
     for device in devices:
-        running += device.running
+        taken += max(device.running, device.shares_used * device.slots)  # they differ where shares are declared
         slots += device.slots
-    return running / slots
+    return taken / slots
