@@ -27,6 +27,7 @@ class Drivers:
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
         self._device_of: dict[int, str] = {}  # by sandbox
+        self._early: dict[int, tuple[float, float]] = {}  # slices of sandboxes that are not placed yet
         for kind, make in DRIVERS.items():
             mine = [device for device in devices if device.kind == kind]
             if mine:
@@ -38,15 +39,22 @@ class Drivers:
 
     def place(self, sandbox: int, device: str) -> None:
         """The sandbox will be on that device."""
-        if self._kind_of.get(device) in self._by_kind:
+        slice_ = self._early.pop(sandbox, None)
+        driver = self._by_kind.get(self._kind_of.get(device, ""))
+        if driver is not None:
             self._device_of[sandbox] = device
+            if slice_ is not None:
+                driver.resize(sandbox, *slice_)
 
     def attach(self, sandbox: int, pids: Sequence[int]) -> None:
         if (driver := self._of(sandbox)) is not None:
             driver.attach(sandbox, self._device_of[sandbox], pids)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
-        if (driver := self._of(sandbox)) is not None:
+        driver = self._of(sandbox)
+        if driver is None:
+            self._early[sandbox] = (share, ceiling)
+        else:
             driver.resize(sandbox, share, ceiling)
 
     def swap_out(self, sandbox: int) -> bool:
@@ -58,6 +66,7 @@ class Drivers:
         return driver is not None and driver.swap_in(sandbox)
 
     def detach(self, sandbox: int) -> None:
+        self._early.pop(sandbox, None)
         if (driver := self._of(sandbox)) is not None:
             driver.detach(sandbox)
             del self._device_of[sandbox]

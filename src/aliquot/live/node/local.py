@@ -204,6 +204,8 @@ class LocalNode(Node):
 
     def stop_sandbox(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
+        if handle is None or handle.cell is None:
+            self._drivers.detach(sandbox)
         if handle is not None:
             self._end(handle)
 
