@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 from aliquot.config import PolicySettings, make_params
 from aliquot.core.errors import InputError
-from aliquot.core.interfaces import Eviction, Params, Queueing, Sharing
+from aliquot.core.interfaces import Eviction, Packing, Params, Queueing, Sharing
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
+from aliquot.policies.packing import PACKING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 
@@ -34,9 +35,10 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         keepalive(keepalive_params),
         _make_eviction(eviction_name, settings),
         _make_sharing(settings),
+        _make_packing(settings),
         companions.pool_slots,
     )
-    scheduler.policy_names = (settings.queueing, keepalive_name, eviction_name, settings.sharing)
+    scheduler.policy_names = (settings.queueing, keepalive_name, eviction_name, settings.sharing, settings.packing)
     return scheduler
 
 
@@ -56,6 +58,11 @@ def _make_queueing(policy: type[Queueing], params: Params, seed: int, domain: st
 def _make_sharing(settings: PolicySettings) -> Sharing:
     sharing = look_up(SHARING, settings.sharing, "sharing")
     return sharing(make_params(sharing.params_type, settings.sharing, settings.params.get(settings.sharing, {})))
+
+
+def _make_packing(settings: PolicySettings) -> Packing:
+    packing = look_up(PACKING, settings.packing, "packing")
+    return packing(make_params(packing.params_type, settings.packing, settings.params.get(settings.packing, {})))
 
 
 def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Sandbox]]:

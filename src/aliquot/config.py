@@ -28,6 +28,7 @@ class PolicySettings(Struct, frozen=True):
     params: dict[str, dict[str, str]] = {}  # by policy name, as the user wrote them
     seed: int = 0
     sharing: str = "hard"
+    packing: str = "first_fit"
 
 
 def parse_size(text: str, key: str) -> int:

@@ -29,6 +29,9 @@ def simulate(
     keepalive: Annotated[str | None, typer.Option(help="Instead of the policy's own.")] = None,
     eviction: Annotated[str | None, typer.Option(help="Instead of the policy's own.")] = None,
     sharing: Annotated[str, typer.Option(help="hard, elastic or elastic_guarded: who gets idle compute.")] = "hard",
+    packing: Annotated[
+        str, typer.Option(help="Which device a new slice goes to: first_fit, best_fit or least_fragmented.")
+    ] = "first_fit",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A policy's parameter, such as mqfq_sticky.T=5. Repeatable.")
     ] = None,
@@ -60,7 +63,11 @@ def simulate(
     outputs = Outputs(json, plot, schedule)
     outputs.check({"--arrivals": arrivals, "--functions": functions, "--device-spec": device_spec})
     runs = _runs(
-        policy, seed, PolicySettings("", keepalive, eviction, parse_policy_params(set_ or [], "--set"), sharing=sharing)
+        policy,
+        seed,
+        PolicySettings(
+            "", keepalive, eviction, parse_policy_params(set_ or [], "--set"), sharing=sharing, packing=packing
+        ),
     )
     _check_one_of("--memory", memory, ("finite", "unbounded"))
     _check_one_of("--bus", bus, ("private", "shared"))

@@ -7,7 +7,7 @@ CPU function, and policies need not ask which devices a flow may use.
 
 from collections.abc import Iterable
 
-from aliquot.core.interfaces import Queueing
+from aliquot.core.interfaces import Packing, Queueing
 from aliquot.core.model import CPU, FunctionSpec
 from aliquot.core.records import Device
 from aliquot.core.view import View
@@ -22,10 +22,10 @@ def domain_of(function: FunctionSpec) -> str:
 
 
 class Domain:
-    def __init__(self, name: str, policy: Queueing) -> None:
+    def __init__(self, name: str, policy: Queueing, packing: Packing) -> None:
         self.name = name
         self.policy = policy
-        self.view = View()
+        self.view = View(packing.choose)
         self.devices: list[Device] = []
         self.queued = 0  # invocations waiting in its flows
 

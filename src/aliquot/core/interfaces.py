@@ -164,6 +164,25 @@ class KeepAlive:
         return None
 
 
+class Packing(ABC):
+    """Where a new sandbox with a declared share goes, of the devices that are otherwise as good."""
+
+    params_type: ClassVar[type[Params]] = Params
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+    def opened(self, flow: FlowView) -> None:
+        """A flow is there, or asks for another slice than before."""
+
+    def closed(self, flow: FlowView) -> None:
+        """The flow is gone."""
+
+    @abstractmethod
+    def choose(self, flow: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
+        """One of these, which all have room; there are two at least. No side effects."""
+
+
 class Slice(Protocol):
     """A sandbox at work on a device: what it asked for, and how far it may stretch."""
 

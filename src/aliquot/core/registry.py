@@ -5,7 +5,7 @@ from collections.abc import Callable
 from aliquot.core.domain import Domain, domain_of
 from aliquot.core.errors import EventError
 from aliquot.core.fit import misfit
-from aliquot.core.interfaces import Eviction, Queueing
+from aliquot.core.interfaces import Eviction, Packing, Queueing
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
 from aliquot.core.records import Device, Flow, Sandbox
 from aliquot.core.validate import device_complaints
@@ -16,6 +16,7 @@ class Registry:
         self,
         make_queueing: Callable[[str], Queueing],
         make_eviction: Callable[[], Eviction[Sandbox]],
+        packing: Packing,
         pool_slots: int | None,
     ) -> None:
         self.devices: dict[str, Device] = {}
@@ -24,6 +25,7 @@ class Registry:
         self.tenant_weights: dict[str, float] = {}
         self._make_queueing = make_queueing
         self.make_eviction = make_eviction
+        self._packing = packing
         self._pool_slots = pool_slots
         self._devices_seen = self._flows_seen = 0
 
@@ -70,7 +72,7 @@ class Registry:
         name = domain_of(function)
         domain = self.domains.get(name)
         if domain is None:
-            domain = self.domains[name] = Domain(name, self._make_queueing(name))
+            domain = self.domains[name] = Domain(name, self._make_queueing(name), self._packing)
             domain.view.now = now
             domain.set_devices(self.devices.values())
         return domain
@@ -85,6 +87,7 @@ class Registry:
     def describe(self, flow: Flow, function: FunctionSpec) -> None:
         """The flow's function is this from now on; what was learned about an older version is forgotten."""
         flow.spec = function
+        self._packing.opened(flow)
         _weigh(flow, self.tenant_weights.get(flow.key.tenant, 1))
         flow.forget_runs()
         flow.add_priors(flow.domain.devices)
@@ -92,6 +95,7 @@ class Registry:
 
     def close(self, flow: Flow) -> None:
         flow.closed = True
+        self._packing.closed(flow)
         del self.flows[flow.key]
         flow.domain.policy.closed(flow, flow.domain.view)
 

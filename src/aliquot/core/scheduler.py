@@ -34,7 +34,7 @@ from aliquot.core.events import (
     UtilisationMeasured,
     Woke,
 )
-from aliquot.core.interfaces import Choice, Eviction, ExpiryAction, KeepAlive, Prefetch, Queueing, Sharing
+from aliquot.core.interfaces import Choice, Eviction, ExpiryAction, KeepAlive, Packing, Prefetch, Queueing, Sharing
 from aliquot.core.lifecycle import (
     BUSY,
     HOST_WARM,
@@ -61,6 +61,7 @@ class Scheduler:
         keepalive: KeepAlive,
         make_eviction: Callable[[], Eviction[Sandbox]],
         sharing: Sharing,
+        packing: Packing,
         pool_slots: int | None = None,
     ) -> None:
         self.now: float = 0
@@ -68,7 +69,7 @@ class Scheduler:
         self.invocations: dict[str, Invocation] = {}  # those that have not ended
         self._outbox: list[Command] = []
         self._timers = Timers()
-        self.registry = Registry(make_queueing, make_eviction, pool_slots)
+        self.registry = Registry(make_queueing, make_eviction, packing, pool_slots)
         self.slices = Slices(sharing, self._outbox)
         self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
         self._arrivals = self._dispatches = self._turn = 0

@@ -4,8 +4,8 @@ The protocols have properties only, so `mypy --strict` refuses a policy that ass
 An invocation's actual run time is not here before it has run, nor anywhere in the core: nobody knows it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
@@ -110,13 +110,21 @@ class FlowView(Protocol):
     def resident_on(self, device: DeviceView) -> bool: ...
 
 
+Pack: TypeAlias = Callable[[FlowView, Sequence[DeviceView]], DeviceView]
+
+
+def _first(_: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
+    return devices[0]
+
+
 class View:
     """The devices that a group of flows competes for, and the time."""
 
-    __slots__ = ("devices", "now")
+    __slots__ = ("devices", "now", "pack")
 
-    def __init__(self) -> None:
+    def __init__(self, pack: Pack | None = None) -> None:
         self.now: float = 0
+        self.pack: Pack = pack or _first  # which of several devices with room a new slice goes to
         self.devices: Sequence[DeviceView] = ()
 
     def has_slot(self, flow: FlowView, device: DeviceView) -> bool:

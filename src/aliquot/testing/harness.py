@@ -41,9 +41,10 @@ class Harness:
         queueing: Mapping[str, type[Queueing]] = QUEUEING,
         seed: int = 0,
         sharing: str = "hard",
+        packing: str = "first_fit",
     ) -> None:
         own = {name: dict(values) for name, values in (params or {}).items()}
-        self.scheduler = assemble(PolicySettings(policy, keepalive, None, own, seed, sharing), queueing)
+        self.scheduler = assemble(PolicySettings(policy, keepalive, None, own, seed, sharing, packing), queueing)
         self.now: float = 0
         self.log: list[Command] = []
         self._calls = 0

@@ -71,12 +71,18 @@ class Expectations:
 
     def _best_new(self, view: View, flow: FlowView) -> ExpectedEnd | None:
         best: ExpectedEnd | None = None
+        as_good: list[DeviceView] = []
         for device in view.devices:
             if self.allowed(device) and view.can_start(flow, device) and flow.idle_on(device) is None:
                 start_s = cold_s(flow, device)
                 ends_s = start_s + self._stretched_run_s(flow, device)
                 if best is None or ends_s < best[0]:
                     best = (ends_s, start_s, (device, None))
+                    as_good = [device]
+                elif ends_s == best[0]:
+                    as_good.append(device)
+        if best is not None and len(as_good) > 1 and flow.spec.share:
+            return best[0], best[1], (view.pack(flow, as_good), None)
         return best
 
     def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:

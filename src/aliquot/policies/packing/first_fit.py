@@ -1,0 +1,11 @@
+"""The first device that has room: whatever comes early fills the devices in their order."""
+
+from collections.abc import Sequence
+
+from aliquot.core.interfaces import Packing
+from aliquot.core.view import DeviceView, FlowView
+
+
+class FirstFit(Packing):
+    def choose(self, flow: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
+        return devices[0]
