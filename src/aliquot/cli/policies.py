@@ -8,12 +8,14 @@ from msgspec.structs import fields
 from rich.table import Table
 
 from aliquot.cli.console import output
-from aliquot.core.interfaces import Eviction, KeepAlive, Params, Queueing
+from aliquot.core.interfaces import Eviction, KeepAlive, Packing, Params, Queueing, Sharing
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
+from aliquot.policies.packing import PACKING
 from aliquot.policies.queueing import QUEUEING
+from aliquot.policies.sharing import SHARING
 
-Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any]
+Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing
 
 
 def policies() -> None:
@@ -28,6 +30,8 @@ def policies() -> None:
         "queueing, simulated only": CLAIRVOYANT,
         "keep-alive": KEEPALIVE,
         "eviction": EVICTION,
+        "sharing": SHARING,
+        "packing": PACKING,
     }
     for kind, entries in kinds.items():
         for name, policy in entries.items():
