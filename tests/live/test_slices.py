@@ -120,6 +120,30 @@ def test_what_a_killed_server_left_standing_still_is_let_go(loops, driver):
     assert again.enforcement.lacking == ()
 
 
+@enforced
+def test_the_memory_of_a_sandbox_is_counted_and_none_of_it_on_the_device_while_it_is_swapped_out(tmp_path):
+    drivers = Drivers(f"aliquot-test-{os.getpid()}", [DEVICE])
+    held = tmp_path / "memory.usage_in_bytes"
+    held.write_text("4096\n")
+    process = subprocess.Popen([sys.executable, "-S", "-c", LOOP])
+    try:
+        drivers.place(1, "host-1")
+        drivers.attach(1, [process.pid], held)
+        assert [used.memory_bytes for used in drivers.used()] == [4096]
+        held.write_text("8192\n")
+        assert [used.memory_bytes for used in drivers.used()] == [8192]
+        drivers.swap_out(1)
+        assert [used.memory_bytes for used in drivers.used()] == [0]
+        drivers.swap_in(1)
+        assert [used.memory_bytes for used in drivers.used()] == [8192]
+    finally:
+        process.kill()
+        process.wait()
+        drivers.detach(1)
+        assert drivers.used() == []
+        drivers.close()
+
+
 def test_without_control_groups_it_says_that_nothing_is_enforced(monkeypatch, tmp_path):
     monkeypatch.setattr(host, "ROOT", tmp_path)
     monkeypatch.setattr(slice_groups, "ROOT", tmp_path)

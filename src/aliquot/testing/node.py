@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from aliquot.core.model import CPU, DeviceSpec
+from aliquot.live.device.base import Used
 from aliquot.live.node.base import Launch, Listener, Outcome, RunRequest, SandboxUsage, Status
 
 
@@ -18,6 +19,7 @@ class ScriptedNode:
         self.stopped: list[int] = []
         self.unloaded: list[int] = []
         self.slices: dict[int, tuple[float, float]] = {}
+        self.used_so_far: dict[int, Used] = {}
 
     async def start(self, listener: Listener) -> None:
         self.listener = listener
@@ -54,6 +56,10 @@ class ScriptedNode:
 
     def usage(self) -> list[SandboxUsage]:
         return []
+
+    def used(self) -> list[Used]:
+        """What a test says."""
+        return list(self.used_so_far.values())
 
     # --- what a test says -------------------------------------------------------------------------------
 

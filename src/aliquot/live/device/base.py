@@ -25,8 +25,8 @@ class Used(Struct, frozen=True):
     """What a sandbox has used so far, and holds now."""
 
     sandbox: int
-    compute_s: float
-    memory_bytes: int
+    compute_s: float  # seconds of the whole device
+    memory_bytes: int | None  # on the device; None: the driver does not count it, the node's count of the sandbox does
 
 
 class Driver(Protocol):
@@ -61,7 +61,7 @@ class Driver(Protocol):
         ...
 
     def used(self) -> list[Used]:
-        """Of those attached."""
+        """Of those attached. Asked every 10 ms while anything runs: it must take microseconds."""
         ...
 
     def complaint(self, device: str) -> str | None:

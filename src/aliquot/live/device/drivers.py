@@ -1,10 +1,13 @@
 """All devices of a node behind one face: which driver a device belongs to, and which device a sandbox is on."""
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from aliquot.core.model import DeviceSpec
 from aliquot.live.device.base import Driver, Enforcement, Used
+from aliquot.live.device.counter import Counter
 from aliquot.live.device.host import HostDriver
 
 Make = Callable[[str, Sequence[DeviceSpec]], Driver]
@@ -27,6 +30,7 @@ class Drivers:
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
         self._device_of: dict[int, str] = {}  # by sandbox
+        self._memory: dict[int, Counter] = {}  # by sandbox, where somebody counts it
         self._early: dict[int, tuple[float, float]] = {}  # slices of sandboxes that are not placed yet
         for kind, make in DRIVERS.items():
             mine = [device for device in devices if device.kind == kind]
@@ -46,9 +50,13 @@ class Drivers:
             if slice_ is not None:
                 driver.resize(sandbox, *slice_)
 
-    def attach(self, sandbox: int, pids: Sequence[int]) -> None:
+    def attach(self, sandbox: int, pids: Sequence[int], memory: Path | None = None) -> None:
+        """`memory`: where the bytes are counted that the sandbox holds of the host's."""
         if (driver := self._of(sandbox)) is not None:
             driver.attach(sandbox, self._device_of[sandbox], pids)
+            if memory is not None:
+                with contextlib.suppress(OSError):  # it has gone already
+                    self._memory[sandbox] = Counter(memory)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
         driver = self._of(sandbox)
@@ -70,13 +78,26 @@ class Drivers:
         if (driver := self._of(sandbox)) is not None:
             driver.detach(sandbox)
             del self._device_of[sandbox]
+            if (counter := self._memory.pop(sandbox, None)) is not None:
+                counter.close()
 
     def used(self) -> list[Used]:
-        return [used for driver in self._by_kind.values() for used in driver.used()]
+        """Microseconds: see `Driver.used`."""
+        return [self._with_memory(used) for driver in self._by_kind.values() for used in driver.used()]
+
+    def _with_memory(self, used: Used) -> Used:
+        counter = self._memory.get(used.sandbox) if used.memory_bytes is None else None
+        if counter is not None:
+            with contextlib.suppress(OSError):  # its group is gone, and it will be in a moment
+                return Used(used.sandbox, used.compute_s, counter.read())
+        return used
 
     def close(self) -> None:
         for driver in self._by_kind.values():
             driver.close()
+        for counter in self._memory.values():
+            counter.close()
+        self._memory.clear()
 
     def _of(self, sandbox: int) -> Driver | None:
         device = self._device_of.get(sandbox)

@@ -3,6 +3,7 @@
 A device is one core unless it is asked for more; when there are more devices than cores, each has its part of one.
 """
 
+import contextlib
 from collections.abc import Sequence
 
 import structlog
@@ -21,6 +22,7 @@ class HostDriver(Driver):
         self._devices = tuple(devices)
         self._allotted: dict[int, Allotment] = {}
         self._groups: dict[int, SliceGroup] = {}
+        self._frozen: set[int] = set()
         self._device_groups: dict[str, DeviceGroups] = {}
         self.why_not = ""
         try:
@@ -87,18 +89,25 @@ class HostDriver(Driver):
             return False
         try:
             group.freeze(still=still)
+            (self._frozen.add if still else self._frozen.discard)(sandbox)
         except OSError as error:  # its groups have gone with it
             _log.warning("a sandbox could not be frozen or thawed", sandbox=sandbox, why=str(error))
         return True
 
     def detach(self, sandbox: int) -> None:
         self._allotted.pop(sandbox, None)
+        self._frozen.discard(sandbox)
         group = self._groups.pop(sandbox, None)
         if group is not None:
             group.remove()
 
     def used(self) -> list[Used]:
-        return [Used(sandbox, group.used_s(), 0) for sandbox, group in self._groups.items()]
+        """A virtual device's memory is the host's: the node counts it. What is swapped out has none of it."""
+        found: list[Used] = []
+        for sandbox, group in self._groups.items():
+            with contextlib.suppress(OSError):  # its groups have gone with it
+                found.append(Used(sandbox, group.used_s(), 0 if sandbox in self._frozen else None))
+        return found
 
     def complaint(self, device: str) -> str | None:
         return None

@@ -9,6 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from aliquot.live.device.counter import Counter
+
 ROOT = Path("/sys/fs/cgroup")
 LEAST_QUOTA_US = 1000  # the kernel takes no less
 # Shorter than this costs more in switches than it gains in evenness; longer shows as stutter.
@@ -36,6 +38,7 @@ class SliceGroup:
         self._cores = cores
         for directory in self._directories.values():
             directory.mkdir(exist_ok=True)
+        self._used_ns = Counter(self._directories["cpuacct"] / "cpuacct.usage")
 
     def enter(self, pids: Sequence[int], cpuset: Path) -> None:
         for pid in pids:
@@ -55,10 +58,12 @@ class SliceGroup:
         (self._directories["freezer"] / "freezer.state").write_text("FROZEN" if still else "THAWED")
 
     def used_s(self) -> float:
-        return int((self._directories["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
+        """Seconds of the whole device. Raises `OSError` when the group is gone."""
+        return self._used_ns.read() / 1e9 / self._cores
 
     def remove(self) -> None:
         """Empty ones; one in which something still dies is left to the next sweep."""
+        self._used_ns.close()
         for directory in self._directories.values():
             with contextlib.suppress(OSError):
                 directory.rmdir()

@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from aliquot.core.model import DeviceSpec
+from aliquot.live.device.base import Used
 
 
 class Status(IntEnum):
@@ -153,3 +154,7 @@ class Node(Protocol):
         ...
 
     def usage(self) -> list[SandboxUsage]: ...
+
+    def used(self) -> list[Used]:
+        """What sandboxes have used of accelerators so far, and hold there. Takes microseconds."""
+        ...

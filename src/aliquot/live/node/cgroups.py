@@ -22,7 +22,7 @@ class Group:
         self._limit = directories[0] / limit
         self._directories = directories
         self._events = directories[0] / events
-        self._usage = directories[0] / usage
+        self.usage = directories[0] / usage  # the file in which its bytes are counted
 
     def doors(self) -> tuple[int, ...]:
         """Descriptors by which a process enters: it writes `0`. The caller closes them."""
@@ -39,7 +39,7 @@ class Group:
         return False
 
     def used_bytes(self) -> int:
-        return int(self._usage.read_text())
+        return int(self.usage.read_text())
 
     def pids(self) -> list[int]:
         return _pids(self._directories[0])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.core.model import DeviceSpec
+from aliquot.live.device.base import Used
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.judging.judge import Judge
 from aliquot.live.judging.judgement import Verdict
@@ -184,9 +185,13 @@ class LocalNode(Node):
         except OSError as error:
             sandbox.fail(Status.INTERNAL_ERROR, f"The sandbox could not be made: {error}.")
             return
-        cell.when_alive(lambda: self._drivers.attach(sandbox.number, cell.process.pids()))
+        cell.when_alive(lambda: self._attach(sandbox, cell))
         sandbox.move_in(cell, runtime.command(memory_bytes), data_bytes)
         self._look_after(sandbox)
+
+    def _attach(self, sandbox: Sandbox, cell: Cell) -> None:
+        group = cell.process.group
+        self._drivers.attach(sandbox.number, cell.process.pids(), None if group is None else group.usage)
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         handle = self._sandboxes.get(sandbox)
@@ -237,6 +242,9 @@ class LocalNode(Node):
             for sandbox in self._sandboxes.values()
             if sandbox.cell is not None and (used := sandbox.cell.process.usage())
         ]
+
+    def used(self) -> list[Used]:
+        return self._drivers.used()
 
     # --- what sandboxes tell ----------------------------------------------------------------------------
 
