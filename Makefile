@@ -41,10 +41,12 @@ docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 	$(BIN)/aliquot reproduce thesis --plot docs/images/thesis.png
 	$(BIN)/aliquot reproduce mqfq --plot docs/images/mqfq.png
 
-docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md shows (half an hour)
+docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md shows (an hour)
 	$(BIN)/aliquot bench fairness --markdown docs/benchmarks/fairness.md --plot docs/images/fairness.png
 	$(BIN)/aliquot bench eviction --markdown docs/benchmarks/eviction.md --plot docs/images/eviction.png
 	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
+	$(BIN)/aliquot bench sharing --markdown docs/benchmarks/sharing.md --json docs/benchmarks/sharing.json \
+	  --plot docs/images/sharing.png
 	$(BIN)/aliquot bench latency --markdown docs/benchmarks/latency.md --json docs/benchmarks/latency.json \
 	  --plot docs/images/latency.png
 

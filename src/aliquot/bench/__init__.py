@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from aliquot.bench import eviction, fairness, latency, simulator
+from aliquot.bench import eviction, fairness, latency, sharing, simulator
 from aliquot.bench.run import Bench, Request
 
 BENCHES: dict[str, Callable[[Request], Bench]] = {
     "eviction": eviction.EvictionBench,
     "fairness": fairness.FairnessBench,
     "latency": latency.LatencyBench,
+    "sharing": sharing.SharingBench,
     "sim": simulator.SimulatorBench,
 }

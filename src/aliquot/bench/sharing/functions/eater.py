@@ -1,0 +1,10 @@
+"""Take so many megabytes of memory, and touch each page."""
+
+from typing import Any
+
+
+def main(args: dict[str, Any]) -> dict[str, Any]:
+    held = bytearray(args["megabytes"] << 20)
+    for place in range(0, len(held), 4096):
+        held[place] = 1
+    return {"held": len(held)}
