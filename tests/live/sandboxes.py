@@ -72,6 +72,9 @@ class Heard:
     def memory_loaded(self, sandbox):
         self.queue.put_nowait(("loaded", sandbox, None))
 
+    def device_lost(self, device, why):
+        self.queue.put_nowait(("device lost", device, why))
+
     def run_finished(self, sandbox, outcome):
         self.queue.put_nowait(("finished", sandbox, outcome))
 
@@ -144,7 +147,7 @@ class Rig:
 @contextlib.asynccontextmanager
 async def node(data: Path, **settings) -> AsyncIterator[Rig]:
     heard = Heard()
-    local = LocalNode(data, DEVICES, **{"isolation": strongest(), **settings})
+    local = LocalNode(data, settings.pop("devices", DEVICES), **{"isolation": strongest(), **settings})
     await local.start(heard)
     try:
         yield Rig(local, heard)

@@ -104,6 +104,20 @@ async def test_a_call_is_run_recorded_and_answered(rig):
 
 
 @run
+async def test_a_lost_device_is_used_no_more(rig):
+    first, second = rig.call(), rig.call()
+    rig.service.submit(first)
+    await rig.turn()
+    rig.node.lose(1, "The device cpu was lost: it does not answer.")
+    rig.node.listener.device_lost("cpu", "it does not answer")
+    await rig.until(lambda: rig.ended == [first])
+    rig.service.submit(second)
+    await rig.until(lambda: rig.ended == [first, second])
+    assert rig.node.starts == [1]
+    assert (second.outcome, second.reason) == (None, "there are no devices")
+
+
+@run
 async def test_a_warm_call_has_no_init_time(rig):
     for _ in range(2):
         rig.service.submit(rig.call())

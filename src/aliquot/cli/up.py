@@ -17,7 +17,12 @@ def up(
     ] = Path("~/.aliquot"),
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 3233,
-    devices: Annotated[str, typer.Option(help="host:N, that many virtual devices beside the cpu.")] = "host:2",
+    devices: Annotated[
+        str,
+        typer.Option(
+            help="host:N, that many virtual devices beside the cpu; or nvidia[:GPUS][:MODE][:swap], the machine's own."
+        ),
+    ] = "host:2",
     device_memory: Annotated[
         str | None, typer.Option(help="Of each device, such as 8GiB.", show_default="an equal part of half the RAM")
     ] = None,
@@ -80,6 +85,7 @@ def up(
     settings = ServerSettings(
         data=data.expanduser(),
         devices=parse_devices(devices, device_memory, slots, cpu_slots),
+        devices_asked=devices.partition(":")[2],
         policy=PolicySettings(policy, keepalive, eviction, parse_policy_params(param, "--param"), seed, sharing),
         host=host,
         port=port,

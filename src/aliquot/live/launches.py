@@ -58,12 +58,13 @@ def launch(
         main=action.exec.main or "main",
         env=env,
         timeout_ms=action.limits.timeout,
-        # On a virtual device the device's memory is the host's, too.
-        memory_bytes=action.limits.memory * MIB + (0 if device == CPU else needs.memory_limit_bytes),
+        memory_bytes=action.limits.memory * MIB,
         logs_bytes=action.limits.logs * MIB,
         imports=needs.imports,
         requirements=requirements,
         device=device,
+        share=needs.gpu_share,
+        device_bytes=0 if device == CPU else needs.memory_limit_bytes,
         sdk=needs.sdk,
     )
 

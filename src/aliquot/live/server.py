@@ -75,7 +75,13 @@ async def _serve(
     except StoreError as error:
         raise InputError(f"--data: {error}") from error
     judge = Judge()
-    node = LocalNode(data.path, settings.devices, result_bytes=settings.gateway.payload_bytes, judge=judge)
+    node = LocalNode(
+        data.path,
+        settings.devices,
+        result_bytes=settings.gateway.payload_bytes,
+        judge=judge,
+        asked=settings.devices_asked,
+    )
     service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes)
     catalogue = Catalogue(store, service)
     service.tenancies.keys = catalogue

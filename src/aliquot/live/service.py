@@ -26,6 +26,7 @@ from aliquot.core.commands import (
 )
 from aliquot.core.events import (
     DeviceAdded,
+    DeviceLost,
     FunctionDeployed,
     FunctionRemoved,
     HostMemorySet,
@@ -221,6 +222,10 @@ class Service:
 
     def memory_loaded(self, sandbox: int) -> None:
         self._engine.post(MemoryLoaded(sandbox))
+
+    def device_lost(self, device: str, why: str) -> None:
+        log.error("a device was lost", device=device, why=why)
+        self._engine.post(DeviceLost(device))
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
         tenancy = self.tenancies[sandbox]

@@ -1,6 +1,8 @@
 """The server's settings, parsed once and frozen."""
 
 import os
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
@@ -8,6 +10,10 @@ from msgspec import Struct
 from aliquot.config import PolicySettings, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
+from aliquot.live.device.nvidia.choice import NVIDIA, TAKES, Choice, read_choice
+from aliquot.live.device.nvidia.inventory import device_specs
+from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
+from aliquot.live.device.nvidia.pynvml_peer import open_nvml
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.images import Image
 from aliquot.live.sessions.records import SessionSettings
@@ -27,6 +33,7 @@ class ServerSettings(Struct, frozen=True):
     data: Path
     devices: tuple[DeviceSpec, ...]
     policy: PolicySettings
+    devices_asked: str = ""  # what `--devices` said after the driver's name
     host: str = "127.0.0.1"
     port: int = PORT
     host_memory_bytes: int = 0
@@ -44,18 +51,37 @@ def keep(days: float, size: str) -> Retention:
     return Retention(days * 86400, most_bytes, days * 86400, most_bytes)
 
 
-def parse_devices(text: str, memory: str | None, slots: int, cpu_slots: int | None) -> tuple[DeviceSpec, ...]:
+def parse_devices(
+    text: str, memory: str | None, slots: int, cpu_slots: int | None, open_gpus: Callable[[], Nvml] = open_nvml
+) -> tuple[DeviceSpec, ...]:
     """`host:2` is two virtual devices on this machine; beside them there is always the node's `cpu`."""
-    kind, _, count = text.partition(":")
-    if kind != HOST_KIND or not count.isdigit():
-        raise InputError(f"--devices: '{text}' is not understood; it takes host:N, N virtual devices on this machine")
-    number = int(count)
+    kind, _, more = text.partition(":")
     if slots < 1 or (cpu_slots is not None and cpu_slots < 1):
         raise InputError("--slots and --cpu-slots: they take 1 or more")
-    size = physical_memory() // 2 // max(number, 1) if memory is None else parse_size(memory, "--device-memory")
-    virtual = (DeviceSpec(f"{kind}-{index}", kind, size, slots) for index in range(1, number + 1))
+    size = None if memory is None else parse_size(memory, "--device-memory")
+    if kind == NVIDIA:
+        devices = _gpus(read_choice(more), size, slots, open_gpus)
+    elif kind == HOST_KIND and more.isdecimal():
+        devices = _virtual(int(more), size, slots)
+    else:
+        raise InputError(
+            f"--devices: '{text}' is not understood; it takes host:N, N virtual devices on this machine, or {TAKES}"
+        )
     # A cpu device's slots are also what functions that only wait for others hold, hence more than there are cores.
-    return (DeviceSpec(CPU, CPU, None, cpu_slots or max(8, 4 * (os.cpu_count() or 1))), *virtual)
+    return (DeviceSpec(CPU, CPU, None, cpu_slots or max(8, 4 * (os.cpu_count() or 1))), *devices)
+
+
+def _virtual(number: int, memory_bytes: int | None, slots: int) -> list[DeviceSpec]:
+    size = physical_memory() // 2 // max(number, 1) if memory_bytes is None else memory_bytes
+    return [DeviceSpec(f"{HOST_KIND}-{index}", HOST_KIND, size, slots) for index in range(1, number + 1)]
+
+
+def _gpus(choice: Choice, memory_bytes: int | None, slots: int, open_gpus: Callable[[], Nvml]) -> list[DeviceSpec]:
+    try:
+        with closing(open_gpus()) as nvml:
+            return device_specs(nvml, choice, memory_bytes, slots)
+    except NvmlError as error:
+        raise InputError(f"--devices: {NVIDIA}: {error}") from error
 
 
 def physical_memory() -> int:

@@ -11,13 +11,17 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/sto
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _SCRATCH = "/tmp"  # noqa: S108
 _BASE = "/tmp"  # noqa: S108 - any directory will do: what is mounted on it is seen by nobody else
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108
 _QUIET = linux.MS_NOSUID | linux.MS_NODEV
 
 
-def change_root(visible: list[str], hidden: str, writable: list[str] | None = None) -> None:
+def change_root(
+    visible: list[str], hidden: str, writable: list[str] | None = None, devices: list[str] | None = None
+) -> None:
     """Replace the root by an empty one with the visible paths in it, where they were; needs a mount namespace.
 
-    What lies below the hidden path is not there, unless it is itself visible or writable.
+    What lies below the hidden path is not there, unless it is itself visible or writable. Of devices there are those
+    that every program needs, and the named ones.
     """
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     # First a place from which the old root and the new one are both in reach, whatever either has where.
@@ -29,6 +33,9 @@ def change_root(visible: list[str], hidden: str, writable: list[str] | None = No
     os.chdir("/")
     linux.mount("tmpfs", "/new", "tmpfs", _QUIET, "mode=755")
     _fill("/old", "/new", visible, hidden)
+    for path in devices or ():
+        if os.path.exists("/old" + path):  # noqa: PTH110
+            _bind("/old" + path, "/new" + path)
     for path in writable or ():
         _bind("/old" + path, "/new" + path)
     linux.mount("none", "/new", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
@@ -109,12 +116,13 @@ def own_proc() -> None:
 def own_scratch(owner: int, size: int, visible: list[str]) -> None:
     """An empty /tmp and an empty /dev/shm, both in memory: bounded, and gone with the last process that sees them.
 
-    Visible paths that lie in /tmp, an interpreter's say, are still there.
+    Visible paths that lie in /tmp, an interpreter's say, are still there; and so is /dev/shm if it is one of them.
     """
     # Held by descriptors, they can be reached when /tmp is covered.
     kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in visible if _is_below(path, _SCRATCH)]
     linux.mount("tmpfs", _SCRATCH, "tmpfs", _QUIET, f"mode=700,uid={owner},gid={owner},size={size},nr_inodes=100000")
-    linux.mount("tmpfs", "/dev/shm", "tmpfs", _QUIET | linux.MS_NOEXEC, f"mode=1777,size={size}")  # noqa: S108
+    if _SHARED_MEMORY not in visible:
+        linux.mount("tmpfs", _SHARED_MEMORY, "tmpfs", _QUIET | linux.MS_NOEXEC, f"mode=1777,size={size}")
     for path, fd in kept:
         if not os.path.exists(path):  # noqa: PTH110 - or it came with one above it
             _bind(f"/proc/self/fd/{fd}", path)

@@ -45,7 +45,7 @@ def enclose(walls: dict[str, Any]) -> None:
     elif own_mounts:
         linux.unshare(own_mounts)
     if own_mounts:
-        mounts.change_root(walls["visible"], walls["hidden"], walls["writable"])
+        mounts.change_root(walls["visible"], walls["hidden"], walls["writable"], walls["devices"])
     if walls["user"] and walls["uids"]:
         # After the mounts, which as another user it could not reach: an interpreter in root's home, say.
         _become_root_of_namespace(own_mounts, *walls["uids"])
@@ -118,7 +118,8 @@ def enter(walls: dict[str, Any], settings: dict[str, Any]) -> None:
         linux.unshare(spaces)
     if walls["mount"]:
         owner = os.getuid() if uid is None else uid
-        mounts.own_scratch(owner, settings["scratch_bytes"], walls["visible"])
+        kept = [*walls["visible"], *walls["writable"]]
+        mounts.own_scratch(owner, settings["scratch_bytes"], kept)
         if walls["pid"]:
             mounts.own_proc()
     _limit(walls, settings)
@@ -182,6 +183,8 @@ def _rules(walls: dict[str, Any], scratch: str) -> list[tuple[str, int]]:
     readable = ["/"] if walls["mount"] else elsewhere
     rules = [(path, landlock.READ) for path in readable]
     rules += [(f"/dev/{name}", landlock.WRITE_FILES) for name in mounts.DEVICES]
+    rules += [(path, landlock.WRITE_FILES) for path in walls["devices"]]
+    rules += [(path, landlock.EVERYTHING) for path in walls["writable"]]
     rules += [("/proc", landlock.WRITE_FILES), (scratch, landlock.EVERYTHING)]
     # Without a mount namespace it is everyone's; semaphores live there all the same.
     rules.append(("/dev/shm", landlock.EVERYTHING))  # noqa: S108

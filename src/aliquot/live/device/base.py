@@ -1,7 +1,7 @@
 """What a driver of devices must be able to do. The node asks; nothing is decided here.
 
-Everything is called on the event loop and returns at once. A sandbox is attached when it has a process, and may have
-been given its slice before.
+Everything is called on the event loop and returns at once, unless it says otherwise. A sandbox is attached when it has
+a process, and may have been given its slice before.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,18 @@ class Enforcement(Struct, frozen=True):
     lacking: tuple[str, ...] = ()
 
 
+class Opening(Struct, frozen=True):
+    """What of the machine a sandbox on a device must have beside what every sandbox has."""
+
+    files: tuple[str, ...] = ()  # device files
+    visible: tuple[str, ...] = ()  # what it may read
+    writable: tuple[str, ...] = ()  # what it shares with others; `/dev/shm` among them is the machine's own
+    preload: str = ""  # a library that must be in its process before anything else
+
+
+NO_OPENING = Opening()
+
+
 class Used(Struct, frozen=True):
     """What a sandbox has used so far, and holds now."""
 
@@ -38,9 +50,22 @@ class Driver(Protocol):
     @property
     def enforcement(self) -> Enforcement: ...
 
-    def environment(self, device: str, share: float, memory_bytes: int) -> dict[str, str]:
+    @property
+    def has_own_memory(self) -> bool:
+        """Its devices' memory is not the host's: then swapping takes a while, is called from a thread of its own, and
+        a sandbox that cannot be swapped out has to end for its memory to come back.
+        """
+        ...
+
+    def environment(self, sandbox: int, device: str, share: float, memory_bytes: int) -> dict[str, str]:
         """Variables that a sandbox with such a slice must have before its code is loaded."""
         ...
+
+    def host_bytes(self, memory_bytes: int) -> int:
+        """How much of the host's memory a sandbox may need on account of so much of a device's."""
+        ...
+
+    def opening(self, device: str) -> Opening: ...
 
     def attach(self, sandbox: int, device: str, pids: Sequence[int]) -> None:
         """These processes are the sandbox's; what they start later belongs to it, too."""
@@ -65,7 +90,7 @@ class Driver(Protocol):
         ...
 
     def complaint(self, device: str) -> str | None:
-        """Why the device is not fit for use; None when it is."""
+        """Why the device is not fit for use; None when it is. Takes a moment; not for the event loop."""
         ...
 
     def close(self) -> None:

@@ -6,27 +6,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.base import Driver, Enforcement, Used
+from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening, Used
 from aliquot.live.device.counter import Counter
 from aliquot.live.device.host import HostDriver
+from aliquot.live.device.nvidia.driver import make_driver
+from aliquot.live.device.surroundings import ANYWHERE, Surroundings
 
-Make = Callable[[str, Sequence[DeviceSpec]], Driver]
+Make = Callable[[str, Sequence[DeviceSpec], Surroundings], Driver]
 
 
-def _host(tag: str, devices: Sequence[DeviceSpec]) -> Driver:
+def _host(tag: str, devices: Sequence[DeviceSpec], _surroundings: Surroundings) -> Driver:
     return HostDriver(tag, devices, sorted(os.sched_getaffinity(0)))
 
 
 DRIVERS: dict[str, Make] = {
     "host": _host,
+    "nvidia": make_driver,
 }
 
 
 class Drivers:
     """`cpu` is nobody's: what runs there has no slice."""
 
-    def __init__(self, tag: str, devices: Sequence[DeviceSpec]) -> None:
-        """`tag` is the node's own on this machine. Takes a moment."""
+    def __init__(self, tag: str, devices: Sequence[DeviceSpec], surroundings: Surroundings = ANYWHERE) -> None:
+        """`tag` is the node's own on this machine. Takes a moment. Raises `InputError` for what cannot go together."""
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
         self._device_of: dict[int, str] = {}  # by sandbox
@@ -35,7 +38,7 @@ class Drivers:
         for kind, make in DRIVERS.items():
             mine = [device for device in devices if device.kind == kind]
             if mine:
-                self._by_kind[kind] = make(tag, mine)
+                self._by_kind[kind] = make(tag, mine, surroundings)
 
     @property
     def enforcement(self) -> dict[str, Enforcement]:
@@ -44,11 +47,28 @@ class Drivers:
     def place(self, sandbox: int, device: str) -> None:
         """The sandbox will be on that device."""
         slice_ = self._early.pop(sandbox, None)
-        driver = self._by_kind.get(self._kind_of.get(device, ""))
+        driver = self._on(device)
         if driver is not None:
             self._device_of[sandbox] = device
             if slice_ is not None:
                 driver.resize(sandbox, *slice_)
+
+    def has_own_memory(self, device: str) -> bool:
+        driver = self._on(device)
+        return driver is not None and driver.has_own_memory
+
+    def environment(self, sandbox: int, share: float, memory_bytes: int) -> dict[str, str]:
+        """Of a sandbox that has been placed."""
+        driver = self._of(sandbox)
+        return {} if driver is None else driver.environment(sandbox, self._device_of[sandbox], share, memory_bytes)
+
+    def host_bytes(self, device: str, memory_bytes: int) -> int:
+        driver = self._on(device)
+        return 0 if driver is None else driver.host_bytes(memory_bytes)
+
+    def opening(self, device: str) -> Opening:
+        driver = self._on(device)
+        return NO_OPENING if driver is None else driver.opening(device)
 
     def attach(self, sandbox: int, pids: Sequence[int], memory: Path | None = None) -> None:
         """`memory`: where the bytes are counted that the sandbox holds of the host's."""
@@ -73,6 +93,12 @@ class Drivers:
         driver = self._of(sandbox)
         return driver is not None and driver.swap_in(sandbox)
 
+    def let_go(self, sandbox: int) -> None:
+        """It is to end: what is frozen cannot."""
+        driver = self._of(sandbox)
+        if driver is not None and not driver.has_own_memory:
+            driver.swap_in(sandbox)
+
     def detach(self, sandbox: int) -> None:
         self._early.pop(sandbox, None)
         if (driver := self._of(sandbox)) is not None:
@@ -80,6 +106,15 @@ class Drivers:
             del self._device_of[sandbox]
             if (counter := self._memory.pop(sandbox, None)) is not None:
                 counter.close()
+
+    def complaints(self) -> dict[str, str]:
+        """Why devices are not fit for use any more. Takes a moment; not for the event loop."""
+        found = {
+            device.name: driver.complaint(device.name)
+            for driver in self._by_kind.values()
+            for device in driver.inventory
+        }
+        return {device: why for device, why in found.items() if why is not None}
 
     def used(self) -> list[Used]:
         """Microseconds: see `Driver.used`."""
@@ -98,6 +133,9 @@ class Drivers:
         for counter in self._memory.values():
             counter.close()
         self._memory.clear()
+
+    def _on(self, device: str) -> Driver | None:
+        return self._by_kind.get(self._kind_of.get(device, ""))
 
     def _of(self, sandbox: int) -> Driver | None:
         device = self._device_of.get(sandbox)

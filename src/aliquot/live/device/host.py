@@ -10,7 +10,7 @@ import structlog
 
 from aliquot.core.interfaces import Allotment
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.base import Driver, Enforcement, Used
+from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening, Used
 from aliquot.live.device.slice_groups import ROOT, DeviceGroups, SliceGroup
 
 _log = structlog.get_logger(__name__)
@@ -53,8 +53,18 @@ class HostDriver(Driver):
             return Enforcement("not enforced", "see the sandbox's memory", "signals", (why,))
         return Enforcement("weight and quota (cgroups v1)", "with the sandbox's own memory", "frozen (cgroups v1)")
 
-    def environment(self, device: str, share: float, memory_bytes: int) -> dict[str, str]:
+    @property
+    def has_own_memory(self) -> bool:
+        return False
+
+    def environment(self, sandbox: int, device: str, share: float, memory_bytes: int) -> dict[str, str]:
         return {}
+
+    def host_bytes(self, memory_bytes: int) -> int:
+        return memory_bytes  # a virtual device's memory is the host's
+
+    def opening(self, device: str) -> Opening:
+        return NO_OPENING
 
     def attach(self, sandbox: int, device: str, pids: Sequence[int]) -> None:
         groups = self._device_groups.get(device)

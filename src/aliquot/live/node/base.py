@@ -40,6 +40,8 @@ class Launch(Struct, frozen=True):
     imports: tuple[str, ...] = ()  # loaded by the zygote
     requirements: tuple[str, ...] = ()  # installed into an environment of their own
     device: str = "cpu"
+    share: float = 0  # of the device, guaranteed
+    device_bytes: int = 0  # of the device's memory: the limit
     sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
 
 
@@ -91,6 +93,10 @@ class Listener(Protocol):
         ...
 
     def memory_loaded(self, sandbox: int) -> None: ...
+
+    def device_lost(self, device: str, why: str) -> None:
+        """Nothing runs there any more; its sandboxes have been told of before."""
+        ...
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
         """The sandbox is fit for another run."""

@@ -4,10 +4,15 @@ import os
 import platform
 import shutil
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
 
+from aliquot.live.device.nvidia.nvml import NvmlError
+from aliquot.live.device.nvidia.pynvml_peer import open_nvml
+from aliquot.live.device.surroundings import Surroundings
+from aliquot.live.device.survey import no_nvidia, survey_host, survey_nvidia
 from aliquot.live.node.cgroups import Cgroups
 from aliquot.live.node.environments import has_pip
 from aliquot.live.node.isolation import Findings, Isolation, choose, probe
@@ -49,7 +54,9 @@ _FIELDS = {"uid": "own_uid"}  # of `Isolation`, where it has another name
 
 def examine(data: Path) -> list[Finding]:
     """Takes a fraction of a second and starts processes; leaves nothing behind."""
-    return [_system(), *_walls(probe(data.absolute())), _cgroups(), _python(), _pip(), _nodejs(), _disk(data)]
+    found = probe(data.absolute())
+    walls = [_system(), *_walls(found), _cgroups()]
+    return [*walls, *_devices(choose(found)), _python(), _pip(), _nodejs(), _disk(data)]
 
 
 def lacking(isolation: Isolation) -> tuple[str, ...]:
@@ -95,6 +102,16 @@ def _cgroups() -> Finding:
     if groups.version:
         return Finding("control groups", ok=True, detail=f"version {groups.version}")
     return Finding("control groups", ok=False, detail=groups.why_not, consequence=consequence)
+
+
+def _devices(isolation: Isolation) -> list[Finding]:
+    around = Surroundings(own_uid=isolation.own_uid, own_files=isolation.mount)
+    try:
+        with closing(open_nvml()) as nvml:
+            gpus = survey_nvidia(nvml, around)
+    except NvmlError as error:
+        gpus = [no_nvidia(error)]
+    return [Finding(each.driver, each.usable, each.detail, each.lacking) for each in (survey_host(), *gpus)]
 
 
 def _python() -> Finding:

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aliquot.live.device.base import NO_OPENING, Opening
 from aliquot.runtime import frames
 
 # A user for every sandbox: 65536 from a number far from those in use, another range for every data directory.
@@ -97,7 +98,9 @@ def is_readable_by_others(*, mounts: bool) -> bool:
     return True
 
 
-def walls(isolation: Isolation, data: Path, visible: tuple[str, ...] = ()) -> dict[str, Any]:
+def walls(
+    isolation: Isolation, data: Path, visible: tuple[str, ...] = (), opening: Opening = NO_OPENING
+) -> dict[str, Any]:
     """For the runtime's `walls` module."""
     return {
         "user": isolation.user,
@@ -107,7 +110,8 @@ def walls(isolation: Isolation, data: Path, visible: tuple[str, ...] = ()) -> di
         "uids": uid_range(data) if isolation.own_uid else None,
         "landlock": isolation.landlock,
         "seccomp": isolation.seccomp,
-        "visible": visible,
+        "visible": (*visible, *opening.visible),
         "hidden": str(data),
-        "writable": [],
+        "writable": list(opening.writable),
+        "devices": list(opening.files),
     }

@@ -3,17 +3,19 @@
 from collections import deque
 from collections.abc import Callable
 
+Giver = int | tuple[str, int]  # a sandbox that ends, or something else that a sandbox does
+
 
 class Lane:
     def __init__(self) -> None:
-        self._ending: set[int] = set()
+        self._ending: set[Giver] = set()
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def ending(self, sandbox: int) -> None:
-        self._ending.add(sandbox)
+    def ending(self, giver: Giver) -> None:
+        self._ending.add(giver)
 
-    def ended(self, sandbox: int) -> None:
-        self._ending.discard(sandbox)
+    def ended(self, giver: Giver) -> None:
+        self._ending.discard(giver)
         while self._waiting and not self._ending:
             self._waiting.popleft()()
 

@@ -4,12 +4,16 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from aliquot.core.model import DeviceSpec
 from aliquot.live.device.base import Used
 from aliquot.live.device.drivers import Drivers
+from aliquot.live.device.surroundings import Surroundings
 from aliquot.live.judging.judge import Judge
 from aliquot.live.judging.judgement import Verdict
 from aliquot.live.node.base import Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
@@ -21,6 +25,7 @@ from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
 from aliquot.live.node.lanes import Lane
 from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters, tag_of
 from aliquot.live.node.sandbox import GONE, IDLE, Sandbox
+from aliquot.live.node.watch import watch
 from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
 from aliquot.live.records import PYTHON
 
@@ -47,7 +52,9 @@ class LocalNode(Node):
         processes: int = PROCESSES,
         progress: Progress | None = None,
         judge: Judge | None = None,
+        asked: str = "",
     ) -> None:
+        """`asked`: what was said of the devices' driver beside which they are."""
         self._data = data.absolute()
         self._scratch_bytes = scratch_bytes
         self._most_processes = processes
@@ -55,6 +62,8 @@ class LocalNode(Node):
         self._judge = judge or Judge()
         self._tasks: set[asyncio.Task[None]] = set()
         self._devices = tuple(devices)
+        self._asked = asked
+        self._swapper = ThreadPoolExecutor(1, "swap")  # one: what leaves a device does so before what comes
         self.isolation = NO_ISOLATION if isolation is None else isolation
         self._detect = isolation is None
         self._result_bytes = result_bytes
@@ -63,7 +72,9 @@ class LocalNode(Node):
         self._busy: dict[Sandbox, None] = {}
         self._ticking = False
         self._ticked_s = 0.0
+        self._started = False
         self._stopping = False
+        self._watching: asyncio.Task[None] | None = None
         self._zygote_of: dict[int, Zygote] = {}  # by sandbox, until it has started
 
     @property
@@ -82,27 +93,39 @@ class LocalNode(Node):
         self._cells = Cells(self._quarters, self._cell_ended, self._loop)
         self._environments = Environments(self._data, self.isolation, self._progress)
         self._zygotes = Zygotes(self._walls, self._loop)
+        self._started = True
         self._warm_up(Profile())  # the first cold start shall not wait for it
+        if any(self._drivers.has_own_memory(device.name) for device in self._devices):
+            self._watching = self._loop.create_task(watch(self._drivers.complaints, self._device_lost))
 
     def _prepare(self) -> tuple[Quarters, Drivers]:
         """Find out about the machine, and remove what an earlier server left behind."""
         if self._detect:
             self.isolation = choose(probe(self._data))
         # First the drivers: what an earlier server left standing still could not be ended.
-        drivers = Drivers(tag_of(self._data), self._devices if self.isolation.cgroups else ())
+        isolation = self.isolation
+        around = Surroundings(self._data, self._asked, own_uid=isolation.own_uid, own_files=isolation.mount)
+        drivers = Drivers(tag_of(self._data), self._devices if isolation.cgroups else (), around)
         return Quarters(self._data, self.isolation, self._scratch_bytes, self._most_processes), drivers
 
     def _walls(self, profile: Profile) -> dict[str, Any]:
-        return walls(self.isolation, self._data, profile.visible)
+        return walls(self.isolation, self._data, profile.visible, profile.opening)
 
     async def stop(self) -> None:
         self._stopping = True
+        if not self._started:  # it was refused
+            self._judge.close()
+            self._swapper.shutdown()
+            return
+        if self._watching is not None:
+            self._watching.cancel()
         for sandbox in list(self._sandboxes.values()):
             self._end(sandbox)
         await self._cells.end_all()
         self._judge.close()
         await self._environments.stop()
         self._zygotes.stop()
+        await self._loop.run_in_executor(None, self._swapper.shutdown)
         await self._loop.run_in_executor(None, self._quarters.close)
         await self._loop.run_in_executor(None, self._drivers.close)
 
@@ -126,9 +149,12 @@ class LocalNode(Node):
         self._zygotes.get(profile).when_ready(self._cells.keep_ready, lambda _status, _text: None)
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
+        self._drivers.place(sandbox, launch.device)
+        told = self._drivers.environment(sandbox, launch.share, launch.device_bytes)
+        if told:
+            launch = replace(launch, env={**launch.env, **told})
         handle = Sandbox(sandbox, launch, self, self._loop, self._result_bytes)
         self._sandboxes[sandbox] = handle
-        self._drivers.place(sandbox, launch.device)
         self._lanes[launch.device].do(lambda: self._launch(handle))
 
     def _launch(self, sandbox: Sandbox) -> None:
@@ -164,6 +190,7 @@ class LocalNode(Node):
             self._launch_from(Profile(str(python), _imports(launch)), sandbox, runtime)
 
     def _launch_from(self, profile: Profile, sandbox: Sandbox, runtime: Runtime) -> None:
+        profile = replace(profile, opening=self._drivers.opening(sandbox.launch.device))
         zygote = self._zygotes.get(profile)
         self._zygote_of[sandbox.number] = zygote
         zygote.when_ready(
@@ -178,7 +205,8 @@ class LocalNode(Node):
     def _move_in(self, zygote: Zygote, sandbox: Sandbox, runtime: Runtime) -> None:
         if sandbox.state == GONE:
             return
-        memory_bytes = sandbox.launch.memory_bytes
+        launch = sandbox.launch
+        memory_bytes = launch.memory_bytes + self._drivers.host_bytes(launch.device, launch.device_bytes)
         try:
             cell = self._cells.take(zygote)
             data_bytes = self._quarters.limit_memory(cell, memory_bytes)
@@ -219,8 +247,30 @@ class LocalNode(Node):
 
     def unload(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
-        if handle is not None and handle.cell is not None and not self._drivers.swap_out(sandbox):
+        if handle is None or handle.cell is None:
+            return
+        if self._drivers.has_own_memory(handle.launch.device):
+            self._swap_out(handle)
+        elif not self._drivers.swap_out(sandbox):
             handle.cell.process.send_all(signal.SIGSTOP)
+
+    def _swap_out(self, sandbox: Sandbox) -> None:
+        lane, swap = self._lanes[sandbox.launch.device], ("swap", sandbox.number)
+        lane.ending(swap)
+
+        def done(ok: bool) -> None:
+            if not ok:
+                self._failed(sandbox, Status.INTERNAL_ERROR, "The sandbox could not be swapped out, and was ended.")
+            elif sandbox.state != GONE and sandbox.cell is not None:
+                sandbox.cell.process.send_all(signal.SIGSTOP)
+            lane.ended(swap)
+
+        self._aside(lambda: self._drivers.swap_out(sandbox.number), done)
+
+    def _aside(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
+        """What takes a while, in a thread; one after the other."""
+        future = self._loop.run_in_executor(self._swapper, work)
+        future.add_done_callback(lambda done: then(done.result()))
 
     def load(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
@@ -228,9 +278,19 @@ class LocalNode(Node):
             self._lanes[handle.launch.device].do(lambda: self._load(handle))
 
     def _load(self, sandbox: Sandbox) -> None:
+        if sandbox.cell is not None and self._drivers.has_own_memory(sandbox.launch.device):
+            sandbox.cell.process.send_all(signal.SIGCONT)
+            self._aside(lambda: self._drivers.swap_in(sandbox.number), lambda ok: self._swapped_in(sandbox, ok=ok))
+            return
         if sandbox.cell is not None and not self._drivers.swap_in(sandbox.number):
             sandbox.cell.process.send_all(signal.SIGCONT)
         self._loop.call_soon(self._loaded, sandbox)
+
+    def _swapped_in(self, sandbox: Sandbox, *, ok: bool) -> None:
+        if ok:
+            self._loaded(sandbox)
+        else:
+            self._failed(sandbox, Status.INTERNAL_ERROR, "The sandbox could not be swapped in, and was ended.")
 
     def _loaded(self, sandbox: Sandbox) -> None:
         if sandbox.state != GONE:
@@ -265,6 +325,12 @@ class LocalNode(Node):
         self._end(sandbox)
         self._listener.sandbox_refused(sandbox.number)
 
+    def _device_lost(self, device: str, why: str) -> None:
+        self._devices = tuple(known for known in self._devices if known.name != device)
+        for sandbox in [sandbox for sandbox in self._sandboxes.values() if sandbox.launch.device == device]:
+            self._failed(sandbox, Status.INTERNAL_ERROR, f"The device {device} was lost: {why}.")
+        self._listener.device_lost(device, why)
+
     def judge(self, result: memoryview, answer: Callable[[Verdict], None]) -> None:
         self._judge.ask(result, answer)
 
@@ -279,7 +345,7 @@ class LocalNode(Node):
         self._keep_ready(sandbox)
         if sandbox.cell is not None and not sandbox.cell.has_ended:
             self._lanes[sandbox.launch.device].ending(sandbox.number)
-        self._drivers.swap_in(sandbox.number)  # what stands still cannot end
+        self._drivers.let_go(sandbox.number)
         sandbox.kill()
 
     def _keep_ready(self, sandbox: Sandbox) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aliquot.live.device.base import NO_OPENING, Opening
 from aliquot.live.node.base import Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.process import Loop
@@ -35,6 +36,7 @@ class Profile(Struct, frozen=True):
     python: str = sys.executable
     imports: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()  # what its sandboxes may read beside the system and the interpreter
+    opening: Opening = NO_OPENING  # to the device that its sandboxes are for
 
 
 Ready = Callable[["Zygote"], None]
@@ -53,6 +55,8 @@ class Zygote:
         self.blank: Cell | None = None  # kept ready for the next start
         self._outbox: list[tuple[bytes, tuple[int, ...]]] = []
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - its stderr, read when it dies
+        # In its process from the first moment on: what is forked from it cannot be given another library.
+        preload = {"LD_PRELOAD": profile.opening.preload} if profile.opening.preload else {}
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         mine.setblocking(False)
         self._control = mine
@@ -61,7 +65,7 @@ class Zygote:
             # thread ends.
             self._process = subprocess.Popen(  # noqa: S603 - our own script
                 [profile.python, "-I", str(_SCRIPT), str(theirs.fileno())],
-                env=BARE_ENVIRONMENT,
+                env={**BARE_ENVIRONMENT, **preload},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -1,0 +1,81 @@
+"""What cannot go together is refused when the server starts, with what to do about it."""
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from aliquot.core.errors import InputError
+from aliquot.live.device.nvidia.choice import Choice, Mode
+from aliquot.live.device.nvidia.mps import CONTROL
+from aliquot.live.device.nvidia.nvml import Nvml
+from aliquot.live.device.surroundings import Surroundings
+
+CHECKPOINT = "cuda-checkpoint"
+OLDEST_DRIVER = 550  # cuda-checkpoint's
+LIBRARY_VARIABLE = "ALIQUOT_HAMI_LIBRARY"
+LIBRARY = "/usr/local/vgpu/libvgpu.so"  # where HAMi puts it
+
+Which = Callable[[str], str | None]
+
+
+def check(
+    choice: Choice,
+    surroundings: Surroundings,
+    nvml: Nvml,
+    *,
+    which: Which = shutil.which,
+    machine: str = platform.machine(),
+) -> None:
+    """Raises `InputError` for the first conflict."""
+    if choice.mode is Mode.MPS:
+        _check_mps(surroundings, which)
+    if choice.mode is Mode.HAMI and not surroundings.own_files:
+        raise InputError(
+            "--devices: nvidia:hami: HAMi-core keeps its files in /tmp, of which each sandbox needs its own, and mount "
+            "namespaces do not work here (`aliquot doctor`); take nvidia:timeslice or nvidia:mig"
+        )
+    if choice.swap:
+        _check_swap(choice, nvml, which, machine)
+
+
+def _check_mps(surroundings: Surroundings, which: Which) -> None:
+    if which(CONTROL) is None:
+        raise InputError(
+            f"--devices: nvidia:mps: `{CONTROL}` is not on the PATH; it comes with the driver's compute utilities"
+        )
+    if surroundings.own_uid:
+        raise InputError(
+            "--devices: nvidia:mps: MPS serves one user id at a time, and here each sandbox has its own; start the "
+            "server as a user that is not root, or take nvidia:hami, nvidia:mig or nvidia:timeslice"
+        )
+
+
+def _check_swap(choice: Choice, nvml: Nvml, which: Which, machine: str) -> None:
+    if choice.mode is Mode.MPS:
+        raise InputError(
+            "--devices: nvidia:mps:swap: cuda-checkpoint is not known to take processes that compute through MPS; "
+            "leave out one of the two"
+        )
+    if machine != "x86_64":
+        raise InputError(f"--devices: nvidia:swap: cuda-checkpoint is for x86-64 alone, and this is {machine}")
+    if which(CHECKPOINT) is None:
+        raise InputError(f"--devices: nvidia:swap: `{CHECKPOINT}` is not on the PATH; NVIDIA gives it away by itself")
+    version = nvml.driver_version()
+    number = version.partition(".")[0]
+    if not number.isdecimal() or int(number) < OLDEST_DRIVER:
+        raise InputError(
+            f"--devices: nvidia:swap: cuda-checkpoint needs driver {OLDEST_DRIVER} or newer, and this is {version}"
+        )
+
+
+def find_library(environment: Mapping[str, str] = os.environ) -> Path:
+    """HAMi-core's."""
+    path = Path(environment.get(LIBRARY_VARIABLE, LIBRARY))
+    if not path.is_file():
+        raise InputError(
+            f"--devices: nvidia:hami: there is no {path}; build libvgpu.so of HAMi-core and name it in "
+            f"{LIBRARY_VARIABLE}"
+        )
+    return path.resolve()

@@ -1,0 +1,46 @@
+"""`--devices nvidia…`: which GPUs, how they are shared, and whether idle sandboxes leave their memory."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from aliquot.core.errors import InputError
+
+NVIDIA = "nvidia"
+TAKES = (
+    "nvidia, all GPUs of this machine, or nvidia:0,1, these ones; then, if wanted, :mps, :hami, :mig or :timeslice, "
+    "and :swap, as in nvidia:0,1:hami:swap"
+)
+
+
+class Mode(StrEnum):
+    MPS = "mps"
+    HAMI = "hami"
+    MIG = "mig"
+    TIMESLICE = "timeslice"
+
+
+class Choice(Struct, frozen=True):
+    indices: tuple[int, ...] = ()  # none: all
+    mode: Mode = Mode.TIMESLICE  # needs nothing else, and says that it enforces nothing
+    swap: bool = False
+
+
+def read_choice(text: str) -> Choice:
+    """`text` is what follows `nvidia:`, or nothing. Raises `InputError`."""
+    indices: tuple[int, ...] = ()
+    modes: list[Mode] = []
+    swap = False
+    parts = text.split(":") if text else []
+    for part in parts:
+        if part in list(Mode):
+            modes.append(Mode(part))
+        elif part == "swap":
+            swap = True
+        elif all(number.isdecimal() for number in part.split(",")) and not indices:
+            indices = tuple(map(int, part.split(",")))
+        else:
+            raise InputError(f"--devices: '{part}' of '{NVIDIA}:{text}' is not understood; it takes {TAKES}")
+    if len(modes) > 1 or len(set(indices)) < len(indices):
+        raise InputError(f"--devices: '{NVIDIA}:{text}' says a thing twice; it takes {TAKES}")
+    return Choice(indices, modes[0] if modes else Mode.TIMESLICE, swap)

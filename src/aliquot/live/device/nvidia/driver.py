@@ -1,0 +1,144 @@
+"""The driver of NVIDIA's GPUs: its parts put together. Not yet run on hardware."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from aliquot.core.errors import InputError
+from aliquot.core.model import DeviceSpec
+from aliquot.live.device.base import Driver, Enforcement, Opening, Used
+from aliquot.live.device.nvidia import modes
+from aliquot.live.device.nvidia.checks import check, find_library
+from aliquot.live.device.nvidia.choice import Choice, Mode, read_choice
+from aliquot.live.device.nvidia.commands import Runner, run
+from aliquot.live.device.nvidia.inventory import Target, targets
+from aliquot.live.device.nvidia.mps import MpsDaemon
+from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
+from aliquot.live.device.nvidia.processes import Processes
+from aliquot.live.device.nvidia.pynvml_peer import open_nvml
+from aliquot.live.device.nvidia.swap import Checkpoints
+from aliquot.live.device.nvidia.usage import Meters
+from aliquot.live.device.surroundings import Surroundings
+
+_log = structlog.get_logger(__name__)
+
+
+def make_driver(tag: str, devices: Sequence[DeviceSpec], surroundings: Surroundings) -> Driver:
+    choice = read_choice(surroundings.asked)
+    try:
+        nvml = open_nvml()
+        check(choice, surroundings, nvml)
+        library = find_library() if choice.mode is Mode.HAMI else None
+        driver = NvidiaDriver(tag, devices, choice, surroundings.data, nvml, run, library)
+    except NvmlError as error:
+        raise InputError(f"--devices: nvidia: {error}") from error
+    driver.meters.start()
+    return driver
+
+
+class NvidiaDriver(Driver):
+    def __init__(
+        self,
+        tag: str,
+        devices: Sequence[DeviceSpec],
+        choice: Choice,
+        data: Path,
+        nvml: Nvml,
+        run: Runner,
+        library: Path | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        """Starts what the choice needs; takes a moment. Raises `InputError` when a device is not fit for use."""
+        self._tag = tag
+        self._devices = tuple(devices)
+        self._choice = choice
+        self._nvml = nvml
+        self._library = library
+        known = {target.name: target for target in targets(nvml, choice)}
+        self._targets: dict[str, Target] = {device.name: known[device.name] for device in devices}
+        uuids = {name: target.uuid for name, target in self._targets.items()}
+        self.meters = Meters(nvml, uuids, processes or Processes())
+        self._checkpoints = Checkpoints(run) if choice.swap else None
+        self._daemons: dict[str, MpsDaemon] = {}
+        try:
+            self._start(data, run)
+        except InputError:
+            self.close()
+            raise
+
+    def _start(self, data: Path, run: Runner) -> None:
+        for name, target in self._targets.items():
+            if (why := self._nvml.fault(target.gpu.uuid)) is not None:
+                raise InputError(f"--devices: {name} is not fit for use: {why}; name other GPUs, as in nvidia:1")
+            if self._choice.mode is Mode.MPS:
+                daemon = MpsDaemon(data / "mps" / name, target.uuid, run)
+                daemon.start()
+                self._daemons[name] = daemon
+
+    @property
+    def inventory(self) -> Sequence[DeviceSpec]:
+        return self._devices
+
+    @property
+    def enforcement(self) -> Enforcement:
+        return modes.enforcement(self._choice)
+
+    @property
+    def has_own_memory(self) -> bool:
+        return True
+
+    def environment(self, sandbox: int, device: str, share: float, memory_bytes: int) -> dict[str, str]:
+        cache = f"/tmp/{self._tag}-{sandbox}.vgpu"  # noqa: S108 - the sandbox's own, and gone with it
+        daemon = self._daemons.get(device)
+        return modes.environment(self._choice.mode, self._targets[device], daemon, cache, share, memory_bytes)
+
+    def host_bytes(self, memory_bytes: int) -> int:
+        return memory_bytes if self._choice.swap else 0  # cuda-checkpoint copies it into the process's own memory
+
+    def opening(self, device: str) -> Opening:
+        return modes.opening(self._choice.mode, self._targets[device], self._daemons.get(device), self._library)
+
+    def attach(self, sandbox: int, device: str, pids: Sequence[int]) -> None:
+        self.meters.begin(sandbox, device, pids)
+
+    def resize(self, sandbox: int, share: float, ceiling: float) -> None:
+        """Nothing: no mode changes what a process began with, and `enforcement` says so."""
+
+    def swap_out(self, sandbox: int) -> bool:
+        if self._checkpoints is None:
+            return False
+        try:
+            return self._checkpoints.take_out(sandbox, self.meters.pids_on_device(sandbox))
+        except NvmlError as error:
+            _log.warning("a sandbox could not be swapped", sandbox=sandbox, why=str(error))
+            return False
+
+    def swap_in(self, sandbox: int) -> bool:
+        return self._checkpoints is not None and self._checkpoints.bring_back(sandbox)
+
+    def detach(self, sandbox: int) -> None:
+        self.meters.end(sandbox)
+        if self._checkpoints is not None:
+            self._checkpoints.forget(sandbox)
+
+    def used(self) -> list[Used]:
+        return self.meters.used()
+
+    def complaint(self, device: str) -> str | None:
+        try:
+            why = self._nvml.fault(self._targets[device].gpu.uuid)
+        except NvmlError as error:
+            why = str(error)
+        daemon = self._daemons.get(device)
+        return why if why is not None or daemon is None else daemon.complaint()
+
+    def close(self) -> None:
+        self.meters.stop()
+        for daemon in self._daemons.values():
+            daemon.stop()
+        self._daemons.clear()
+        try:
+            self._nvml.close()
+        except NvmlError as error:
+            _log.warning("NVML did not end well", why=str(error))

@@ -1,0 +1,68 @@
+"""Which devices a choice of GPUs makes: one for each GPU, or for each instance into which MIG has cut one."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from aliquot.core.errors import InputError
+from aliquot.core.model import DeviceSpec
+from aliquot.live.device.nvidia.choice import NVIDIA, Choice, Mode
+from aliquot.live.device.nvidia.nvml import Gpu, Nvml
+
+
+class Target(Struct, frozen=True):
+    """What a device's name stands for."""
+
+    name: str
+    uuid: str  # what a sandbox is shown: a GPU's, or a MIG instance's
+    gpu: Gpu
+    memory_bytes: int
+
+
+def targets(nvml: Nvml, choice: Choice) -> list[Target]:
+    """Raises `InputError` where the choice cannot be had, `NvmlError` where NVML fails."""
+    gpus = {gpu.index: gpu for gpu in nvml.gpus()}
+    if not gpus:
+        raise InputError("--devices: nvidia: this machine's driver knows no GPU")
+    missing = [index for index in choice.indices if index not in gpus]
+    if missing:
+        there = ", ".join(map(str, gpus))
+        raise InputError(f"--devices: nvidia: there is no GPU {', '.join(map(str, missing))}; there are {there}")
+    return [target for index in choice.indices or gpus for target in _of(gpus[index], choice.mode)]
+
+
+def _of(gpu: Gpu, mode: Mode) -> Iterator[Target]:
+    name = f"{NVIDIA}-{gpu.index}"
+    if mode is not Mode.MIG:
+        if gpu.mig:
+            raise InputError(
+                f"--devices: nvidia:{mode}: GPU {gpu.index} is cut into instances by MIG; take nvidia:mig, name other "
+                "GPUs as in nvidia:1, or switch MIG off there"
+            )
+        yield Target(name, gpu.uuid, gpu, gpu.memory_bytes)
+        return
+    if not gpu.instances:
+        why = "has no instances" if gpu.mig else "does not have MIG switched on"
+        raise InputError(
+            f"--devices: nvidia:mig: GPU {gpu.index} {why}; make some with nvidia-smi, or take another way of sharing"
+        )
+    for number, instance in enumerate(gpu.instances):
+        yield Target(f"{name}-mig-{number}", instance.uuid, gpu, instance.memory_bytes)
+
+
+def device_specs(nvml: Nvml, choice: Choice, memory_bytes: int | None, slots: int) -> list[DeviceSpec]:
+    """`memory_bytes`: lend no more than that of each."""
+    specs = []
+    for target in targets(nvml, choice):
+        if memory_bytes is not None and memory_bytes > target.memory_bytes:
+            raise InputError(
+                f"--device-memory: {target.name} has {target.memory_bytes} bytes; more could only be unified memory, "
+                "which no way of sharing bounds and cuda-checkpoint cannot take"
+            )
+        # Nothing divides a MIG instance further: one runs on it at a time.
+        specs.append(
+            DeviceSpec(
+                target.name, NVIDIA, memory_bytes or target.memory_bytes, 1 if choice.mode is Mode.MIG else slots
+            )
+        )
+    return specs

@@ -1,0 +1,86 @@
+"""What each way of sharing a GPU gives a sandbox: its environment, what it must see, and what is enforced by it.
+
+MPS and HAMi-core read a process's limits when it first uses the GPU, from its own environment, and never again. So a
+slice is what the sandbox began with; and a function that changes its environment first is not held to it.
+"""
+
+from pathlib import Path
+
+from aliquot.live.device.base import Enforcement, Opening
+from aliquot.live.device.nvidia.choice import Choice, Mode
+from aliquot.live.device.nvidia.inventory import Target
+from aliquot.live.device.nvidia.mps import MpsDaemon
+
+MIB = 2**20
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where MPS meets its clients
+_CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+_MIG_FILES = "/dev/nvidia-caps"
+
+_NOT_RUN = "nvidia: this driver has not yet been run on hardware"
+_FIXED = (
+    "nvidia:{}: a sandbox keeps the compute and memory it began with; a change counts for the next one, and compute "
+    "that nobody uses is not lent"
+)
+_TRUSTING = (
+    "nvidia:{}: limits are read from a sandbox's own environment: a function that changes it before it uses the GPU is "
+    "not held to them"
+)
+_LACKING = {
+    Mode.MPS: (
+        _FIXED.format("mps"),
+        _TRUSTING.format("mps"),
+        "nvidia:mps: a fault of one function on a GPU ends all that run there at that time",
+        "nvidia:mps: sandboxes share the machine's /dev/shm, for MPS meets its clients there",
+    ),
+    Mode.HAMI: (_FIXED.format("hami"), _TRUSTING.format("hami")),
+    Mode.MIG: ("nvidia:mig: an instance is used whole: a smaller share bounds nothing, and one runs there at a time",),
+    Mode.TIMESLICE: (
+        "nvidia:timeslice: nothing is enforced: functions take turns on a GPU, and any may take all of its memory",
+    ),
+}
+_NO_SWAP = "nvidia: without :swap a sandbox whose memory is wanted is ended, and the next call starts it anew"
+_SWAP = "nvidia: a sandbox that holds unified memory cannot be swapped by cuda-checkpoint and is ended instead"
+
+# Compute, memory.
+KEPT = {
+    Mode.MPS: ("at most its share of the multiprocessors (MPS)", "bounded (MPS)"),
+    Mode.HAMI: ("about its share of the time (HAMi-core)", "bounded (HAMi-core)"),
+    Mode.MIG: ("an instance is its own (MIG)", "an instance is its own (MIG)"),
+    Mode.TIMESLICE: ("not enforced", "not enforced"),
+}
+SWAPPED = "copied to the host (cuda-checkpoint)"
+ENDED = "none: ended instead"
+
+
+def enforcement(choice: Choice) -> Enforcement:
+    lacking = (*_LACKING[choice.mode], _SWAP if choice.swap else _NO_SWAP, _NOT_RUN)
+    return Enforcement(*KEPT[choice.mode], SWAPPED if choice.swap else ENDED, lacking)
+
+
+def environment(
+    mode: Mode, target: Target, daemon: MpsDaemon | None, cache: str, share: float, memory_bytes: int
+) -> dict[str, str]:
+    """A function that asks for no memory of the GPU is not bounded in it: 0 would be none at all."""
+    percent = str(max(1, min(100, round(share * 100))))
+    megabytes = -(-memory_bytes // MIB)
+    env = {"CUDA_VISIBLE_DEVICES": target.uuid}
+    if daemon is not None:
+        env |= daemon.environment
+        env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
+        if megabytes:
+            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={megabytes}M"  # it sees one GPU, which is its first
+    elif mode is Mode.HAMI:
+        env["CUDA_DEVICE_SM_LIMIT"] = percent
+        env["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = cache
+        if megabytes:
+            env["CUDA_DEVICE_MEMORY_LIMIT"] = f"{megabytes}m"
+    return env
+
+
+def opening(mode: Mode, target: Target, daemon: MpsDaemon | None, library: Path | None) -> Opening:
+    files: tuple[str, ...] = (f"/dev/nvidia{target.gpu.minor}", *_CONTROL_FILES)
+    if daemon is not None:
+        return Opening(files, writable=(SHARED_MEMORY, str(daemon.pipes), str(daemon.logs)))
+    if library is not None:
+        return Opening(files, visible=(str(library),), preload=str(library))
+    return Opening((*files, _MIG_FILES) if mode is Mode.MIG else files)

@@ -1,0 +1,121 @@
+"""What sandboxes use of a GPU: seconds of all its multiprocessors, added up from NVML's samples, and bytes.
+
+NVML takes its time, and has samples a few times a second at best: a thread asks it, and whoever wants to know is told
+what was found last.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from aliquot.live.device.base import Used
+from aliquot.live.device.nvidia.nvml import GpuProcess, Nvml, NvmlError, Sample
+from aliquot.live.device.nvidia.processes import Processes
+
+_log = structlog.get_logger(__name__)
+EVERY_S = 0.2
+_LONGEST_US = 1_000_000  # what one sample may stand for
+
+
+class Meter:
+    """Of one device."""
+
+    def __init__(self, uuid: str, sandbox_of: Callable[[int], int | None]) -> None:
+        self.uuid = uuid
+        self.since_us = 0
+        self._sandbox_of = sandbox_of
+        self._used: dict[int, tuple[float, int]] = {}  # seconds and bytes, by sandbox
+        self._sampled_us: dict[int, int] = {}  # by pid
+
+    def begin(self, sandbox: int) -> None:
+        self._used[sandbox] = 0.0, 0
+
+    def end(self, sandbox: int) -> None:
+        self._used.pop(sandbox, None)
+
+    def take(self, samples: Sequence[Sample], processes: Sequence[GpuProcess]) -> None:
+        held = dict.fromkeys(self._used, 0)
+        for process in processes:
+            if (sandbox := self._sandbox_of(process.pid)) in held:
+                held[sandbox] += process.memory_bytes
+        spent = dict.fromkeys(self._used, 0.0)
+        before = self.since_us
+        for sample in sorted(samples, key=lambda sample: sample.at_us):
+            since = self._sampled_us.get(sample.pid, before)
+            lasted_us = min(sample.at_us - since, _LONGEST_US) if since else 0
+            self._sampled_us[sample.pid] = sample.at_us
+            self.since_us = max(self.since_us, sample.at_us)
+            if (sandbox := self._sandbox_of(sample.pid)) in spent:
+                spent[sandbox] += sample.busy * lasted_us / 1e6
+        oldest = self.since_us - _LONGEST_US
+        self._sampled_us = {pid: at_us for pid, at_us in self._sampled_us.items() if at_us > oldest}
+        self._used = {sandbox: (self._used[sandbox][0] + spent[sandbox], held[sandbox]) for sandbox in held}
+
+    def used(self) -> list[Used]:
+        return [Used(sandbox, *amounts) for sandbox, amounts in self._used.items()]
+
+
+class Meters:
+    """Of all devices of the driver, by their names."""
+
+    def __init__(self, nvml: Nvml, uuids: dict[str, str], processes: Processes) -> None:
+        self._nvml = nvml
+        self._processes = processes
+        self._meters = {name: Meter(uuid, processes.sandbox_of) for name, uuid in uuids.items()}
+        self._device_of: dict[int, str] = {}  # by sandbox
+        self._lock = threading.Lock()  # never held while NVML is asked
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, name="nvml", daemon=True)
+        self._mute: set[str] = set()  # those that have been complained of
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def begin(self, sandbox: int, device: str, pids: Sequence[int]) -> None:
+        with self._lock:
+            self._device_of[sandbox] = device
+            self._processes.add(sandbox, list(pids))
+            self._meters[device].begin(sandbox)
+
+    def end(self, sandbox: int) -> None:
+        with self._lock:
+            device = self._device_of.pop(sandbox, None)
+            if device is not None:
+                self._meters[device].end(sandbox)
+                self._processes.remove(sandbox)
+
+    def pids_on_device(self, sandbox: int) -> list[int]:
+        """Those of the sandbox that compute there now. Raises `NvmlError`; takes a moment."""
+        with self._lock:
+            device = self._device_of.get(sandbox)
+        found = [] if device is None else self._nvml.processes(self._meters[device].uuid)
+        with self._lock:
+            return [process.pid for process in found if self._processes.sandbox_of(process.pid) == sandbox]
+
+    def used(self) -> list[Used]:
+        with self._lock:
+            return [used for meter in self._meters.values() for used in meter.used()]
+
+    def look(self) -> None:
+        """Ask NVML once."""
+        for name, meter in self._meters.items():
+            try:
+                samples = self._nvml.samples(meter.uuid, meter.since_us)
+                processes = self._nvml.processes(meter.uuid)
+            except NvmlError as error:
+                if name not in self._mute:
+                    self._mute.add(name)
+                    _log.warning("a GPU does not tell what is used of it", device=name, why=str(error))
+                continue
+            with self._lock:
+                meter.take(samples, processes)
+
+    def _look_on(self) -> None:
+        while not self._ending.wait(EVERY_S):
+            self.look()
