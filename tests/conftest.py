@@ -1,4 +1,6 @@
-"""Profiles of the property tests: `make test` keeps them short, `make test-long` does not."""
+"""For all tests: profiles of the property tests (`make test` keeps them short), and signals as in a terminal."""
+
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -6,3 +8,7 @@ slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=slow, derandomize=True)
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=slow)
 settings.load_profile("default")
+
+# A shell starts what it runs in the background deaf to Ctrl-C, and so would be all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

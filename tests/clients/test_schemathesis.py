@@ -90,7 +90,7 @@ def test_every_answer_is_as_documented(server, tmp_path):
 @pytest.mark.long
 def test_every_answer_is_as_documented_for_long(server, tmp_path):
     put_what_stays(server)
-    run(server, tmp_path, "--exclude-path-regex", "^/operator", "--max-examples", "100", scenarios=300)
+    run(server, tmp_path, "--exclude-path-regex", "^/operator", "--max-examples", "200", scenarios=500)
 
 
 def test_every_answer_to_the_operator_is_as_documented(server, tmp_path):
