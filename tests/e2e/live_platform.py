@@ -16,8 +16,8 @@ PROGRAMS = {"aliquot": (sys.executable, "-m", "aliquot"), "python": (sys.executa
 
 
 class LivePlatform(LiveServer):
-    def __init__(self, folder):
-        super().__init__(folder / "data")
+    def __init__(self, folder, *options):
+        super().__init__(folder / "data", *options)
         self.folder = folder  # where commands run
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ALIQUOT_")}
         self.environment = {**kept, "ALIQUOT_DATA": str(self.data), "COLUMNS": "160", "TERM": "dumb"}

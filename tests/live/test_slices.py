@@ -131,6 +131,7 @@ def test_the_memory_of_a_sandbox_is_counted_and_none_of_it_on_the_device_while_i
         drivers.attach(1, [process.pid], held)
         assert [used.memory_bytes for used in drivers.used()] == [4096]
         held.write_text("8192\n")
+        time.sleep(0.05)  # it is looked up when it has run again
         assert [used.memory_bytes for used in drivers.used()] == [8192]
         drivers.swap_out(1)
         assert [used.memory_bytes for used in drivers.used()] == [0]

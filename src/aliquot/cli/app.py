@@ -29,6 +29,7 @@ from aliquot.cli import (
     study,
     trigger,
     up,
+    usage,
     workload,
     wskprops,
 )
@@ -72,6 +73,7 @@ app.add_typer(api.app, name="api", rich_help_panel=OPENWHISK)
 app.command("wskprops", rich_help_panel=OPENWHISK)(wskprops.wskprops)
 app.command("status", rich_help_panel=OPERATE)(status.status)
 app.command("top", rich_help_panel=OPERATE)(status.top)
+app.command("usage", rich_help_panel=OPERATE)(usage.usage)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=OPERATE)
 app.command("replay", rich_help_panel=OPERATE)(replay.replay)
 app.command("study", rich_help_panel=STUDY)(study.study)

@@ -44,6 +44,10 @@ def seconds(amount: float | None) -> str:
     return f"{amount:.3g} s"
 
 
+def percent(part: float | None) -> str:
+    return "" if part is None else f"{100 * part:.0f}%"
+
+
 def clock(epoch_ms: int) -> str:
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 

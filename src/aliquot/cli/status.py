@@ -10,7 +10,7 @@ from rich.text import Text
 
 from aliquot.cli.console import output
 from aliquot.cli.gateway import AsJson, Data, Gateway, connect
-from aliquot.cli.results import print_json, seconds, show, size, table, text
+from aliquot.cli.results import percent, print_json, seconds, show, size, table, text
 
 _BUSIEST_FIRST = ("busy", "starting", "loading", "warm", "host-warm")
 
@@ -81,7 +81,11 @@ def _headline(gateway: Gateway, found: dict[str, Any]) -> Text:
 
 
 def _devices(found: dict[str, Any]) -> Table:
-    rows = table("devices", "name", "kind", ">running", ">slots", ">shares", ">resident", ">memory", ">sandboxes")
+    rows = table(
+        "devices",
+        *("name", "kind", ">running", ">slots", ">shares", ">used", ">borrowed", ">lent"),
+        *(">resident", ">memory", ">sandboxes"),
+    )
     for device in found.get("devices", ()):
         rows.add_row(
             device["name"],
@@ -89,6 +93,9 @@ def _devices(found: dict[str, Any]) -> Table:
             text(device.get("running")),
             text(device.get("slots")),
             text(device.get("shares_used")),
+            percent(device.get("utilisation")),
+            percent(device.get("borrowed") or None),
+            percent(device.get("lent") or None),
             size(device.get("resident_bytes")),
             size(device.get("memory_bytes")),
             text(device.get("sandboxes")),
@@ -138,7 +145,8 @@ def _sandboxes(found: dict[str, Any], most: int) -> Table:
     )
     rows = table(
         _title("sandboxes", len(sandboxes), most),
-        *(">number", "tenant", "function", "device", "state", ">uses", ">pid", ">memory", ">cpu"),
+        *(">number", "tenant", "function", "device", "state", ">share", ">at\nmost", ">used", ">on\ndevice"),
+        *(">uses", ">pid", ">memory", ">cpu"),
     )
     for one in sandboxes[:most]:
         rows.add_row(
@@ -147,6 +155,10 @@ def _sandboxes(found: dict[str, Any], most: int) -> Table:
             one["function"],
             one["device"],
             one["state"],
+            percent(one.get("share")),
+            percent(one.get("share_ceiling")),
+            percent(one.get("share_used")),
+            size(one.get("device_bytes")),
             text(one.get("uses")),
             text(one.get("pid")),
             size(one.get("rss_bytes")),

@@ -66,6 +66,9 @@ def up(
     session_idle: Annotated[str, typer.Option(help="A session that nothing uses for so long ends.")] = "30m",
     keep_days: Annotated[float, typer.Option(min=0, help="How long activations and journal are kept.")] = 7,
     keep_size: Annotated[str, typer.Option(help="How much of each is kept.")] = "4GiB",
+    usage_size: Annotated[
+        str, typer.Option(help="How much is kept of what sandboxes used of accelerators, see aliquot usage.")
+    ] = "64MiB",
 ) -> None:
     """Start the platform on this machine; it runs until it is told to stop (Ctrl-C).
 
@@ -76,6 +79,7 @@ def up(
     from aliquot.live.logs import set_up_logs
     from aliquot.live.server import Ready, serve
     from aliquot.live.settings import OVERCOMMIT, ServerSettings, Tls, keep, parse_devices, physical_memory
+    from aliquot.live.usage.file import check_size
 
     if (tls_cert is None) != (tls_key is None):
         raise InputError("--tls-cert and --tls-key: they take a file each, together")
@@ -94,6 +98,7 @@ def up(
         ready_file=ready_file,
         grace_s=grace,
         retention=keep(keep_days, keep_size),
+        usage_bytes=check_size(parse_size(usage_size, "--usage-size"), "--usage-size"),
         gateway=parse_limits(limit, "--limit"),
         images=tuple(parse_image(text) for text in image),
         session_idle_s=read_ms(session_idle, "--session-idle") / 1000,

@@ -8,7 +8,7 @@ from typing import Any
 
 from aliquot.core.errors import InputError
 
-DATABASE, LOCAL, LOCK = "aliquot.db", "local.json", "lock"
+DATABASE, LOCAL, LOCK, USAGE = "aliquot.db", "local.json", "lock", "usage.ring"
 
 
 class DataDirectory:
@@ -37,6 +37,10 @@ class DataDirectory:
     @property
     def database(self) -> Path:
         return self.path / DATABASE
+
+    @property
+    def usage(self) -> Path:
+        return self.path / USAGE
 
     def publish(self, ready: dict[str, Any]) -> None:
         """Tell the commands of the same user where the server is; gone with the server."""

@@ -35,6 +35,7 @@ from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.system.packages import system_entities
+from aliquot.live.usage.file import UsageFile
 
 log = structlog.get_logger("aliquot.server")
 
@@ -86,6 +87,7 @@ async def _serve(
     catalogue = Catalogue(store, service)
     service.tenancies.keys = catalogue
     composer = Composer(service, store, catalogue.reach, most=settings.gateway.sequence_length)
+    service.usage.keep(lambda: UsageFile(data.usage, settings.usage_bytes))
     operator = secrets.token_urlsafe(32)
     url = _url(settings, listener)
     service.api_host = url

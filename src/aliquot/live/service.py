@@ -53,6 +53,8 @@ from aliquot.live.resolving import Reached
 from aliquot.live.status import describe
 from aliquot.live.store.base import Store
 from aliquot.live.tenancies import Tenancies, Tenancy
+from aliquot.live.usage.figures import with_usage
+from aliquot.live.usage.sampler import Sampler
 
 log = structlog.get_logger("aliquot.service")
 
@@ -74,6 +76,7 @@ class Service:
         self.calls = self.ledger.calls
         self.sessions = self.ledger.sessions
         self.tenancies = Tenancies()
+        self.usage = Sampler(node, self.scheduler, self._engine.post)
         self._functions: dict[tuple[str, str], Reached] = {}
         self._performers: dict[type[Command], Callable[..., None]] = {
             Dispatch: self._dispatch,
@@ -110,6 +113,7 @@ class Service:
         """End every sandbox. The store stays open: it is not the service's."""
         self.ledger.stopping = True
         self._engine.stop()
+        self.usage.stop()
         await self._node.stop()
         await self.ledger.stop()
 
@@ -184,7 +188,9 @@ class Service:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))
 
     def status(self) -> dict[str, Any]:
-        return describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self.ledger.stopping)
+        found = describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self.ledger.stopping)
+        self.usage.refresh()
+        return with_usage(found, self.usage)
 
     def enqueue(self, call: Call) -> None:
         """The call is the core's from now on."""
@@ -245,6 +251,8 @@ class Service:
     def _dispatch(self, command: Dispatch) -> None:
         call = self.calls[command.invocation]
         call.device, call.start, call.reason = command.device, command.start, command.reason
+        if command.device != CPU:
+            self.usage.wake(command.device)
         tenancy = self.tenancies.get(command.sandbox)
         if tenancy is not None:
             tenancy.call = call

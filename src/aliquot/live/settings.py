@@ -18,6 +18,7 @@ from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.images import Image
 from aliquot.live.sessions.records import SessionSettings
 from aliquot.live.store.base import Retention
+from aliquot.live.usage.file import SIZE as USAGE_BYTES
 
 PORT = 3233  # OpenWhisk's, when it runs alone
 HOST_KIND = "host"
@@ -41,6 +42,7 @@ class ServerSettings(Struct, frozen=True):
     ready_file: Path | None = None
     grace_s: float = 30  # for what runs, when the server is told to stop
     retention: Retention = Retention()
+    usage_bytes: int = USAGE_BYTES  # what the samples of usage may take on disk
     images: tuple[Image, ...] = ()
     session_idle_s: float = SessionSettings().idle_s
     gateway: GatewaySettings = GatewaySettings()

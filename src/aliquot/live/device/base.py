@@ -33,7 +33,7 @@ class Opening(Struct, frozen=True):
 NO_OPENING = Opening()
 
 
-class Used(Struct, frozen=True):
+class Used(Struct, frozen=True, gc=False):
     """What a sandbox has used so far, and holds now."""
 
     sandbox: int

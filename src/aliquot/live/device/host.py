@@ -3,7 +3,6 @@
 A device is one core unless it is asked for more; when there are more devices than cores, each has its part of one.
 """
 
-import contextlib
 from collections.abc import Sequence
 
 import structlog
@@ -115,8 +114,10 @@ class HostDriver(Driver):
         """A virtual device's memory is the host's: the node counts it. What is swapped out has none of it."""
         found: list[Used] = []
         for sandbox, group in self._groups.items():
-            with contextlib.suppress(OSError):  # its groups have gone with it
+            try:
                 found.append(Used(sandbox, group.used_s(), 0 if sandbox in self._frozen else None))
+            except OSError:  # its groups have gone with it
+                continue
         return found
 
     def complaint(self, device: str) -> str | None:

@@ -80,6 +80,9 @@ class Figures(Collector):
             "shares_used": GaugeMetricFamily("aliquot_device_shares_used", "Compute held", labels=labels),
             "memory_bytes": GaugeMetricFamily("aliquot_device_memory_bytes", "Device memory", labels=labels),
             "resident_bytes": GaugeMetricFamily("aliquot_device_resident_bytes", "Device memory held", labels=labels),
+            "utilisation": GaugeMetricFamily("aliquot_device_utilisation", "Compute used, last second", labels=labels),
+            "borrowed": GaugeMetricFamily("aliquot_device_borrowed", "Compute used beyond shares", labels=labels),
+            "lent": GaugeMetricFamily("aliquot_device_lent", "Of that, others' shares", labels=labels),
         }
         for device in status.get("devices", ()):
             for field, gauge in gauges.items():
@@ -95,3 +98,17 @@ class Figures(Collector):
             sandboxes.add_metric(key, count)
         yield sandboxes
         yield GaugeMetricFamily("aliquot_calls", "Invocations that have not ended", value=status.get("calls", 0))
+        yield from self._usage(status)
+
+    def _usage(self, status: dict[str, Any]) -> Iterator[Metric]:
+        """By function and device, not by sandbox: those come and go without end."""
+        labels = ["namespace", "action", "device"]
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
+            "compute_s": CounterMetricFamily("aliquot_compute_seconds", "Seconds of a whole device", labels=labels),
+            "share": GaugeMetricFamily("aliquot_share_requested", "Compute asked for by sandboxes", labels=labels),
+            "device_bytes": GaugeMetricFamily("aliquot_used_device_bytes", "Device memory used", labels=labels),
+        }
+        for used in status.get("usage", ()):
+            for field, family in families.items():
+                family.add_metric([used["tenant"], used["function"], used["device"]], used[field])
+        yield from families.values()

@@ -1,0 +1,111 @@
+"""`aliquot usage`: what functions used of accelerators over time, against what they asked for."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from aliquot.cli.console import output
+from aliquot.cli.gateway import AsJson
+from aliquot.cli.results import clock, percent, print_json, seconds, show, size, table
+from aliquot.core.errors import InputError
+from aliquot.sdk.units import read_ms
+
+if TYPE_CHECKING:
+    from aliquot.live.usage.series import Row
+
+_MEBI = 2**20
+
+
+def usage(
+    function: Annotated[str | None, typer.Argument(help="Only this one: NAME, or /NAMESPACE/NAME.")] = None,
+    sandbox: Annotated[int | None, typer.Option(help="Only the sandbox of this number.")] = None,
+    each: Annotated[bool, typer.Option("--each", help="A row for each sandbox, not for each function.")] = False,
+    last: Annotated[str, typer.Option(help="How far back from the newest sample; all for everything.")] = "1m",
+    window: Annotated[str, typer.Option(help="What is taken together, 20ms or more.")] = "100ms",
+    plot: Annotated[Path | None, typer.Option(help="Draw it over time into this file (.png, .svg, .pdf).")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The platform's data folder.", show_default="ALIQUOT_DATA, then ~/.aliquot"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what functions used of accelerators, against the share they asked for. For the operator.
+
+    Reads the data folder: no platform need run. With --json each row has its windows.
+    """
+    from aliquot.live.usage.reading import read_usage
+    from aliquot.live.usage.series import rows
+
+    window_ms = read_ms(window, "--window")
+    if window_ms < 20:  # noqa: PLR2004 - two samples
+        raise InputError(f"--window: {window} is too short; it takes 20ms or more")
+    if plot is not None:
+        from aliquot.sim.plots import check_plot
+
+        check_plot(plot)
+    folder = data or Path(os.environ.get("ALIQUOT_DATA") or "~/.aliquot")
+    tracks = read_usage(folder.expanduser(), None if last == "all" else read_ms(last, "--last") / 1000)
+    wanted = [
+        track
+        for track in tracks
+        if function in (None, track.label.function, f"/{track.label.tenant}/{track.label.function}")
+        and sandbox in (None, track.label.sandbox)
+    ]
+    found = rows(wanted, window_ms, each_sandbox=each or sandbox is not None)
+    if plot is not None:
+        _draw(found, plot)
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    _show(found)
+
+
+def _show(found: "list[Row]") -> None:
+    if not found:
+        output.print("nothing of that in the samples that are kept; --last all looks at all of them")
+        return
+    made = table(
+        "share of the device used, while active",
+        *("tenant", "function", "device", "sandboxes", ">asked", ">mean", ">deviation", ">peak"),
+        *(">active", ">compute", ">memory", "until"),
+    )
+    for row in found:
+        numbers = ",".join(map(str, row.sandboxes))
+        made.add_row(
+            row.tenant,
+            row.function,
+            row.device,
+            numbers if len(row.sandboxes) <= 4 else str(len(row.sandboxes)),  # noqa: PLR2004 - what a column holds
+            percent(row.request),
+            f"{100 * row.share:.1f}%",
+            f"{100 * row.deviation:.1f}%",
+            percent(row.peak),
+            seconds(row.active_s),
+            seconds(row.compute_s),
+            size(row.peak_bytes),
+            clock(row.windows[-1].t_ms) if row.windows else "",
+        )
+    show(made)
+
+
+def _draw(found: "list[Row]", path: Path) -> None:
+    """A panel for each device's compute, and one for its memory."""
+    from aliquot.sim.plots import Line, Panel, draw_panels
+
+    began_ms = min((row.windows[0].t_ms for row in found if row.windows), default=0)
+    panels = []
+    for device in sorted({row.device for row in found}):
+        shares, memory = [], []
+        for row in (row for row in found if row.device == device):
+            name = f"{row.function} ({','.join(map(str, row.sandboxes))})"
+            at_s = [(window.t_ms - began_ms) / 1000 for window in row.windows]
+            shares.append(Line(name, at_s, [100 * window.share for window in row.windows]))
+            shares.append(Line(f"{name}: asked for", at_s, [100 * window.request for window in row.windows]))
+            memory.append(Line(name, at_s, [window.memory_bytes / _MEBI for window in row.windows]))
+        panels.append(Panel(f"{device}: compute used", "s", "% of the device", shares))
+        panels.append(Panel(f"{device}: memory used", "s", "MiB", memory))
+    if panels:
+        draw_panels(panels, "Usage of accelerators", path, columns=2)

@@ -1,0 +1,56 @@
+"""Sums of what was used: each sandbox's in the last look and second, each function's since the start."""
+
+from aliquot.core.records import Sandbox
+
+MOST_FUNCTIONS = 10_000  # a tenant that makes names without end must not fill the metrics
+OTHERS = ("", "")
+
+Owner = tuple[str, str, str]  # tenant, function, device
+
+
+class Account:
+    """One sandbox's."""
+
+    __slots__ = (
+        "ceiling", "compute_s", "device", "label", "labelled", "memory_bytes", "quiet", "sandbox", "seen_s", "share",
+        "window_s", "written_s",
+    )  # fmt: skip
+
+    def __init__(self, sandbox: Sandbox, now_s: float) -> None:
+        self.sandbox = sandbox
+        self.device = sandbox.device.spec.name
+        self.compute_s = 0.0
+        self.memory_bytes = 0
+        self.ceiling = 0.0
+        self.seen_s = now_s
+        self.window_s = 0.0  # of compute, in the second that is under way
+        self.share = 0.0  # in the last whole second
+        # As its samples on disk have it:
+        self.label: int | None = None
+        self.labelled = 0  # where the label was said last
+        self.written_s = now_s
+        self.quiet = False  # since then it has used nothing, and that is not written
+
+    @property
+    def request(self) -> float:
+        return 0.0 if self.sandbox.slice is None else self.sandbox.slice.request
+
+    def now_allotted(self) -> float:
+        return 0.0 if self.sandbox.slice is None else self.sandbox.slice.allotment.ceiling
+
+
+class Totals:
+    """Seconds of compute by tenant, function and device; they only grow."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Owner, float] = {}
+
+    def add(self, account: Account, compute_s: float) -> None:
+        flow = account.sandbox.flow.key
+        owner = (flow.tenant, flow.function, account.device)
+        if owner not in self._seconds and len(self._seconds) >= MOST_FUNCTIONS:
+            owner = (*OTHERS, account.device)
+        self._seconds[owner] = self._seconds.get(owner, 0.0) + compute_s
+
+    def items(self) -> list[tuple[Owner, float]]:
+        return sorted(self._seconds.items())

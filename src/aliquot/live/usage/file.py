@@ -1,0 +1,91 @@
+"""Writes the usage file: appended to until it has its size, then the oldest is overwritten.
+
+Written with `pwrite`, not mapped: when the disk is full that is an error to be told, while a mapped file would end the
+server. What was written outlives the server however that ends; a machine that loses power may lose the last seconds.
+"""
+
+import os
+from pathlib import Path
+
+import structlog
+
+from aliquot.core.errors import InputError
+from aliquot.live.usage.records import HEAD_BYTES, WIDTH, Label, Sample, pack_head, pack_label, pack_sample, read_head
+from aliquot.live.usage.ring import cycle_of, next_number, offset_of
+
+log = structlog.get_logger("aliquot.usage")
+
+SIZE = 64 * 2**20
+LEAST = 64 * 2**10
+
+
+class UsageFile:
+    def __init__(self, path: Path, size: int = SIZE) -> None:
+        """A file of another size or version is begun anew. Raises `OSError` when it cannot be opened."""
+        self.capacity = (size - HEAD_BYTES) // WIDTH
+        self._cycle = cycle_of(self.capacity)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._pending: list[bytes] = []
+        self._failing = False
+        if read_head(os.pread(self._fd, HEAD_BYTES, 0)) != self.capacity:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, pack_head(self.capacity), 0)
+        written = max(0, os.fstat(self._fd).st_size - HEAD_BYTES) // WIDTH
+        # A torn record at the end counts as written: its place is the next one's.
+        self._next = next_number(self._fetch, self.capacity, min(self.capacity, written))
+
+    def label(self, meaning: Label, again: int | None = None) -> int:
+        """Say who a label is; `again` for one that was said long ago, whose records may be overwritten soon."""
+        first = self._number()
+        label = first if again is None else again
+        self._pending += pack_label(first, self._cycle, label, meaning)
+        return label
+
+    def age(self, number: int) -> int:
+        """How many records are newer than that."""
+        return (self._number() - number) % self._cycle
+
+    @property
+    def position(self) -> int:
+        return self._number()
+
+    def add(self, sample: Sample) -> None:
+        self._pending.append(pack_sample(self._number(), sample))
+
+    def flush(self) -> None:
+        """Write what was added. A full disk loses it, with a word when that begins."""
+        data, count = b"".join(self._pending), len(self._pending)
+        self._pending.clear()
+        place = self._next % self.capacity
+        until_the_end = (self.capacity - place) * WIDTH
+        try:
+            _write(self._fd, data[:until_the_end], offset_of(place))
+            _write(self._fd, data[until_the_end:], offset_of(0))
+        except OSError as error:
+            if not self._failing:
+                log.warning("usage cannot be written", why=error.strerror)
+            self._failing = True
+        else:
+            self._failing = False
+        self._next = (self._next + count) % self._cycle  # of lost ones, too: a number may be a label's
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _number(self) -> int:
+        return (self._next + len(self._pending)) % self._cycle
+
+    def _fetch(self, place: int) -> bytes:
+        return os.pread(self._fd, WIDTH, offset_of(place))
+
+
+def check_size(size: int, where: str) -> int:
+    if size < LEAST:
+        raise InputError(f"{where}: {size} bytes are too few; it takes {LEAST // 1024}KiB or more")
+    return size
+
+
+def _write(fd: int, data: bytes, offset: int) -> None:
+    while data:
+        written = os.pwrite(fd, data, offset)
+        data, offset = data[written:], offset + written

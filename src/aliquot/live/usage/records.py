@@ -1,0 +1,122 @@
+"""The records of a usage file: all of one width, each with its number and a checksum.
+
+A sample says what a sandbox used since its sample before. Who that is stands in a label, a text in as many records as
+it takes; its number is that of the label's first record.
+"""
+
+import struct
+import zlib
+
+import msgspec
+from msgspec import Struct
+
+WIDTH = 32
+VERSION = 1
+HEAD_BYTES = 64
+MAGIC = b"ALIQUSE\n"
+UNIT = 10_000  # of a share: in hundredths of a percent
+_HEAD = struct.Struct("<8sHHI")  # magic, version, width, how many records
+_SAMPLE = struct.Struct("<IIBBHQIHH")  # number, label, kind, 0, ceiling, t_us, memory_kib, share, request
+_PART = struct.Struct("<IIBBH16s")  # number, label, kind, which part, size of the whole, text
+_SAMPLE_KIND, _PART_KIND = 1, 2
+_PART_BYTES = 16
+_MOST_16, _MOST_32 = 2**16 - 1, 2**32 - 1
+
+
+class Sample(Struct, frozen=True, gc=False):
+    label: int
+    t_us: int  # epoch
+    share: float  # of the device's compute, since the sample before
+    request: float
+    ceiling: float
+    memory_bytes: int
+
+
+class Part(Struct, frozen=True, gc=False):
+    """Of a label."""
+
+    label: int
+    index: int
+    size: int
+    text: bytes
+
+
+class Label(Struct, frozen=True, array_like=True):
+    tenant: str
+    function: str
+    sandbox: int
+    device: str
+
+
+def pack_head(capacity: int) -> bytes:
+    return _HEAD.pack(MAGIC, VERSION, WIDTH, capacity).ljust(HEAD_BYTES, b"\0")
+
+
+def read_head(head: bytes) -> int | None:
+    """How many records the file is made for; None when it is not one of ours, or of another version."""
+    if len(head) < HEAD_BYTES:
+        return None
+    magic, version, width, capacity = _HEAD.unpack_from(head)
+    return int(capacity) if (magic, version, width) == (MAGIC, VERSION, WIDTH) and capacity else None
+
+
+def pack_sample(number: int, sample: Sample) -> bytes:
+    ceiling, share, request = (
+        min(_MOST_16, int(part * UNIT + 0.5)) for part in (sample.ceiling, sample.share, sample.request)
+    )
+    memory = min(_MOST_32, sample.memory_bytes >> 10)
+    return _sealed(_SAMPLE.pack(number, sample.label, _SAMPLE_KIND, 0, ceiling, sample.t_us, memory, share, request))
+
+
+def pack_label(number: int, cycle: int, label: int, meaning: Label) -> list[bytes]:
+    """Its records, from this number on."""
+    text = msgspec.json.encode(meaning)
+    return [
+        _sealed(
+            _PART.pack(
+                (number + index) % cycle,
+                label,
+                _PART_KIND,
+                index,
+                len(text),
+                text[index * _PART_BYTES : (index + 1) * _PART_BYTES],
+            )
+        )
+        for index in range(-(-len(text) // _PART_BYTES))
+    ]
+
+
+def number_of(record: bytes) -> int | None:
+    """None when the record is torn, or none."""
+    if len(record) < WIDTH or zlib.crc32(record[4:]) != int.from_bytes(record[:4], "little"):
+        return None
+    return int.from_bytes(record[4:8], "little")
+
+
+def unpack(record: bytes) -> Sample | Part | None:
+    """Of a record that is whole."""
+    body = record[4:]
+    kind = body[8]
+    if kind == _SAMPLE_KIND:
+        _, label, _, _, ceiling, t_us, memory, share, request = _SAMPLE.unpack(body)
+        return Sample(label, t_us, share / UNIT, request / UNIT, ceiling / UNIT, memory << 10)
+    if kind == _PART_KIND:
+        _, label, _, index, size, text = _PART.unpack(body)
+        return Part(label, index, size, text)
+    return None
+
+
+def meaning_of(parts: dict[int, Part]) -> Label | None:
+    """What a label says; None while a part of it is missing."""
+    size = next(iter(parts.values())).size
+    text = b"".join(parts[index].text for index in range(-(-size // _PART_BYTES)) if index in parts)[:size]
+    if len(text) < size:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Label)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _sealed(body: bytes) -> bytes:
+    return zlib.crc32(body).to_bytes(4, "little") + body

@@ -1,0 +1,130 @@
+"""`aliquot usage` and `aliquot top` on functions that share a device, and what Prometheus is given of it."""
+
+import os
+import time
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from live_platform import LivePlatform
+
+from aliquot.core.events import UtilisationMeasured
+from aliquot.live.journal import Step
+from aliquot.live.store.journal import read_journal
+
+WORK = """
+import time
+def main(args):
+    held = bytearray(24 * 2**20)
+    until = time.monotonic() + args["seconds"]
+    while time.monotonic() < until:
+        pass
+    return {"held": len(held)}
+"""
+CPU_TREE = Path("/sys/fs/cgroup/cpu")
+
+pytestmark = pytest.mark.skipif(
+    not (os.access(CPU_TREE, os.W_OK) and (CPU_TREE / "cpu.shares").exists()),
+    reason="control groups (version 1) cannot be written here",
+)
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory):
+    """On which two functions have worked side by side: what was seen meanwhile is in `seen`, `screen`, `figures`."""
+    folder = tmp_path_factory.mktemp("usage")
+    with LivePlatform(folder, "--devices", "host:1", "--sharing", "hard", "--usage-size", "1MiB") as platform:
+        shares = {"less": 0.25, "more": 0.5}
+        for name, share in shares.items():
+            annotations = [{"key": "gpu-share", "value": share}]
+            platform.deploy(name, WORK, annotations=annotations, limits={"memory": 128, "timeout": 60_000})
+        with platform.client() as client:
+            ids = [client.post(f"actions/{name}", json={"seconds": 5}).json()["activationId"] for name in shares]
+            time.sleep(2.2)
+            platform.figures = httpx.get(f"{platform.url}/metrics").text
+            platform.seen = platform.json("top", "--once")
+            platform.screen = platform.aliquot("top", "--once")
+            for activation in ids:
+                while client.get(f"activations/{activation}").status_code != 200:
+                    time.sleep(0.05)
+        yield platform
+
+
+def test_top_shows_what_each_sandbox_asked_for_and_uses(platform):
+    sandboxes = {one["function"]: one for one in platform.seen["sandboxes"]}
+    for name, share in (("less", 0.25), ("more", 0.5)):
+        assert sandboxes[name]["share"] == share
+        assert sandboxes[name]["share_ceiling"] == share
+        assert sandboxes[name]["share_used"] == pytest.approx(share, abs=0.1)
+        assert 24 * 2**20 < sandboxes[name]["device_bytes"] < 128 * 2**20
+    (device,) = [device for device in platform.seen["devices"] if device["kind"] == "host"]
+    assert device["utilisation"] == pytest.approx(0.75, abs=0.15)
+    for column in ("used", "borrowed", "lent", "share", "most"):
+        assert column in platform.screen
+
+
+def test_prometheus_is_given_figures_by_function_and_device(platform):
+    labels = '{action="less",device="host-1",namespace="guest"}'
+    figures = dict(line.rsplit(" ", 1) for line in platform.figures.splitlines() if not line.startswith("#"))
+    assert float(figures[f"aliquot_compute_seconds_total{labels}"]) > 0.1
+    assert float(figures[f"aliquot_used_device_bytes{labels}"]) > 24 * 2**20
+    assert float(figures[f"aliquot_share_requested{labels}"]) == 0.25
+    assert float(figures['aliquot_device_utilisation{device="host-1",kind="host"}']) > 0.3
+
+
+def test_usage_shows_what_was_used_against_what_was_asked_for(platform):
+    found = {row["function"]: row for row in platform.json("usage")}
+    assert found.keys() == {"less", "more"}
+    for name, share in (("less", 0.25), ("more", 0.5)):
+        row = found[name]
+        assert row["request"] == share
+        assert row["share"] == pytest.approx(share, abs=0.1)
+        assert row["peak_bytes"] > 24 * 2**20
+        assert len(row["windows"]) > 20
+        assert row["compute_s"] == pytest.approx(sum(window["share"] for window in row["windows"]) / 10, abs=0.01)
+    shown = platform.aliquot("usage", "more")
+    assert "deviation" in shown
+    assert "50%" in shown
+    assert "less" not in shown
+
+
+def test_one_sandbox_or_each_can_be_asked_for(platform):
+    both = platform.json("usage", "--each")
+    (one,) = platform.json("usage", "/guest/less", "--window", "1s")
+    assert one["sandboxes"] in [row["sandboxes"] for row in both]
+    (same,) = platform.json("usage", "--sandbox", one["sandboxes"][0])
+    assert same["function"] == "less"
+    assert "nothing of that" in platform.aliquot("usage", "nobody")
+
+
+def test_usage_draws_a_picture(platform):
+    picture = platform.folder / "usage.svg"
+    platform.aliquot("usage", "--plot", picture)
+    assert "host-1: compute used" in picture.read_text()
+
+
+def test_what_usage_cannot_do_is_said(platform, tmp_path):
+    assert "nothing has run on its accelerators" in platform.aliquot("usage", "--data", tmp_path, code=2)
+    assert "--window: 1ms is too short; it takes 20ms or more" in platform.aliquot("usage", "--window", "1ms", code=2)
+    assert "--last" in platform.aliquot("usage", "--last", "soon", code=2)
+    assert "--usage-size" in platform.aliquot("up", "--usage-size", "1KiB", "--data", tmp_path, code=2)
+
+
+def test_the_core_is_told_about_once_a_second_and_the_file_outlives_a_kill(tmp_path):
+    with LivePlatform(tmp_path, "--devices", "host:1") as platform:
+        platform.deploy("work", WORK, annotations=[{"key": "gpu-share", "value": 1}])
+        with platform.client() as client:
+            client.post("actions/work", json={"seconds": 30})
+            time.sleep(3.5)
+        platform.kill()
+        (row,) = platform.json("usage")
+        assert row["function"] == "work"
+        assert row["active_s"] > 1
+        steps = (msgspec.msgpack.decode(entry.body, type=Step) for entry in read_journal(platform.data) if entry.number)
+        told = [event for step in steps for event in step.events if isinstance(event, UtilisationMeasured)]
+        assert 1 <= len(told) <= 4
+        assert {event.device for event in told} == {"host-1"}
+        assert all(0 < event.utilisation <= 1 for event in told)
+        platform.start()
+        assert platform.json("usage")[0]["function"] == "work"

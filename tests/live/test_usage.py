@@ -1,0 +1,190 @@
+"""What sandboxes use of accelerators: looked at while something runs, told to the core, kept, and shown."""
+
+import asyncio
+import time
+
+import pytest
+
+from aliquot.config import PolicySettings
+from aliquot.core.model import CPU, DeviceSpec
+from aliquot.live.call import Call
+from aliquot.live.device.base import Used
+from aliquot.live.records import Action, Exec, Namespace, Pair
+from aliquot.live.replay import replay_file
+from aliquot.live.resolving import Reached
+from aliquot.live.service import Service
+from aliquot.live.store.sqlite import SqliteStore
+from aliquot.live.usage import accounts
+from aliquot.live.usage.file import LEAST, UsageFile
+from aliquot.live.usage.reading import read_usage
+from aliquot.testing.node import ScriptedNode
+
+GUEST = Namespace("guest")
+DEVICES = (DeviceSpec(CPU, CPU, None, 4), DeviceSpec("host-1", "host", None, 4))
+
+
+def action(name, share):
+    annotations = (Pair("gpu-share", share),)
+    return Action("guest", name, "0.0.1", Exec("python:3.11", ""), revision="1", annotations=annotations)
+
+
+class Rig:
+    """A service with an accelerator whose sandboxes use what the test says. Time is the test's, too."""
+
+    def __init__(self, folder, node):
+        self.folder, self.node, self.calls = folder, node, 0
+
+    async def __aenter__(self):
+        self.store = await SqliteStore.open(self.folder)
+        self.service = Service(PolicySettings("fair_resident"), self.node, self.store, host_memory_bytes=2**40)
+        self.sampler = self.service.usage
+        self.sampler.keep(lambda: UsageFile(self.folder / "usage.ring", LEAST))
+        await self.service.start()
+        await self.turn()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.service.stop()
+        await self.store.close()
+        assert replay_file(self.folder).differences == []
+
+    async def turn(self):
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def begin(self, name, share):
+        """Returns the number of the sandbox in which it runs."""
+        self.calls += 1
+        reached = Reached.own(action(name, share))
+        self.service.deploy(reached)
+        self.service.submit(Call(f"{self.calls:032x}", GUEST, reached, b"{}", done=lambda _: None))
+        await self.turn()
+        number = self.node.starts[-1]
+        self.node.ready(number)
+        await self.turn()
+        return number
+
+    def use(self, sandbox, compute_s, memory_bytes=2**20):
+        self.node.used_so_far[sandbox] = Used(sandbox, compute_s, memory_bytes)
+
+
+def run(test):
+    def in_loop(tmp_path):
+        async def whole():
+            async with Rig(tmp_path, ScriptedNode(DEVICES)) as rig:
+                await test(rig)
+
+        asyncio.run(whole())
+
+    in_loop.__name__ = test.__name__
+    return in_loop
+
+
+@run
+async def test_it_sleeps_until_something_runs_on_an_accelerator_and_when_nothing_does(rig):
+    assert not rig.sampler._awake
+    sandbox = await rig.begin("work", 0.5)
+    assert rig.sampler._awake
+    rig.use(sandbox, 0.001)
+    rig.node.finish(sandbox)
+    while rig.sampler._awake:
+        await asyncio.sleep(0.005)
+    assert rig.sampler.accounts[sandbox].compute_s == 0.001
+
+
+@run
+async def test_what_runs_on_the_cpu_is_not_looked_at(rig):
+    plain = Action("guest", "plain", "0.0.1", Exec("python:3.11", ""), revision="1")
+    rig.service.deploy(Reached.own(plain))
+    rig.service.submit(Call("c" * 32, GUEST, Reached.own(plain), b"{}", done=lambda _: None))
+    await rig.turn()
+    assert rig.node.starts
+    assert not rig.sampler._awake
+    assert not (rig.folder / "usage.ring").exists()
+
+
+@run
+async def test_shares_are_of_the_time_between_two_looks_and_the_core_is_told_each_second(rig):
+    sandbox = await rig.begin("work", 0.5)
+    rig.sampler._awake = False  # the test looks
+    now_s = time.monotonic()
+    for step in range(1, 251):
+        rig.use(sandbox, step * 0.004)
+        rig.sampler.look(now_s + step / 100)
+    rig.sampler.work_up()
+    assert rig.sampler.accounts[sandbox].share == pytest.approx(0.4, abs=0.01)
+    await rig.turn()
+    device = rig.service.scheduler.registry.devices["host-1"]
+    assert device.measured == pytest.approx(0.4, abs=0.01)
+    (track,) = read_usage(rig.folder, None)
+    assert (track.label.function, track.label.sandbox, track.label.device) == ("work", sandbox, "host-1")
+    assert len(track.samples) == 251
+    assert {sample.share for sample in track.samples[2:]} == {0.4}
+    assert {sample.request for sample in track.samples} == {0.5}
+
+
+@run
+async def test_a_while_of_nothing_takes_two_samples_however_long_it_is(rig):
+    sandbox = await rig.begin("work", 0.5)
+    rig.sampler._awake = False
+    now_s = time.monotonic()
+    for step in range(1, 101):
+        rig.use(sandbox, 0.01 if step < 51 else 0.01 + (step - 50) * 0.01)
+        rig.sampler.look(now_s + step / 100)
+    rig.sampler.work_up()
+    (track,) = read_usage(rig.folder, None)
+    after_the_first = track.samples[2:]
+    assert len(after_the_first) == 51
+    assert after_the_first[0].share == 0
+    assert {sample.share for sample in after_the_first[1:]} == {1.0}
+
+
+@run
+async def test_who_borrows_and_from_whom_is_shown(rig):
+    owner, borrower = await rig.begin("owner", 0.75), await rig.begin("borrower", 0.25)
+    rig.sampler._awake = False
+    now_s = time.monotonic()
+    for step in range(1, 201):
+        rig.use(owner, step * 0.002)
+        rig.use(borrower, step * 0.008, 3 * 2**20)
+        rig.sampler.look(now_s + step / 100)
+    status = rig.service.status()
+    (device,) = [device for device in status["devices"] if device["name"] == "host-1"]
+    assert device["utilisation"] == pytest.approx(1, abs=0.02)
+    assert device["borrowed"] == pytest.approx(0.55, abs=0.02)
+    assert device["lent"] == pytest.approx(0.55, abs=0.02)
+    shown = {one["function"]: one for one in status["sandboxes"]}
+    assert shown["owner"]["share_used"] == pytest.approx(0.2, abs=0.01)
+    assert (shown["owner"]["share"], shown["borrower"]["share"]) == (0.75, 0.25)
+    assert shown["borrower"]["device_bytes"] == 3 * 2**20
+    used = {one["function"]: one for one in status["usage"]}
+    assert used["borrower"]["compute_s"] == pytest.approx(1.6)
+
+
+@run
+async def test_a_functions_seconds_stay_when_its_sandbox_goes_and_its_memory_does_not(rig):
+    sandbox = await rig.begin("work", 0.5)
+    rig.sampler._awake = False
+    rig.use(sandbox, 0.5)
+    rig.sampler.look(time.monotonic() + 0.01)
+    rig.node.used_so_far.clear()
+    rig.node.lose(sandbox)
+    await rig.turn()
+    (used,) = rig.service.status()["usage"]
+    assert (used["compute_s"], used["device_bytes"], used["share"]) == (0.5, 0, 0)
+    assert rig.sampler.accounts == {}
+
+
+def test_functions_without_end_do_not_fill_the_metrics(monkeypatch, tmp_path):
+    monkeypatch.setattr(accounts, "MOST_FUNCTIONS", 2)
+
+    async def whole():
+        async with Rig(tmp_path, ScriptedNode(DEVICES)) as rig:
+            for number in range(4):
+                sandbox = await rig.begin(f"work-{number}", 0.1)
+                rig.use(sandbox, 0.25)
+            rig.sampler.look(time.monotonic() + 0.01)
+            return rig.service.status()["usage"]
+
+    used = asyncio.run(whole())
+    assert [(one["function"], one["compute_s"]) for one in used] == [("", 0.5), ("work-0", 0.25), ("work-1", 0.25)]
