@@ -25,7 +25,7 @@ class Domain:
     def __init__(self, name: str, policy: Queueing, packing: Packing) -> None:
         self.name = name
         self.policy = policy
-        self.view = View(packing.choose)
+        self.view = View(packing)
         self.devices: list[Device] = []
         self.queued = 0  # invocations waiting in its flows
 

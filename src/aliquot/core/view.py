@@ -4,8 +4,8 @@ The protocols have properties only, so `mypy --strict` refuses a policy that ass
 An invocation's actual run time is not here before it has run, nor anywhere in the core: nobody knows it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
@@ -110,21 +110,25 @@ class FlowView(Protocol):
     def resident_on(self, device: DeviceView) -> bool: ...
 
 
-Pack: TypeAlias = Callable[[FlowView, Sequence[DeviceView]], DeviceView]
+class Packs(Protocol):
+    """An object, not a function of one: a view is part of a snapshot."""
+
+    def choose(self, flow: FlowView, devices: Sequence[DeviceView]) -> DeviceView: ...
 
 
-def _first(_: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
-    return devices[0]
+class _First:
+    def choose(self, _: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
+        return devices[0]
 
 
 class View:
     """The devices that a group of flows competes for, and the time."""
 
-    __slots__ = ("devices", "now", "pack")
+    __slots__ = ("devices", "now", "packing")
 
-    def __init__(self, pack: Pack | None = None) -> None:
+    def __init__(self, packing: Packs | None = None) -> None:
         self.now: float = 0
-        self.pack: Pack = pack or _first  # which of several devices with room a new slice goes to
+        self.packing: Packs = packing or _First()  # which of several devices with room a new slice goes to
         self.devices: Sequence[DeviceView] = ()
 
     def has_slot(self, flow: FlowView, device: DeviceView) -> bool:

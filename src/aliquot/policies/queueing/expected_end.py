@@ -82,7 +82,7 @@ class Expectations:
                 elif ends_s == best[0]:
                     as_good.append(device)
         if best is not None and len(as_good) > 1 and flow.spec.share:
-            return best[0], best[1], (view.pack(flow, as_good), None)
+            return best[0], best[1], (view.packing.choose(flow, as_good), None)
         return best
 
     def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:
