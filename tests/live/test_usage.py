@@ -140,6 +140,19 @@ async def test_a_while_of_nothing_takes_two_samples_however_long_it_is(rig):
 
 
 @run
+async def test_what_a_driver_counts_only_now_and_then_is_spread_over_the_time_between(rig):
+    sandbox = await rig.begin("work", 0.5)
+    rig.sampler._awake = False
+    now_s = time.monotonic()
+    for step in range(1, 101):
+        rig.use(sandbox, step // 20 * 0.1)  # half of the device, counted five times a second
+        rig.sampler.look(now_s + step / 100)
+    rig.sampler.work_up()
+    (track,) = read_usage(rig.folder, None)
+    assert [sample.share for sample in track.samples[-4:]] == pytest.approx([0.5] * 4, abs=0.001)
+
+
+@run
 async def test_who_borrows_and_from_whom_is_shown(rig):
     owner, borrower = await rig.begin("owner", 0.75), await rig.begin("borrower", 0.25)
     rig.sampler._awake = False

@@ -15,6 +15,8 @@ from aliquot.live.usage.records import Label, Sample
 
 log = structlog.get_logger("aliquot.usage")
 
+_TOO_MUCH = 1.5  # of a device; the kernel's own counts may be some milliseconds late
+
 
 class Diary:
     def __init__(self, open_file: Callable[[], UsageFile]) -> None:
@@ -27,8 +29,11 @@ class Diary:
         """Samples begin after a while of none. While they go on the time of day is not looked at: it shall not jump."""
         self._epoch_us = _epoch_us()
 
-    def note(self, account: Account, began_s: float, now_s: float, share: float, *, changed: bool) -> None:
-        """It used that share since `began_s`, and nothing between what was written last and then."""
+    def note(self, account: Account, began_s: float, now_s: float, spent_s: float, *, changed: bool) -> None:
+        """It used that much compute since `began_s`, and nothing between what was written last and then.
+
+        Unless that is more than there is: then the driver counts more seldom than it is asked; all that time is meant.
+        """
         file = self._ready()
         if file is None:
             return
@@ -41,8 +46,11 @@ class Diary:
         if file.age(account.labelled) > file.capacity // 4:
             self._name(file, account)
         if began_s > account.written_s:
-            self._write(file, account, began_s, 0.0)
-        self._write(file, account, now_s, share)
+            if spent_s > _TOO_MUCH * (now_s - began_s):
+                began_s = account.written_s
+            else:
+                self._write(file, account, began_s, 0.0)
+        self._write(file, account, now_s, spent_s / (now_s - began_s))
 
     def end(self, account: Account) -> None:
         """It is gone: it used nothing until it was seen last."""

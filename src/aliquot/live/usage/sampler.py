@@ -133,8 +133,7 @@ class Sampler:
 
     def _sample(self, account: Account, used: Used, now_s: float) -> None:
         began_s = max(account.seen_s, self._woke_s)
-        elapsed_s = now_s - began_s
-        if elapsed_s <= 0:
+        if now_s <= began_s:
             return
         spent_s = max(0.0, used.compute_s - account.compute_s)
         memory = (used.memory_bytes or 0) & _SAME_KIB
@@ -147,7 +146,7 @@ class Sampler:
             self._busy_s[account.device] = self._busy_s.get(account.device, 0.0) + spent_s
             self.totals.add(account, spent_s)
         if self.diary is not None:
-            self.diary.note(account, began_s, now_s, spent_s / elapsed_s, changed=changed)
+            self.diary.note(account, began_s, now_s, spent_s, changed=changed)
 
     # --- sandboxes and devices --------------------------------------------------------------------------
 
