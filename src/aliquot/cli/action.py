@@ -8,9 +8,9 @@ import typer
 from aliquot.cli import functions, invoke
 from aliquot.cli.code import Kind, Main, Memory, Timeout, read_exec, read_limits
 from aliquot.cli.console import say, write_file
-from aliquot.cli.entities import full_name, put, show_entity, told
+from aliquot.cli.entities import body_of, full_name, put, show_entity, told
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, Gateway, annotations_of, connect
-from aliquot.cli.values import Annotation, Param, ParamFile, TakesPairs, as_list, read_pairs, read_params
+from aliquot.cli.values import Annotation, Param, ParamFile, TakesPairs, as_list
 from aliquot.core.errors import InputError
 
 app = typer.Typer(
@@ -143,12 +143,9 @@ def _exec(
 def _body(
     made: dict[str, Any] | None, limits: dict[str, int], param: list[str], param_file: str | None, annotation: list[str]
 ) -> dict[str, Any]:
-    """Only what was said: the rest stays as it is."""
-    body: dict[str, Any] = {} if made is None else {"exec": made}
-    if param or param_file is not None:
-        body["parameters"] = as_list(read_params(param, param_file))
-    if annotation:
-        body["annotations"] = as_list(read_pairs(annotation, "--annotation"))
+    body = body_of(param, param_file, annotation)
+    if made is not None:
+        body["exec"] = made
     return {**body, "limits": limits} if limits else body
 
 

@@ -9,6 +9,7 @@ import typer
 from aliquot.cli.console import say
 from aliquot.cli.gateway import WORDS, Gateway, qualified
 from aliquot.cli.results import clock, print_json, show, table, text
+from aliquot.cli.values import as_list, read_pairs, read_params
 from aliquot.sdk.calls import entity_path
 
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -21,6 +22,16 @@ _LONG = 2000  # characters of a value that people still want to see
 def full_name(name: str) -> str:
     """`/_/name` for one of the caller's own: `_` is whoever asks."""
     return name if name.startswith("/") else f"/_/{name}"
+
+
+def body_of(param: list[str], param_file: str | None, annotation: list[str]) -> dict[str, Any]:
+    """Only what was said: the rest stays as it is."""
+    body: dict[str, Any] = {}
+    if param or param_file is not None:
+        body["parameters"] = as_list(read_params(param, param_file))
+    if annotation:
+        body["annotations"] = as_list(read_pairs(annotation, "--annotation"))
+    return body
 
 
 def put(

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from aliquot.cli.entities import Shared, Yes, delete_entity, list_entities, put, show_entity, told
+from aliquot.cli.entities import Shared, Yes, body_of, delete_entity, list_entities, put, show_entity, told
 from aliquot.cli.gateway import PACKAGES, AsJson, Data, completer, connect
-from aliquot.cli.values import Annotation, Param, ParamFile, TakesPairs, as_list, read_pairs, read_params
+from aliquot.cli.values import Annotation, Param, ParamFile, TakesPairs
 from aliquot.core.errors import InputError
 
 app = typer.Typer(
@@ -120,9 +120,5 @@ def delete(
 
 
 def _body(param: list[str], param_file: str | None, annotation: list[str], shared: bool | None) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    if param or param_file is not None:
-        body["parameters"] = as_list(read_params(param, param_file))
-    if annotation:
-        body["annotations"] = as_list(read_pairs(annotation, "--annotation"))
+    body = body_of(param, param_file, annotation)
     return body if shared is None else {**body, "publish": shared}

@@ -4,6 +4,7 @@ A frame knows nothing of those around it. Limits are counted in objects that fra
 actions of nested sequences, a `Budget` for conductors and all that they call.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -63,7 +64,7 @@ class Budget:
         self.conductors = 0
 
 
-class Frame:
+class Frame(ABC):
     """What the two kinds have in common: who it is, and what its record will say."""
 
     def __init__(self, frame_id: str, reached: Reached, cause: str, start_ms: int) -> None:
@@ -77,8 +78,9 @@ class Frame:
         self.components: list[str] = []  # the ids of what has run, in order
         self.cancelled = False
 
+    @abstractmethod
     def begin(self, payload: bytes) -> Step:
-        raise NotImplementedError
+        """What runs first."""
 
     def returned(self, ending: Ending) -> Step:
         """One of its components has ended."""
@@ -97,8 +99,9 @@ class Frame:
         step = self.follow(ending)
         return step if isinstance(step, End) else End(Status.INTERNAL_ERROR, payloads.error(texts.CANCELLED))
 
+    @abstractmethod
     def follow(self, ending: Ending) -> Step:
-        raise NotImplementedError
+        """What comes after a component, if nobody cancelled it."""
 
 
 class Sequence(Frame):

@@ -10,8 +10,8 @@ from aliquot.live.gateway.action_entity import build, shown, shown_in_list
 from aliquot.live.gateway.answers import PICKLE
 from aliquot.live.gateway.entity import OVERWRITE, PAGE, find, listed, name_of, replaced
 from aliquot.live.gateway.query import flag
-from aliquot.live.gateway.refusal import Refusal, not_found
-from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query, json, read_json
+from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query, answered_elsewhere, json, read_json
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.platform import Platform
 from aliquot.live.records import Action, FullName, Package
@@ -52,7 +52,7 @@ class Actions:
             many += [
                 Endpoint("PUT", path, self.put, "Create or update an action", item, body=wire.ActionPut,
                          query=(OVERWRITE,), most_bytes=most, statuses=(404, 409, 413, 415)),
-                Endpoint("POST", path, self.invoked_elsewhere, "Invoke an action", _INVOKED, readable,
+                Endpoint("POST", path, answered_elsewhere, "Invoke an action", _INVOKED, readable,
                          body=dict | None, query=_INVOKE, statuses=(404, 408, 409, 413, 415, 429),
                          also_takes=(PICKLE.decode(),), streams=True),
                 Endpoint("GET", path, self.get, "Read an action", item, readable, query=(code,), statuses=(404, 409)),
@@ -72,10 +72,6 @@ class Actions:
                 raise Refusal(400, why)
             action = await self._catalogue.put(action)
         return json(shown(action))
-
-    async def invoked_elsewhere(self, _: Asked) -> Answer:
-        """`Invoke` answers before a request comes here; the table has it for its page and for the methods allowed."""
-        raise not_found()
 
     async def get(self, asked: Asked) -> Answer:
         code = flag(asked.fields, "code", default=True)

@@ -107,6 +107,11 @@ class Endpoint(NamedTuple):
     any_status: bool = False  # a function's own, beside those that are named
 
 
+async def answered_elsewhere(_: Asked) -> Answer:
+    """For what `app.py` hands over before it looks here: the table has it for its page and for the methods allowed."""
+    raise not_found()
+
+
 def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, bodies: Bodies) -> Router:
     by_path: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
