@@ -90,6 +90,33 @@ class Reject(Struct, frozen=True, tag=True, gc=False):
     reason: str
 
 
+class Predict(Struct, frozen=True, tag=True, gc=False):
+    """Say which files the audience will open next; then `FilesPredicted`."""
+
+    tenant: str
+    session: str
+    function: str  # that was called; empty: none yet
+    reason: str
+
+
+class Fetch(Struct, frozen=True, tag=True, gc=False):
+    """Bring the file to the node before anyone asks; then `FetchEnded`. Whoever opens it meanwhile overtakes."""
+
+    fetch: int
+    tenant: str
+    session: str
+    dataset: str
+    path: str
+    reason: str
+
+
+class CancelFetch(Struct, frozen=True, tag=True, gc=False):
+    """It was a wrong guess, unless someone has opened it by now; then `FetchEnded`."""
+
+    fetch: int
+    reason: str
+
+
 class WakeAt(Struct, frozen=True, tag=True, gc=False):
     """Send `Woke` at that moment; a later `WakeAt` replaces an earlier one."""
 
@@ -107,5 +134,8 @@ Command: TypeAlias = (
     | Complete
     | Fail
     | Reject
+    | Predict
+    | Fetch
+    | CancelFetch
     | WakeAt
 )

@@ -104,6 +104,42 @@ class SessionEnded(Struct, frozen=True, tag=True, gc=False):
     session: str
 
 
+class SessionBegan(Struct, frozen=True, tag=True, gc=False):
+    """A user is here: calls will follow, and the files that they read can be brought before they come."""
+
+    tenant: str
+    session: str
+
+
+class LikelyFile(Struct, frozen=True, gc=False):
+    """A file of a dataset that is not on the node yet and will probably be opened."""
+
+    dataset: str
+    path: str
+    size: int
+    probability: float
+
+
+class FilesPredicted(Struct, frozen=True, tag=True, gc=False):
+    """The answer to `Predict`, or what the model says after further files were opened: most likely first.
+
+    It takes the place of what was predicted for the same audience before.
+    """
+
+    tenant: str
+    session: str  # the audience: a session, or `function/NAME` where there is none
+    model: str
+    files: tuple[LikelyFile, ...]
+
+
+class FetchEnded(Struct, frozen=True, tag=True, gc=False):
+    """A prefetch is over: the file is here, or it was cancelled, or `error` says what went wrong."""
+
+    fetch: int
+    seconds: float
+    error: str = ""
+
+
 class Woke(Struct, frozen=True, tag=True, gc=False):
     """The moment asked for by `WakeAt` has come."""
 
@@ -122,6 +158,9 @@ Event: TypeAlias = (
     | MemoryLoaded
     | SandboxLost
     | RunFinished
+    | SessionBegan
     | SessionEnded
+    | FilesPredicted
+    | FetchEnded
     | Woke
 )

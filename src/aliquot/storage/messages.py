@@ -1,0 +1,167 @@
+"""What the server and the storage agent say to each other: msgpack frames on a socket, each a tagged record.
+
+The agent is a process of its own: it holds the cache, moves the bytes, answers the views' opens and runs the model, so
+that none of it holds up a call that needs no files. It decides nothing but what cannot wait: an open is served at once.
+"""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from aliquot.storage.records import Dataset, Found, Likely
+
+# --- to the agent ---------------------------------------------------------------------------------------------
+
+
+class PutDataset(Struct, frozen=True, tag=True):
+    """It is there, or has changed. Then `Answered`."""
+
+    request: int
+    dataset: Dataset
+
+
+class RemoveDataset(Struct, frozen=True, tag=True):
+    """No view shows it any more, and its files leave the cache. Then `Answered`."""
+
+    request: int
+    name: str
+
+
+class ShowDataset(Struct, frozen=True, tag=True):
+    """What is known of it: files, bytes, how much of both is here. Then `Answered`."""
+
+    request: int
+    name: str
+
+
+class Warm(Struct, frozen=True, tag=True):
+    """Bring every file that matches one of the patterns; `Progress` as it goes, then `Answered`."""
+
+    request: int
+    name: str
+    patterns: tuple[str, ...]
+
+
+class StopWarming(Struct, frozen=True, tag=True):
+    """Whoever asked has gone."""
+
+    request: int
+
+
+class OpenView(Struct, frozen=True, tag=True):
+    """A sandbox is to see these datasets."""
+
+    sandbox: int
+    tenant: str
+    function: str
+    datasets: tuple[str, ...]
+
+
+class CloseView(Struct, frozen=True, tag=True):
+    sandbox: int
+
+
+class BeginRun(Struct, frozen=True, tag=True):
+    """What is opened through the sandbox's view from now on is opened by this invocation."""
+
+    sandbox: int
+    invocation: str
+    session: str
+
+
+class EndRun(Struct, frozen=True, tag=True):
+    """The invocation has its result. Then `RunSettled`."""
+
+    sandbox: int
+    invocation: str
+
+
+class EndSession(Struct, frozen=True, tag=True):
+    tenant: str
+    session: str
+
+
+class AskModel(Struct, frozen=True, tag=True):
+    """The core's `Predict`. Then `Predicted`."""
+
+    tenant: str
+    session: str
+    function: str
+
+
+class Prefetch(Struct, frozen=True, tag=True):
+    """The core's `Fetch`. Then `Prefetched`."""
+
+    fetch: int
+    tenant: str
+    session: str
+    dataset: str
+    path: str
+
+
+class CancelPrefetch(Struct, frozen=True, tag=True):
+    fetch: int
+
+
+ToAgent: TypeAlias = (
+    PutDataset
+    | RemoveDataset
+    | ShowDataset
+    | Warm
+    | StopWarming
+    | OpenView
+    | CloseView
+    | BeginRun
+    | EndRun
+    | EndSession
+    | AskModel
+    | Prefetch
+    | CancelPrefetch
+)
+
+
+# --- from the agent -------------------------------------------------------------------------------------------
+
+
+class Answered(Struct, frozen=True, tag=True):
+    """`error` is for people: empty when all went well; otherwise the value is nothing."""
+
+    request: int
+    value: dict[str, int | float | str | None] = {}
+    error: str = ""
+
+
+class Progress(Struct, frozen=True, tag=True):
+    request: int
+    files: int
+    of_files: int
+    bytes: int
+    of_bytes: int
+
+
+class Predicted(Struct, frozen=True, tag=True):
+    """Of files that are not here yet; most likely first."""
+
+    tenant: str
+    session: str
+    model: str
+    files: tuple[Likely, ...]
+
+
+class Prefetched(Struct, frozen=True, tag=True):
+    fetch: int
+    seconds: float
+    error: str = ""
+
+
+class RunSettled(Struct, frozen=True, tag=True):
+    """What an invocation had of the fabric, for its record."""
+
+    invocation: str
+    data_s: float  # that it waited for files, all together
+    opened: dict[Found, int]  # how many files, by what the open found
+    prefetched_bytes: int  # that were here, or on their way, because they were predicted
+    wasted_bytes: int  # that were brought for it and that it did not open
+
+
+FromAgent: TypeAlias = Answered | Progress | Predicted | Prefetched | RunSettled

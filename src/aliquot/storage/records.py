@@ -1,0 +1,68 @@
+"""What the fabric speaks of: datasets, their files, and who opened which."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from msgspec import Struct
+
+
+class FileKey(NamedTuple):
+    """One file of one dataset. The path is relative, with `/`, and never climbs: `check_path` has seen to it."""
+
+    dataset: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.dataset}/{self.path}"
+
+
+class Listed(Struct, frozen=True):
+    """A file as its origin tells of it. Another version is another file: what is cached of the old one is not it."""
+
+    path: str
+    size: int
+    version: str  # etag, or mtime and size: whatever changes when the content does
+    checksum: str = ""  # `md5:…` or `sha256:…` where the origin offers one; empty: it does not
+
+
+class Dataset(Struct, frozen=True):
+    """A named root at an origin. The operator adds it; it is shown to all tenants, or to those that are named."""
+
+    name: str
+    url: str  # whatever fsspec opens, a path, or rsync://host/module/path
+    options: dict[str, str] = {}  # the origin's own: never told to anyone but the operator
+    tenants: tuple[str, ...] = ()  # empty: all
+    created: int = 0  # milliseconds of the epoch
+
+
+class Found(StrEnum):
+    """What an open found in the node's cache."""
+
+    CACHED = "cached"  # there, from an earlier use or by `warm`
+    PREFETCHED = "prefetched"  # there, or on its way, because it was predicted
+    FETCHED = "fetched"  # not there: it was waited for
+
+
+class Access(Struct, frozen=True):
+    """One open of a file through a view."""
+
+    time_s: float  # of the epoch
+    tenant: str
+    session: str  # the platform's, else made of the tenant and function; empty: none
+    function: str
+    invocation: str
+    dataset: str
+    path: str
+    size: int
+    operation: str  # open; later others
+    waited_s: float
+    found: Found
+
+
+class Likely(Struct, frozen=True):
+    """A file that is expected to be opened soon."""
+
+    dataset: str
+    path: str
+    size: int
+    probability: float
