@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from aliquot.core.choices import START, resolve
 from aliquot.core.clock import after
-from aliquot.core.commands import Command, Complete, Dispatch, Fail, Reject, Run, Start, WakeAt
+from aliquot.core.commands import Command, Complete, Fail, Reject, WakeAt
+from aliquot.core.dispatching import Dispatching
 from aliquot.core.domain import Domain
 from aliquot.core.errors import EventError
 from aliquot.core.events import (
@@ -34,16 +34,8 @@ from aliquot.core.events import (
     UtilisationMeasured,
     Woke,
 )
-from aliquot.core.interfaces import Choice, Eviction, ExpiryAction, KeepAlive, Packing, Prefetch, Queueing, Sharing
-from aliquot.core.lifecycle import (
-    BUSY,
-    HOST_WARM,
-    WARM,
-    InvocationChange,
-    InvocationState,
-    SandboxChange,
-    SandboxState,
-)
+from aliquot.core.interfaces import Eviction, ExpiryAction, KeepAlive, Packing, Queueing, Sharing
+from aliquot.core.lifecycle import BUSY, InvocationChange, InvocationState, SandboxChange, SandboxState
 from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
 from aliquot.core.records import Flow, Invocation, Sandbox
@@ -72,7 +64,8 @@ class Scheduler:
         self.registry = Registry(make_queueing, make_eviction, packing, pool_slots)
         self.slices = Slices(sharing, self._outbox)
         self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
-        self._arrivals = self._dispatches = self._turn = 0
+        self._dispatching = Dispatching(self.registry, self.pool, self.slices, self._outbox)
+        self._arrivals = 0
         self._domains: list[Domain] = []  # those of the registry, for the loops of every step
         self._handlers = self._make_handlers()
 
@@ -115,10 +108,10 @@ class Scheduler:
         wrong = self._take_in(events)
         domains, timers = self._domains, self._timers  # a function may just have come with a domain of its own
         if len(domains) == 1:
-            while self._dispatch_next(domains[0]):
+            while self._dispatching.next_of(domains[0], now=now):
                 pass
         else:
-            self._take_turns()
+            self._dispatching.take_turns(domains, now=now)
         if timers.heap and timers.heap[0][0] <= now:
             self._expire()
         earliest = inf
@@ -144,68 +137,6 @@ class Scheduler:
             except EventError as error:
                 wrong.append(f"event {number} of {len(events)}, {type(event).__name__}: {error}")
         return wrong
-
-    # --- deciding ---------------------------------------------------------------------------------------
-
-    def _take_turns(self) -> None:
-        """Ask the domains in turn, a dispatch each, so that those with a device in common take turns at it.
-
-        The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
-        """
-        domains, count = self._domains, len(self._domains)
-        refused = 0
-        while refused < count:
-            self._turn %= count
-            refused = 0 if self._dispatch_next(domains[self._turn]) else refused + 1
-            self._turn += 1
-
-    def _dispatch_next(self, domain: Domain) -> bool:
-        for advice in domain.policy.advise(domain.view):
-            flow = self.registry.flows[advice.flow.key]
-            if isinstance(advice, Prefetch):
-                self.pool.prefetch(flow, displace=advice.displace, now=self.now)
-            else:
-                self.pool.swap_out(flow, now=self.now)
-        if not domain.queued or not domain.has_slot():
-            return False
-        choice = domain.policy.choose(domain.view)
-        if choice is None:
-            return False
-        self._dispatch(domain, choice)
-        return True
-
-    def _dispatch(self, domain: Domain, choice: Choice) -> None:
-        flow, device, sandbox = resolve(choice, domain, self.registry, self.pool)
-        invocation = flow.head
-        del flow.queue[invocation.id]
-        flow.queued -= 1
-        domain.queued -= 1
-        flow.in_flight += 1
-        if sandbox is None:
-            start = Start.COLD
-            sandbox = self.pool.start(flow, device, now=self.now)
-        else:
-            start = START[sandbox.state]
-        self.pool.hold(sandbox, invocation)
-        if sandbox.state is HOST_WARM:
-            self.pool.load(sandbox, now=self.now)
-        invocation.sandbox = sandbox
-        invocation.share = flow.spec.share_on(device.spec)
-        invocation.dispatched = self.now
-        invocation.change(InvocationChange.DISPATCH, self.now)
-        device.take_slot(invocation.share)
-        device.last_dispatch = self._dispatches
-        self._dispatches += 1
-        self._outbox.append(Dispatch(invocation.id, sandbox.id, device.spec.name, start, choice.reason))
-        domain.policy.dispatched(flow, invocation, device, domain.view)
-        if sandbox.state is WARM:
-            self._run(sandbox, invocation)
-
-    def _run(self, sandbox: Sandbox, invocation: Invocation) -> None:
-        sandbox.change(SandboxChange.RUN)
-        invocation.change(InvocationChange.RUN, self.now)
-        self.slices.begin(sandbox)
-        self._outbox.append(Run(invocation.id, sandbox.id))
 
     # --- devices and functions --------------------------------------------------------------------------
 
@@ -365,7 +296,7 @@ class Scheduler:
             raise EventError(f"it was not {expected}: {sandbox.tell()}")
         self.pool.ready(sandbox, now=self.now)
         if sandbox.invocation is not None:
-            self._run(sandbox, sandbox.invocation)
+            self._dispatching.run(sandbox, sandbox.invocation, now=self.now)
 
     def _sandbox_lost(self, event: SandboxLost) -> None:
         sandbox = self._sandbox(event.sandbox)

@@ -1,0 +1,83 @@
+"""Dispatching: the policies are asked, dispatch by dispatch, and what they choose is committed."""
+
+from collections.abc import Sequence
+
+from aliquot.core.choices import START, resolve
+from aliquot.core.commands import Command, Dispatch, Run, Start
+from aliquot.core.domain import Domain
+from aliquot.core.interfaces import Choice, Prefetch
+from aliquot.core.lifecycle import HOST_WARM, WARM, InvocationChange, SandboxChange
+from aliquot.core.pool import Pool
+from aliquot.core.records import Invocation, Sandbox
+from aliquot.core.registry import Registry
+from aliquot.core.slices import Slices
+
+
+class Dispatching:
+    def __init__(self, registry: Registry, pool: Pool, slices: Slices, outbox: list[Command]) -> None:
+        self._registry = registry
+        self._pool = pool
+        self._slices = slices
+        self._outbox = outbox
+        self._dispatches = self._turn = 0
+
+    def take_turns(self, domains: Sequence[Domain], *, now: float) -> None:
+        """Ask the domains in turn, a dispatch each, so that those with a device in common take turns at it.
+
+        The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
+        """
+        count, refused = len(domains), 0
+        while refused < count:
+            self._turn %= count
+            refused = 0 if self.next_of(domains[self._turn], now=now) else refused + 1
+            self._turn += 1
+
+    def next_of(self, domain: Domain, *, now: float) -> bool:
+        """One dispatch of this domain; False: its policy waits."""
+        for advice in domain.policy.advise(domain.view):
+            flow = self._registry.flows[advice.flow.key]
+            if isinstance(advice, Prefetch):
+                self._pool.prefetch(flow, displace=advice.displace, now=now)
+            else:
+                self._pool.swap_out(flow, now=now)
+        if not domain.queued or not domain.has_slot():
+            return False
+        choice = domain.policy.choose(domain.view)
+        if choice is None:
+            return False
+        self._dispatch(domain, choice, now)
+        return True
+
+    def _dispatch(self, domain: Domain, choice: Choice, now: float) -> None:
+        flow, device, sandbox = resolve(choice, domain, self._registry, self._pool)
+        invocation = flow.head
+        del flow.queue[invocation.id]
+        flow.queued -= 1
+        domain.queued -= 1
+        flow.in_flight += 1
+        if sandbox is None:
+            start = Start.COLD
+            sandbox = self._pool.start(flow, device, now=now)
+        else:
+            start = START[sandbox.state]
+        self._pool.hold(sandbox, invocation)
+        if sandbox.state is HOST_WARM:
+            self._pool.load(sandbox, now=now)
+        invocation.sandbox = sandbox
+        invocation.share = flow.spec.share_on(device.spec)
+        invocation.dispatched = now
+        invocation.change(InvocationChange.DISPATCH, now)
+        device.take_slot(invocation.share)
+        device.last_dispatch = self._dispatches
+        self._dispatches += 1
+        self._outbox.append(Dispatch(invocation.id, sandbox.id, device.spec.name, start, choice.reason))
+        domain.policy.dispatched(flow, invocation, device, domain.view)
+        if sandbox.state is WARM:
+            self.run(sandbox, invocation, now=now)
+
+    def run(self, sandbox: Sandbox, invocation: Invocation, *, now: float) -> None:
+        """It is ready."""
+        sandbox.change(SandboxChange.RUN)
+        invocation.change(InvocationChange.RUN, now)
+        self._slices.begin(sandbox)
+        self._outbox.append(Run(invocation.id, sandbox.id))
