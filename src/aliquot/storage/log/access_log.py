@@ -1,0 +1,202 @@
+"""The access log itself: adding costs a lock and an append; a thread of its own writes groups to SQLite and prunes.
+
+What is read of an audience's last accesses comes from memory, after a restart from the file. The log is for learning:
+when its disk is full or slow it loses accesses, counts them, and holds nobody up.
+"""
+
+import sqlite3
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import structlog
+from msgspec import Struct
+
+from aliquot.storage.log.schema import COLUMNS, INSERT, Row, connect, connect_reader, to_access, to_row
+from aliquot.storage.log.sessions import LoggedSession, audience_of, split
+from aliquot.storage.records import Access
+
+RECENT = 10  # accesses of an audience that a prediction looks at
+_GATHER_S = 0.05  # a group is what comes within it
+_MOST_WAITING = 100_000  # accesses that are not on disk yet; beyond that the oldest are lost
+_AUDIENCES = 4096  # whose last accesses are kept in memory
+_PRUNED = 10  # a tenth of the rows goes at once, so that pruning is seldom
+_log = structlog.get_logger(__name__)
+
+
+class LogLimits(Struct, frozen=True):
+    bytes: int = 128 * 2**20
+    rows: int = 500_000
+
+
+class LogStats(Struct, frozen=True):
+    rows: int
+    bytes: int
+    lost: int  # that never came to disk
+
+
+class AccessLog:
+    """May be used from any thread. `close` writes what waits."""
+
+    def __init__(self, path: Path, limits: LogLimits = LogLimits()) -> None:  # noqa: B008 - frozen
+        self.path = path
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._waiting: deque[Row] = deque()
+        self._recent: OrderedDict[tuple[str, str], deque[Access]] = OrderedDict()
+        self._lost = 0
+        self._added = self._written = 0
+        self._wake = threading.Event()
+        self._settled = threading.Condition(self._lock)
+        self._closing = False
+        self._connection = connect(path)
+        self._rows: int = self._connection.execute("SELECT count(*) FROM accesses").fetchone()[0]
+        self._thread = threading.Thread(target=self._write_on, name="aliquot-access-log", daemon=True)
+        self._thread.start()
+
+    def add(self, access: Access) -> None:
+        """It is remembered at once, and on disk soon."""
+        key = (access.tenant, audience_of(access.session, access.function))
+        with self._lock:
+            recent = self._recent.get(key)
+            if recent is None:  # the file is not asked: whoever opens something waits for this
+                recent = self._remember(key, [])
+            recent.append(access)
+            self._recent.move_to_end(key)
+            self._waiting.append(to_row(access))
+            self._added += 1
+            if len(self._waiting) > _MOST_WAITING:
+                self._waiting.popleft()
+                self._added -= 1
+                self._lost += 1
+        self._wake.set()
+
+    def recent(self, tenant: str, session: str, function: str = "", k: int = RECENT) -> list[Access]:
+        """The last accesses of a session, or, where there is none, of a function; the oldest first."""
+        key = (tenant, audience_of(session, function))
+        with self._lock:
+            known = self._recent.get(key)
+            if known is not None:
+                self._recent.move_to_end(key)
+                return list(known)[-k:]
+        read = self._read_recent(tenant, session, function)
+        with self._lock:
+            known = self._recent.get(key)  # something may have been opened meanwhile
+            if known is None:
+                known = self._remember(key, read)
+            return list(known)[-k:]
+
+    def forget(self, tenant: str, session: str) -> None:
+        """The session has ended: its last accesses need not be at hand any more."""
+        with self._lock:
+            self._recent.pop((tenant, session), None)
+
+    def sessions(self) -> Iterator[LoggedSession]:
+        """All that are on disk, read as they are asked for, beside whoever writes."""
+        return read_sessions(self.path)
+
+    def flush(self) -> None:
+        """Wait until all that was added is on disk, or lost."""
+        with self._settled:
+            target = self._added
+            self._wake.set()
+            self._settled.wait_for(lambda: self._written >= target or not self._thread.is_alive())
+
+    def stats(self) -> LogStats:
+        size = sum(part.stat().st_size for part in self.path.parent.glob(self.path.name + "*") if part.exists())
+        with self._lock:
+            return LogStats(self._rows, size, self._lost)
+
+    def close(self) -> None:
+        self._closing = True
+        self._wake.set()
+        self._thread.join()
+        with self._lock:
+            self._connection.close()
+
+    # --- memory -------------------------------------------------------------------------------------------
+
+    def _remember(self, key: tuple[str, str], accesses: list[Access]) -> deque[Access]:
+        while len(self._recent) >= _AUDIENCES:
+            self._recent.popitem(last=False)
+        known = self._recent[key] = deque(accesses, maxlen=RECENT)
+        return known
+
+    def _read_recent(self, tenant: str, session: str, function: str) -> list[Access]:
+        """From the file, as after a restart: what still waits to be written belongs to audiences in memory."""
+        if not self._rows:
+            return []
+        where, values = "session = ?", (tenant, session)
+        if not session:
+            where, values = "session = '' AND function = ?", (tenant, function)
+        query = f"SELECT {COLUMNS} FROM accesses WHERE tenant = ? AND {where} ORDER BY id DESC LIMIT {RECENT}"  # noqa: S608 - values are bound
+        try:
+            with closing(connect_reader(self.path)) as reader:
+                return [to_access(row) for row in reader.execute(query, values)][::-1]
+        except sqlite3.Error as error:
+            _log.warning("the access log cannot be read", error=str(error))
+            return []
+
+    # --- the writer's thread ------------------------------------------------------------------------------
+
+    def _write_on(self) -> None:
+        while True:
+            self._wake.wait()
+            if not self._closing:
+                threading.Event().wait(_GATHER_S)
+            self._wake.clear()
+            with self._lock:
+                group, self._waiting = self._waiting, deque()
+            if group:
+                self._write(group)
+            if self._closing and not self._waiting:
+                return
+
+    def _write(self, group: deque[Row]) -> None:
+        written = 0
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._connection.executemany(INSERT, group)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            written = len(group)
+            self._prune(written)
+        except sqlite3.Error as error:
+            _log.warning("accesses could not be logged", accesses=len(group) - written, error=str(error))
+        with self._settled:
+            self._rows += written
+            self._lost += len(group) - written
+            self._written += len(group)
+            self._settled.notify_all()
+
+    def _prune(self, added: int) -> None:
+        """The oldest go first, a tenth at a time, until rows and bytes are within bounds."""
+        pruned = False
+        while (rows := self._rows + added) > self._limits.rows or self._bytes() > self._limits.bytes:
+            least = self._connection.execute("SELECT min(id) FROM accesses").fetchone()[0]
+            if least is None:
+                return
+            going = max(rows // _PRUNED, rows - self._limits.rows, 1)
+            gone = self._connection.execute("DELETE FROM accesses WHERE id < ?", (least + going,)).rowcount
+            self._rows -= gone
+            self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+            pruned = True
+        if pruned:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _bytes(self) -> int:
+        pages: int = self._connection.execute("PRAGMA page_count").fetchone()[0]
+        size: int = self._connection.execute("PRAGMA page_size").fetchone()[0]
+        return pages * size
+
+
+def read_sessions(path: Path) -> Iterator[LoggedSession]:
+    """Of a log that another process may be writing. Raises `sqlite3.Error`."""
+    with closing(connect_reader(path)) as reader:
+        rows = reader.execute(f"SELECT {COLUMNS} FROM accesses ORDER BY id")  # noqa: S608 - our own
+        yield from split(to_access(row) for row in rows)

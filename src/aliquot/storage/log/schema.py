@@ -1,0 +1,78 @@
+"""The log's SQLite file: its table, how a row is made of an access and back, and how it is opened."""
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from aliquot.storage.records import Access, Found
+
+VERSION = 1
+COLUMNS = "time_s, tenant, session, function, invocation, dataset, path, size, operation, waited_s, found"
+INSERT = f"INSERT INTO accesses ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(',')))})"  # noqa: S608 - our own
+Row = tuple[float, str, str, str, str, str, str, int, str, float, str]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS accesses (
+    id INTEGER PRIMARY KEY, time_s REAL NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL,
+    function TEXT NOT NULL, invocation TEXT NOT NULL, dataset TEXT NOT NULL, path TEXT NOT NULL,
+    size INTEGER NOT NULL, operation TEXT NOT NULL, waited_s REAL NOT NULL, found TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS by_audience ON accesses (tenant, session, function, id);
+"""
+_log = structlog.get_logger(__name__)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """For the writer. A file that SQLite cannot read is laid aside: without its past the log goes on all the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return _connect(path)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
+            raise  # locked, no room, not permitted: nothing is wrong with the file
+        _log.error("the access log cannot be read and is laid aside", path=str(path), error=str(error))
+        os.replace(path, path.with_name(path.name + ".broken"))  # noqa: PTH105 - replaces an older one
+        for rest in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + rest).unlink()
+        return _connect(path)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+    try:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # pruned pages go back to the disk
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")  # whole after a crash; of a power cut's last moment, less
+        _check_version(connection.execute("PRAGMA user_version").fetchone()[0])
+        connection.executescript(_SCHEMA)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("SELECT max(id) FROM accesses").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_version(found: int) -> None:
+    if found > VERSION:
+        raise sqlite3.DatabaseError(f"it was written by a newer version ({found}, this one reads {VERSION})")
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """Reads alone, and does not make the file. Raises `sqlite3.Error`."""
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=5)
+
+
+def to_row(access: Access) -> Row:
+    return (
+        access.time_s, access.tenant, access.session, access.function, access.invocation,
+        access.dataset, access.path, access.size, access.operation, access.waited_s, access.found.value,
+    )  # fmt: skip
+
+
+def to_access(row: Row) -> Access:
+    return Access(*row[:-1], Found(row[-1]))  # the columns are the fields, in their order
