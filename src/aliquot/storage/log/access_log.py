@@ -184,7 +184,7 @@ class AccessLog:
             going = max(rows // _PRUNED, rows - self._limits.rows, 1)
             gone = self._connection.execute("DELETE FROM accesses WHERE id < ?", (least + going,)).rowcount
             self._rows -= gone
-            self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+            self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
             pruned = True
         if pruned:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
