@@ -1,0 +1,33 @@
+"""Which paths name a file of a dataset: relative, with `/`, and never out of it."""
+
+from aliquot.storage.errors import PathError
+
+LONGEST_PATH = 4096  # bytes, as Linux has it
+LONGEST_NAME = 255
+
+
+def check_path(path: str) -> str:
+    """The path itself, when it is fit to be one of a dataset's; `PathError` otherwise."""
+    wrong = _complaint(path)
+    if wrong:
+        raise PathError(f"path {path!r}: {wrong}; a path of a dataset is relative, such as train/0001.png")
+    return path
+
+
+def _complaint(path: str) -> str:
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        return "it is not text in UTF-8"
+    if not path:
+        return "it is empty"
+    if "\0" in path:
+        return "it has a NUL in it"
+    if path.startswith("/"):
+        return "it is absolute"
+    names = path.split("/")
+    if any(name in {"", ".", ".."} for name in names):
+        return "it has an empty part, or `.` or `..`, in it"
+    if len(encoded) > LONGEST_PATH or any(len(name.encode()) > LONGEST_NAME for name in names):
+        return f"it is longer than {LONGEST_PATH} bytes, or a part of it than {LONGEST_NAME}"
+    return ""
