@@ -8,7 +8,10 @@ import pytest
 import aliquot
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
+from aliquot.policies.packing import PACKING
+from aliquot.policies.prefetching import PREFETCHING
 from aliquot.policies.queueing import QUEUEING
+from aliquot.policies.sharing import SHARING
 
 ROOT = Path(aliquot.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
@@ -76,9 +79,23 @@ def test_files_have_one_idea(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, "look for the second idea"
 
 
-@pytest.mark.parametrize("kind", ["queueing", "keepalive", "eviction"])
+TABLES = {
+    "eviction": EVICTION,
+    "keepalive": KEEPALIVE,
+    "packing": PACKING,
+    "prefetching": PREFETCHING,
+    "queueing": QUEUEING,
+    "sharing": SHARING,
+}
+
+
+def test_every_kind_of_policy_has_a_table():
+    assert {path.parent.name for path in (ROOT / "policies").glob("*/__init__.py")} == set(TABLES)
+
+
+@pytest.mark.parametrize("kind", TABLES)
 def test_every_policy_file_is_in_its_table(kind):
-    table = {"queueing": QUEUEING, "keepalive": KEEPALIVE, "eviction": EVICTION}[kind]
+    table = TABLES[kind]
     shared = {
         "__init__",
         "arrival_order",
@@ -98,7 +115,7 @@ def test_every_policy_file_is_in_its_table(kind):
 
 def test_the_tables_name_each_policy_once_in_the_source():
     """A dictionary swallows a repeated key; the source does not."""
-    for kind in ("queueing", "keepalive", "eviction"):
+    for kind in TABLES:
         tree = ast.parse((ROOT / "policies" / kind / "__init__.py").read_text(encoding="utf-8"))
         keys = [key.value for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys]
         assert len(keys) == len(set(keys))

@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 from aliquot.config import PolicySettings, make_params
 from aliquot.core.errors import InputError
-from aliquot.core.interfaces import Eviction, Packing, Params, Queueing, Sharing
+from aliquot.core.interfaces import Eviction, Packing, Params, Prefetching, Queueing, Sharing
 from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
+from aliquot.policies.prefetching import PREFETCHING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 
@@ -36,9 +37,11 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         _make_eviction(eviction_name, settings),
         _make_sharing(settings),
         _make_packing(settings),
+        _make_prefetching(settings),
         companions.pool_slots,
     )
-    scheduler.policy_names = (settings.queueing, keepalive_name, eviction_name, settings.sharing, settings.packing)
+    chosen = (settings.sharing, settings.packing, settings.prefetching)
+    scheduler.policy_names = (settings.queueing, keepalive_name, eviction_name, *chosen)
     return scheduler
 
 
@@ -63,6 +66,12 @@ def _make_sharing(settings: PolicySettings) -> Sharing:
 def _make_packing(settings: PolicySettings) -> Packing:
     packing = look_up(PACKING, settings.packing, "packing")
     return packing(make_params(packing.params_type, settings.packing, settings.params.get(settings.packing, {})))
+
+
+def _make_prefetching(settings: PolicySettings) -> Prefetching:
+    name = settings.prefetching
+    prefetching = look_up(PREFETCHING, name, "prefetching")
+    return prefetching(make_params(prefetching.params_type, name, settings.params.get(name, {})))
 
 
 def _make_eviction(name: str, settings: PolicySettings) -> Callable[[], Eviction[Sandbox]]:

@@ -29,6 +29,7 @@ class PolicySettings(Struct, frozen=True):
     seed: int = 0
     sharing: str = "hard"
     packing: str = "first_fit"
+    prefetching: str = "threshold"
 
 
 def parse_size(text: str, key: str) -> int:

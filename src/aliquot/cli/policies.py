@@ -8,14 +8,15 @@ from msgspec.structs import fields
 from rich.table import Table
 
 from aliquot.cli.console import output
-from aliquot.core.interfaces import Eviction, KeepAlive, Packing, Params, Queueing, Sharing
+from aliquot.core.interfaces import Eviction, KeepAlive, Packing, Params, Prefetching, Queueing, Sharing
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
+from aliquot.policies.prefetching import PREFETCHING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 
-Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing
+Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing | Prefetching
 
 
 def policies() -> None:
@@ -32,6 +33,7 @@ def policies() -> None:
         "eviction": EVICTION,
         "sharing": SHARING,
         "packing": PACKING,
+        "prefetching": PREFETCHING,
     }
     for kind, entries in kinds.items():
         for name, policy in entries.items():

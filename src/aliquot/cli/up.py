@@ -44,6 +44,9 @@ def up(
     sharing: Annotated[
         str, typer.Option(help="Who gets a device's idle compute: hard (nobody), elastic or elastic_guarded.")
     ] = "elastic",
+    prefetching: Annotated[
+        str, typer.Option(help="Which files are brought before anyone opens them: none, or threshold.")
+    ] = "threshold",
     param: Annotated[list[str], typer.Option(help="A policy's parameter: policy.parameter=value.")] = [],  # noqa: B006
     seed: Annotated[int, typer.Option(help="Of what policies leave to chance.")] = 0,
     tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
@@ -90,7 +93,15 @@ def up(
         data=data.expanduser(),
         devices=parse_devices(devices, device_memory, slots, cpu_slots),
         devices_asked=devices.partition(":")[2],
-        policy=PolicySettings(policy, keepalive, eviction, parse_policy_params(param, "--param"), seed, sharing),
+        policy=PolicySettings(
+            policy,
+            keepalive,
+            eviction,
+            parse_policy_params(param, "--param"),
+            seed,
+            sharing,
+            prefetching=prefetching,
+        ),
         host=host,
         port=port,
         host_memory_bytes=parse_size(host_memory, "--host-memory") if host_memory else OVERCOMMIT * physical_memory(),

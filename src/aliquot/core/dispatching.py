@@ -21,18 +21,22 @@ class Dispatching:
         self._outbox = outbox
         self._dispatches = self._turn = 0
 
-    def take_turns(self, domains: Sequence[Domain], *, now: float) -> None:
+    def decide(self, domains: Sequence[Domain], *, now: float) -> None:
         """Ask the domains in turn, a dispatch each, so that those with a device in common take turns at it.
 
         The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
         """
         count, refused = len(domains), 0
+        if count == 1:
+            while self._next_of(domains[0], now):
+                pass
+            return
         while refused < count:
             self._turn %= count
-            refused = 0 if self.next_of(domains[self._turn], now=now) else refused + 1
+            refused = 0 if self._next_of(domains[self._turn], now) else refused + 1
             self._turn += 1
 
-    def next_of(self, domain: Domain, *, now: float) -> bool:
+    def _next_of(self, domain: Domain, now: float) -> bool:
         """One dispatch of this domain; False: its policy waits."""
         for advice in domain.policy.advise(domain.view):
             flow = self._registry.flows[advice.flow.key]

@@ -62,7 +62,7 @@ class InvocationArrived(Struct, frozen=True, tag=True, gc=False):
     function: str
     deadline_s: float | None = None  # after arrival
     cost_limit: float | None = None
-    session: str | None = None  # of the tenant; it lives from the first arrival that names it to its `SessionEnded`
+    session: str | None = None  # of the tenant; it lives from `SessionBegan`, or else the first arrival that names it
 
 
 class InvocationCancelled(Struct, frozen=True, tag=True, gc=False):
@@ -140,6 +140,12 @@ class FetchEnded(Struct, frozen=True, tag=True, gc=False):
     error: str = ""
 
 
+class DatasetRemoved(Struct, frozen=True, tag=True, gc=False):
+    """The operator took it away, or put another origin in its place: what was known of its files holds no longer."""
+
+    dataset: str
+
+
 class Woke(Struct, frozen=True, tag=True, gc=False):
     """The moment asked for by `WakeAt` has come."""
 
@@ -162,5 +168,6 @@ Event: TypeAlias = (
     | SessionEnded
     | FilesPredicted
     | FetchEnded
+    | DatasetRemoved
     | Woke
 )

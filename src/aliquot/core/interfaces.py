@@ -5,12 +5,13 @@ answer in O(log n). They may change the policy's own state and nothing else.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from enum import StrEnum
 from typing import ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from aliquot.core.events import LikelyFile
 from aliquot.core.view import DeviceView, FlowView, InvocationView, SandboxView, View
 
 
@@ -213,6 +214,38 @@ class Sharing(ABC):
     @abstractmethod
     def allot(self, slices: Sequence[Slice]) -> Sequence[Allotment]:
         """What each gets, in their order; their requests add up to at most 1."""
+
+
+class Limits(Struct, frozen=True, gc=False):
+    """How much may be on its way at once that nobody has asked for yet."""
+
+    bytes: int
+    fetches: int
+
+
+class Wish(NamedTuple):
+    """A file to bring before anyone asks, and why, in words for people."""
+
+    file: LikelyFile
+    reason: str
+
+
+class Prefetching(ABC):
+    """Which of the files that are likely to be opened are brought to the node before anyone asks."""
+
+    params_type: ClassVar[type[Params]] = Params
+    asks: ClassVar[bool] = True  # whether it wants predictions at all
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+        self.limits = Limits(0, 0)
+
+    @abstractmethod
+    def choose(self, model: str, files: Sequence[LikelyFile], under_way: Container[tuple[str, str]]) -> Sequence[Wish]:
+        """What of a new prediction to bring, in that order. `under_way`: dataset and path of what is brought already.
+
+        What of that is not chosen is cancelled. No side effects.
+        """
 
 
 class Evictable(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from aliquot.core.errors import InvariantError
 from aliquot.core.lifecycle import InvocationState, SandboxState
+from aliquot.core.prefetching import invariants as prefetching
 from aliquot.core.records import Device, Flow, Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.core.view import SHARE_TOLERANCE
@@ -30,6 +31,7 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
     if scheduler.pool.host_bytes != claimed:
         yield f"the host counts {scheduler.pool.host_bytes} bytes claimed, there are {claimed}"
     yield from _holdings(scheduler)
+    yield from prefetching.violations(scheduler.prefetcher)
     for domain in scheduler.registry.domains.values():
         queued = sum(flow.queued for flow in scheduler.registry.flows.values() if flow.domain is domain)
         if queued != domain.queued:

@@ -49,6 +49,7 @@ class FunctionSpec(Struct, frozen=True):
     host_bytes: int = 0  # that a sandbox of it claims of the host, wherever it runs
     instances: int | None = None  # sandboxes of it at once, at the most; None: as many as there is room for
     share_limit: float | None = None  # how much it may borrow up to, where sharing is elastic; None: all
+    datasets: tuple[str, ...] = ()  # whose files it reads
 
     def runs_on(self, device: DeviceSpec) -> bool:
         """Whether the function can use this kind of device at all, whatever its size."""

@@ -17,9 +17,12 @@ from aliquot.core.dispatching import Dispatching
 from aliquot.core.domain import Domain
 from aliquot.core.errors import EventError
 from aliquot.core.events import (
+    DatasetRemoved,
     DeviceAdded,
     DeviceLost,
     Event,
+    FetchEnded,
+    FilesPredicted,
     FunctionDeployed,
     FunctionRemoved,
     HostMemorySet,
@@ -29,15 +32,17 @@ from aliquot.core.events import (
     RunFinished,
     SandboxLost,
     SandboxStarted,
+    SessionBegan,
     SessionEnded,
     TenantWeightSet,
     UtilisationMeasured,
     Woke,
 )
-from aliquot.core.interfaces import Eviction, ExpiryAction, KeepAlive, Packing, Queueing, Sharing
+from aliquot.core.interfaces import Eviction, ExpiryAction, KeepAlive, Packing, Prefetching, Queueing, Sharing
 from aliquot.core.lifecycle import BUSY, InvocationChange, InvocationState, SandboxChange, SandboxState
 from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
+from aliquot.core.prefetching.prefetcher import Prefetcher
 from aliquot.core.records import Flow, Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import Slices
@@ -54,6 +59,7 @@ class Scheduler:
         make_eviction: Callable[[], Eviction[Sandbox]],
         sharing: Sharing,
         packing: Packing,
+        prefetching: Prefetching,
         pool_slots: int | None = None,
     ) -> None:
         self.now: float = 0
@@ -65,6 +71,7 @@ class Scheduler:
         self.slices = Slices(sharing, self._outbox)
         self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
         self._dispatching = Dispatching(self.registry, self.pool, self.slices, self._outbox)
+        self.prefetcher = Prefetcher(prefetching, self._outbox)
         self._arrivals = 0
         self._domains: list[Domain] = []  # those of the registry, for the loops of every step
         self._handlers = self._make_handlers()
@@ -84,7 +91,11 @@ class Scheduler:
             MemoryLoaded: self._sandbox_ready,
             SandboxLost: self._sandbox_lost,
             RunFinished: self._run_finished,
-            SessionEnded: lambda event: self.pool.end_session(event.tenant, event.session, now=self.now),
+            SessionBegan: lambda event: self.prefetcher.session_began(event, now=self.now),
+            SessionEnded: self._session_ended,
+            FilesPredicted: lambda event: self.prefetcher.predicted(event, now=self.now),
+            FetchEnded: lambda event: self.prefetcher.ended(event, now=self.now),
+            DatasetRemoved: self.prefetcher.dataset_removed,
             Woke: lambda _: self._timers.woke(),
         }
 
@@ -107,11 +118,9 @@ class Scheduler:
             domain.view.now = now
         wrong = self._take_in(events)
         domains, timers = self._domains, self._timers  # a function may just have come with a domain of its own
-        if len(domains) == 1:
-            while self._dispatching.next_of(domains[0], now=now):
-                pass
-        else:
-            self._dispatching.take_turns(domains, now=now)
+        self._dispatching.decide(domains, now=now)
+        if self.prefetcher.turns.ring:
+            self.prefetcher.begin()
         if timers.heap and timers.heap[0][0] <= now:
             self._expire()
         earliest = inf
@@ -165,6 +174,9 @@ class Scheduler:
         if flow is not None and flow.domain is not domain:
             self._close(flow, "its function moved to other devices")
             flow = None
+        before = () if flow is None else flow.spec.datasets
+        if before or event.function.datasets:
+            self.prefetcher.function_changed(event.tenant, before, event.function.datasets)
         if flow is None:
             self.registry.open(key, event.function, domain)
             return
@@ -183,6 +195,8 @@ class Scheduler:
         self._fail_queued(flow, reason)
         self._retire(flow, reason)
         self.pool.flow_closed(flow)
+        if flow.spec.datasets:
+            self.prefetcher.function_removed(*flow.key, flow.spec.datasets)
         self.registry.close(flow)
 
     def _retire(self, flow: Flow, reason: str) -> None:
@@ -215,6 +229,8 @@ class Scheduler:
         flow.expiry = None
         self.invocations[invocation.id] = invocation
         enqueue(flow, invocation)
+        if flow.spec.datasets:
+            self.prefetcher.called(event.tenant, event.function, event.session, now=self.now)
 
     def _invocation_cancelled(self, event: InvocationCancelled) -> None:
         invocation = self.invocations.get(event.invocation)
@@ -284,6 +300,10 @@ class Scheduler:
         for invocation in all_waiting(flow):
             self._withdraw(invocation)
             self._outbox.append(Fail(invocation.id, reason))
+
+    def _session_ended(self, event: SessionEnded) -> None:
+        self.pool.end_session(event.tenant, event.session, now=self.now)
+        self.prefetcher.session_ended(event.tenant, event.session)
 
     # --- sandboxes --------------------------------------------------------------------------------------
 

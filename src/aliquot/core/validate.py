@@ -20,6 +20,8 @@ def function_complaints(function: FunctionSpec) -> Iterator[str]:
         yield f"host_bytes {function.host_bytes} is below 0"
     if function.instances is not None and function.instances < 1:
         yield f"instances {function.instances} is below 1"
+    if "" in function.datasets:
+        yield "a dataset has no name"
     for kind, times in (("", function.times), *function.times_by_kind.items()):
         yield from _time_complaints(times, f" on {kind}" if kind else "")
 

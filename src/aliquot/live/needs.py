@@ -52,6 +52,7 @@ class Needs(Struct, frozen=True):
             weight=self.weight,
             host_bytes=host_bytes,
             share_limit=self.gpu_share_limit,
+            datasets=self.datasets,
         )
 
 

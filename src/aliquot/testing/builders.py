@@ -27,6 +27,8 @@ def function(
     weight: float = 1,
     times_by_kind: dict[str, Times] | None = None,
     share_limit: float | None = None,
+    datasets: tuple[str, ...] = (),
 ) -> FunctionSpec:
     times = Times(run_s, cold_s, load_s)
-    return FunctionSpec(name, memory_bytes, share, times, times_by_kind or {}, weight, share_limit=share_limit)
+    kinds = times_by_kind or {}
+    return FunctionSpec(name, memory_bytes, share, times, kinds, weight, share_limit=share_limit, datasets=datasets)

@@ -42,9 +42,11 @@ class Harness:
         seed: int = 0,
         sharing: str = "hard",
         packing: str = "first_fit",
+        prefetching: str = "threshold",
     ) -> None:
         own = {name: dict(values) for name, values in (params or {}).items()}
-        self.scheduler = assemble(PolicySettings(policy, keepalive, None, own, seed, sharing, packing), queueing)
+        settings = PolicySettings(policy, keepalive, None, own, seed, sharing, packing, prefetching)
+        self.scheduler = assemble(settings, queueing)
         self.now: float = 0
         self.log: list[Command] = []
         self._calls = 0

@@ -1,0 +1,1 @@
+"""Files that are brought before anyone opens them: who is expected to open which, and what is on its way."""

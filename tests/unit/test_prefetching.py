@@ -1,0 +1,286 @@
+"""The prefetcher's rules, one by one: events in, commands out."""
+
+import pytest
+
+from aliquot.config import PolicySettings
+from aliquot.core.commands import CancelFetch, Fetch, Predict
+from aliquot.core.errors import EventError
+from aliquot.core.events import (
+    DatasetRemoved,
+    FetchEnded,
+    FilesPredicted,
+    FunctionDeployed,
+    FunctionRemoved,
+    LikelyFile,
+    SessionBegan,
+    SessionEnded,
+)
+from aliquot.core.prefetching import backoff
+from aliquot.live import snapshot
+from aliquot.testing import Harness, device, function
+from aliquot.testing.harness import of
+
+MIB = 2**20
+
+
+def reading(*tenants, prefetching="threshold", **params):
+    """A scheduler with a function `train` of each tenant that reads the dataset `d`."""
+    harness = Harness(
+        devices=[device(concurrency=4)],
+        prefetching=prefetching,
+        params={"threshold": {name: str(value) for name, value in params.items()}} if params else None,
+    )
+    for tenant in tenants or ("default",):
+        harness.send(FunctionDeployed(tenant, function("train", datasets=("d",))))
+    return harness
+
+
+def likely(path, probability=0.9, size=MIB, dataset="d"):
+    return LikelyFile(dataset, path, size, probability)
+
+
+def predicted(*files, tenant="default", session="s", model="markov2"):
+    return FilesPredicted(tenant, session, model, files)
+
+
+def paths(commands):
+    return [command.path for command in of(Fetch, commands)]
+
+
+def test_a_session_that_begins_asks_for_a_prediction():
+    harness = reading()
+    assert harness.send(SessionBegan("default", "s")) == [Predict("default", "s", "", "the session began")]
+
+
+def test_a_session_of_a_tenant_without_datasets_asks_for_nothing():
+    harness = reading()
+    assert harness.send(SessionBegan("other", "s")) == []
+
+
+def test_a_call_asks_for_its_session_or_else_for_its_function():
+    harness = reading()
+    assert of(Predict, harness.call("train", session="s")) == [
+        Predict("default", "s", "train", "a call of train has come")
+    ]
+    assert of(Predict, harness.call("train")) == [
+        Predict("default", "function/train", "train", "a call of train has come")
+    ]
+
+
+def test_a_call_of_a_function_without_datasets_asks_for_nothing():
+    harness = Harness(devices=[device()], functions=[function("f")])
+    assert of(Predict, harness.call("f", session="s")) == []
+
+
+def test_without_prefetching_nothing_is_asked():
+    harness = reading(prefetching="none")
+    assert of(Predict, [*harness.send(SessionBegan("default", "s")), *harness.call("train")]) == []
+
+
+def test_one_question_is_out_at_a_time_and_asked_again_after_its_answer():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    assert of(Predict, harness.call("train", session="s")) == []
+    assert of(Predict, harness.send(predicted())) == [Predict("default", "s", "train", "a call of train has come")]
+    assert of(Predict, harness.send(predicted())) == []
+
+
+def test_a_question_that_is_never_answered_does_not_keep_others_from_being_asked():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    assert of(Predict, harness.call("train", session="s", at=60)) != []
+
+
+def test_what_is_likely_enough_is_brought_most_likely_first_with_its_reason():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    fetches = harness.send(predicted(likely("b", 0.8), likely("a", 0.93), likely("c", 0.75), likely("d", 0.2)))
+    assert fetches == [
+        Fetch(1, "default", "s", "d", "a", "P 0.93 of being opened, by markov2"),
+        Fetch(2, "default", "s", "d", "b", "P 0.80 of being opened, by markov2"),
+    ]
+
+
+def test_no_more_than_the_first_few_are_brought():
+    harness = reading(top_n=2)
+    harness.send(SessionBegan("default", "s"))
+    assert paths(harness.send(predicted(likely("a"), likely("b"), likely("c")))) == ["a", "b"]
+
+
+def test_no_more_bytes_than_the_budget_are_on_their_way_and_an_end_lets_the_next_begin():
+    harness = reading(budget_mib=4)  # of which a tenant may have half
+    harness.send(SessionBegan("default", "s"))
+    assert paths(harness.send(predicted(likely("a"), likely("b"), likely("c"), likely("e")))) == ["a", "b"]
+    assert paths(harness.send(FetchEnded(1, 0.1))) == ["c"]
+
+
+def test_a_file_larger_than_the_budget_goes_alone():
+    harness = reading(budget_mib=4)
+    harness.send(SessionBegan("default", "s"))
+    assert paths(harness.send(predicted(likely("a", 0.95), likely("large", 0.9, 9 * MIB), likely("b", 0.8)))) == ["a"]
+    assert paths(harness.send(FetchEnded(1, 0.1))) == ["large"]
+    assert paths(harness.send(FetchEnded(2, 0.1))) == ["b"]
+
+
+def test_one_tenants_predictions_do_not_starve_another():
+    harness = reading("ann", "bob", budget_mib=4)
+    harness.send(SessionBegan("ann", "s"), SessionBegan("bob", "s"))
+    harness.send(predicted(*[likely(f"a{number}") for number in range(16)], tenant="ann"))
+    assert paths(harness.send(predicted(likely("b0"), likely("b1"), likely("b2"), tenant="bob"))) == ["b0", "b1"]
+
+
+def test_a_tenants_sessions_take_turns():
+    harness = reading(budget_mib=2)  # one file of one tenant at a time
+    harness.send(SessionBegan("default", "s"), SessionBegan("default", "t"))
+    first = harness.send(
+        predicted(likely("s0"), likely("s1"), session="s"), predicted(likely("t0"), likely("t1"), session="t")
+    )
+    order = paths(first)
+    for number in (1, 2, 3):
+        order += paths(harness.send(FetchEnded(number, 0.1)))
+    assert order == ["s0", "t0", "s1", "t1"]
+
+
+def test_a_file_that_two_want_is_brought_once_and_cancelled_when_nobody_wants_it_any_more():
+    harness = reading("ann", "bob")
+    harness.send(SessionBegan("ann", "s"), SessionBegan("bob", "s"))
+    assert paths(harness.send(predicted(likely("x"), tenant="ann"), predicted(likely("x"), tenant="bob"))) == ["x"]
+    assert harness.send(SessionEnded("ann", "s")) == []
+    assert harness.send(SessionEnded("bob", "s")) == [CancelFetch(1, "its session ended")]
+    assert harness.send(FetchEnded(1, 0.1)) == []
+
+
+def test_a_new_prediction_takes_the_place_of_the_old_one():
+    harness = reading(budget_mib=4)
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(likely("a"), likely("b"), likely("c")))
+    cancelled = harness.send(predicted(likely("b"), likely("e"), model="lstm"))
+    assert cancelled == [CancelFetch(1, "lstm does not expect it any more")]
+    assert paths(harness.send(FetchEnded(1, 0.1))) == ["e"]
+
+
+def test_what_is_under_way_is_not_cancelled_for_being_a_little_less_likely():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(likely("a", 0.8)))
+    assert harness.send(predicted(likely("a", 0.6))) == []
+    assert harness.send(predicted(likely("a", 0.5))) == [CancelFetch(1, "markov2 does not expect it any more")]
+
+
+def test_what_was_cancelled_and_is_wanted_again_begins_when_its_end_is_told():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(likely("a")))
+    harness.send(predicted())
+    assert harness.send(predicted(likely("a"))) == []
+    assert paths(harness.send(FetchEnded(1, 0.1))) == ["a"]
+
+
+def test_what_was_cancelled_counts_until_its_end_is_told():
+    harness = reading(budget_mib=2)
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(likely("a")))
+    assert paths(harness.send(predicted(likely("b")))) == []
+    assert paths(harness.send(FetchEnded(1, 0.1))) == ["b"]
+
+
+def test_a_prediction_for_a_session_that_has_ended_is_passed_over():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    assert harness.send(SessionEnded("default", "s"), predicted(likely("a"))) == []
+    assert harness.send(predicted(likely("a"))) == []
+
+
+def test_a_session_that_ends_in_the_moment_of_its_prediction_brings_nothing():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    assert harness.send(predicted(likely("a")), SessionEnded("default", "s")) == []
+
+
+def test_a_function_that_is_removed_takes_its_fetches_along():
+    harness = reading()
+    harness.run_all(harness.call("train"))
+    harness.send(predicted(likely("a"), session="function/train"))
+    assert of(CancelFetch, harness.send(FunctionRemoved("default", "train"))) == [
+        CancelFetch(1, "its function was removed")
+    ]
+
+
+def test_what_no_function_of_the_tenant_reads_any_more_is_cancelled_and_not_brought_again():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(likely("a")))
+    changed = harness.send(FunctionDeployed("default", function("train", datasets=("e",))))
+    assert changed == [CancelFetch(1, "no function of default reads d any more")]
+    harness.send(FetchEnded(1, 0.1))
+    assert harness.send(predicted(likely("a"))) == []
+
+
+def test_a_dataset_that_is_removed_takes_its_fetches_along():
+    harness = reading("ann", "bob")
+    harness.send(SessionBegan("ann", "s"), SessionBegan("bob", "s"))
+    harness.send(predicted(likely("x"), tenant="ann"), predicted(likely("x"), likely("y"), tenant="bob"))
+    gone = harness.send(DatasetRemoved("d"))
+    assert gone == [CancelFetch(1, "dataset d was removed"), CancelFetch(2, "dataset d was removed")]
+
+
+def test_a_file_that_could_not_be_brought_is_left_alone_for_longer_each_time():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    for number, wait_s in enumerate((10, 20, 40), 1):
+        assert paths(harness.send(predicted(likely("a")))) == ["a"]
+        assert harness.send(FetchEnded(number, 0.1, "the origin is down")) == []
+        assert harness.send(predicted(likely("a")), at=harness.now + wait_s - 1) == []
+        harness.now += 1
+    harness.send(predicted(likely("a")))
+    harness.send(FetchEnded(4, 0.1))
+    assert paths(harness.send(predicted(likely("a")))) == ["a"], "it came: what was before does not count"
+
+
+def test_when_several_fail_in_a_row_the_whole_dataset_is_left_alone():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(*[likely(f"a{number}") for number in range(backoff.IN_A_ROW)]))
+    harness.send(*[FetchEnded(number, 0.1, "down") for number in range(1, backoff.IN_A_ROW + 1)])
+    assert harness.send(predicted(likely("other"))) == []
+    assert paths(harness.send(predicted(likely("other")), at=10)) == ["other"]
+
+
+def test_a_dataset_that_is_put_again_is_tried_at_once():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(likely("a")))
+    harness.send(FetchEnded(1, 0.1, "access denied"), DatasetRemoved("d"))
+    assert paths(harness.send(predicted(likely("a")))) == ["a"]
+
+
+@pytest.mark.parametrize(("probability", "size"), [(1.1, 1), (-0.1, 1), (float("nan"), 1), (0.9, -1)])
+def test_a_prediction_that_cannot_be_changes_nothing(probability, size):
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(likely("a")))
+    with pytest.raises(EventError, match="cannot be"):
+        harness.send(predicted(likely("b", probability, size)))
+    assert harness.send() == []
+
+
+def test_a_fetch_ends_once():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(likely("a")))
+    harness.send(FetchEnded(1, 0.1))
+    with pytest.raises(EventError, match="fetch 1 has ended already"):
+        harness.send(FetchEnded(1, 0.1))
+    with pytest.raises(EventError, match="fetch 2 never began"):
+        harness.send(FetchEnded(2, 0.1))
+
+
+def test_a_snapshot_has_all_of_it():
+    harness = reading("ann", "bob", budget_mib=4)
+    harness.send(SessionBegan("ann", "s"), SessionBegan("bob", "s"))
+    harness.send(predicted(likely("x"), likely("y"), likely("z"), tenant="ann"), predicted(likely("x"), tenant="bob"))
+    harness.send(FetchEnded(2, 0.1, "down"))
+    body = snapshot.take(harness.scheduler, PolicySettings("fcfs"), now_ms=0)
+    again = snapshot.restore(snapshot.read(body))
+    events = [FetchEnded(1, 0.1), predicted(likely("y"), tenant="bob"), SessionEnded("ann", "s")]
+    assert again.step(1, events) == harness.send(*events, at=1)
