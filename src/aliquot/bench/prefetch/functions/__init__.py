@@ -1,0 +1,1 @@
+"""What the prefetch benchmark deploys: a function of its own file each."""

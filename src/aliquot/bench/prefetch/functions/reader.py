@@ -1,0 +1,62 @@
+"""Reads the files of one session, one after the other, through its datasets or straight from their origin.
+
+It says when it had each: in seconds of the machine's monotonic clock, which every process shares.
+"""
+
+import http.client
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote, urlsplit
+
+PIECE = 1 << 20
+
+
+class Readable(Protocol):
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
+
+
+def main(args: dict[str, Any]) -> dict[str, Any]:
+    began = time.monotonic()
+    files = args["files"]
+    if args.get("origin"):
+        reads = _from_origin(args["origin"], files)
+    else:
+        reads = _from_view(Path(os.environ["ALIQUOT_DATASETS"]) / args["dataset"], files)
+    sizes, marks = [], []
+    for size in reads:
+        sizes.append(size)
+        marks.append(time.monotonic())
+    return {"began": began, "sizes": sizes, "marks": marks}
+
+
+def _from_view(folder: Path, files: list[str]) -> Iterator[int]:
+    buffer = memoryview(bytearray(PIECE))
+    for name in files:
+        with (folder / name).open("rb", buffering=0) as file:
+            yield _drain(file, buffer)
+
+
+def _from_origin(url: str, files: list[str]) -> Iterator[int]:
+    """As a plain mount does at best: one connection that is kept, one round trip a file, nothing kept of it."""
+    buffer = memoryview(bytearray(PIECE))
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+    try:
+        for name in files:
+            connection.request("GET", f"{where.path}/{quote(name)}")
+            answer = connection.getresponse()
+            if answer.status != http.client.OK:
+                raise OSError(f"{name}: the origin answered {answer.status}")
+            yield _drain(answer, buffer)
+    finally:
+        connection.close()
+
+
+def _drain(file: Readable, buffer: memoryview) -> int:
+    size = 0
+    while count := file.readinto(buffer):
+        size += count
+    return size

@@ -1,0 +1,91 @@
+"""Interference: do users who come all at once, and of whom all was learned together, fare worse than each alone?"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from statistics import fmean
+
+from aliquot.bench.prefetch.link import MB, Link
+from aliquot.bench.prefetch.part import Sizes
+from aliquot.bench.prefetch.platform import Platform, serving
+from aliquot.bench.prefetch.trial import POINTS, Trial, hidden, moved_between
+from aliquot.bench.prefetch.workload import Session, Workflow
+from aliquot.bench.result import Goal, Rows
+
+USERS = 8
+LEAD_S = 5.0  # enough for the files of all
+PREFETCHED = "prefetched"
+
+
+class Interference:
+    name = "interference"
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._flow = Workflow(USERS, sizes.crowd_bytes, seed=1)
+        self._plain: dict[str, float] = {}
+        self._alone: dict[str, Trial] = {}
+        self._together: dict[str, Trial] = {}
+        self._moved: dict[str, int] = {}
+        self.steps = sizes.alone + 2
+
+    @property
+    def files(self) -> dict[str, int]:
+        return {f"crowd/{path}": size for path, size in self._flow.files.items()}
+
+    def run(self, link: Link, on_step: Callable[[str], None]) -> None:
+        for user in self._flow.users[: self._sizes.alone]:
+            on_step(f"{user} alone")
+            own = [self._regular(user) for _ in range(self._sizes.training)]
+            with serving(link, [user]) as platform:
+                self._learn(platform, own)
+                self._plain[user] = platform.run(self._regular(user), plain=True).loading_s
+                self._alone[user] = platform.run(self._regular(user), LEAD_S)
+        with serving(link, self._flow.users) as platform:
+            on_step(f"{USERS} users' sessions in turn, to learn from")
+            self._learn(platform, [self._regular(each.user) for each in self._flow.interleaved(self._sizes.training)])
+            on_step(f"{USERS} users at once")
+            self._crowd(platform, link)
+
+    def _regular(self, user: str) -> Session:
+        return self._flow.regular(user).below("crowd/")
+
+    def _learn(self, platform: Platform, sessions: Sequence[Session]) -> None:
+        for session in sessions:
+            platform.run(session)
+        platform.learn()
+        platform.empty()
+
+    def _crowd(self, platform: Platform, link: Link) -> None:
+        before = link.counted().sent
+        with ThreadPoolExecutor(USERS) as threads:
+            trials = threads.map(lambda user: platform.run(self._regular(user), LEAD_S), self._flow.users)
+            self._together = {trial.user: trial for trial in trials}
+        self._moved = moved_between(before, link.counted().sent)
+
+    def goals(self) -> list[Goal]:
+        """It is looked at, not promised."""
+        return []
+
+    def tables(self) -> list[Rows]:
+        rows: list[list[str | float | None]] = []
+        for user in self._flow.users:
+            alone, together = self._alone.get(user), self._together[user]
+            plain = self._plain.get(user, fmean(self._plain.values()))
+            figures = [value for trial in (alone, together) for value in _figures(trial, plain)]
+            rows.append([user, plain, *figures])
+        columns = ["user", "plain, s", "alone: hidden, %", "opens foreseen, %"]
+        wanted = sum(self.files[path] for path in {path for each in self._together.values() for path in each.files})
+        title = (
+            f"Interference: {USERS} users and sessions of {self._sizes.crowd_bytes / MB:g} MB, {LEAD_S:g} s ahead:"
+            f" learned and measured alone, and learned from one log and all at once, when"
+            f" {sum(self._moved.values()) / MB:.1f} MB were moved and {wanted / MB:.1f} MB read"
+        )
+        return [Rows(title, [*columns, "at once: hidden, %", "opens foreseen, %"], rows)]
+
+
+def _figures(trial: Trial | None, plain_s: float) -> tuple[float | None, float | None]:
+    if trial is None:
+        return None, None
+    opens = sum(trial.opened.values())
+    foreseen = POINTS * trial.opened.get(PREFETCHED, 0) / opens if opens else None
+    return POINTS * hidden(trial.loading_s, plain_s), foreseen

@@ -1,0 +1,123 @@
+"""A real server with the origin's files as a dataset, users who are its tenants, and their sessions."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from msgspec.structs import replace
+
+from aliquot.bench.environments import PeerError
+from aliquot.bench.latency.targets import scratch
+from aliquot.bench.prefetch.link import Link
+from aliquot.bench.prefetch.trial import Trial, make_trial, moved_between
+from aliquot.bench.prefetch.workload import Session
+from aliquot.testing.server import LiveServer
+
+DATASET = "lab"
+FUNCTION = "reader"
+CODE = Path(__file__).with_name("functions") / "reader.py"
+MOST_MS = 300_000  # a run
+SETTLE_S = 0.1  # what is cancelled at the end of a session may still be on the cable
+
+
+class Platform:
+    """A running server. Sandboxes are not kept: every session finds a cold one, as on a cold node."""
+
+    def __init__(self, server: LiveServer, link: Link, clients: dict[str, httpx.Client]) -> None:
+        self._server, self._link, self._clients = server, link, clients
+
+    def command(self, *arguments: str) -> str:
+        """`aliquot …`, as its operator would type it."""
+        environment = {**os.environ, "ALIQUOT_DATA": str(self._server.data)}
+        for name in ("ALIQUOT_URL", "ALIQUOT_KEY"):
+            environment.pop(name, None)
+        command = [sys.executable, "-m", "aliquot", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode != 0:
+            raise PeerError(f"aliquot {' '.join(arguments)}: {(done.stderr or done.stdout).strip()[-400:]}")
+        return done.stdout
+
+    def measure(self, session: Session, lead_s: float = 0, *, plain: bool = False) -> Trial:
+        """One session from its creation to its end, and what the origin sent meanwhile."""
+        before = self._link.counted().sent
+        trial = self.run(session, lead_s, plain=plain)
+        time.sleep(SETTLE_S)
+        return replace(trial, moved=moved_between(before, self._link.counted().sent))
+
+    def run(self, session: Session, lead_s: float = 0, *, plain: bool = False) -> Trial:
+        """Create the session, wait for `lead_s`, call the reader, end the session."""
+        client = self._clients[session.user]
+        created = time.monotonic()
+        begun = client.post("/api/v1/sessions", json={"name": session.user}).raise_for_status().json()["sessionId"]
+        try:
+            time.sleep(max(0.0, created + lead_s - time.monotonic()))
+            args: dict[str, Any] = {"files": [file.path for file in session.files], "dataset": DATASET}
+            if plain:
+                args["origin"] = self._link.url
+            sent_at = time.monotonic()
+            record = self._call(client, begun, args)
+        finally:
+            client.delete(f"/api/v1/sessions/{begun}").raise_for_status()
+        trial = make_trial(session, lead_s, sent_at, record["response"]["result"], _notes(record))
+        if trial.read_bytes != session.bytes:
+            raise PeerError(f"{session.user} read {trial.read_bytes} bytes, not {session.bytes}")
+        return trial
+
+    def _call(self, client: httpx.Client, session: str, args: dict[str, Any]) -> dict[str, Any]:
+        query = {"blocking": "true", "session": session}
+        answer = client.post(f"/api/v1/namespaces/_/actions/{FUNCTION}", params=query, json=args)
+        record: dict[str, Any] = answer.json()
+        if not answer.is_success or "response" not in record or not record["response"]["success"]:
+            raise PeerError(f"the reader's call answered {answer.status_code}: {answer.text[:400]}")
+        return record
+
+    def warm(self) -> None:
+        """Bring everything."""
+        self.command("dataset", "warm", DATASET)
+
+    def empty(self) -> None:
+        """Make it a cold node: nothing is in the cache; what was learned stays."""
+        self.command("dataset", "evict", DATASET)
+
+    def learn(self) -> str:
+        """Train on what the log holds, now; the name of what serves then."""
+        return self.command("model", "train")
+
+
+@contextmanager
+def serving(link: Link, users: Sequence[str], *options: str) -> Iterator[Platform]:
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch())
+        server = stack.enter_context(LiveServer(folder / "data", "--keepalive", "none", *options))
+        clients = {user: stack.enter_context(_client(server, user)) for user in users}
+        platform = Platform(server, link, clients)
+        platform.command("dataset", "add", DATASET, link.url)
+        for client in clients.values():
+            _deploy(client)
+        yield platform
+
+
+def _client(server: LiveServer, user: str) -> httpx.Client:
+    name, _, secret = server.create_namespace(user).partition(":")
+    return httpx.Client(base_url=server.url, auth=(name, secret), timeout=MOST_MS / 1000)
+
+
+def _deploy(client: httpx.Client) -> None:
+    action = {
+        "exec": {"kind": "python:3.11", "code": CODE.read_text(encoding="utf-8")},
+        "annotations": [{"key": "datasets", "value": [DATASET]}],
+        "limits": {"timeout": MOST_MS},
+    }
+    answer = client.put(f"/api/v1/namespaces/_/actions/{FUNCTION}", params={"overwrite": "true"}, json=action)
+    if not answer.is_success:
+        raise PeerError(f"the reader cannot be deployed: {answer.status_code}: {answer.text[:400]}")
+
+
+def _notes(record: dict[str, Any]) -> dict[str, Any]:
+    return {note["key"]: note["value"] for note in record["annotations"]}

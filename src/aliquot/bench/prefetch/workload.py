@@ -1,0 +1,113 @@
+"""Who reads what: users whose sessions repeat a workflow, and one who reads a set in another order each time.
+
+Pure: the same seed gives the same sessions.
+"""
+
+from random import Random
+
+from msgspec import Struct
+
+MB = 1_000_000
+CONFIG_BYTES = 4_000
+SETS = 4  # that all users share: whoever reads one goes on with a checkpoint of their own
+SHARDS = 4
+DEVIATION = 0.05  # of the sessions evaluate on another user's files
+
+
+class File(Struct, frozen=True):
+    path: str
+    size: int
+
+
+class Session(Struct, frozen=True):
+    """What one session of a user reads, in order; after the first `batch` of the files work can begin."""
+
+    user: str
+    files: tuple[File, ...]
+    batch: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def below(self, folder: str) -> "Session":
+        """The same files, elsewhere."""
+        moved = tuple(File(folder + file.path, file.size) for file in self.files)
+        return Session(self.user, moved, self.batch)
+
+
+class Workflow:
+    """Config, then the shards of a set, then the last checkpoint, then the files to evaluate on."""
+
+    def __init__(self, users: int, session_bytes: int, seed: int = 0) -> None:
+        self._random = Random(f"workflow/{seed}")
+        self.users = tuple(f"user{number}" for number in range(1, users + 1))
+        sets = min(SETS, users)
+        shards = [
+            tuple(File(f"sets/{name}/shard-{shard}.bin", self._near(session_bytes // 10)) for shard in range(SHARDS))
+            for name in "abcd"[:sets]
+        ]
+        self._config = {user: File(f"configs/{user}.json", CONFIG_BYTES) for user in self.users}
+        self._shards = {user: shards[place % sets] for place, user in enumerate(self.users)}
+        self._checkpoint = {
+            user: File(f"checkpoints/{user}/last.bin", self._near(session_bytes * 4 // 10)) for user in self.users
+        }
+        self._eval = {user: File(f"eval/{user}.bin", self._near(session_bytes * 2 // 10)) for user in self.users}
+
+    @property
+    def files(self) -> dict[str, int]:
+        every = [*self._config.values(), *self._checkpoint.values(), *self._eval.values()]
+        every += [file for shards in self._shards.values() for file in shards]
+        return {file.path: file.size for file in every}
+
+    def regular(self, user: str) -> Session:
+        """The session as it is when nothing is out of the ordinary."""
+        return self._session(user, self._eval[user])
+
+    def next_session(self, user: str) -> Session:
+        """Now and then a user evaluates on what is another's."""
+        others = [other for other in self.users if other != user]
+        if others and self._random.random() < DEVIATION:
+            return self._session(user, self._eval[self._random.choice(others)])
+        return self.regular(user)
+
+    def interleaved(self, sessions: int) -> list[Session]:
+        """So many of each user, in an order in which nobody's come together."""
+        turns = [user for _ in range(sessions) for user in self._random.sample(self.users, len(self.users))]
+        return [self.next_session(user) for user in turns]
+
+    def _session(self, user: str, evaluated: File) -> Session:
+        files = (self._config[user], *self._shards[user], self._checkpoint[user], evaluated)
+        return Session(user, files, batch=2)
+
+    def _near(self, size: int) -> int:
+        return int(size * self._random.uniform(0.8, 1.2))
+
+
+# Megabytes of the first files that a recorded UNet3D training opened (DFTracer's example trace).
+RECORDED = (
+    119, 172, 209, 161, 161, 174, 168, 168, 188, 154, 200, 194,
+    143, 181, 148, 162, 116, 125, 148, 105, 210, 270, 132, 172,
+)  # fmt: skip
+
+
+class Shuffled:
+    """A training run that reads files of a set in another order, and others of them, each epoch: the past says nothing.
+
+    Sizes are those of a recorded run, made smaller by one factor. An epoch reads half of the set, as the recorded run
+    read 99 of its 168 files.
+    """
+
+    user = "shuffler"
+
+    def __init__(self, epoch_bytes: int, seed: int = 0) -> None:
+        self._random = Random(f"shuffled/{seed}")
+        factor = epoch_bytes / sum(RECORDED)
+        self._files = [File(f"volumes/{place:03}.npz", int(size * factor)) for place, size in enumerate(2 * RECORDED)]
+
+    @property
+    def files(self) -> dict[str, int]:
+        return {file.path: file.size for file in self._files}
+
+    def epoch(self) -> Session:
+        return Session(self.user, tuple(self._random.sample(self._files, len(RECORDED))), batch=1)
