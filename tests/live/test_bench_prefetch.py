@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.bench.prefetch import link as links
-from aliquot.bench.prefetch.content import PERIOD, pieces
-from aliquot.bench.prefetch.link import MB, LinkError, Shape, addresses, shaped, sweep
-from aliquot.bench.prefetch.origin import stretch
-from aliquot.bench.prefetch.pacing import BURST_S, Pacer
 from aliquot.bench.prefetch.trial import Trial, curve, hidden, ideal, make_trial, moved_between, quantile, wasted_share
 from aliquot.bench.prefetch.workload import RECORDED, SHARDS, Shuffled, Workflow
+from aliquot.testing.origin import link as links
+from aliquot.testing.origin.content import PERIOD, pieces
+from aliquot.testing.origin.link import MB, LinkError, Shape, addresses, shaped, sweep
+from aliquot.testing.origin.pacing import BURST_S, Pacer
+from aliquot.testing.origin.process import stretch
 
 FILES = {"a/one.bin": 3 * PERIOD + 17, "a/b/two words.txt": 5, "three": 0}
 
@@ -134,7 +134,7 @@ def test_what_is_forced_and_not_permitted_says_why(monkeypatch):
 
 LAY = """
 import sys
-from aliquot.bench.prefetch.link import Shape, shaped
+from aliquot.testing.origin.link import Shape, shaped
 with shaped({}, Shape(), force="tc") as link:
     print(link.url, flush=True)
     sys.stdin.read()

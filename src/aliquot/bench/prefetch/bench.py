@@ -12,11 +12,11 @@ from aliquot.bench.environments import PeerError
 from aliquot.bench.prefetch import picture
 from aliquot.bench.prefetch.control import Control
 from aliquot.bench.prefetch.interference import Interference
-from aliquot.bench.prefetch.link import MB, Link, Measured, Shape, shaped
 from aliquot.bench.prefetch.methods import Methods
 from aliquot.bench.prefetch.part import QUICK, Part, Sizes
 from aliquot.bench.result import Goal, Result, Rows, at_least
 from aliquot.bench.run import Request
+from aliquot.testing.origin.link import MB, Link, Measured, Shape, shaped
 
 
 class PrefetchBench:

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from statistics import fmean
 
-from aliquot.bench.prefetch.link import MB, Link
 from aliquot.bench.prefetch.part import Sizes
 from aliquot.bench.prefetch.platform import serving
 from aliquot.bench.prefetch.trial import POINTS, Trial, wasted_share
 from aliquot.bench.prefetch.workload import Shuffled
 from aliquot.bench.result import Goal, Rows, at_most
+from aliquot.testing.origin.link import MB, Link
 
 PLAIN = "plain remote mount"
 VIEW = "the view, nothing predicted"

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
 
-from aliquot.bench.prefetch.link import MB, Link
 from aliquot.bench.prefetch.part import Sizes
 from aliquot.bench.prefetch.platform import Platform, serving
 from aliquot.bench.prefetch.trial import POINTS, Trial, hidden, moved_between
 from aliquot.bench.prefetch.workload import Session, Workflow
 from aliquot.bench.result import Goal, Rows
+from aliquot.testing.origin.link import MB, Link
 
 USERS = 8
 LEAD_S = 5.0  # enough for the files of all

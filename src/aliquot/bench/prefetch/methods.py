@@ -4,12 +4,12 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from statistics import fmean, median
 
-from aliquot.bench.prefetch.link import MB, Link
 from aliquot.bench.prefetch.part import Sizes
 from aliquot.bench.prefetch.platform import Platform, serving
 from aliquot.bench.prefetch.trial import POINTS, Point, Trial, curve, hidden, quantile, wasted_share
 from aliquot.bench.prefetch.workload import Workflow
 from aliquot.bench.result import Goal, Rows, at_least, at_most
+from aliquot.testing.origin.link import MB, Link
 
 PLAIN = "plain remote mount"
 VIEW = "the view, nothing predicted"

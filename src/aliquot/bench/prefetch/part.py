@@ -5,8 +5,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aliquot.bench.prefetch.link import Link
 from aliquot.bench.result import Goal, Rows
+from aliquot.testing.origin.link import Link
 
 MB = 1_000_000
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from aliquot.bench.environments import PeerError
 from aliquot.bench.latency.targets import scratch
-from aliquot.bench.prefetch.link import Link
 from aliquot.bench.prefetch.trial import Trial, make_trial, moved_between
 from aliquot.bench.prefetch.workload import Session
+from aliquot.testing.origin.link import Link
 from aliquot.testing.server import LiveServer
 
 DATASET = "lab"

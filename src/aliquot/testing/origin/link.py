@@ -18,8 +18,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from aliquot.bench.environments import PeerError
-from aliquot.bench.prefetch.origin import Counted, Hello, Listening, Orders
+from aliquot.testing.origin.process import Counted, Hello, Listening, Orders
 
 MB = 1_000_000
 STOP_S = 5
@@ -30,7 +29,7 @@ PROBE_BYTES = 48 * MB
 T = TypeVar("T", bound=Struct)
 
 
-class LinkError(PeerError):
+class LinkError(RuntimeError):
     """The link cannot be had like that; the text says why."""
 
 
@@ -148,7 +147,7 @@ def _paced(files: Mapping[str, int], shape: Shape, why_not: str) -> Link:
 
 
 def _start(*prefix: str) -> subprocess.Popen[bytes]:
-    command = [*prefix, sys.executable, "-m", "aliquot.bench.prefetch.origin"]
+    command = [*prefix, sys.executable, "-m", "aliquot.testing.origin.process"]
     pipe = subprocess.PIPE
     return subprocess.Popen(  # noqa: S603 - our own command
         command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True

@@ -21,8 +21,8 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from aliquot.bench.prefetch.content import PIECE, pieces
-from aliquot.bench.prefetch.pacing import Pacer
+from aliquot.testing.origin.content import PIECE, pieces
+from aliquot.testing.origin.pacing import Pacer
 
 PACED_PIECE = 1 << 15
 MODIFIED = "Mon, 02 Jan 2023 10:00:00 GMT"
