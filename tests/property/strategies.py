@@ -1,7 +1,9 @@
 """Random but sensible scenarios: small numbers, so that coincidences happen."""
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from aliquot.core.fit import misfit
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario
@@ -36,7 +38,7 @@ def functions(draw, *, simple=False):
         made[name] = FunctionSpec(
             name,
             draw(st.integers(0, 4)),
-            None if simple else draw(st.sampled_from([None, None, 0, 0.3, 0.5, 0.7, 1])),
+            None if simple else draw(st.sampled_from([None, None, 0, 0.3, 0.5, 0.7, 1, 2])),
             Times(draw(times), draw(times), draw(times)),
             {} if simple else draw(st.sampled_from([{}, {}, {"rtx4090": Times(1, 1, 0)}, {CPU: Times(4, 1, 0)}])),
             draw(st.sampled_from([1, 1, 0.5, 3])),
@@ -45,9 +47,15 @@ def functions(draw, *, simple=False):
     return made
 
 
+def _that_fits(function, present):
+    """What takes two devices takes one where there are no two of a kind."""
+    return function if misfit(function, present) is None else replace(function, share=1)
+
+
 @st.composite
 def scenarios(draw):
-    called = draw(functions())
+    present = draw(devices())
+    called = {name: _that_fits(function, present) for name, function in draw(functions()).items()}
     arrivals = draw(
         st.lists(
             st.builds(
@@ -64,7 +72,7 @@ def scenarios(draw):
         )
     )
     return Scenario(
-        draw(devices()),
+        present,
         called,
         ListedWorkload(arrivals),
         draw(st.sampled_from([{}, {"ann": 2}])),

@@ -75,6 +75,7 @@ def test_a_bad_day_loses_nothing(policy, seed, keepalive, host_memory_bytes):
             replace(function("few"), instances=1),
             replace(function("several", share=0.2), instances=2),
             function("either", times_by_kind={"cpu": Times(5, 1, 0)}),
+            function("both", share=2, memory_bytes=2 * GIB),
         ],
         seed=seed,
         keepalive=keepalive,

@@ -90,7 +90,7 @@ def test_wrong_arrivals_are_refused_with_file_line_and_what_is_expected(tmp_path
         ("name,run_s,cold_s,memory_mib\n", r"F.csv:2: there are no functions"),
         (FUNCTIONS + "f,1,1,1\n", r"F.csv:4: function 'f' is there twice"),
         ("name,run_s,cold_s,memory_mib\nf,,2,1\n", r"F.csv:2: run_s is ''; it takes seconds, 0 or more"),
-        ("name,run_s,cold_s,memory_mib,share\nf,1,2,1,1.5\n", r"F.csv:2: share is '1.5'; it takes a part of a device"),
+        ("name,run_s,cold_s,memory_mib,share\nf,1,2,1,1.5\n", r"F.csv:2: share is 1.5; it takes a part of a device"),
         (
             "name,run_s,cold_s,memory_mib,weight\nf,1,2,1,0\n",
             r"F.csv:2: weight is 0; it takes a number from 1e-06 to 1e\+06",

@@ -8,6 +8,7 @@ from aliquot.core.lifecycle import SandboxState
 from aliquot.core.pool import Pool
 from aliquot.core.records import Device, Flow, Sandbox
 from aliquot.core.registry import Registry
+from aliquot.core.wholes import gather
 
 # What an invocation finds in an idle sandbox; one that is being brought up already counts as what it was.
 START = {
@@ -18,7 +19,9 @@ START = {
 }
 
 
-def resolve(choice: Choice, domain: Domain, registry: Registry, pool: Pool) -> tuple[Flow, Device, Sandbox | None]:
+def resolve(
+    choice: Choice, domain: Domain, registry: Registry, pool: Pool
+) -> tuple[Flow, tuple[Device, ...], Sandbox | None]:
     """The core's own records behind the choice; `PolicyError` when it cannot be carried out."""
     flow = registry.flows[choice.flow.key]
     device = registry.devices[choice.device.spec.name]
@@ -29,10 +32,10 @@ def resolve(choice: Choice, domain: Domain, registry: Registry, pool: Pool) -> t
         complaint = "its queue is empty"
     elif sandbox is None:
         if choice.sandbox is None and domain.view.can_start(flow, device):
-            return flow, device, None
+            return flow, (device, *gather(flow, device, domain.devices, domain.view.fits)), None
         complaint = f"no sandbox can start on {device.spec.name} now"
     elif sandbox.flow is flow and sandbox.invocation is None and domain.view.can_use(sandbox):
-        return flow, device, sandbox
+        return flow, sandbox.devices, sandbox
     else:
         complaint = f"{sandbox.tell()} cannot take it now"
     raise PolicyError(f"{type(domain.policy).__name__} chose {flow.key} ({choice.reason}), but {complaint}")

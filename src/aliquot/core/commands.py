@@ -35,7 +35,7 @@ class StartSandbox(Struct, frozen=True, tag=True, gc=False):
     sandbox: int
     tenant: str
     function: str
-    device: str
+    device: str  # or several, with commas between (`wholes.py`)
 
 
 class LoadMemory(Struct, frozen=True, tag=True, gc=False):
@@ -56,7 +56,10 @@ class StopSandbox(Struct, frozen=True, tag=True, gc=False):
 
 
 class SetSlice(Struct, frozen=True, tag=True, gc=False):
-    """From now on the sandbox is due `share` of its device's compute when others want it too, and at most `ceiling`."""
+    """From now on the sandbox is due `share` of its device's compute when others want it too, and at most `ceiling`.
+
+    Of each of its devices, where it has several.
+    """
 
     sandbox: int
     share: float

@@ -53,7 +53,7 @@ class Dispatching:
         return True
 
     def _dispatch(self, domain: Domain, choice: Choice, now: float) -> None:
-        flow, device, sandbox = resolve(choice, domain, self._registry, self._pool)
+        flow, devices, sandbox = resolve(choice, domain, self._registry, self._pool)
         invocation = flow.head
         del flow.queue[invocation.id]
         flow.queued -= 1
@@ -61,21 +61,19 @@ class Dispatching:
         flow.in_flight += 1
         if sandbox is None:
             start = Start.COLD
-            sandbox = self._pool.start(flow, device, now=now)
+            sandbox = self._pool.start(flow, devices, now=now)
         else:
             start = START[sandbox.state]
         self._pool.hold(sandbox, invocation)
         if sandbox.state is HOST_WARM:
             self._pool.load(sandbox, now=now)
         invocation.sandbox = sandbox
-        invocation.share = flow.spec.share_on(device.spec)
         invocation.dispatched = now
         invocation.change(InvocationChange.DISPATCH, now)
-        device.take_slot(invocation.share)
-        device.last_dispatch = self._dispatches
+        invocation.take_slots(self._dispatches)
         self._dispatches += 1
-        self._outbox.append(Dispatch(invocation.id, sandbox.id, device.spec.name, start, choice.reason))
-        domain.policy.dispatched(flow, invocation, device, domain.view)
+        self._outbox.append(Dispatch(invocation.id, sandbox.id, sandbox.place, start, choice.reason))
+        domain.policy.dispatched(flow, invocation, sandbox.device, domain.view)
         if sandbox.state is WARM:
             self.run(sandbox, invocation, now=now)
 

@@ -1,5 +1,6 @@
 """Can a function ever run on these devices? A refusal lists what stands in the way on each."""
 
+from collections import Counter
 from collections.abc import Sequence
 from math import inf
 
@@ -7,26 +8,51 @@ from aliquot.core.model import DeviceSpec, FunctionSpec
 
 
 def misfit(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> str | None:
-    """None when some device can hold the function; else the reason, device by device."""
+    """None when there are devices that can hold the function; else the reason, device by device."""
     reasons = []
+    fitting: Counter[str] = Counter()  # by kind
     for device in devices:
         reason = _misfit_on(function, device)
         if reason is None:
-            return None
-        reasons.append(f"{device.name}: {reason}")
-    if not reasons:
+            fitting[device.kind] += 1
+            if fitting[device.kind] == function.device_count:
+                return None
+        else:
+            reasons.append(f"{device.name}: {reason}")
+    if not devices:
         return "there are no devices"
+    if fitting:
+        counted = ", ".join(f"{count} of kind {kind}" for kind, count in fitting.items())
+        reasons.append(f"a share of {function.share:g} takes so many whole devices of one kind; there are {counted}")
     return "; ".join([*reasons, *_largest(function, devices)])
 
 
+def could_hold(function: FunctionSpec, device: DeviceSpec, devices: Sequence[DeviceSpec]) -> bool:
+    """Whether the function could ever be on that device, with others of these beside it where it takes several."""
+    if _misfit_on(function, device) is not None:
+        return False
+    count = function.device_count
+    return count == 1 or count <= sum(
+        other.kind == device.kind and _misfit_on(function, other) is None for other in devices
+    )
+
+
 def _largest(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> list[str]:
-    """What of its kind would fit, for whoever asks for too much."""
-    usable = [device for device in devices if function.runs_on(device)]
-    if not usable or function.share == 0:
+    """What of its kind would fit, for whoever asks for too much: as many devices as it can be, then memory."""
+    memory: dict[str, list[float]] = {}  # by kind
+    for device in devices:
+        if function.runs_on(device):
+            memory.setdefault(device.kind, []).append(inf if device.memory_bytes is None else device.memory_bytes)
+    if not memory or function.share == 0:
         return []
-    most = max(device.memory_bytes or inf for device in usable)
-    memory = "any memory" if most == inf else f"{most:.0f} bytes"
-    return [f"the largest that would fit is a share of 1 with {memory}"]
+    found = []
+    for sizes in memory.values():
+        sizes.sort(reverse=True)
+        count = min(function.device_count, len(sizes))
+        found.append((count, sizes[count - 1]))
+    count, most = max(found)
+    each = "any memory" if most == inf else f"{most:.0f} bytes"
+    return [f"the largest that would fit is a share of {count} with {each}{' on each device' if count > 1 else ''}"]
 
 
 def _misfit_on(function: FunctionSpec, device: DeviceSpec) -> str | None:
@@ -34,8 +60,6 @@ def _misfit_on(function: FunctionSpec, device: DeviceSpec) -> str | None:
         if function.share == 0:
             return f"kind {device.kind}, but without a GPU share it runs on kind cpu alone"
         return "kind cpu, and the function declares no time there"
-    if function.share_on(device) > 1:
-        return f"share {function.share} is more than the whole device (1)"
     if device.memory_bytes is not None and function.memory_bytes > device.memory_bytes:
         return f"needs {function.memory_bytes} bytes of {device.memory_bytes}"
     return None

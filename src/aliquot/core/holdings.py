@@ -34,30 +34,31 @@ class Holdings:
         return list(session.held.values())
 
     def add(self, sandbox: Sandbox, session: Session) -> None:
-        device = sandbox.device
         sandbox.session = session
         sandbox.flow.held += 1
-        device.held_bytes += sandbox.bytes
         self.host_bytes += sandbox.host_bytes
-        for book in (self.held, device.held, session.held):
-            book[sandbox.id] = sandbox
+        self.held[sandbox.id] = session.held[sandbox.id] = sandbox
+        for device in sandbox.devices:
+            device.held_bytes += sandbox.bytes
+            device.held[sandbox.id] = sandbox
 
     def remove(self, sandbox: Sandbox, session: Session) -> None:
-        device = sandbox.device
         sandbox.session = None
         sandbox.flow.held -= 1
-        device.held_bytes -= sandbox.bytes
         self.host_bytes -= sandbox.host_bytes
-        for book in (self.held, device.held, session.held):
-            del book[sandbox.id]
+        del self.held[sandbox.id], session.held[sandbox.id]
+        for device in sandbox.devices:
+            device.held_bytes -= sandbox.bytes
+            del device.held[sandbox.id]
 
     def may_hold(self, sandbox: Sandbox) -> bool:
         """Whether it would be within what may be held if it were the only one."""
-        memory_bytes = sandbox.device.spec.memory_bytes
         if self.host_limit is not None and sandbox.host_bytes > self.host_limit // PART:
             return False
-        return memory_bytes is None or (
-            sandbox.bytes <= memory_bytes // PART and (self._slots is None or self._slots >= PART)
+        bounds = [device.spec.memory_bytes for device in sandbox.devices]
+        return all(
+            bound is None or (sandbox.bytes <= bound // PART and (self._slots is None or self._slots >= PART))
+            for bound in bounds
         )
 
     def surplus(self, device: Device) -> Sandbox | None:

@@ -46,7 +46,7 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
 def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     name = device.spec.name
     held = [s.invocation for s in device.sandboxes.values() if s.invocation is not None]
-    shares = sum(invocation.share for invocation in held)
+    shares = sum(invocation.share / len(invocation.devices) for invocation in held)
     if device.running != len(held) or device.running > device.spec.concurrency:
         yield f"{name} counts {device.running} running of {device.spec.concurrency}, there are {len(held)}"
     if abs(device.shares_used - shares) > SHARE_TOLERANCE or shares > 1 + SHARE_TOLERANCE:

@@ -1,4 +1,8 @@
-"""What people declare: devices and functions, as frozen records."""
+"""What people declare: devices and functions, as frozen records.
+
+A share up to 1 is a part of one device. A whole number above that takes as many whole devices of one kind, and what is
+said of memory is said of each of them.
+"""
 
 from typing import NamedTuple
 
@@ -42,7 +46,7 @@ class FunctionSpec(Struct, frozen=True):
 
     name: str
     memory_bytes: int = 0
-    share: float | None = None  # of a device's compute, guaranteed; None: 1/D of whichever device it gets
+    share: float | None = None  # of compute, guaranteed; None: 1/D of whichever device it gets
     times: Times = field(default_factory=Times)
     times_by_kind: dict[str, Times] = field(default_factory=dict)
     weight: float = 1  # among its tenant's own functions
@@ -57,8 +61,17 @@ class FunctionSpec(Struct, frozen=True):
             return self.share == 0 or CPU in self.times_by_kind
         return self.share != 0
 
+    @property
+    def device_count(self) -> int:
+        """How many devices a sandbox of it is on."""
+        return 1 if self.share is None or self.share <= 1 else int(self.share)
+
     def share_on(self, device: DeviceSpec) -> float:
-        return self.share or 1 / device.concurrency
+        """Of that device alone."""
+        share = self.share
+        if not share:
+            return 1 / device.concurrency
+        return share if share <= 1 else 1.0
 
     def times_on(self, device: DeviceSpec) -> Times:
         """Declared times on this device: its kind's own, else the general ones scaled by its speed."""

@@ -43,36 +43,42 @@ class Pool:
         self.host_limit = self.holdings.host_limit = limit
         self._host_order = order
 
-    def start(self, flow: Flow, device: Device, *, now: float) -> Sandbox:
-        """A new sandbox, held by its caller, with its bytes set aside on the device."""
+    def start(self, flow: Flow, devices: tuple[Device, ...], *, now: float) -> Sandbox:
+        """A new sandbox, held by its caller, with its bytes set aside on each of the devices."""
         if flow.spec.instances is not None:
             self._free_instance(flow, flow.spec.instances, now=now)
-        if self.slots is not None and device.spec.memory_bytes is not None:
-            self._free_pool_slot(device, now=now)
+        for device in devices:
+            if self.slots is not None and device.spec.memory_bytes is not None:
+                self._free_pool_slot(device, now=now)
         if self._host_order is not None:
             self._free_host_memory(flow.spec.host_bytes, self._host_order, now=now)
-        self._make_room(device, flow.spec.memory_bytes, now=now)
+        self._make_room(devices, flow.spec.memory_bytes, now=now)
         self.started += 1
-        sandbox = Sandbox(self.started, flow, device)
-        self.sandboxes[sandbox.id] = flow.sandboxes[sandbox.id] = device.sandboxes[sandbox.id] = sandbox
-        device.resident_bytes += sandbox.bytes
+        sandbox = Sandbox(self.started, flow, devices)
+        self.sandboxes[sandbox.id] = flow.sandboxes[sandbox.id] = sandbox
+        for device in devices:
+            device.sandboxes[sandbox.id] = sandbox
+            device.resident_bytes += sandbox.bytes
         self.host_bytes += sandbox.host_bytes
-        self._outbox.append(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, device.spec.name))
+        self._outbox.append(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, sandbox.place))
         self._slices.cut(sandbox)
         return sandbox
 
     def load(self, sandbox: Sandbox, *, now: float) -> None:
-        """Bring a swapped-out sandbox, held by its caller, back to the device."""
-        self._make_room(sandbox.device, sandbox.bytes, now=now)
+        """Bring a swapped-out sandbox, held by its caller, back to its devices."""
+        self._make_room(sandbox.devices, sandbox.bytes, now=now)
         sandbox.change(SandboxChange.LOAD)
-        sandbox.device.resident_bytes += sandbox.bytes
+        for device in sandbox.devices:
+            device.resident_bytes += sandbox.bytes
         self._outbox.append(LoadMemory(sandbox.id))
 
     def prefetch(self, flow: Flow, *, displace: bool, now: float) -> None:
         """Bring back what is idle and swapped out: into free memory, or, for the first of them, at others' cost."""
         for sandbox in flow.swapped_out():
-            device = sandbox.device
-            room = device.free_bytes + (device.evictable_bytes - device.held_bytes if displace else 0)
+            room = min(
+                device.free_bytes + (device.evictable_bytes - device.held_bytes if displace else 0)
+                for device in sandbox.devices
+            )
             if sandbox.bytes <= room:
                 self.load(sandbox, now=now)
                 displace = False
@@ -80,7 +86,7 @@ class Pool:
     def swap_out(self, flow: Flow, *, now: float) -> None:
         """Move the memory of all idle sandboxes of the flow to the host."""
         for sandbox in flow.idle_sandboxes():
-            if sandbox.device.spec.memory_bytes is not None:
+            if sandbox.swappable:
                 self.let_go(sandbox, now=now)
                 self._unload(sandbox)
 
@@ -99,10 +105,7 @@ class Pool:
             self.stop(sandbox, sandbox.retired)
             return
         self._shelve(sandbox, now=now)
-        if self.slots is not None:  # as `_list`, written out: this comes with every call
-            sandbox.device.pool_order.add(sandbox, now=now)
-        if self._host_order is not None:
-            self._host_order.add(sandbox, now=now)
+        self._list(sandbox, now=now)
         sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
         self._timers.arm(sandbox)
 
@@ -116,15 +119,17 @@ class Pool:
             return
         self._unlist(sandbox)
         self.holdings.add(sandbox, session)
-        while (other := self.holdings.surplus(sandbox.device)) is not None:
-            self.let_go(other, now=now)
+        for device in sandbox.devices:
+            while (other := self.holdings.surplus(device)) is not None:
+                self.let_go(other, now=now)
 
     def let_go(self, sandbox: Sandbox, *, now: float) -> None:
         """No session holds it any more: it may be evicted as others may, and keep-alive gets what it wanted."""
         if sandbox.session is None:
             return
         self.holdings.remove(sandbox, sandbox.session)
-        sandbox.device.memory_order.add(sandbox, now=now)
+        for device in sandbox.devices:
+            device.memory_order.add(sandbox, now=now)
         self._list(sandbox, now=now)
         if sandbox.overdue is not None:
             self.expire(sandbox, sandbox.overdue)
@@ -147,18 +152,20 @@ class Pool:
         """The sandbox is gone."""
         if sandbox.invocation is None:
             self._unshelve(sandbox)
-        for order in (sandbox.device.memory_order, sandbox.device.pool_order, self._host_order):
-            if order is not None:
-                order.forget(sandbox)
-        if sandbox.holds_memory:
-            sandbox.device.resident_bytes -= sandbox.bytes
-            sandbox.device.freed += 1
+        if self._host_order is not None:
+            self._host_order.forget(sandbox)
+        for device in sandbox.devices:
+            device.memory_order.forget(sandbox)
+            device.pool_order.forget(sandbox)
+            del device.sandboxes[sandbox.id]
+            if sandbox.holds_memory:
+                device.resident_bytes -= sandbox.bytes
+                device.freed += 1
         self.host_bytes -= sandbox.host_bytes
         self._slices.end(sandbox)
         sandbox.change(SandboxChange.END)
         sandbox.expiry = None
-        for book in (self.sandboxes, sandbox.flow.sandboxes, sandbox.device.sandboxes):
-            del book[sandbox.id]
+        del self.sandboxes[sandbox.id], sandbox.flow.sandboxes[sandbox.id]
 
     def flow_idled(self, flow: Flow, *, now: float) -> None:
         flow.expiry = self._keepalive.flow_idled(flow, now=now)
@@ -193,16 +200,17 @@ class Pool:
             sandbox.unwanted = sandbox.holds_memory
 
     def _unload(self, sandbox: Sandbox) -> None:
-        """Swap out an idle sandbox; where memory is unbounded there is nothing to gain, and it stays."""
+        """Swap out an idle sandbox; where memory is unbounded it stays."""
         device, flow = sandbox.device, sandbox.flow
-        if sandbox.state is not WARM or device.spec.memory_bytes is None:
+        if sandbox.state is not WARM or not sandbox.swappable:
             return
         shelf = flow.shelf(device)
         del shelf.resident[sandbox.id]
         shelf.others[sandbox.id] = sandbox
-        device.memory_order.forget(sandbox)
-        device.evictable_bytes -= sandbox.bytes
-        device.resident_bytes -= sandbox.bytes
+        for each in sandbox.devices:
+            each.memory_order.forget(sandbox)
+            each.evictable_bytes -= sandbox.bytes
+            each.resident_bytes -= sandbox.bytes
         sandbox.change(SandboxChange.SWAP_OUT)
         self._outbox.append(UnloadMemory(sandbox.id))
         if not shelf.resident:
@@ -215,52 +223,58 @@ class Pool:
             shelf.others[sandbox.id] = sandbox
             return
         shelf.resident[sandbox.id] = sandbox
-        device.evictable_bytes += sandbox.bytes
-        device.freed += 1
-        device.memory_order.add(sandbox, now=now)
+        for each in sandbox.devices:
+            each.evictable_bytes += sandbox.bytes
+            each.freed += 1
+            each.memory_order.add(sandbox, now=now)
         if len(shelf.resident) == 1:
             flow.domain.policy.residency_changed(flow, device)
 
     def _list(self, sandbox: Sandbox, *, now: float) -> None:
         """It is idle and may be stopped."""
         if self.slots is not None:
-            sandbox.device.pool_order.add(sandbox, now=now)
+            for device in sandbox.devices:
+                device.pool_order.add(sandbox, now=now)
         if self._host_order is not None:
             self._host_order.add(sandbox, now=now)
 
     def _unlist(self, sandbox: Sandbox) -> None:
         """It may neither be swapped out nor stopped."""
-        if self.slots is not None:
-            sandbox.device.pool_order.remove(sandbox)
         if self._host_order is not None:
             self._host_order.remove(sandbox)
-        sandbox.device.memory_order.remove(sandbox)
+        for device in sandbox.devices:
+            device.memory_order.remove(sandbox)
+            if self.slots is not None:
+                device.pool_order.remove(sandbox)
 
     def _unshelve(self, sandbox: Sandbox) -> None:
         device, flow = sandbox.device, sandbox.flow
         shelf = flow.shelf(device)
         if sandbox.session is not None:
             self.holdings.remove(sandbox, sandbox.session)
-        if self.slots is not None:  # as `_unlist`, written out
-            device.pool_order.remove(sandbox)
+        if self.slots is not None:
+            for each in sandbox.devices:
+                each.pool_order.remove(sandbox)
         if self._host_order is not None:
             self._host_order.remove(sandbox)
         if shelf.others.pop(sandbox.id, None) is not None:
             return
         if shelf.resident.pop(sandbox.id, None) is None:
             return  # just started: never shelved
-        device.memory_order.remove(sandbox)
-        device.evictable_bytes -= sandbox.bytes
+        for each in sandbox.devices:
+            each.memory_order.remove(sandbox)
+            each.evictable_bytes -= sandbox.bytes
         if not shelf.resident:
             flow.domain.policy.residency_changed(flow, device)
 
-    def _make_room(self, device: Device, needed: int, *, now: float) -> None:
-        while device.free_bytes < needed:
-            victim = device.memory_order.victim(now=now)
-            if victim is not None:
-                self._unload(victim)
-            elif not self._let_go_first(device.held, now=now):
-                raise PolicyError(f"{device.spec.name}: no room for {needed} bytes, all else is in use")
+    def _make_room(self, devices: tuple[Device, ...], needed: int, *, now: float) -> None:
+        for device in devices:
+            while device.free_bytes < needed:
+                victim = device.memory_order.victim(now=now)
+                if victim is not None:
+                    self._unload(victim)
+                elif not self._let_go_first(device.held, now=now):
+                    raise PolicyError(f"{device.spec.name}: no room for {needed} bytes, all else is in use")
 
     def _free_instance(self, flow: Flow, instances: int, *, now: float) -> None:
         """The flow has as many sandboxes as it may, one of them idle where it cannot be used now: that one goes."""

@@ -17,6 +17,7 @@ from aliquot.core.lifecycle import (
 )
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
 from aliquot.core.view import DeviceView, SandboxView
+from aliquot.core.wholes import joined
 
 if TYPE_CHECKING:
     from aliquot.core.domain import Domain
@@ -54,7 +55,7 @@ class Invocation:
         self.session: Session | None = None
         self.state = InvocationState.QUEUED
         self.sandbox: Sandbox | None = None
-        self.share = 0.0  # held on its device while in flight
+        self.share = 0.0  # held on its devices while in flight
         self.dispatched: float = 0
         self.run_s: float | None = None  # on the device, once it has run
         self.story: list[tuple[float, str]] = [(arrived, "arrived")]
@@ -62,6 +63,23 @@ class Invocation:
     @property
     def device(self) -> "Device | None":
         return self.sandbox.device if self.sandbox else None
+
+    @property
+    def devices(self) -> "tuple[Device, ...]":
+        return self.sandbox.devices if self.sandbox else ()
+
+    def take_slots(self, dispatch: int) -> None:
+        """On each device of its sandbox; `dispatch` counts up."""
+        flow, devices = self.flow, self.devices
+        for device in devices:
+            device.take_slot(flow.spec.share_on(device.spec))
+            device.last_dispatch = dispatch
+        self.share = flow.spec.share_on(devices[0].spec) * len(devices)
+
+    def free_slots(self) -> None:
+        devices = self.devices
+        for device in devices:
+            device.free_slot(self.share / len(devices))
 
     def change(self, change: InvocationChange, now: float) -> None:
         after = lifecycle.INVOCATION.get((self.state, change))
@@ -90,18 +108,24 @@ class Slice:
 
 
 class Sandbox:
-    """One process or container of one flow on one device. It is idle when no invocation holds it."""
+    """One process or container of one flow. It is idle when no invocation holds it.
+
+    It is on one device, or on several whole ones (`wholes.py`): then it is shelved with the first of them.
+    """
 
     __slots__ = (
-        "bytes", "device", "expiry", "flow", "host_bytes", "id", "invocation", "overdue", "reload_s", "retired",
-        "session", "slice", "state", "timer_at", "unwanted", "uses",
+        "bytes", "device", "devices", "expiry", "flow", "host_bytes", "id", "invocation", "overdue", "place",
+        "reload_s", "retired", "session", "slice", "state", "timer_at", "unwanted", "uses",
     )  # fmt: skip
 
-    def __init__(self, number: int, flow: "Flow", device: "Device") -> None:
+    def __init__(self, number: int, flow: "Flow", devices: "tuple[Device, ...]") -> None:
+        device = devices[0]
         self.id = number
         self.flow = flow
         self.device = device
-        self.bytes = flow.spec.memory_bytes
+        self.devices = devices
+        self.place = joined([each.spec for each in devices])  # their names
+        self.bytes = flow.spec.memory_bytes  # on each of them
         self.host_bytes = flow.spec.host_bytes
         self.reload_s = flow.spec.times_on(device.spec).load_s or 0  # to bring its bytes back
         self.state = SandboxState.STARTING
@@ -122,6 +146,11 @@ class Sandbox:
         self.state = after
 
     @property
+    def swappable(self) -> bool:
+        """Where memory is unbounded there is nothing to gain."""
+        return any(device.spec.memory_bytes is not None for device in self.devices)
+
+    @property
     def holds_memory(self) -> bool:
         return self.state in HOLDS_DEVICE_MEMORY
 
@@ -131,7 +160,7 @@ class Sandbox:
         return None if gap_s is None else abs(self.flow.last_arrival + gap_s - now)
 
     def tell(self) -> str:
-        return f"sandbox {self.id} of {self.flow.key} on {self.device.spec.name}, {self.state}"
+        return f"sandbox {self.id} of {self.flow.key} on {self.place}, {self.state}"
 
 
 class Shelf:

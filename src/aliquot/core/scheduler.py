@@ -285,7 +285,7 @@ class Scheduler:
             raise EventError(f"ends before it was dispatched: {invocation.tell()}")
         invocation.change(InvocationChange.END, self.now)
         del self.invocations[invocation.id]
-        sandbox.device.free_slot(invocation.share)
+        invocation.free_slots()
         flow.in_flight -= 1
         flow.last_serviced = self.now
         if not flow.closed:

@@ -22,7 +22,7 @@ class Slices:
         spec, device = sandbox.flow.spec, sandbox.device
         if device.spec.kind == CPU:
             return
-        limit = 1.0 if spec.share_limit is None else spec.share_limit
+        limit = 1.0 if spec.share_limit is None else min(1.0, spec.share_limit)  # of each device
         slice_ = sandbox.slice = Slice(sandbox.id, spec.share_on(device.spec), limit)
         if self._looks_around:
             self._tell([(slice_, Allotment(slice_.request, slice_.request))])

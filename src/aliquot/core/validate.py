@@ -1,19 +1,16 @@
 """What is wrong with a declaration, if anything: looked at before it changes any state."""
 
 from collections.abc import Iterator
-from math import isfinite
+from math import inf, isfinite
 
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+from aliquot.core.wholes import SEPARATOR
 
 
 def function_complaints(function: FunctionSpec) -> Iterator[str]:
     if not (function.weight > 0 and isfinite(function.weight)):
         yield f"weight {function.weight} is not above 0"
-    if function.share is not None and not 0 <= function.share <= 1:
-        yield f"share {function.share} is not from 0 to 1"
-    limit = function.share_limit
-    if limit is not None and not (function.share or 0) <= limit <= 1:
-        yield f"share_limit {limit} is not from the share, {function.share or 0:g}, to 1"
+    yield from _share_complaints(function)
     if function.memory_bytes < 0:
         yield f"memory_bytes {function.memory_bytes} is below 0"
     if function.host_bytes < 0:
@@ -26,7 +23,17 @@ def function_complaints(function: FunctionSpec) -> Iterator[str]:
         yield from _time_complaints(times, f" on {kind}" if kind else "")
 
 
+def _share_complaints(function: FunctionSpec) -> Iterator[str]:
+    share, limit = function.share, function.share_limit
+    if share is not None and not 0 <= share <= 1 and not (1 < share < inf and share == int(share)):
+        yield f"share {share} is neither from 0 to 1 nor a whole number of devices"
+    if limit is not None and not (share or 0) <= limit <= max(1, share or 0):
+        yield f"share_limit {limit} is not from the share, {share or 0:g}, to {max(1, share or 0):g}"
+
+
 def device_complaints(device: DeviceSpec) -> Iterator[str]:
+    if SEPARATOR in device.name:
+        yield f"there is a {SEPARATOR} in its name, which stands between devices that are held together"
     if device.concurrency < 1:
         yield f"concurrency {device.concurrency} is below 1"
     if not (device.speed > 0 and isfinite(device.speed)):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
+from aliquot.core.wholes import gather
 
 SHARE_TOLERANCE = 1e-9  # three thirds are a whole
 
@@ -25,11 +26,13 @@ class InvocationView(Protocol):
     @property
     def cost_limit(self) -> float | None: ...
     @property
-    def device(self) -> "DeviceView | None": ...  # once it is dispatched
+    def device(self) -> "DeviceView | None": ...  # once it is dispatched: the first of those
+    @property
+    def devices(self) -> "Sequence[DeviceView]": ...
     @property
     def dispatched(self) -> float: ...
     @property
-    def share(self) -> float: ...
+    def share(self) -> float: ...  # of all its devices
     @property
     def run_s(self) -> float | None: ...  # once it has run, as measured
 
@@ -41,6 +44,8 @@ class SandboxView(Protocol):
     def flow(self) -> "FlowView": ...
     @property
     def device(self) -> "DeviceView": ...
+    @property
+    def devices(self) -> "Sequence[DeviceView]": ...  # that one first; more where whole devices are asked for
     @property
     def state(self) -> SandboxState: ...
     @property
@@ -138,7 +143,17 @@ class View:
         return device.shares_used + flow.spec.share_on(device.spec) <= 1 + SHARE_TOLERANCE
 
     def can_start(self, flow: FlowView, device: DeviceView) -> bool:
-        """Whether a new sandbox of the flow may start there now; what is idle makes room, what runs does not."""
+        """Whether a new sandbox of the flow may start there now; what is idle makes room, what runs does not.
+
+        One that takes several devices may start on this and others beside it.
+        """
+        if not self.fits(flow, device):
+            return False
+        count = flow.spec.device_count
+        return count == 1 or len(gather(flow, device, self.devices, self.fits)) == count - 1
+
+    def fits(self, flow: FlowView, device: DeviceView) -> bool:
+        """Whether that device, for itself, has room for a new sandbox of the flow."""
         return (
             device.running < device.slots
             and flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes
@@ -148,7 +163,10 @@ class View:
 
     def can_use(self, sandbox: SandboxView) -> bool:
         """Whether an idle sandbox may take an invocation now."""
-        flow, device = sandbox.flow, sandbox.device
-        return self.has_slot(flow, device) and (
-            sandbox.state in HOLDS_DEVICE_MEMORY or flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes
-        )
+        flow, resident = sandbox.flow, sandbox.state in HOLDS_DEVICE_MEMORY
+        for device in sandbox.devices:
+            if not self.has_slot(flow, device):
+                return False
+            if not resident and flow.spec.memory_bytes > device.free_bytes + device.evictable_bytes:
+                return False
+        return True

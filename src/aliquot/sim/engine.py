@@ -167,7 +167,7 @@ class Simulation:
 
     def _run(self, command: Run, now: float) -> None:
         call, home = self._calls[command.invocation], self._machine.home(command.sandbox)
-        self.recorder.started(call, home.share, now, accelerated=home.accelerated)
+        self.recorder.started(call, home.total, now, accelerated=home.accelerated)
         self._machine.run(command, call.arrival.run_s, now)
 
     def _complete(self, command: Complete, now: float) -> None:

@@ -14,6 +14,7 @@ from aliquot.core.clock import after, between
 from aliquot.core.commands import LoadMemory, Run, SetSlice, StartSandbox, StopSandbox
 from aliquot.core.events import MemoryLoaded, RunFinished, SandboxStarted
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
+from aliquot.core.wholes import parted
 from aliquot.sim.agenda import Agenda, Entry
 from aliquot.sim.division import Claim, divide
 from aliquot.sim.interference import Curve
@@ -21,19 +22,26 @@ from aliquot.sim.sharing import SharedResource, Use
 
 
 class Home:
-    """A function on a device: what its sandboxes there take."""
+    """A function on a device, or on several whole ones of a kind: what its sandboxes there take.
 
-    __slots__ = ("accelerated", "bytes_to_move", "declared", "demand", "device", "share", "speed", "times")
+    On several it has all of each of them to itself, so what it does there is counted with the first.
+    """
 
-    def __init__(self, function: FunctionSpec, device: DeviceSpec) -> None:
+    __slots__ = (
+        "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "share", "speed", "times", "total",
+    )  # fmt: skip
+
+    def __init__(self, function: FunctionSpec, device: DeviceSpec, names: Sequence[str]) -> None:
         self.device = device.name
+        self.devices = tuple(names)
         self.speed = device.speed
         self.declared = function.times
         self.times = function.times_on(device)
-        self.share = function.share_on(device)  # of the device, while it runs
-        self.demand = function.share or 1  # what it would take if it were alone
+        self.share = function.share_on(device)  # of each device, while it runs
+        self.total = self.share * len(names)
+        self.demand = min(1, function.share or 1)  # what it would take of each if it were alone
         self.accelerated = device.kind != CPU  # with memory of its own; the `cpu` has the host's
-        self.bytes_to_move = function.memory_bytes if self.accelerated else 0
+        self.bytes_to_move = function.memory_bytes * len(names) if self.accelerated else 0
 
 
 class Machine:
@@ -47,11 +55,9 @@ class Machine:
         shared_bus: bool = False,
         sliced: bool = False,
     ) -> None:
-        self._homes = {
-            (function.name, device.name): Home(function, device)
-            for function in functions.values()
-            for device in devices
-        }
+        self._functions = functions
+        self._devices = {device.name: device for device in devices}
+        self._homes: dict[tuple[str, str], Home] = {}  # by function and the names of its devices
         self._agenda = agenda
         self._home: dict[int, Home] = {}  # by sandbox
         self._compute: dict[str, SharedResource[int]] = {}
@@ -74,7 +80,7 @@ class Machine:
 
     def start(self, command: StartSandbox, now: float) -> None:
         sandbox = command.sandbox
-        home = self._home[sandbox] = self._homes[command.function, command.device]
+        home = self._home[sandbox] = self._find_home(command.function, command.device)
         times = home.times
         started = SandboxStarted(sandbox)
         if not self._bus or not times.load_s:
@@ -82,6 +88,14 @@ class Machine:
             return
         process_up = after(now, times.cold_s)
         self._transfer(sandbox, times, now, lambda at: self._agenda.add(max(at, process_up), started))
+
+    def _find_home(self, function: str, place: str) -> Home:
+        home = self._homes.get((function, place))
+        if home is None:
+            names = parted(place)
+            home = Home(self._functions[function], self._devices[names[0]], names)
+            self._homes[function, place] = home
+        return home
 
     def load(self, command: LoadMemory, now: float) -> None:
         sandbox = command.sandbox
@@ -94,10 +108,11 @@ class Machine:
 
     def stop(self, command: StopSandbox, now: float) -> None:
         """Only what is idle is stopped here; bytes on their way are given up, and the news of others will be late."""
-        device = self._home.pop(command.sandbox).device
+        home = self._home.pop(command.sandbox)
         self._claims.pop(command.sandbox, None)
-        if device in self._bus and command.sandbox in self._bus[device]:
-            self._bus[device].end([command.sandbox], now, done=False)
+        for device in home.devices:
+            if device in self._bus and command.sandbox in self._bus[device]:
+                self._bus[device].end([command.sandbox], now, done=False)
 
     def set_slice(self, command: SetSlice, now: float) -> None:
         sandbox = command.sandbox
@@ -130,19 +145,25 @@ class Machine:
             self._compute[device].end(sandboxes, now, done=True)
 
     def _transfer(self, sandbox: int, times: Times, now: float, then: Callable[[float], object]) -> None:
-        """Bring the sandbox's bytes over the bus; `then` is told when they are there."""
-        bus = self._bus[self._home[sandbox].device]
+        """Bring the sandbox's bytes over the bus of each of its devices; `then` is told when all are there."""
+        buses = [self._bus[device] for device in self._home[sandbox].devices]
 
-        def arrived(at: float) -> None:
+        def arrived(bus: SharedResource[int], at: float) -> None:
             bus.end([sandbox], at, done=True)
-            then(at)
+            if not any(sandbox in other for other in buses):
+                then(at)
 
-        bus.begin(sandbox, Use(times.load_s or 0, 1, now, lambda _began, _at: arrived), now)
+        for bus in buses:
+            bus.begin(sandbox, Use(times.load_s or 0, 1, now, partial(_told, partial(arrived, bus))), now)
 
 
 def _stretched(curve: Curve, uses: Mapping[int, Use]) -> list[float]:
     demand = sum(use.demand for use in uses.values())
     return [1 if demand <= 1 else curve.stretch(len(uses))] * len(uses)
+
+
+def _told(then: Callable[[float], None], _began: float, _at: float) -> Entry:
+    return then
 
 
 def _run_finished(command: Run, began: float, at: float) -> Entry:

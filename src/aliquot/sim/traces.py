@@ -11,6 +11,7 @@ from aliquot.sim.arrivals import Arrival, Overview, overview
 from aliquot.sim.csv_input import Row, read_rows
 
 MIB = 2**20
+_SHARE = "a part of a device, 0 (none) to 1, or a whole number of devices"
 _SECONDS = "seconds, 0 or more"
 
 
@@ -99,10 +100,13 @@ def _function(row: Row) -> FunctionSpec:
     weight = row.optional("weight", f"a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}", most=MOST_WEIGHT)
     if weight is not None and weight < LEAST_WEIGHT:
         raise row.error(f"weight is {weight}; it takes a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
+    share = row.optional("share", _SHARE)
+    if share is not None and share > 1 and share != int(share):
+        raise row.error(f"share is {share}; it takes {_SHARE}")
     return FunctionSpec(
         name,
         memory_bytes=round(row.number("memory_mib", "MiB, 0 or more") * MIB),
-        share=row.optional("share", "a part of a device, 0 (none) to 1", most=1),
+        share=share,
         times=Times(run_s, cold_s, load_s),
         times_by_kind=by_kind,
         weight=1 if weight is None else weight,

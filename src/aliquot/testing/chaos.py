@@ -40,6 +40,7 @@ from aliquot.core.events import (
     Woke,
 )
 from aliquot.core.model import DeviceSpec, FunctionSpec
+from aliquot.core.wholes import parted
 from aliquot.testing.harness import Harness
 
 SESSIONS = ("s1", "s2", "s3")
@@ -194,7 +195,7 @@ class Chaos:
         if name is None:
             return []
         del self._present[name]
-        for sandbox in [sandbox for sandbox, device in self._alive.items() if device == name]:
+        for sandbox in [sandbox for sandbox, place in self._alive.items() if name in parted(place)]:
             del self._alive[sandbox]
             self._doing.pop(sandbox, None)
         return [DeviceLost(name)]

@@ -23,7 +23,7 @@ class LeastFragmented(Packing):
     def opened(self, flow: FlowView) -> None:
         self.closed(flow)
         if flow.spec.share:
-            share = max(1, round(flow.spec.share * STEPS)) / STEPS
+            share = max(1, round(min(1, flow.spec.share) * STEPS)) / STEPS
             memory = 2 ** (flow.spec.memory_bytes - 1).bit_length() if flow.spec.memory_bytes else 0
             self._class_of[flow.index] = (share, memory)
             self._classes[self._class_of[flow.index]] += 1
@@ -36,7 +36,7 @@ class LeastFragmented(Packing):
                 del self._classes[known]
 
     def choose(self, flow: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
-        share, memory = flow.spec.share or 0, flow.spec.memory_bytes
+        share, memory = min(1, flow.spec.share or 0), flow.spec.memory_bytes
         return min(devices, key=lambda device: (self._added(device, share, memory), -device.shares_used, device.index))
 
     def _added(self, device: DeviceView, share: float, memory: int) -> float:

@@ -6,7 +6,7 @@ is often empty for an instant is served the better for it, at the cost of those 
 without a scan: all flows by the penalised key, and for each device those resident there by their bare vTime.
 """
 
-from aliquot.core.fit import misfit
+from aliquot.core.fit import could_hold
 from aliquot.core.interfaces import Choice, Generator, Params, Queueing
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.flow_heap import FlowHeap
@@ -64,7 +64,7 @@ class Affinity(Queueing):
                 place = on_device(view, flow, device)
                 if place is not None:
                     return Choice(flow, *place, reason)
-                if misfit(flow.spec, [device.spec]) is None:
+                if could_hold(flow.spec, device.spec, [other.spec for other in view.devices]):
                     break  # it will fit: to let others past would starve it
         return None
 

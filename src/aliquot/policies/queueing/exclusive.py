@@ -8,7 +8,7 @@ is left without one.
 
 from typing import TypeAlias
 
-from aliquot.core.fit import misfit
+from aliquot.core.fit import could_hold, misfit
 from aliquot.core.interfaces import Choice, Generator, Params, Queueing
 from aliquot.core.model import DEFAULT_TENANT
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
@@ -77,9 +77,10 @@ class Exclusive(Queueing):
         reserved: dict[int, None] = {}  # devices that an older guest waits for
         for flow, group in sorted(heads, key=lambda head: head[0].head.number):
             devices = group.devices
-            guest = misfit(flow.spec, [device.spec for device in devices]) is not None
+            specs = [device.spec for device in view.devices]
+            guest = flow.spec.device_count > 1 or misfit(flow.spec, [device.spec for device in devices]) is not None
             if guest:  # too large for its own: better a guest elsewhere than never
-                devices = [device for device in view.devices if misfit(flow.spec, [device.spec]) is None]
+                devices = [device for device in view.devices if could_hold(flow.spec, device.spec, specs)]
             place = least_recent(view, flow, [device for device in devices if device.index not in reserved])
             if place is not None:
                 return Choice(flow, *place, f"client {_client(flow)[1]}, {'a guest' if guest else 'its own device'}")

@@ -46,10 +46,10 @@ class Moving:
 class Stint:
     """One invocation at work."""
 
-    __slots__ = ("at_once", "device", "ends")
+    __slots__ = ("at_once", "devices", "ends")
 
-    def __init__(self, device: int, ends: float, at_once: int) -> None:
-        self.device = device
+    def __init__(self, devices: tuple[int, ...], ends: float, at_once: int) -> None:
+        self.devices = devices
         self.ends = ends
         self.at_once = at_once
 
@@ -72,22 +72,28 @@ class Occupancy:
         return sum(len(own) for own in self._own.values())
 
     def began(self, flow: FlowView, invocation: InvocationView, device: DeviceView, ends: float) -> None:
-        stint = Stint(device.index, ends, device.running)
-        self._stints.setdefault(device.index, {})[invocation.id] = stint
+        stint = Stint(tuple(each.index for each in invocation.devices), ends, device.running)
+        for index in stint.devices:
+            self._stints.setdefault(index, {})[invocation.id] = stint
         self._own.setdefault(flow.index, {})[invocation.id] = stint
 
     def ended(self, flow: FlowView, invocation: InvocationView, device: DeviceView) -> None:
-        stint = self._stints[device.index].pop(invocation.id, None)
+        stint = self._stints[device.index].get(invocation.id)
         if flow.index in self._own:
             self._own[flow.index].pop(invocation.id, None)
-        if stint is not None and invocation.run_s:
+        if stint is None:
+            return
+        for index in stint.devices:
+            del self._stints[index][invocation.id]
+        if invocation.run_s:
             self._learn(flow, device, max(stint.at_once, device.running + 1), invocation.run_s)
 
     def forget(self, flow: FlowView) -> list[str]:
         """The flow is gone; returns which of its invocations were at work."""
         own = self._own.pop(flow.index, {})
         for name, stint in own.items():
-            self._stints[stint.device].pop(name, None)
+            for index in stint.devices:
+                self._stints[index].pop(name, None)
         for kind in self._stretch:
             self._alone.pop((flow.index, kind), None)
         self._deviation_s.pop(flow.index, None)

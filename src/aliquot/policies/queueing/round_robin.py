@@ -1,6 +1,6 @@
 """The thesis' round robin: the k-th request goes to device k mod n, and blocks those behind it until that is free."""
 
-from aliquot.core.fit import misfit
+from aliquot.core.fit import could_hold
 from aliquot.core.interfaces import Choice, Generator, Params
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.arrival_order import InArrivalOrder
@@ -30,4 +30,5 @@ class RoundRobin(InArrivalOrder):
         """The device whose turn it is, passing over those that could never hold the function."""
         count = len(view.devices)
         turns = (view.devices[(self._turn + skip) % count] for skip in range(count))
-        return next(device for device in turns if misfit(flow.spec, [device.spec]) is None)
+        specs = [device.spec for device in view.devices]
+        return next(device for device in turns if could_hold(flow.spec, device.spec, specs))
