@@ -54,7 +54,7 @@ def bad_day(policy, keepalive, seed, monkeypatch):
                 device("cpu", kind="cpu", memory_bytes=None),
             ],
             functions=[
-                function("small"),
+                function("small", datasets=("images", "texts")),
                 function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
                 function("host", share=0),
                 function("unknown", run_s=None, weight=2),

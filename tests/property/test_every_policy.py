@@ -68,11 +68,11 @@ def test_a_bad_day_loses_nothing(policy, seed, keepalive, host_memory_bytes):
             device("cpu-1", kind="cpu", memory_bytes=None),
         ],
         functions=[
-            function("small"),
+            function("small", datasets=("images", "texts")),
             function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
             replace(function("host", share=0), host_bytes=GIB),
             replace(function("unknown", run_s=None, weight=2), host_bytes=GIB),
-            replace(function("few"), instances=1),
+            replace(function("few", datasets=("images",)), instances=1),
             replace(function("several", share=0.2), instances=2),
             function("either", times_by_kind={"cpu": Times(5, 1, 0)}),
             function("both", share=2, memory_bytes=2 * GIB),

@@ -4,8 +4,16 @@ import sys
 
 import pytest
 
-from aliquot.core.commands import Run, StartSandbox
-from aliquot.core.events import InvocationArrived, RunFinished, SandboxStarted
+from aliquot.core.commands import Fetch, Run, StartSandbox
+from aliquot.core.events import (
+    FetchEnded,
+    FilesPredicted,
+    InvocationArrived,
+    LikelyFile,
+    RunFinished,
+    SandboxStarted,
+    SessionBegan,
+)
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import of
@@ -81,4 +89,31 @@ def test_a_call_costs_about_the_same_with_ten_and_with_two_thousand_flows(policy
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
 def test_a_call_of_a_session_costs_about_the_same_with_ten_and_with_a_thousand_sessions(policy):
     few, many = opcodes_per_call(policy, 10, sessions=10), opcodes_per_call(policy, 10, sessions=1000)
+    assert many <= 1.5 * few, f"{few:.0f} bytecodes with 10 sessions, {many:.0f} with 1000"
+
+
+def opcodes_per_prediction(sessions):
+    """All sessions have more to bring than there is room for; predictions come and transfers end."""
+    harness = Harness(devices=[device()], functions=[function("f", datasets=("d",))])
+    scheduler, under_way = harness.scheduler, []
+
+    def turn(number):
+        session = f"s{number % sessions}"
+        files = tuple(LikelyFile("d", f"{session}/{place}", 2**26, 0.9) for place in range(number % 2, 8))
+        events = [FilesPredicted("default", session, "markov1", files)]
+        events += [FetchEnded(fetch.fetch, 1) for fetch in under_way[:1]]
+        under_way[:1] = []
+        under_way.extend(of(Fetch, scheduler.step(scheduler.now + 0.001, events)))
+
+    scheduler.step(0, [SessionBegan("default", f"s{number}") for number in range(sessions)])
+    for number in range(WARM_UP + sessions):
+        turn(number)
+    with Counter() as counter:
+        for number in range(MEASURED):
+            turn(WARM_UP + sessions + number)
+    return counter.count / MEASURED
+
+
+def test_a_prediction_costs_about_the_same_with_ten_and_with_a_thousand_sessions():
+    few, many = opcodes_per_prediction(10), opcodes_per_prediction(1000)
     assert many <= 1.5 * few, f"{few:.0f} bytecodes with 10 sessions, {many:.0f} with 1000"

@@ -119,8 +119,8 @@ class Scheduler:
         wrong = self._take_in(events)
         domains, timers = self._domains, self._timers  # a function may just have come with a domain of its own
         self._dispatching.decide(domains, now=now)
-        if self.prefetcher.turns.ring:
-            self.prefetcher.begin()
+        if self.prefetcher.restless:
+            self.prefetcher.decide()
         if timers.heap and timers.heap[0][0] <= now:
             self._expire()
         earliest = inf

@@ -9,11 +9,13 @@ from random import Random
 
 from aliquot.core.clock import after
 from aliquot.core.commands import (
+    CancelFetch,
     Command,
     Complete,
-    Dispatch,
     Fail,
+    Fetch,
     LoadMemory,
+    Predict,
     Reject,
     Run,
     StartSandbox,
@@ -34,13 +36,13 @@ from aliquot.core.events import (
     RunFinished,
     SandboxLost,
     SandboxStarted,
-    SessionEnded,
     TenantWeightSet,
     UtilisationMeasured,
     Woke,
 )
 from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.core.wholes import parted
+from aliquot.testing.chaotic_fabric import ChaoticFabric
 from aliquot.testing.harness import Harness
 
 SESSIONS = ("s1", "s2", "s3")
@@ -64,6 +66,7 @@ class Chaos:
         self._harness = Harness(policy, devices=devices, keepalive=keepalive, seed=seed, params=params)
         if host_memory_bytes is not None:
             self._harness.send(HostMemorySet(host_memory_bytes))
+        self.fabric = ChaoticFabric(self._random, self._harness.scheduler.prefetcher.policy.limits)
         self._wake: float | None = None
         self._present = {device.name: device for device in devices}
         self._deployed: dict[tuple[str, str], FunctionSpec] = {}
@@ -86,7 +89,11 @@ class Chaos:
             (2, self._bring_device),
             (2, self._reweigh),
             (2, self._measure),
-            (2, self._end_session),
+            (2, lambda: self.fabric.begin_session(self._tenant(), self._random.choice(SESSIONS))),
+            (2, lambda: self.fabric.end_session(self._tenant(), self._random.choice(SESSIONS))),
+            (8, self.fabric.predict),
+            (8, self.fabric.end_fetch),
+            (1, self.fabric.remove_dataset),
             (5, lambda: [Woke()]),
         ]
         weights = [weight for weight, _ in happenings]
@@ -101,8 +108,8 @@ class Chaos:
     def _calm_down(self) -> None:
         for name in [device.name for device in self._devices if device.name not in self._present]:
             self._step(self._bring_device(name))
-        while self._doing:
-            self._step(self._complete())
+        while self._doing or self.fabric.busy:
+            self._step([*self._complete(), *self.fabric.end_fetch()])
         if self._open:
             stories = [invocation.tell() for invocation in self._harness.scheduler.invocations.values()]
             raise AssertionError(f"never ended: {stories}")
@@ -117,6 +124,8 @@ class Chaos:
 
     def _perform(self, command: Command) -> None:
         match command:
+            case Predict() | Fetch() | CancelFetch():
+                self.fabric.perform(command)
             case StartSandbox():
                 self._alive[command.sandbox] = command.device
                 self._doing[command.sandbox] = command
@@ -133,8 +142,6 @@ class Chaos:
                 self._end(command.invocation, type(command).__name__)
             case WakeAt():
                 self._wake = command.at
-            case Dispatch():
-                pass
 
     def _end(self, invocation: str, how: str) -> None:
         if invocation not in self._open:
@@ -143,6 +150,9 @@ class Chaos:
         self.ended[invocation] = how
 
     # --- happenings: each gives events that a shell could truly report ----------------------------------
+
+    def _tenant(self) -> str:
+        return self._random.choice(("ann", "bob"))
 
     def _pick(self, names: Sequence[str]) -> str | None:
         return self._random.choice(names) if names else None
@@ -179,7 +189,7 @@ class Chaos:
 
     def _deploy(self) -> list[Event]:
         function = self._random.choice(self._functions)
-        tenant = self._random.choice(("ann", "bob"))
+        tenant = self._tenant()
         self._deployed[tenant, function.name] = function
         return [FunctionDeployed(tenant, function)]
 
@@ -188,6 +198,7 @@ class Chaos:
             return []
         tenant, function = self._random.choice(list(self._deployed))
         del self._deployed[tenant, function]
+        self.fabric.function_gone(tenant, function)
         return [FunctionRemoved(tenant, function)]
 
     def _lose_device(self) -> list[Event]:
@@ -208,11 +219,8 @@ class Chaos:
         self._present[device.name] = device
         return [DeviceAdded(device)]
 
-    def _end_session(self) -> list[Event]:
-        return [SessionEnded(self._random.choice(("ann", "bob")), self._random.choice(SESSIONS))]
-
     def _reweigh(self) -> list[Event]:
-        return [TenantWeightSet(self._random.choice(("ann", "bob")), self._random.choice((0.5, 1, 3)))]
+        return [TenantWeightSet(self._tenant(), self._random.choice((0.5, 1, 3)))]
 
     def _measure(self) -> list[Event]:
         name = self._pick([*self._present])

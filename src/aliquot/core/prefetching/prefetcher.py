@@ -35,6 +35,8 @@ class Prefetcher:
         self.files: dict[FileKey, File] = {}
         self.in_flight: dict[int, File] = {}
         self.started = 0  # also the last number given out
+        self.restless = False  # whether there may be something to decide
+        self._doubtful: dict[FileKey, str] = {}  # on their way for nobody, and why
 
     # --- who is here ------------------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class Prefetcher:
         self.turns.tidy(line)
 
     def _drop_dataset(self, audience: Audience, dataset: str, reason: str) -> None:
+        self.restless = True
         for key, want in list(audience.wants.items()):
             if key[0] == dataset:
                 del audience.wants[key]
@@ -127,6 +130,7 @@ class Prefetcher:
 
     def _replace(self, audience: Audience, wishes: Iterable[Wish], reason: str) -> None:
         """The audience is expected to open these, and no longer what it was before."""
+        self.restless = True
         before, audience.wants = audience.wants, {}
         for likely, why in wishes:
             key = (likely.dataset, likely.path)
@@ -149,14 +153,20 @@ class Prefetcher:
             return
         if file.fetch is None:
             del self.files[file.key]
-        elif not file.cancelled:
-            file.cancelled = True
-            self._outbox.append(CancelFetch(file.fetch, reason))
+        else:
+            self._doubtful[file.key] = reason
 
     # --- what is on its way -----------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """As much as there is room for, now that all of the moment is known."""
+    def decide(self) -> None:
+        """Cancel what nobody wants, begin what there is room for, now that all of the moment is known."""
+        self.restless = False
+        for key, reason in self._doubtful.items():
+            file = self.files.get(key)
+            if file is not None and file.fetch is not None and not file.wanters and not file.cancelled:
+                file.cancelled = True
+                self._outbox.append(CancelFetch(file.fetch, reason))
+        self._doubtful.clear()
         while (found := self.turns.take()) is not None:
             audience, (file, reason) = found
             self.started += 1
@@ -170,6 +180,7 @@ class Prefetcher:
         if file is None:
             known = "has ended already" if 0 < event.fetch <= self.started else "never began"
             raise EventError(f"fetch {event.fetch} {known}")
+        self.restless = True
         self.turns.end(file)
         file.fetch = None
         if file.cancelled:  # it may be here or not, and some may want it again by now: they wait their turn

@@ -55,7 +55,12 @@ class Audience:
         return None
 
     def under_way(self) -> dict[FileKey, File]:
-        return {key: want.file for key, want in self.wants.items() if want.file.fetch is not None}
+        """What comes; what was cancelled would have to begin again."""
+        return {
+            key: want.file
+            for key, want in self.wants.items()
+            if want.file.fetch is not None and not want.file.cancelled
+        }
 
 
 class Line:

@@ -1,0 +1,108 @@
+"""The storage fabric on a bad day: predictions late, unasked and wrong, transfers that end in any order or fail.
+
+An account is kept of every fetch: it must be for somebody who is here and likely enough to open the file, be within the
+budget, be the only one of its file, and be cancelled once at most.
+"""
+
+from random import Random
+
+from aliquot.core.commands import CancelFetch, Fetch, Predict
+from aliquot.core.events import (
+    DatasetRemoved,
+    Event,
+    FetchEnded,
+    FilesPredicted,
+    LikelyFile,
+    SessionBegan,
+    SessionEnded,
+)
+from aliquot.core.interfaces import Limits
+from aliquot.policies.prefetching.threshold import MIB, ThresholdParams
+
+THETA = ThresholdParams().theta
+DATASETS = ("images", "texts")
+SIZES = (0, MIB, 100 * MIB, 200 * MIB, 700 * MIB)  # the last is more than the whole budget
+
+
+class ChaoticFabric:
+    def __init__(self, random: Random, limits: Limits) -> None:
+        self._random = random
+        self._limits = limits
+        self._files = [(dataset, f"{number}.bin", random.choice(SIZES)) for dataset in DATASETS for number in range(6)]
+        self._sizes = {(dataset, path): size for dataset, path, size in self._files}
+        self._asked: list[Predict] = []
+        self._predictions: dict[tuple[str, str], FilesPredicted] = {}  # the last of each audience that is here
+        self._fetches: dict[int, Fetch] = {}
+        self._cancelled: dict[int, None] = {}
+        self.ended = 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._fetches)
+
+    # --- performing -------------------------------------------------------------------------------------
+
+    def perform(self, command: Predict | Fetch | CancelFetch) -> None:
+        match command:
+            case Predict():
+                self._asked.append(command)
+            case Fetch():
+                self._fetch(command)
+            case CancelFetch():
+                if command.fetch not in self._fetches or command.fetch in self._cancelled:
+                    raise AssertionError(f"cancelled, but not under way: {command}")
+                self._cancelled[command.fetch] = None
+
+    def _fetch(self, fetch: Fetch) -> None:
+        key = (fetch.dataset, fetch.path)
+        if any((other.dataset, other.path) == key for other in self._fetches.values()):
+            raise AssertionError(f"brought twice at once: {fetch}")
+        prediction = self._predictions.get((fetch.tenant, fetch.session))
+        likely = {(file.dataset, file.path): file.probability for file in prediction.files} if prediction else {}
+        if likely.get(key, 0) <= THETA:
+            raise AssertionError(f"not expected: {fetch} after {prediction}")
+        self._fetches[fetch.fetch] = fetch
+        under_way = [self._sizes[other.dataset, other.path] for other in self._fetches.values()]
+        if len(under_way) > self._limits.fetches or (sum(under_way) > self._limits.bytes and len(under_way) > 1):
+            raise AssertionError(f"more than the budget of {self._limits}: {under_way}")
+
+    # --- happenings -------------------------------------------------------------------------------------
+
+    def begin_session(self, tenant: str, session: str) -> list[Event]:
+        return [SessionBegan(tenant, session)]
+
+    def end_session(self, tenant: str, session: str) -> list[Event]:
+        self._predictions.pop((tenant, session), None)
+        return [SessionEnded(tenant, session)]
+
+    def function_gone(self, tenant: str, function: str) -> None:
+        self._predictions.pop((tenant, f"function/{function}"), None)
+
+    def predict(self) -> list[Event]:
+        """The answer to a question, or one that nobody asked for; sometimes the audience has ended by now."""
+        if not self._asked:
+            return []
+        asked = self._random.choice(self._asked)
+        if self._random.random() < 0.5:  # noqa: PLR2004 - half of them
+            self._asked.remove(asked)
+        files = self._random.sample(self._files, self._random.randrange(0, 7))
+        likely = tuple(LikelyFile(*file, self._random.choice((0.1, 0.6, 0.75, 0.8, 0.9, 1))) for file in files)
+        prediction = FilesPredicted(asked.tenant, asked.session, "dice", likely)
+        self._predictions[asked.tenant, asked.session] = prediction
+        return [prediction]
+
+    def end_fetch(self) -> list[Event]:
+        if not self._fetches:
+            return []
+        number = self._random.choice(list(self._fetches))
+        del self._fetches[number]
+        self._cancelled.pop(number, None)
+        self.ended += 1
+        return [FetchEnded(number, self._random.choice((0, 0.1, 5)), self._random.choice(("", "", "", "bad luck")))]
+
+    def remove_dataset(self) -> list[Event]:
+        dataset = self._random.choice(DATASETS)
+        for whose, prediction in self._predictions.items():
+            kept = tuple(file for file in prediction.files if file.dataset != dataset)
+            self._predictions[whose] = FilesPredicted(prediction.tenant, prediction.session, prediction.model, kept)
+        return [DatasetRemoved(dataset)]
