@@ -25,7 +25,7 @@ class Call:
     __slots__ = (
         "action", "activation", "arrived_s", "attempts", "begins", "begun_s", "cause", "device", "done", "durable",
         "ended", "followers", "function", "id", "init_s", "namespace", "notes", "outcome", "parked", "payload",
-        "pickled", "reached", "reason", "session", "start", "transaction", "unbegun", "wait_ms",
+        "pickled", "reached", "reads", "reason", "session", "start", "transaction", "unbegun", "wait_ms",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +66,7 @@ class Call:
         self.device = ""
         self.start: Start | None = None
         self.reason = ""  # the policy's, or why it was refused
+        self.reads: int | None = None  # the sandbox through whose view of datasets its run reads
         self.attempts = 1
         self.unbegun = False  # its sandbox was gone before the run began: it may be tried again
         self.parked = False  # left in the store's queue for the next server

@@ -66,6 +66,7 @@ def launch(
         share=needs.gpu_share,
         device_bytes=0 if device == CPU else needs.memory_limit_bytes,
         sdk=needs.sdk,
+        datasets=needs.datasets,
     )
 
 

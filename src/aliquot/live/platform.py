@@ -19,6 +19,10 @@ class Platform(Protocol):
         """Those that live; the platform tells them when a call of theirs begins and ends."""
         ...
 
+    def begin_session(self, namespace: str, session_id: str) -> None:
+        """A user is here: what its calls will read may be brought before they come."""
+        ...
+
     def end_session(self, namespace: str, session_id: str) -> None:
         """It does not live any more: nothing is kept near for it."""
         ...

@@ -20,6 +20,7 @@ from aliquot.core.errors import InputError
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.compose.composer import Composer
 from aliquot.live.data_directory import DataDirectory, write_private
+from aliquot.live.fabric.fabric import Fabric
 from aliquot.live.gateway.app import Gateway, make_app
 from aliquot.live.gateway.kinds import check_image
 from aliquot.live.gateway.protocol import make_protocol
@@ -83,7 +84,8 @@ async def _serve(
         judge=judge,
         asked=settings.devices_asked,
     )
-    service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes)
+    fabric = Fabric(store, settings.fabric)
+    service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes, fabric=fabric)
     catalogue = Catalogue(store, service)
     service.tenancies.keys = catalogue
     composer = Composer(service, store, catalogue.reach, most=settings.gateway.sequence_length)
@@ -107,7 +109,7 @@ async def _serve(
         gateway_settings = replace(
             settings.gateway, api_host=url, nodejs=which("node") is not None, images=settings.images
         )
-        app = make_app(composer, catalogue, store, gateway_settings, operator, sessions, judge)
+        app = make_app(composer, catalogue, store, gateway_settings, operator, sessions, judge, fabric)
         composer.count = app.metrics.count
         server = _Server(_uvicorn_config(settings, app, gateway_settings))
         chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]

@@ -11,11 +11,14 @@ from msgspec.structs import replace
 
 from aliquot.config import PolicySettings
 from aliquot.core.commands import (
+    CancelFetch,
     Command,
     Complete,
     Dispatch,
     Fail,
+    Fetch,
     LoadMemory,
+    Predict,
     Reject,
     Run,
     SetSlice,
@@ -44,9 +47,12 @@ from aliquot.core.model import CPU
 from aliquot.live.activations import Recorder, failure
 from aliquot.live.call import Call, Follower
 from aliquot.live.engine import Engine
+from aliquot.live.fabric.fabric import Fabric
+from aliquot.live.fabric.notes import notes_of
 from aliquot.live.images import Image
 from aliquot.live.launches import activation_env, function_spec, launch, run_request
 from aliquot.live.ledger import STOPPING, Ledger, now_ms
+from aliquot.live.needs import needs_of
 from aliquot.live.node.base import Node, Outcome, Status
 from aliquot.live.records import Action, Activation, Namespace
 from aliquot.live.resolving import Reached
@@ -55,6 +61,7 @@ from aliquot.live.store.base import Store
 from aliquot.live.tenancies import Tenancies, Tenancy
 from aliquot.live.usage.figures import with_usage
 from aliquot.live.usage.sampler import Sampler
+from aliquot.storage.messages import RunSettled
 
 log = structlog.get_logger("aliquot.service")
 
@@ -63,7 +70,15 @@ LOST = "its sandbox was lost"
 
 
 class Service:
-    def __init__(self, settings: PolicySettings, node: Node, store: Store, *, host_memory_bytes: int) -> None:
+    def __init__(
+        self,
+        settings: PolicySettings,
+        node: Node,
+        store: Store,
+        *,
+        host_memory_bytes: int,
+        fabric: Fabric | None = None,
+    ) -> None:
         self._engine = Engine(settings, store, self._perform)
         self.scheduler = self._engine.scheduler
         self.recorder = Recorder("+".join(self.scheduler.policy_names))
@@ -77,6 +92,9 @@ class Service:
         self.sessions = self.ledger.sessions
         self.tenancies = Tenancies()
         self.usage = Sampler(node, self.scheduler, self._engine.post)
+        self.fabric = fabric or Fabric(store)
+        self.fabric.post = self._engine.post
+        self.fabric.readers.on_blind = self._blinded
         self._functions: dict[tuple[str, str], Reached] = {}
         self._performers: dict[type[Command], Callable[..., None]] = {
             Dispatch: self._dispatch,
@@ -89,12 +107,16 @@ class Service:
             Complete: lambda _: None,  # it has been answered
             Fail: self._fail,
             Reject: self._reject,
+            Predict: self.fabric.predict,
+            Fetch: self.fabric.fetch,
+            CancelFetch: self.fabric.cancel,
         }
 
     # --- life -------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Tell the core what there is to run on."""
+        await self.fabric.start()
         await self._node.start(self)
         self._engine.post(HostMemorySet(self._host_memory_bytes))
         for device in self._node.devices:
@@ -115,6 +137,7 @@ class Service:
         self._engine.stop()
         self.usage.stop()
         await self._node.stop()
+        await self.fabric.stop()
         await self.ledger.stop()
 
     # --- what the gateway asks --------------------------------------------------------------------------
@@ -182,6 +205,10 @@ class Service:
             self._engine.post(FunctionRemoved(tenant, function))
 
     def misfit(self, action: Action) -> str | None:
+        if names := needs_of(action).datasets:
+            complaint = self.fabric.datasets.complaint(action.namespace, names)
+            if complaint is not None:
+                return complaint
         return misfit(function_spec(Reached.own(action)), self._node.devices)
 
     def set_weight(self, namespace: Namespace) -> None:
@@ -190,6 +217,8 @@ class Service:
     def status(self) -> dict[str, Any]:
         found = describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self.ledger.stopping)
         self.usage.refresh()
+        if self.fabric.figures:
+            found["fabric"] = self.fabric.figures
         return with_usage(found, self.usage)
 
     def enqueue(self, call: Call) -> None:
@@ -204,8 +233,12 @@ class Service:
             session = None
         self._engine.post(InvocationArrived(call.id, tenant, call.function, session=session))
 
+    def begin_session(self, namespace: str, session_id: str) -> None:
+        self.fabric.session_began(namespace, session_id)
+
     def end_session(self, namespace: str, session_id: str) -> None:
         self._engine.post(SessionEnded(namespace, session_id))
+        self.fabric.session_ended(namespace, session_id)
 
     # --- what the node tells ----------------------------------------------------------------------------
 
@@ -241,7 +274,23 @@ class Service:
             return
         # The answer need not wait for the core's turn: a run that has finished completes its call, whatever is decided.
         self._engine.post(RunFinished(call.id, sandbox, outcome.run_s))
+        if tenancy.blind:
+            self._give_up(sandbox)
         self._end(call, tenancy.with_logs(outcome) if tenancy.logs else outcome)
+
+    # --- what the fabric tells --------------------------------------------------------------------------
+
+    def _blinded(self, sandbox: int) -> None:
+        """It cannot see its datasets any more. What it runs may be past reading; it serves nobody after that."""
+        tenancy = self.tenancies.get(sandbox)
+        if tenancy is not None and tenancy.call is not None and tenancy.call.reads == sandbox:
+            tenancy.blind = True
+        elif tenancy is not None:
+            self._give_up(sandbox)
+
+    def _give_up(self, sandbox: int) -> None:
+        self._node.stop_sandbox(sandbox)
+        self.sandbox_refused(sandbox)
 
     # --- what the core commands -------------------------------------------------------------------------
 
@@ -266,7 +315,13 @@ class Service:
     def _launch(self, sandbox: int, tenancy: Tenancy, call: Call) -> None:
         tenancy.launched = True
         env = activation_env(call, tenancy.key, now_ms())
-        self._node.start_sandbox(sandbox, launch(tenancy.reached, call.device, self.api_host, self.images, env))
+        made = launch(tenancy.reached, call.device, self.api_host, self.images, env)
+        if made.datasets:  # its own were looked at when it was deployed; others' actions see what the caller sees
+            if (complaint := self.fabric.datasets.complaint(made.tenant, made.datasets)) is not None:
+                self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, complaint))
+                return
+            tenancy.reads = True
+        self._node.start_sandbox(sandbox, made)
 
     def _stop_sandbox(self, command: StopSandbox) -> None:
         self.tenancies.close(command.sandbox)
@@ -287,6 +342,9 @@ class Service:
                 call.printed(line)
         else:
             call.init_s = None
+        if tenancy.reads:
+            call.reads = command.sandbox
+            self.fabric.readers.begin_run(command.sandbox, call.namespace.name, call.function, call.id, call.session)
         if call.begins:
             self.ledger.spawn(self._run_durably(command.sandbox, call))
         else:
@@ -326,7 +384,16 @@ class Service:
 
     def _end(self, call: Call, outcome: Outcome) -> None:
         call.outcome = outcome
-        self.ledger.end(call, self._record(call, outcome))
+        if call.reads is None:
+            self.ledger.end(call, self._record(call, outcome))
+            return
+        call.ended, ended_s = True, self._engine.now()
+
+        def settled(told: RunSettled | None) -> None:
+            call.notes += notes_of(told)
+            self.ledger.end(call, self._record(call, outcome, ended_s))
+
+        self.fabric.readers.end_run(call.reads, call.id, settled)
 
     def end_unbegun(self, call: Call, reason: str) -> Activation:
         """The record of a call that was accepted by an earlier server and cannot run."""
@@ -334,8 +401,8 @@ class Service:
         call.outcome = failure(Status.INTERNAL_ERROR, reason)
         return self._record(call, call.outcome)
 
-    def _record(self, call: Call, outcome: Outcome) -> Activation:
-        now, init_s = self._engine.now(), call.init_s or 0
+    def _record(self, call: Call, outcome: Outcome, ended_s: float | None = None) -> Activation:
+        now, init_s = self._engine.now() if ended_s is None else ended_s, call.init_s or 0
         began_s = (call.begun_s or now) - init_s
         call.wait_ms = max(0, round((began_s - call.arrived_s) * 1000))
         duration_ms = max(0, round((now - began_s) * 1000))

@@ -19,6 +19,7 @@ from aliquot.live.images import Image
 from aliquot.live.sessions.records import SessionSettings
 from aliquot.live.store.base import Retention
 from aliquot.live.usage.file import SIZE as USAGE_BYTES
+from aliquot.storage.settings import FabricSettings
 
 PORT = 3233  # OpenWhisk's, when it runs alone
 HOST_KIND = "host"
@@ -44,6 +45,7 @@ class ServerSettings(Struct, frozen=True):
     retention: Retention = Retention()
     usage_bytes: int = USAGE_BYTES  # what the samples of usage may take on disk
     images: tuple[Image, ...] = ()
+    fabric: FabricSettings = FabricSettings()
     session_idle_s: float = SessionSettings().idle_s
     gateway: GatewaySettings = GatewaySettings()
 

@@ -20,7 +20,7 @@ class Keys(Protocol):
 class Tenancy:
     """One sandbox: the revision it serves, from its start to its end."""
 
-    __slots__ = ("action", "call", "init_s", "key", "launched", "logs", "reached")
+    __slots__ = ("action", "blind", "call", "init_s", "key", "launched", "logs", "reached", "reads")
 
     def __init__(self, reached: Reached, key: str) -> None:
         self.reached = reached
@@ -28,6 +28,8 @@ class Tenancy:
         self.key = key  # of the caller's namespace, for what runs here; empty: its owner wants none
         self.call: Call | None = None
         self.launched = False  # one that starts for a call that is cancelled may be given to another: cold, too
+        self.reads = False  # it has a view of datasets
+        self.blind = False  # and has lost it: it goes when its run ends
         self.init_s: float | None = None
         self.logs: tuple[str, ...] = ()  # of its start, until a record has them
 

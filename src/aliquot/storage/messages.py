@@ -9,8 +9,22 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from aliquot.storage.records import Dataset, Found, Likely
+from aliquot.storage.settings import FabricSettings
 
 # --- to the agent ---------------------------------------------------------------------------------------------
+
+
+class Begin(Struct, frozen=True, tag=True):
+    """The first that is said: how the agent is to work."""
+
+    settings: FabricSettings
+
+
+class CheckDataset(Struct, frozen=True, tag=True):
+    """Whether its origin opens and lists; nothing is kept. Then `Answered`."""
+
+    request: int
+    dataset: Dataset
 
 
 class PutDataset(Struct, frozen=True, tag=True):
@@ -49,22 +63,27 @@ class StopWarming(Struct, frozen=True, tag=True):
 
 
 class OpenView(Struct, frozen=True, tag=True):
-    """A sandbox is to see these datasets."""
+    """A sandbox is to see these datasets. It comes by a socket of its own, with the sandbox's end of FUSE."""
 
     sandbox: int
-    tenant: str
-    function: str
     datasets: tuple[str, ...]
 
 
 class CloseView(Struct, frozen=True, tag=True):
+    """By the same socket, so that it comes after `OpenView`."""
+
     sandbox: int
 
 
 class BeginRun(Struct, frozen=True, tag=True):
-    """What is opened through the sandbox's view from now on is opened by this invocation."""
+    """What is opened through the sandbox's view from now on is opened by this invocation.
+
+    What was opened before, while its code was imported or because this came a moment late, is opened by it too.
+    """
 
     sandbox: int
+    tenant: str
+    function: str
     invocation: str
     session: str
 
@@ -104,13 +123,13 @@ class CancelPrefetch(Struct, frozen=True, tag=True):
 
 
 ToAgent: TypeAlias = (
-    PutDataset
+    Begin
+    | CheckDataset
+    | PutDataset
     | RemoveDataset
     | ShowDataset
     | Warm
     | StopWarming
-    | OpenView
-    | CloseView
     | BeginRun
     | EndRun
     | EndSession
@@ -118,6 +137,8 @@ ToAgent: TypeAlias = (
     | Prefetch
     | CancelPrefetch
 )
+
+Handed: TypeAlias = OpenView | CloseView
 
 
 # --- from the agent -------------------------------------------------------------------------------------------
@@ -137,6 +158,12 @@ class Progress(Struct, frozen=True, tag=True):
     of_files: int
     bytes: int
     of_bytes: int
+
+
+class Figures(Struct, frozen=True, tag=True):
+    """For people who watch; told when something has changed, a few times a second at most."""
+
+    values: dict[str, float]
 
 
 class Predicted(Struct, frozen=True, tag=True):
@@ -162,6 +189,7 @@ class RunSettled(Struct, frozen=True, tag=True):
     opened: dict[Found, int]  # how many files, by what the open found
     prefetched_bytes: int  # that were here, or on their way, because they were predicted
     wasted_bytes: int  # that were brought for it and that it did not open
+    error: str = ""  # why a file could not be opened, if one could not
 
 
-FromAgent: TypeAlias = Answered | Progress | Predicted | Prefetched | RunSettled
+FromAgent: TypeAlias = Answered | Progress | Figures | Predicted | Prefetched | RunSettled

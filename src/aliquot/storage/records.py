@@ -31,8 +31,11 @@ class Dataset(Struct, frozen=True):
     name: str
     url: str  # whatever fsspec opens, a path, or rsync://host/module/path
     options: dict[str, str] = {}  # the origin's own: never told to anyone but the operator
-    tenants: tuple[str, ...] = ()  # empty: all
+    tenants: tuple[str, ...] | None = None  # None: all; empty: nobody, for those that were named are gone
     created: int = 0  # milliseconds of the epoch
+
+    def is_shown_to(self, tenant: str) -> bool:
+        return self.tenants is None or tenant in self.tenants
 
 
 class Found(StrEnum):

@@ -87,6 +87,9 @@ class FakePlatform:
     def misfit(self, action: Action) -> str | None:
         return self.why_misfit
 
+    def begin_session(self, namespace: str, session_id: str) -> None:
+        """It brings nothing."""
+
     def end_session(self, namespace: str, session_id: str) -> None:
         self.ended_sessions.append((namespace, session_id))
 

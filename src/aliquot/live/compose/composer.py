@@ -133,6 +133,9 @@ class Composer:
     def sessions(self) -> LivingSessions:
         return self._service.sessions
 
+    def begin_session(self, namespace: str, session_id: str) -> None:
+        self._service.begin_session(namespace, session_id)
+
     def end_session(self, namespace: str, session_id: str) -> None:
         self._service.end_session(namespace, session_id)
 

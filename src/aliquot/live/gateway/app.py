@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 from aliquot.live.alarms.clock import Clock
 from aliquot.live.catalogue import Catalogue
+from aliquot.live.fabric.fabric import Fabric
 from aliquot.live.firing import Firing
 from aliquot.live.gateway.about import About
 from aliquot.live.gateway.actions import Actions
@@ -15,6 +16,7 @@ from aliquot.live.gateway.apis.registry import Apis
 from aliquot.live.gateway.apis.serving import ApiRoutes, is_api
 from aliquot.live.gateway.asgi import Bodies, InvokeRoute, Receive, Scope, Send, Transactions, send_answer
 from aliquot.live.gateway.auth import Auth, OperatorAuth
+from aliquot.live.gateway.datasets import DatasetPages
 from aliquot.live.gateway.invoke import Invoke, is_invocation
 from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.metrics_page import MetricsPage
@@ -50,12 +52,15 @@ class Gateway:
         operator_token: str,
         sessions: Sessions | None = None,
         judge: Judge | None = None,
+        fabric: Fabric | None = None,
     ) -> None:
         self._judge = judge or Judge()
         self.gates = Gates(settings)
         auth = Auth(catalogue, self.gates)
         self.metrics = Metrics()
         self.sessions = sessions or Sessions(store, platform, settings.sessions)
+        self.fabric = fabric or Fabric(store)
+        catalogue.companions.append(self.fabric.datasets)
         self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics, self.sessions, self._judge)
         self.firing = Firing(platform, catalogue, self.gates, self.metrics)
         self.clock = Clock(store, catalogue, self.firing.fire)
@@ -71,6 +76,7 @@ class Gateway:
             *Alarms(catalogue, self.clock).endpoints(),
             *Activations(platform, store, settings).endpoints(),
             *SessionPages(self.sessions).endpoints(),
+            *DatasetPages(self.fabric, catalogue, settings).endpoints(),
             *Operator(platform, catalogue, self.sessions).endpoints(),
             *About(store, settings, self.gates).endpoints(),
             MetricsPage(self.metrics, platform, store, self.invoke, self.clock).endpoint(settings),
@@ -137,5 +143,6 @@ def make_app(
     operator_token: str,
     sessions: Sessions | None = None,
     judge: Judge | None = None,
+    fabric: Fabric | None = None,
 ) -> Gateway:
-    return Gateway(platform, catalogue, store, settings, operator_token, sessions, judge)
+    return Gateway(platform, catalogue, store, settings, operator_token, sessions, judge, fabric)

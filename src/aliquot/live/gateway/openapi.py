@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
+from aliquot.live.fabric.datasets import NAME as DATASET
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.events import TYPE
 from aliquot.live.gateway.names import PATTERN
@@ -20,6 +21,7 @@ _PLACES = {
     "id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
     "namespace": {"type": "string", "pattern": f"^({PATTERN})$", "description": "`_` stands for the caller's own"},
     "uuid": {"type": "string"},
+    "dataset": {"type": "string", "pattern": f"^{DATASET}$"},
 }
 _NAME = {"type": "string", "pattern": f"^({PATTERN})$"}
 _REFUSALS = {

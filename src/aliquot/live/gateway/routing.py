@@ -10,6 +10,7 @@ from starlette.routing import Route, Router
 
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue import Taken
+from aliquot.live.fabric.requests import AgentError, AgentLost
 from aliquot.live.gateway.answers import JSON, Body, Headers
 from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, check_headers, send_answer
 from aliquot.live.gateway.auth import Auth, OperatorAuth, Principal
@@ -34,7 +35,13 @@ from aliquot.live.store.base import StoreError
 
 _log = structlog.get_logger(__name__)
 _JSON_TYPE = b"application/json"
-_SESSIONS: dict[type[Exception], int] = {NoSession: 404, TooLarge: 413, TooManySessions: 429}
+_STATUSES: dict[type[Exception], int] = {
+    NoSession: 404,
+    TooLarge: 413,
+    TooManySessions: 429,
+    AgentError: 502,
+    AgentLost: 503,
+}
 
 
 class Asked:
@@ -206,8 +213,8 @@ def refusal_for(error: Exception) -> Refusal:
             return forbidden(str(error))
         case Taken():
             return Refusal(409, str(error))
-        case NoSession() | TooLarge() | TooManySessions():
-            return Refusal(_SESSIONS[type(error)], str(error))
+        case NoSession() | TooLarge() | TooManySessions() | AgentError():
+            return Refusal(_STATUSES[type(error)], str(error))
         case Overloaded() | StoreError():
             return Refusal(503, str(error) or OVERLOADED)
     _log.error("request failed", exc_info=error)

@@ -43,6 +43,7 @@ class Launch(Struct, frozen=True):
     share: float = 0  # of the device, guaranteed
     device_bytes: int = 0  # of the device's memory: the limit
     sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
+    datasets: tuple[str, ...] = ()  # that it sees as directories
 
 
 class Hearer(Protocol):

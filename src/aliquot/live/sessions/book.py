@@ -185,6 +185,7 @@ class Sessions:
         await self._put(session)
         living = Living(session, Use(session.created), time.monotonic())
         self._living.add(living)
+        self._platform.begin_session(session.namespace, session.id)
         return living
 
     async def _update(

@@ -1,0 +1,1 @@
+"""The server's side of the storage fabric: which datasets there are, and the agent that brings their files."""

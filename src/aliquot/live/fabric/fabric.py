@@ -1,0 +1,159 @@
+"""The storage fabric as the service and the gateway use it: what the agent is asked, and what comes of it.
+
+It decides nothing: predictions and the ends of prefetches go to the core as events, and the core's commands to the
+agent. When the agent dies, whoever waits for it is told, and the next one learns which datasets there are.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from aliquot.core.commands import CancelFetch, Fetch, Predict
+from aliquot.core.events import Event, FetchEnded, FilesPredicted, LikelyFile, SessionBegan
+from aliquot.live.fabric.agent import Agent
+from aliquot.live.fabric.datasets import Datasets
+from aliquot.live.fabric.readers import Readers
+from aliquot.live.fabric.requests import AgentLost, Requests, Value
+from aliquot.live.store.base import Store
+from aliquot.storage.messages import (
+    Answered,
+    AskModel,
+    CancelPrefetch,
+    CheckDataset,
+    EndSession,
+    Figures,
+    FromAgent,
+    Predicted,
+    Prefetch,
+    Prefetched,
+    Progress,
+    PutDataset,
+    RemoveDataset,
+    RunSettled,
+    ShowDataset,
+    StopWarming,
+    ToAgent,
+    Warm,
+)
+from aliquot.storage.records import Dataset
+from aliquot.storage.settings import FabricSettings
+
+LOST = "the storage agent ended"
+_NO_ANSWER = 0  # the number of a request whose answer nobody waits for
+
+
+class Fabric:
+    """Implements `Peer`."""
+
+    def __init__(self, store: Store, settings: FabricSettings | None = None) -> None:
+        self.settings = settings or FabricSettings()
+        self.datasets = Datasets(store)
+        self.datasets.on_change = self._changed
+        self.post: Callable[[Event], None] = lambda _: None  # to the core; set by the service
+        self.figures: dict[str, float] = {}
+        self._agent = Agent(self.settings, self)
+        self._requests = Requests()
+        self._asked: dict[tuple[str, str], None] = {}  # audiences of which the model has not spoken yet
+        self._fetches: dict[int, None] = {}
+        self.readers = Readers(self._agent.send, self._agent.handover)
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        await self.datasets.load()
+        if self.datasets.all():
+            self._agent.start()
+
+    async def stop(self) -> None:
+        await self._agent.stop()
+
+    # --- what people ask for ------------------------------------------------------------------------------
+
+    async def check(self, dataset: Dataset) -> Value:
+        """Whether its origin opens and lists. Raises `AgentError` with what it said."""
+        return await self._ask(lambda number: CheckDataset(number, dataset))
+
+    async def show(self, name: str) -> Value:
+        """Files and bytes, there and here. Raises `AgentError`."""
+        return await self._ask(lambda number: ShowDataset(number, name))
+
+    async def warm(self, name: str, patterns: tuple[str, ...], told: Callable[[Progress], None]) -> Value:
+        """Bring all that matches; when the caller is cancelled, it stops. Raises `AgentError`."""
+        number = self._requests.next(told)
+        try:
+            self._agent.send(Warm(number, name, patterns))
+            return await self._requests.answer(number)
+        except asyncio.CancelledError:
+            self._agent.send(StopWarming(number))
+            raise
+
+    async def _ask(self, make: Callable[[int], ToAgent]) -> Value:
+        number = self._requests.next()
+        self._agent.send(make(number))
+        return await self._requests.answer(number)
+
+    def _changed(self, before: Dataset | None, after: Dataset | None) -> None:
+        """Who may not see it any more, or would see another of its name, does not go on with the old."""
+        if after is not None:
+            self._agent.send(PutDataset(_NO_ANSWER, after))
+        elif before is not None:
+            self._agent.send(RemoveDataset(_NO_ANSWER, before.name))
+        if before is not None:
+            self.readers.retire(before, after)
+
+    # --- what the core commands ---------------------------------------------------------------------------
+
+    def session_began(self, tenant: str, session: str) -> None:
+        """Where there is nothing to bring, the core need not know."""
+        if self.datasets.shown_to(tenant):
+            self.post(SessionBegan(tenant, session))
+
+    def session_ended(self, tenant: str, session: str) -> None:
+        if self.datasets.all():
+            self._agent.send(EndSession(tenant, session))
+
+    def predict(self, command: Predict) -> None:
+        if not self.datasets.shown_to(command.tenant):
+            self.post(FilesPredicted(command.tenant, command.session, "", ()))
+            return
+        self._asked[command.tenant, command.session] = None
+        self._agent.send(AskModel(command.tenant, command.session, command.function))
+
+    def fetch(self, command: Fetch) -> None:
+        self._fetches[command.fetch] = None
+        self._agent.send(Prefetch(command.fetch, command.tenant, command.session, command.dataset, command.path))
+
+    def cancel(self, command: CancelFetch) -> None:
+        if command.fetch in self._fetches:
+            self._agent.send(CancelPrefetch(command.fetch))
+
+    # --- Peer ---------------------------------------------------------------------------------------------
+
+    def greeting(self) -> Iterable[ToAgent]:
+        return [PutDataset(_NO_ANSWER, dataset) for dataset in self.datasets.all()]
+
+    def heard(self, message: FromAgent) -> None:
+        match message:
+            case Answered() | Progress():
+                self._requests.heard(message)
+            case RunSettled():
+                self.readers.settled(message)
+            case Figures():
+                self.figures = message.values
+            case Predicted():
+                self._asked.pop((message.tenant, message.session), None)
+                files = tuple(LikelyFile(one.dataset, one.path, one.size, one.probability) for one in message.files)
+                self.post(FilesPredicted(message.tenant, message.session, message.model, files))
+            case Prefetched() if message.fetch in self._fetches:
+                del self._fetches[message.fetch]
+                self.post(FetchEnded(message.fetch, message.seconds, message.error))
+
+    def lost(self) -> None:
+        self._requests.fail(AgentLost(f"{LOST}; try again"))
+        asked, self._asked = self._asked, {}
+        for tenant, session in asked:
+            self.post(FilesPredicted(tenant, session, "", ()))
+        fetches, self._fetches = self._fetches, {}
+        for fetch in fetches:
+            self.post(FetchEnded(fetch, 0, LOST))
+        self.figures = {}
+        self.readers.lost()

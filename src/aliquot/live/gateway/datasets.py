@@ -1,0 +1,195 @@
+"""Datasets over HTTP: the operator adds and removes them, tenants see, show and warm those that are shown to them."""
+
+import time
+from typing import Annotated, Any, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from aliquot.core.errors import InputError
+from aliquot.live.catalogue import Catalogue, Taken
+from aliquot.live.fabric.datasets import check, public_url
+from aliquot.live.fabric.fabric import Fabric
+from aliquot.live.fabric.requests import AgentError, AgentLost
+from aliquot.live.gateway.events import wants_events
+from aliquot.live.gateway.query import flag
+from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query, json, read_json
+from aliquot.live.gateway.settings import MIB, GatewaySettings
+from aliquot.live.gateway.warming import Warmed, Warming, WarmPost
+from aliquot.live.needs import needs_of
+from aliquot.live.records import Action
+from aliquot.storage.records import Dataset
+
+_ALL, _ONE = "/operator/v1/datasets", "/operator/v1/datasets/{dataset}"
+_SEEN, _SEEN_ONE = "/api/v1/datasets", "/api/v1/datasets/{dataset}"
+_Url: TypeAlias = Annotated[str, Meta(extra_json_schema={"examples": ["s3://bucket/folder", "/srv/data"]})]
+_MOST_USERS = 5  # that are named
+
+
+class DatasetPut(Struct, forbid_unknown_fields=True):
+    url: _Url
+    options: dict[str, str] = {}  # the origin's own; never shown again
+    namespaces: list[str] | UnsetType | None = UNSET  # that see it; absent or null: all
+
+
+class DatasetItem(Struct):
+    """As a tenant sees it: where it comes from is the operator's business."""
+
+    name: str
+    origin: str  # the kind: file, s3, https, rsync …
+    created: int
+
+
+class DatasetEntity(DatasetItem):
+    """Null: not known yet, or the origin does not say."""
+
+    files: int | None
+    bytes: int | None
+    cached_files: int | None
+    cached_bytes: int | None
+    trouble: str | None = None  # why they are not known
+
+
+class OperatorDataset(DatasetItem):
+    url: str  # without its secrets
+    options: list[str]  # their names
+    namespaces: list[str] | None
+
+
+class OperatorDatasetEntity(OperatorDataset):
+    functions: list[str]  # that name it
+    files: int | None
+    bytes: int | None
+    cached_files: int | None
+    cached_bytes: int | None
+    trouble: str | None = None
+
+
+class DatasetPages:
+    def __init__(self, fabric: Fabric, catalogue: Catalogue, settings: GatewaySettings) -> None:
+        self._fabric = fabric
+        self._datasets = fabric.datasets
+        self._catalogue = catalogue
+        self._settings = settings
+
+    def endpoints(self) -> list[Endpoint]:
+        mine: dict[str, Any] = {"access": Access.OPERATOR}
+        checked = Query("check", bool, "false: do not look whether its origin opens and lists")
+        force = Query("force", bool, "although functions name it: they fail from then on")
+        return [
+            Endpoint("GET", _ALL, self.list_all, "All datasets", {200: list[OperatorDataset]}, **mine),
+            Endpoint("PUT", _ONE, self.put, "Add a dataset, or change it", {200: OperatorDataset}, body=DatasetPut,
+                     query=(checked,), most_bytes=MIB, statuses=(413, 415), **mine),
+            Endpoint("GET", _ONE, self.get, "Read a dataset", {200: OperatorDatasetEntity}, statuses=(404,), **mine),
+            Endpoint("DELETE", _ONE, self.remove, "Remove a dataset; its files at the origin stay",
+                     {200: OperatorDataset}, query=(force,), statuses=(404, 409), **mine),
+            Endpoint("GET", _SEEN, self.list_seen, "The datasets that one's functions may name",
+                     {200: list[DatasetItem]}),
+            Endpoint("GET", _SEEN_ONE, self.get_seen, "Read a dataset, and how much of it is on the node",
+                     {200: DatasetEntity}, statuses=(404,)),
+            Endpoint("POST", _SEEN_ONE + "/warm", self.warm, "Bring its files to the node", {200: Warmed},
+                     body=WarmPost, most_bytes=MIB, statuses=(404, 413, 415, 502), streams=True),
+        ]  # fmt: skip
+
+    # --- the operator's -----------------------------------------------------------------------------------
+
+    async def list_all(self, _: Asked) -> Answer:
+        return json([OperatorDataset(**_common(one)) for one in self._datasets.all()])
+
+    async def put(self, asked: Asked) -> Answer:
+        put: DatasetPut = read_json(asked.body or b"{}", DatasetPut)
+        tenants = None if put.namespaces is UNSET or put.namespaces is None else tuple(dict.fromkeys(put.namespaces))
+        created = time.time_ns() // 1_000_000
+        dataset = Dataset(asked.names["dataset"], put.url, put.options, tenants, created)
+        check(dataset)
+        self._check_namespaces(tenants or ())
+        if flag(asked.fields, "check", default=True):
+            await self._check_origin(dataset)
+        return json(OperatorDataset(**_common(await self._datasets.put(dataset))))
+
+    async def get(self, asked: Asked) -> Answer:
+        dataset = self._datasets.find(asked.names["dataset"])
+        figures = await self._figures(dataset)
+        return json(OperatorDatasetEntity(**_common(dataset), functions=self._users(dataset.name), **figures))
+
+    async def remove(self, asked: Asked) -> Answer:
+        dataset = self._datasets.find(asked.names["dataset"])
+        users = self._users(dataset.name)
+        if users and not flag(asked.fields, "force"):
+            more = f" and {len(users) - _MOST_USERS} more" if len(users) > _MOST_USERS else ""
+            raise Taken(
+                f"dataset {dataset.name} is named by {', '.join(users[:_MOST_USERS])}{more}; "
+                "change or delete them, or remove it with force: then they fail"
+            )
+        return json(OperatorDataset(**_common(await self._datasets.remove(dataset.name))))
+
+    async def _check_origin(self, dataset: Dataset) -> None:
+        try:
+            await self._fabric.check(dataset)
+        except AgentLost:
+            raise
+        except AgentError as error:
+            raise InputError(f"url: {error}; to add it all the same, ask for no check") from error
+
+    def _check_namespaces(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            if self._catalogue.namespace(name) is None:
+                known = ", ".join(one.name for one in self._catalogue.namespaces())
+                raise InputError(f"namespaces: there is no namespace '{name[:100]}'; there are {known}")
+
+    def _users(self, name: str) -> list[str]:
+        """The functions that name it."""
+        entities = self._catalogue.entities
+        return [
+            f"/{action.namespace}/{action.name}"
+            for namespace in self._catalogue.namespaces()
+            for action in entities.all(Action, namespace.name)
+            if action.annotation("datasets") and name in needs_of(action).datasets
+        ]
+
+    # --- a tenant's ---------------------------------------------------------------------------------------
+
+    async def list_seen(self, asked: Asked) -> Answer:
+        return json([_item(one) for one in self._datasets.shown_to(asked.namespace)])
+
+    async def get_seen(self, asked: Asked) -> Answer:
+        dataset = self._datasets.find_shown(asked.namespace, asked.names["dataset"])
+        return json(DatasetEntity(dataset.name, _origin(dataset), dataset.created, **await self._figures(dataset)))
+
+    async def warm(self, asked: Asked) -> Answer:
+        post: WarmPost = read_json(asked.body or b"{}", WarmPost)
+        dataset = self._datasets.find_shown(asked.namespace, asked.names["dataset"])
+        warming = Warming(self._fabric, dataset.name, post)
+        if wants_events(asked.headers.get(b"accept")):
+            return Answer(200, b"", events=warming.events(self._settings.stream_keep_alive_s, asked.transaction))
+        return json(await warming.done())
+
+    # --- both ---------------------------------------------------------------------------------------------
+
+    async def _figures(self, dataset: Dataset) -> dict[str, Any]:
+        """What the agent knows; a dataset whose origin is down can still be looked at."""
+        fields = ("files", "bytes", "cached_files", "cached_bytes")
+        try:
+            told: dict[str, Any] = dict(await self._fabric.show(dataset.name))
+        except AgentError as error:
+            told = {"trouble": str(error)}
+        return {field: told.get(field) for field in fields} | {"trouble": told.get("trouble")}
+
+
+def _origin(dataset: Dataset) -> str:
+    return urlsplit(dataset.url).scheme or "file"
+
+
+def _item(dataset: Dataset) -> DatasetItem:
+    return DatasetItem(dataset.name, _origin(dataset), dataset.created)
+
+
+def _common(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "origin": _origin(dataset),
+        "created": dataset.created,
+        "url": public_url(dataset),
+        "options": sorted(dataset.options),
+        "namespaces": None if dataset.tenants is None else list(dataset.tenants),
+    }

@@ -1,0 +1,76 @@
+"""A dataset's files on their way to the node, while somebody looks on: as events, or as one answer in the end."""
+
+import asyncio
+
+import msgspec
+from msgspec import Struct
+
+from aliquot.core.errors import InputError
+from aliquot.live.fabric.fabric import Fabric
+from aliquot.live.fabric.requests import AgentError
+from aliquot.live.gateway.events import Events
+from aliquot.storage.messages import Progress
+
+_MOST_PATTERNS = 1000
+_LONGEST = 4096
+
+
+class WarmPost(Struct, forbid_unknown_fields=True):
+    """Shell patterns over paths within the dataset, such as `train/*.bin`; none: everything."""
+
+    patterns: list[str] = []
+
+
+class Warmed(Struct):
+    files: int
+    bytes: int
+
+
+class Warming:
+    def __init__(self, fabric: Fabric, name: str, post: WarmPost) -> None:
+        """Raises `InputError`."""
+        patterns = post.patterns
+        if len(patterns) > _MOST_PATTERNS or not all(0 < len(pattern) <= _LONGEST for pattern in patterns):
+            raise InputError(f"patterns: it takes at most {_MOST_PATTERNS} texts of 1 to {_LONGEST} characters")
+        self._fabric = fabric
+        self._name = name
+        self._patterns = tuple(patterns)
+
+    async def done(self) -> Warmed:
+        """Raises `AgentError`."""
+        return _warmed(await self._fabric.warm(self._name, self._patterns, lambda _: None))
+
+    def events(self, keep_alive_s: float, transaction: str) -> Events:
+        """`progress` as it goes, then `result`. When nobody listens any more, it stops."""
+        events = WarmEvents(keep_alive_s, transaction)
+        events.task = asyncio.get_running_loop().create_task(self._tell(events))
+        return events
+
+    async def _tell(self, events: "WarmEvents") -> None:
+        try:
+            value = await self._fabric.warm(self._name, self._patterns, events.progress)
+        except AgentError as error:
+            events.fail(str(error))
+        else:
+            events.warmed(_warmed(value))
+
+
+def _warmed(value: dict[str, int | float | str | None]) -> Warmed:
+    return msgspec.convert(value, Warmed)
+
+
+class WarmEvents(Events):
+    task: asyncio.Task[None]
+
+    def progress(self, progress: Progress) -> None:
+        told = {name: getattr(progress, name) for name in ("files", "of_files", "bytes", "of_bytes")}
+        self._tell(b"progress", b"", msgspec.json.encode(told))
+
+    def warmed(self, warmed: Warmed) -> None:
+        self._tell(b"result", b"", msgspec.json.encode(warmed))
+        self._close()
+
+    def _close(self) -> None:
+        super()._close()
+        if asyncio.current_task() is not self.task:  # whoever listened has gone, or the server stops
+            self.task.cancel()

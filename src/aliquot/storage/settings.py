@@ -1,0 +1,12 @@
+"""How the storage agent is to work, parsed once and frozen."""
+
+from msgspec import Struct
+
+GIB = 2**30
+
+
+class FabricSettings(Struct, frozen=True):
+    directory: str = ""  # for the cache, the access log, models and views
+    cache_bytes: int = 10 * GIB
+    eviction: str = "s3fifo"  # of the cache
+    prefetch_bytes_per_s: int | None = None  # what prefetches may take of the link; None: all that nobody else wants
