@@ -128,7 +128,7 @@ async def test_the_operators_side_takes_the_operators_token_alone():
         routes = [endpoint for endpoint in g.app.endpoints if endpoint.access == "operator"]
         assert len(routes) >= 8
         for endpoint in routes:
-            path = endpoint.path.format(name="guest", uuid="x")
+            path = endpoint.path.format(name="guest", uuid="x", dataset="d")
             for given in ({}, {"authorization": encoded(g.key)}, {"authorization": "Bearer x"}):
                 answer = await g.request(endpoint.method, path, headers=given, auth=None, json={})
                 assert (answer.status_code, answer.json()["error"]) == WRONG

@@ -99,12 +99,17 @@ def furnished(server):
     ran = client.post(f"{base}/actions/own", params={"blocking": "true"}, json={})
     activation = ran.raise_for_status().json()["activationId"]
     session = client.post("/api/v1/sessions", json={"name": MARK, "metadata": {"mark": MARK}}).raise_for_status()
+    headers = {"authorization": f"Bearer {server.operator}"}
+    dataset = {"url": "/srv/files", "namespaces": ["owner"]}
+    where = f"{server.url}/operator/v1/datasets/{MARK}"
+    httpx.put(where, params={"check": "false"}, headers=headers, json=dataset).raise_for_status()
     ids = [activation, session.json()["sessionId"]]
     values = {
         "namespace": ["owner"],
         "name": ["own", "inner", "shared", "chain", "box", "open", "bell", "rings", "owner"],
         "package": ["box", "open", "own"],
         "trigger": ["bell"],
+        "dataset": [MARK],
         "path": ["shop/own", "shop"],
         "id": ids,
         "uuid": [key.partition(":")[0]],

@@ -11,6 +11,7 @@ from aliquot.cli import (
     api,
     bench,
     compare,
+    dataset,
     demo,
     deploy,
     doctor,
@@ -61,6 +62,7 @@ app.command("doctor", rich_help_panel=RUN)(doctor.doctor)
 app.command("deploy", cls=TakesPairs, rich_help_panel=DEVELOP)(deploy.deploy)
 app.command("invoke", cls=TakesPairs, rich_help_panel=DEVELOP)(invoke.invoke)
 app.add_typer(session.app, name="session", rich_help_panel=DEVELOP)
+app.add_typer(dataset.app, name="dataset", rich_help_panel=DEVELOP)
 app.command("logs", rich_help_panel=DEVELOP)(logs.logs)
 app.command("list", rich_help_panel=DEVELOP)(functions.list_functions)
 app.command("delete", rich_help_panel=DEVELOP)(functions.delete)

@@ -79,10 +79,10 @@ def up(
     """
     from aliquot.live.gateway.limits import parse_limits
     from aliquot.live.images import parse_image
-    from aliquot.live.logs import set_up_logs
     from aliquot.live.server import Ready, serve
     from aliquot.live.settings import OVERCOMMIT, ServerSettings, Tls, keep, parse_devices, physical_memory
     from aliquot.live.usage.file import check_size
+    from aliquot.logs import set_up_logs
 
     if (tls_cert is None) != (tls_key is None):
         raise InputError("--tls-cert and --tls-key: they take a file each, together")

@@ -17,6 +17,7 @@ MIB = 2**20
 # What a start takes, as the policies believe it: a fork from a zygote, or a fresh interpreter.
 COLD_S = {NODEJS: 0.1}
 FORK_S = 0.02
+DATASETS = "/datasets"  # where a function finds those that it named
 
 
 def function_spec(reached: Reached) -> FunctionSpec:
@@ -45,6 +46,7 @@ def launch(
         "__OW_ACTION_VERSION": action.version,
         "ALIQUOT_DEVICE": device,
         "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
+        **({"ALIQUOT_DATASETS": DATASETS} if needs.datasets else {}),
         **(more or {}),
     }
     return Launch(

@@ -73,6 +73,7 @@ class App:
         weight: float | None = ...,
         imports: list[str] | tuple[str, ...] = ...,
         requirements: list[str] | tuple[str, ...] = ...,
+        datasets: list[str] | tuple[str, ...] = ...,
         rerun: bool = ...,
     ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
     def function(
@@ -88,6 +89,7 @@ class App:
         weight: float | None = None,
         imports: list[str] | tuple[str, ...] = (),
         requirements: list[str] | tuple[str, ...] = (),
+        datasets: list[str] | tuple[str, ...] = (),
         rerun: bool = False,
     ) -> Any:
         """Say what a function needs.
@@ -95,7 +97,9 @@ class App:
         `gpu` is a share of one GPU (none: it runs on the node's CPU) and `gpu_memory` its part of that GPU's memory;
         `memory` is the host's. `timeout` ends a run, `latency_slo` is what you wish for, `weight` how much of your
         own share this function gets beside your others. `imports` are loaded before the function starts, so that it
-        starts fast; `requirements` are installed for it. `rerun=True`: it may run again if a crash interrupts it.
+        starts fast; `requirements` are installed for it. `datasets` are names of datasets, which it finds as
+        directories below `/datasets` (ALIQUOT_DATASETS), and whose files are brought before it asks. `rerun=True`: it
+        may run again if a crash interrupts it.
         """
         needs = read_needs(
             gpu=gpu,
@@ -106,6 +110,7 @@ class App:
             weight=weight,
             imports=imports,
             requirements=requirements,
+            datasets=datasets,
             rerun=rerun,
         )
         return self._add(raw, needs) if raw is not None else lambda decorated: self._add(decorated, needs)

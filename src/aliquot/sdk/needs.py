@@ -10,7 +10,7 @@ DEFAULT_MEMORY_MIB = 256
 # Every annotation that a deployment may set: those it does not set are removed from an older version's.
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
-    *("gpu-memory-limit", "latency-slo-ms", "weight", "rerun"),
+    *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun"),
 )
 
 
@@ -25,6 +25,7 @@ class Needs(NamedTuple):
     weight: float | None = None
     imports: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
     rerun: bool = False
 
     def limits(self) -> dict[str, int]:
@@ -38,6 +39,7 @@ class Needs(NamedTuple):
             "weight": self.weight,
             "imports": list(self.imports) or None,
             "requirements": list(self.requirements) or None,
+            "datasets": list(self.datasets) or None,
             "rerun": self.rerun or None,
         }
         return {key: value for key, value in said.items() if value is not None}
@@ -53,6 +55,7 @@ def read_needs(
     weight: float | None,
     imports: list[str] | tuple[str, ...],
     requirements: list[str] | tuple[str, ...],
+    datasets: list[str] | tuple[str, ...],
     rerun: bool,
 ) -> Needs:
     """What the decorator was given, strictly: a typing mistake must not become a default."""
@@ -72,5 +75,6 @@ def read_needs(
         weight=None if weight is None else read_positive(weight, "weight"),
         imports=tuple(imports),
         requirements=read_names(requirements, "requirements"),
+        datasets=read_names(datasets, "datasets"),
         rerun=rerun,
     )

@@ -15,9 +15,10 @@ from aliquot.storage.settings import FabricSettings
 
 
 class Begin(Struct, frozen=True, tag=True):
-    """The first that is said: how the agent is to work."""
+    """The first that is said: how the agent is to work, and all datasets that there are."""
 
     settings: FabricSettings
+    datasets: tuple[Dataset, ...]
 
 
 class CheckDataset(Struct, frozen=True, tag=True):

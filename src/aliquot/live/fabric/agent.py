@@ -4,7 +4,6 @@ import asyncio
 import socket
 import sys
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -13,7 +12,6 @@ import structlog
 from aliquot.live.fabric.handover import Handover
 from aliquot.storage.frames import frame, from_agent, next_message
 from aliquot.storage.messages import Begin, FromAgent, ToAgent
-from aliquot.storage.settings import FabricSettings
 
 _MODULE = "aliquot.storage.agent.process"
 _STOP_S = 5
@@ -26,7 +24,7 @@ log = structlog.get_logger("aliquot.fabric")
 class Peer(Protocol):
     """Who speaks with the agent: the fabric."""
 
-    def greeting(self) -> Iterable[ToAgent]:
+    def greeting(self) -> Begin:
         """What each agent must know before anything else."""
         ...
 
@@ -38,8 +36,7 @@ class Peer(Protocol):
 
 
 class Agent:
-    def __init__(self, settings: FabricSettings, peer: Peer) -> None:
-        self._settings = settings
+    def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._writer: asyncio.StreamWriter | None = None
         self._waiting: list[bytes] = []  # until there is one to send it to
@@ -105,9 +102,7 @@ class Agent:
                 raise
         reader, writer = await asyncio.open_connection(sock=ours)
         try:
-            writer.write(frame(Begin(self._settings)))
-            for message in self._peer.greeting():
-                writer.write(frame(message))
+            writer.write(frame(self._peer.greeting()))
             waiting, self._waiting = self._waiting, []
             writer.writelines(waiting)
             self._writer = writer

@@ -5,7 +5,7 @@ agent. When the agent dies, whoever waits for it is told, and the next one learn
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from aliquot.core.commands import CancelFetch, Fetch, Predict
 from aliquot.core.events import Event, FetchEnded, FilesPredicted, LikelyFile, SessionBegan
@@ -17,6 +17,7 @@ from aliquot.live.store.base import Store
 from aliquot.storage.messages import (
     Answered,
     AskModel,
+    Begin,
     CancelPrefetch,
     CheckDataset,
     EndSession,
@@ -50,7 +51,7 @@ class Fabric:
         self.datasets.on_change = self._changed
         self.post: Callable[[Event], None] = lambda _: None  # to the core; set by the service
         self.figures: dict[str, float] = {}
-        self._agent = Agent(self.settings, self)
+        self._agent = Agent(self)
         self._requests = Requests()
         self._asked: dict[tuple[str, str], None] = {}  # audiences of which the model has not spoken yet
         self._fetches: dict[int, None] = {}
@@ -128,8 +129,8 @@ class Fabric:
 
     # --- Peer ---------------------------------------------------------------------------------------------
 
-    def greeting(self) -> Iterable[ToAgent]:
-        return [PutDataset(_NO_ANSWER, dataset) for dataset in self.datasets.all()]
+    def greeting(self) -> Begin:
+        return Begin(self.settings, tuple(self.datasets.all()))
 
     def heard(self, message: FromAgent) -> None:
         match message:

@@ -14,7 +14,7 @@ class AgentError(Exception):
     """What was asked of the fabric cannot be done; the text is for people."""
 
 
-class AgentLost(AgentError):
+class AgentLost(AgentError):  # noqa: N818 - it reads as what it says
     """It may be asked again: another agent is on its way."""
 
 

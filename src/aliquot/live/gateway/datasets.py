@@ -88,7 +88,7 @@ class DatasetPages:
             Endpoint("GET", _SEEN_ONE, self.get_seen, "Read a dataset, and how much of it is on the node",
                      {200: DatasetEntity}, statuses=(404,)),
             Endpoint("POST", _SEEN_ONE + "/warm", self.warm, "Bring its files to the node", {200: Warmed},
-                     body=WarmPost, most_bytes=MIB, statuses=(404, 413, 415, 502), streams=True),
+                     body=WarmPost, most_bytes=MIB, statuses=(404, 413, 415, 424), streams=True),
         ]  # fmt: skip
 
     # --- the operator's -----------------------------------------------------------------------------------

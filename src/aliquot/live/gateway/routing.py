@@ -39,7 +39,7 @@ _STATUSES: dict[type[Exception], int] = {
     NoSession: 404,
     TooLarge: 413,
     TooManySessions: 429,
-    AgentError: 502,
+    AgentError: 424,
     AgentLost: 503,
 }
 

@@ -1,4 +1,4 @@
-"""The server's own log: lines of key=value on stderr."""
+"""The log of the server and of its storage agent: lines of key=value on stderr."""
 
 import logging
 import sys
