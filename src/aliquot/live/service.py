@@ -44,11 +44,11 @@ from aliquot.core.events import (
 )
 from aliquot.core.fit import misfit
 from aliquot.core.model import CPU
-from aliquot.live.activations import Recorder, failure
+from aliquot.live.activations import failure
 from aliquot.live.call import Call, Follower
+from aliquot.live.ends import Ends
 from aliquot.live.engine import Engine
 from aliquot.live.fabric.fabric import Fabric
-from aliquot.live.fabric.notes import notes_of
 from aliquot.live.images import Image
 from aliquot.live.launches import activation_env, function_spec, launch, run_request
 from aliquot.live.ledger import STOPPING, Ledger, now_ms
@@ -61,7 +61,6 @@ from aliquot.live.store.base import Store
 from aliquot.live.tenancies import Tenancies, Tenancy
 from aliquot.live.usage.figures import with_usage
 from aliquot.live.usage.sampler import Sampler
-from aliquot.storage.messages import RunSettled
 
 log = structlog.get_logger("aliquot.service")
 
@@ -81,7 +80,6 @@ class Service:
     ) -> None:
         self._engine = Engine(settings, store, self._perform)
         self.scheduler = self._engine.scheduler
-        self.recorder = Recorder("+".join(self.scheduler.policy_names))
         self._node = node
         self._store = store
         self._host_memory_bytes = host_memory_bytes
@@ -95,6 +93,8 @@ class Service:
         self.fabric = fabric or Fabric(store)
         self.fabric.post = self._engine.post
         self.fabric.readers.on_blind = self._blinded
+        policies = "+".join(self.scheduler.policy_names)
+        self.ends = Ends(policies, self.ledger, self.fabric.readers, self._engine.now)
         self._functions: dict[tuple[str, str], Reached] = {}
         self._performers: dict[type[Command], Callable[..., None]] = {
             Dispatch: self._dispatch,
@@ -193,7 +193,7 @@ class Service:
         key = (reached.tenant, reached.function)
         old = self._functions.get(key)
         if old is not None:
-            self.recorder.forget(old.action)
+            self.ends.forget(old.action)
         self._functions[key] = reached
         self._engine.post(FunctionDeployed(reached.tenant, function_spec(reached)))
         self._node.prepare(launch(reached, CPU, self.api_host, self.images))
@@ -201,7 +201,7 @@ class Service:
     def remove(self, tenant: str, function: str) -> None:
         reached = self._functions.pop((tenant, function), None)
         if reached is not None:
-            self.recorder.forget(reached.action)
+            self.ends.forget(reached.action)
             self._engine.post(FunctionRemoved(tenant, function))
 
     def misfit(self, action: Action) -> str | None:
@@ -276,7 +276,7 @@ class Service:
         self._engine.post(RunFinished(call.id, sandbox, outcome.run_s))
         if tenancy.blind:
             self._give_up(sandbox)
-        self._end(call, tenancy.with_logs(outcome) if tenancy.logs else outcome)
+        self.ends.end(call, tenancy.with_logs(outcome) if tenancy.logs else outcome)
 
     # --- what the fabric tells --------------------------------------------------------------------------
 
@@ -370,40 +370,12 @@ class Service:
             self._post_arrival(call)
         else:
             ended = failure(Status.INTERNAL_ERROR, command.reason)
-            self._end(call, call.outcome or replace(ended, logs=self._printed(call)))
+            self.ends.end(call, call.outcome or replace(ended, logs=self._printed(call)))
 
     def _reject(self, command: Reject) -> None:
         call = self.calls[command.invocation]
         call.reason = command.reason
         if call.durable:
-            self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
+            self.ends.end(call, failure(Status.INTERNAL_ERROR, command.reason))
         else:
             self.ledger.forget(call)
-
-    # --- ends -------------------------------------------------------------------------------------------
-
-    def _end(self, call: Call, outcome: Outcome) -> None:
-        call.outcome = outcome
-        if call.reads is None:
-            self.ledger.end(call, self._record(call, outcome))
-            return
-        call.ended, ended_s = True, self._engine.now()
-
-        def settled(told: RunSettled | None) -> None:
-            call.notes += notes_of(told)
-            self.ledger.end(call, self._record(call, outcome, ended_s))
-
-        self.fabric.readers.end_run(call.reads, call.id, settled)
-
-    def end_unbegun(self, call: Call, reason: str) -> Activation:
-        """The record of a call that was accepted by an earlier server and cannot run."""
-        call.arrived_s = self._engine.now()
-        call.outcome = failure(Status.INTERNAL_ERROR, reason)
-        return self._record(call, call.outcome)
-
-    def _record(self, call: Call, outcome: Outcome, ended_s: float | None = None) -> Activation:
-        now, init_s = self._engine.now() if ended_s is None else ended_s, call.init_s or 0
-        began_s = (call.begun_s or now) - init_s
-        call.wait_ms = max(0, round((began_s - call.arrived_s) * 1000))
-        duration_ms = max(0, round((now - began_s) * 1000))
-        return self.recorder.record(call, outcome, start_ms=now_ms() - duration_ms, duration_ms=duration_ms)

@@ -169,7 +169,7 @@ class Composer:
     async def end_unbegun(self, call: Call, reason: str) -> None:
         """One that is in the store's queue and cannot run."""
         if not call.reached.composite:
-            await self._ledger.end_durably(call, self._service.end_unbegun(call, reason))
+            await self._ledger.end_durably(call, self._service.ends.unbegun(call, reason))
             return
         machine = self._machine(call)
         at_ms = now_ms()
