@@ -25,7 +25,7 @@ architecture: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 
 tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/lithops.stamp
-	$(BIN)/pytest
+	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile
 
 test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## What takes longer: many more examples, Serverless, fifty kills, 200 clients
 	$(BIN)/pytest tests/property --hypothesis-profile=long

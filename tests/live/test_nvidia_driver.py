@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from nvidia_peers import CUT, FIRST, GIB, SECOND, Recorder, ScriptedNvml
@@ -27,6 +28,13 @@ from aliquot.live.settings import parse_devices
 CONTROL = "nvidia-cuda-mps-control"
 FILES = ("/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 FREE = Surroundings(own_files=True)
+
+
+@pytest.fixture
+def tmp_path():
+    """With a short name: sockets of MPS lie in it."""
+    with TemporaryDirectory(prefix="aliquot-") as name:
+        yield Path(name)
 
 
 def made(tmp_path, asked="", *, nvml=None, run=None, library=None, parents=None):

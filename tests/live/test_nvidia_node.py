@@ -4,6 +4,7 @@ import os
 import subprocess
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from msgspec.structs import replace
@@ -39,6 +40,13 @@ def main(args):
     return {"seen": os.path.exists(args["device"]), "written": written}
 """
 walled = pytest.mark.skipif(not strongest().mount, reason="mount namespaces do not work here")
+
+
+@pytest.fixture
+def tmp_path():
+    """With a short name: sockets of MPS lie in it."""
+    with TemporaryDirectory(prefix="aliquot-") as name:
+        yield Path(name)
 
 
 @pytest.fixture
