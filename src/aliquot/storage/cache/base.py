@@ -29,7 +29,7 @@ class Urgency(IntEnum):
 
 class CacheSettings(Struct, frozen=True):
     limit_bytes: int
-    eviction: str = "lecar"
+    eviction: str = "s3fifo"
     chunk_bytes: int = 2 * MIB
     whole_bytes: int = 64 * MIB  # an open of more than this does not wait for all of it: it is read as it arrives
     workers: int = 8  # transfers of chunks at once; half of them at most for what nobody waits for

@@ -1,0 +1,78 @@
+"""Which step comes next: what is waited for, then what was asked for, then what was predicted. Pure; time is given."""
+
+from collections.abc import Iterable
+
+from aliquot.storage.cache.base import Urgency
+from aliquot.storage.cache.budget import Budget
+from aliquot.storage.cache.transfer import Kind, Step, Transfer
+
+SPARE_WORKERS = 2  # no single link has all of them: one that hangs must not hold up the others
+
+
+class Agenda:
+    def __init__(self, workers: int, budget: Budget) -> None:
+        self._workers = workers
+        self._background = max(1, workers // 2)
+        self._per_link = max(1, workers - SPARE_WORKERS)
+        self.budget = budget
+        self.wake_s: float | None = None  # when to look again even if nothing happens; set by `next_step`
+
+    def next_step(self, transfers: Iterable[Transfer], *, now: float) -> Step | None:
+        """The most urgent; of equals the transfer that has the fewest workers, then the one that came first."""
+        self.wake_s = None
+        ready = list(transfers)
+        running: dict[str, int] = {}
+        background = 0
+        for transfer in ready:
+            count = len(transfer.running)
+            if count:
+                running[transfer.link] = running.get(transfer.link, 0) + count
+                background += count * (transfer.urgency is not Urgency.DEMAND)
+        busy_links = {transfer.link for transfer in ready if _is_demanded(transfer)}
+        for transfer in sorted(ready, key=_rank):
+            if running.get(transfer.link, 0) >= self._per_link:
+                continue
+            step = self._step_of(transfer, busy_links, background, now=now)
+            if step is not None:
+                return step
+        return None
+
+    def may_go_on(self, transfer: Transfer, transfers: Iterable[Transfer], moved: int, *, now: float) -> bool:
+        """Whether a copy that cannot be cut into chunks may go on; `moved` bytes have come since it was last asked."""
+        if transfer.is_for_prediction:
+            self.budget.take(moved)
+            if self.budget.wait_s(now=now) > 0:
+                return False
+        if transfer.urgency is Urgency.DEMAND:
+            return True
+        return not any(other.link == transfer.link and _is_demanded(other) for other in transfers)
+
+    def _step_of(self, transfer: Transfer, busy_links: set[str], background: int, *, now: float) -> Step | None:
+        if transfer.not_before_s > now:
+            self._wake_at(transfer.not_before_s)
+            return None
+        step = transfer.next_step(now=now)
+        if step is None or transfer.urgency is Urgency.DEMAND:
+            return step
+        if background >= self._background or (transfer.link in busy_links and step.kind is not Kind.COMMIT):
+            return None
+        if step.kind is Kind.CHUNK and transfer.is_for_prediction:
+            wait_s = self.budget.wait_s(now=now)
+            if wait_s > 0:
+                self._wake_at(now + wait_s)
+                return None
+            self.budget.take(transfer.entry.span(step.chunk)[1] if transfer.entry else 0)
+        return step
+
+    def _wake_at(self, when: float) -> None:
+        self.wake_s = when if self.wake_s is None else min(self.wake_s, when)
+
+
+def _rank(transfer: Transfer) -> tuple[int, int, int]:
+    urgency = transfer.urgency
+    return urgency, len(transfer.running) if urgency is Urgency.DEMAND else 0, transfer.number
+
+
+def _is_demanded(transfer: Transfer) -> bool:
+    """Whether somebody waits for it, and the link has to do with that."""
+    return transfer.urgency is Urgency.DEMAND and bool(transfer.wanted or transfer.running or transfer.waiting)

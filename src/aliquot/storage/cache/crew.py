@@ -1,0 +1,116 @@
+"""The workers' threads, and the watch over them: whoever waits for an origin that says nothing is told in time."""
+
+import threading
+import time
+from typing import Protocol
+
+from aliquot.storage.cache.transfer import Step
+
+MOST_ABANDONED = 32  # threads that wait for origins for ever
+ENDING_S = 5.0
+
+
+class Work(Protocol):
+    def pick(self, now: float) -> Step | None:
+        """The next step, which is under way from now on. The lock is held."""
+
+    def wake_s(self) -> float | None:
+        """When to pick again although nothing has happened. The lock is held."""
+
+    def perform(self, step: Step) -> None: ...
+    def is_overdue(self, step: Step, age_s: float) -> bool:
+        """Whether the worker is to be left to itself."""
+
+
+class Crew:
+    """Threads are started as there is work. The lock is that of whoever has the work."""
+
+    def __init__(self, workers: int, lock: threading.Lock, work: Work, look_every_s: float) -> None:
+        self._workers = workers
+        self._lock = lock
+        self._work_bell = threading.Condition(lock)
+        self._watch_bell = threading.Condition(lock)
+        self._work = work
+        self._look_every_s = look_every_s
+        self._threads: set[threading.Thread] = set()
+        self._abandoned: set[threading.Thread] = set()
+        self._running: dict[threading.Thread, tuple[Step, float]] = {}
+        self._idle = 0
+        self._watch: threading.Thread | None = None
+        self._closing = False
+
+    def call(self) -> None:
+        """There is work, perhaps. The lock is held."""
+        if self._closing:
+            return
+        self._work_bell.notify()
+        if self._idle == 0 and len(self._threads) < self._workers:
+            self._start()
+        if self._watch is None:
+            self._watch = threading.Thread(target=self._look, name="cache watch", daemon=True)
+            self._watch.start()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing = True
+            self._work_bell.notify_all()
+            self._watch_bell.notify_all()
+            threads = [*self._threads, *([self._watch] if self._watch is not None else [])]
+        ends = time.monotonic() + ENDING_S
+        for thread in threads:
+            thread.join(max(0.0, ends - time.monotonic()))  # one that hangs in an origin ends with the process
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._labour, name=f"cache worker {len(self._threads)}", daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _labour(self) -> None:
+        me = threading.current_thread()
+        while True:
+            with self._lock:
+                step = self._next(me)
+                if step is None:
+                    self._threads.discard(me)
+                    self._abandoned.discard(me)
+                    return
+            self._work.perform(step)
+            with self._lock:
+                self._running.pop(me, None)
+
+    def _next(self, me: threading.Thread) -> Step | None:
+        while not self._closing and me not in self._abandoned:
+            now = time.monotonic()
+            step = self._work.pick(now)
+            if step is not None:
+                if not self._running:
+                    self._watch_bell.notify()
+                self._running[me] = (step, now)
+                self.call()  # there may be more
+                return step
+            wake_s = self._work.wake_s()
+            self._idle += 1
+            self._work_bell.wait(None if wake_s is None else max(wake_s - now, 0.001))
+            self._idle -= 1
+        return None
+
+    def _look(self) -> None:
+        while True:
+            with self._lock:
+                self._watch_bell.wait(self._look_every_s if self._running else None)
+                if self._closing:
+                    return
+                running = [item for item in self._running.items() if item[0] not in self._abandoned]
+            now = time.monotonic()
+            for thread, (step, since_s) in running:
+                if self._work.is_overdue(step, now - since_s):
+                    self._abandon(thread, step)
+
+    def _abandon(self, thread: threading.Thread, step: Step) -> None:
+        """Another takes its place; it ends when its origin lets it go."""
+        with self._lock:
+            running = self._running.get(thread)
+            if running is not None and running[0] is step and len(self._abandoned) < MOST_ABANDONED:
+                self._abandoned.add(thread)
+                self._threads.discard(thread)
+                self.call()

@@ -1,0 +1,323 @@
+"""What happens to transfers: who joins and leaves, and what follows from an answer, an arrival, or a failure.
+
+Every method is called with the lock held and does no I/O but to make, open and remove files of the cache. What is to be
+told to others is kept in `due` until the lock is free.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, TypeAlias
+
+from aliquot.storage.cache.base import CacheSettings, Urgency
+from aliquot.storage.cache.body import Body
+from aliquot.storage.cache.disk import Disk
+from aliquot.storage.cache.entry import Entry
+from aliquot.storage.cache.shelf import Shelf
+from aliquot.storage.cache.ticket import Claim
+from aliquot.storage.cache.transfer import Reader, State, Transfer, Waiter
+from aliquot.storage.errors import ChangedError, RoomError, StorageError
+from aliquot.storage.origins.base import Origin
+from aliquot.storage.records import FileKey, Listed
+
+HandOver: TypeAlias = Callable[[Waiter, Entry, bool, float], bool]  # False: its file is not there
+
+MOST_FAILURES = 3  # in a row, before whoever waits is told
+RETRY_S = (0.1, 0.4, 1.0)
+MOST_CHANGES = 3
+
+
+class Flights:
+    def __init__(self, settings: CacheSettings, shelf: Shelf, disk: Disk, hand_over: HandOver) -> None:
+        self.settings = settings
+        self.shelf = shelf
+        self.transfers: dict[FileKey, Transfer] = {}
+        self.due: list[Callable[[], object]] = []
+        self._disk = disk
+        self._numbers = count()
+        self._hand_over = hand_over
+
+    def join(self, key: FileKey, origin: Origin, waiter: Waiter, *, now: float) -> Transfer:
+        """One more waits for this file; the first sets it going."""
+        transfer = self._transfer(key, origin, now=now)
+        transfer.waiting.append(waiter)
+        if transfer.state is State.MOVING:
+            self.consider(transfer, now=now)
+        return transfer
+
+    def read(self, entry: Entry, origin: Origin, reader: Reader, ahead: int, *, now: float) -> None:
+        """One more waits for a part of an open file; up to `ahead` chunks after it are brought as well."""
+        transfer = self._transfer(entry.key, origin, now=now)
+        if transfer.entry is None:
+            self._take_up(transfer, entry, now=now)
+        transfer.readers.append(reader)
+        chunks = entry.chunks_of(reader.offset, reader.length)
+        for chunk in range(chunks.stop, min(chunks.stop + ahead, entry.chunk_count)):
+            transfer.want(chunk)
+        for chunk in reversed(chunks):
+            transfer.want(chunk, first=True)
+
+    def leave(self, transfer: Transfer, claim: Claim[Any], *, now: float) -> None:
+        """Whoever held the claim has cancelled."""
+        transfer.waiting = [waiter for waiter in transfer.waiting if waiter.claim is not claim]
+        transfer.readers = [reader for reader in transfer.readers if reader.claim is not claim]
+        self.let_go(transfer, now=now)
+
+    def asked(self, transfer: Transfer, listed: Listed, *, ranged: bool, now: float) -> None:
+        """The origin has said which version it has."""
+        entry = self.shelf.entries.get(transfer.key)
+        if entry is not None and not entry.is_of(listed, transfer.origin.identity):
+            self.shelf.of(transfer.key.dataset).refetched += 1
+            self.shelf.drop(entry, now=now)
+            entry = None
+        if entry is None:
+            body = Body(self._disk.arriving())
+            body.create(listed.size)
+            entry = Entry(transfer.key, listed, transfer.origin.identity, body, self.settings.chunk_bytes)
+            entry.predicted = transfer.is_for_prediction
+            self.shelf.add(entry, now=now)
+        entry.checked_s = now
+        transfer.ranged = ranged
+        transfer.brought = not entry.whole
+        self._take_up(transfer, entry, now=now)
+        self.consider(transfer, now=now)
+
+    def unchecked(self, transfer: Transfer, *, now: float) -> bool:
+        """The origin cannot be asked: who waits is given what is here, if it is here; False: it is not."""
+        entry = self.shelf.entries.get(transfer.key)
+        if entry is None or not entry.whole or entry.origin != transfer.origin.identity:
+            return False
+        self.shelf.of(transfer.key.dataset).unchecked += 1
+        self._take_up(transfer, entry, now=now)
+        self.consider(transfer, now=now)
+        return True
+
+    def consider(self, transfer: Transfer, *, now: float) -> None:
+        """What the waiting can be given now, and what is to be brought for the others."""
+        entry = transfer.entry
+        if entry is None:
+            return
+        if entry.whole:
+            self._serve(transfer, transfer.waiting, now=now)
+        elif transfer.ranged and entry.listed.size > self.settings.whole_bytes:
+            self._serve(transfer, [waiter for waiter in transfer.waiting if waiter.opens], now=now)
+        if transfer.entry is not entry:
+            return
+        if transfer.waiting and not transfer.whole:
+            self._bring_all(transfer, entry, now=now)
+        if transfer.whole and entry.complete and not entry.whole and transfer.state is State.MOVING:
+            transfer.state = State.COMPLETE
+        self.let_go(transfer, now=now)
+
+    def _bring_all(self, transfer: Transfer, entry: Entry, *, now: float) -> None:
+        missing = entry.missing()
+        wanted_bytes = sum(entry.span(chunk)[1] for chunk in missing) - entry.reserved_bytes
+        if self._room(transfer, wanted_bytes, now=now):
+            self.shelf.reserve(entry, wanted_bytes)
+            transfer.whole = True
+            for chunk in missing:
+                transfer.want(chunk)
+            return
+        if transfer.ranged:  # it need not be here all at once to be read
+            self._serve(transfer, [waiter for waiter in transfer.waiting if waiter.opens], now=now)
+        error = self.no_room(entry)
+        for waiter in transfer.waiting:
+            self.due.append(lambda waiter=waiter: waiter.claim.fail(error))  # type: ignore[misc]
+        transfer.waiting = []
+
+    def no_room(self, entry: Entry) -> RoomError:
+        shelf = self.shelf
+        if entry.listed.size > shelf.limit_bytes:
+            why = f"the cache holds {shelf.limit_bytes} bytes in all (cache.limit_bytes)"
+        else:
+            why = f"{shelf.used_bytes} of the cache's {shelf.limit_bytes} bytes are of files that are open or coming"
+        return RoomError(f"{entry.key}: no room for its {entry.listed.size} bytes: {why}")
+
+    def _room(self, transfer: Transfer, wanted_bytes: int, *, now: float) -> bool:
+        if self.shelf.make_room(wanted_bytes, now=now):
+            return True
+        if transfer.urgency is not Urgency.DEMAND or wanted_bytes > self.shelf.limit_bytes:
+            return False
+        for other in sorted(self.transfers.values(), key=lambda other: -other.number):  # the latest goes first
+            if other.urgency is not Urgency.DEMAND and other.entry is not None:
+                self.fail(other, RoomError(f"{other.key}: gave way to {transfer.key}, which is waited for"), now=now)
+                if self.shelf.make_room(wanted_bytes, now=now):
+                    return True
+        return False
+
+    def reserve_chunk(self, transfer: Transfer, chunk: int, *, now: float) -> bool:
+        """Where room was not set aside for all of the file: it is for this chunk. Else older chunks of it give way."""
+        entry = transfer.entry
+        if transfer.whole or entry is None:
+            return True
+        length = entry.span(chunk)[1]
+        if not self._room(transfer, length, now=now) and not self._punch(transfer, entry, length):
+            self.fail(transfer, self.no_room(entry), now=now)
+            return False
+        self.shelf.reserve(entry, length)
+        return True
+
+    def evict_for(self, transfer: Transfer, *, now: float) -> bool:
+        """The disk is full before the cache is: somebody goes, or what nobody waits for does. False: nobody can."""
+        if self.shelf.evict(now=now):
+            return True
+        if transfer.urgency is Urgency.DEMAND:
+            others = [other for other in self.transfers.values() if other.urgency is not Urgency.DEMAND and other.entry]
+            for other in others[-1:]:
+                self.fail(other, RoomError(f"{other.key}: gave way to {transfer.key}, which is waited for"), now=now)
+                return True
+        return False
+
+    def _punch(self, transfer: Transfer, entry: Entry, length: int) -> bool:
+        """Take chunks away again, those that came first, until there is room: a file larger than the cache flows by."""
+        needed = {chunk for reader in transfer.readers for chunk in entry.chunks_of(reader.offset, reader.length)}
+        for chunk in [chunk for chunk in entry.digests if chunk not in needed and chunk not in entry.holes]:
+            if not entry.body.punch(*entry.span(chunk)):
+                return False
+            del entry.digests[chunk]
+            entry.punched += 1
+            self.shelf.punched(entry, entry.span(chunk)[1])
+            if self.shelf.used_bytes + length <= self.shelf.limit_bytes:
+                return True
+        return False
+
+    def arrived(self, transfer: Transfer, chunk: int, digest: bytes, *, is_hole: bool, now: float) -> list[Reader]:
+        """Those who have all they waited for: they are to be given it."""
+        entry = transfer.entry
+        if entry is None or chunk in entry.digests:
+            return []
+        transfer.failures = 0
+        entry.digests[chunk] = digest
+        length = entry.span(chunk)[1]
+        if is_hole:
+            entry.holes.add(chunk)
+        self.shelf.arrived(entry, length, is_hole=is_hole)
+        self.count_fetched(transfer, length)
+        served = [reader for reader in transfer.readers if entry.has(reader.offset, reader.length)]
+        transfer.readers = [reader for reader in transfer.readers if reader not in served]
+        if entry.complete and not entry.whole and transfer.state is State.MOVING:
+            transfer.state = State.COMPLETE
+        self.consider(transfer, now=now)
+        return served
+
+    def copied(self, transfer: Transfer, digests: list[bytes], taken_bytes: int, *, now: float) -> None:
+        """All of it has come at once."""
+        entry = transfer.entry
+        if entry is None:
+            return
+        entry.digests = dict(enumerate(digests))
+        self.count_fetched(transfer, entry.listed.size)
+        self.shelf.unreserve(entry)
+        entry.disk_bytes = min(taken_bytes, entry.listed.size)
+        self.shelf.used_bytes += entry.disk_bytes
+        transfer.wanted.clear()
+        self.consider(transfer, now=now)
+
+    def read_again(self, entry: Entry, reader: Reader, *, now: float) -> None:
+        """What it was to be given has been taken away meanwhile."""
+        transfer = self.transfers.get(entry.key)
+        if transfer is None or transfer.entry is not entry:
+            self.due.append(lambda: reader.claim.fail(ChangedError(f"{entry.key}: is no more in the cache")))
+            return
+        self.read(entry, transfer.origin, reader, 0, now=now)
+
+    def count_fetched(self, transfer: Transfer, length: int) -> None:
+        stats = self.shelf.of(transfer.key.dataset)
+        stats.fetched_bytes += length
+        if transfer.is_for_prediction:
+            stats.prefetched_bytes += length
+
+    def committed(self, transfer: Transfer, *, now: float) -> None:
+        """It is whole, verified, and in its place."""
+        entry = transfer.entry
+        if entry is None:
+            return
+        entry.whole = True
+        entry.reload_s = now - transfer.started_s
+        entry.checked_s = now
+        self.shelf.unreserve(entry)
+        transfer.state = State.MOVING
+        self.consider(transfer, now=now)
+        if self._disk.crowded(len(self.shelf.entries)):
+            self._disk.rewrite(self.shelf.entries.values())
+
+    def changed(self, transfer: Transfer, *, now: float) -> None:
+        """The origin has another version than the one that is being brought: from the beginning, a few times."""
+        transfer.changes += 1
+        gone = ChangedError(f"{transfer.key}: changed at its origin while it was read")
+        self._fail_readers(transfer, gone)
+        self.again(transfer, now=now)
+        if transfer.changes > MOST_CHANGES:
+            text = f"{transfer.key}: changed {transfer.changes} times while it was brought; try again later"
+            self.fail(transfer, ChangedError(text), now=now)
+
+    def again(self, transfer: Transfer, *, now: float) -> None:
+        """From the beginning, with nothing of what has come so far."""
+        entry = transfer.entry
+        if entry is not None:
+            self.shelf.unreserve(entry)
+            self.shelf.drop(entry, now=now)
+            self.shelf.end(entry, now=now)
+        transfer.restart()
+        self.let_go(transfer, now=now)
+
+    def failed_once(self, transfer: Transfer, chunk: int, error: StorageError, *, now: float) -> None:
+        """A step failed in a way that may pass: it is tried again a few times."""
+        transfer.failures += 1
+        if transfer.failures > MOST_FAILURES:
+            self.fail(transfer, error, now=now)
+            return
+        transfer.not_before_s = now + RETRY_S[transfer.failures - 1]
+        if chunk >= 0:
+            if transfer.entry is not None and not transfer.whole:
+                self.shelf.release(transfer.entry, transfer.entry.span(chunk)[1])
+            transfer.want(chunk, first=True)
+
+    def fail(self, transfer: Transfer, error: Exception, *, now: float) -> None:
+        """Whoever waits is told; nothing of it is left behind but what is open."""
+        for waiter in transfer.waiting:
+            self.due.append(lambda waiter=waiter: waiter.claim.fail(error))  # type: ignore[misc]
+        transfer.waiting = []
+        self._fail_readers(transfer, error)
+        transfer.state = State.MOVING
+        transfer.wanted.clear()
+        self.let_go(transfer, now=now)
+
+    def _fail_readers(self, transfer: Transfer, error: Exception) -> None:
+        for reader in transfer.readers:
+            self.due.append(lambda reader=reader: reader.claim.fail(error))  # type: ignore[misc]
+        transfer.readers = []
+
+    def let_go(self, transfer: Transfer, *, now: float) -> None:
+        """If nobody waits any more, the transfer ends. What is read by parts is kept, what was to come whole is not."""
+        entry = transfer.entry
+        wanted_still = entry is not None and entry.pins > 0 and (transfer.wanted or transfer.state is State.COMPLETE)
+        if transfer.waiting or transfer.readers or wanted_still or self.transfers.get(transfer.key) is not transfer:
+            return
+        del self.transfers[transfer.key]
+        transfer.attempt += 1  # what is still under way is of no interest
+        if entry is None:
+            return
+        self.shelf.unreserve(entry)
+        if not entry.whole and entry.pins == 0 and (transfer.whole or not entry.digests):
+            self.shelf.drop(entry, now=now)
+        self.shelf.end(entry, now=now)
+
+    def _serve(self, transfer: Transfer, waiters: list[Waiter], *, now: float) -> None:
+        entry = transfer.entry
+        if entry is None:
+            return
+        served = [waiter for waiter in waiters if self._hand_over(waiter, entry, transfer.brought, now)]
+        transfer.waiting = [waiter for waiter in transfer.waiting if waiter not in served]
+        if len(served) < len(waiters):  # its file has been taken from under us
+            self.again(transfer, now=now)
+
+    def _transfer(self, key: FileKey, origin: Origin, *, now: float) -> Transfer:
+        transfer = self.transfers.get(key)
+        if transfer is None:
+            transfer = self.transfers[key] = Transfer(key, origin, next(self._numbers), now=now)
+        return transfer
+
+    def _take_up(self, transfer: Transfer, entry: Entry, *, now: float) -> None:
+        transfer.entry = entry
+        transfer.state = State.MOVING
+        self.shelf.begin(entry)

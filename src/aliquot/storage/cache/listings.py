@@ -1,0 +1,180 @@
+"""What is known of datasets without asking their origins again: listings, kept over restarts, and single files."""
+
+import threading
+import time
+from collections import OrderedDict
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from aliquot.storage.cache.listing import Listing
+from aliquot.storage.errors import AbsentError, OriginError, StorageError
+from aliquot.storage.origins.base import Origin
+from aliquot.storage.records import FileKey, Listed
+
+MOST_KNOWN = 20_000
+MOST_FILES = 5_000_000
+
+
+class _Known(NamedTuple):
+    listed: Listed | None  # None: it is not there
+    at_s: float
+
+
+class _Held(NamedTuple):
+    listing: Listing
+    at_s: float
+    origin: str
+
+
+class _Saved(msgspec.Struct, frozen=True):
+    origin: str
+    files: list[Listed]
+
+
+class Listings:
+    """Thread-safe, with a lock of its own: origins are asked outside the cache's."""
+
+    def __init__(self, directory: Path, revalidate_s: float, relist_s: float) -> None:
+        self._directory = directory
+        self._revalidate_s = revalidate_s
+        self._relist_s = relist_s
+        self._lock = threading.Lock()
+        self._held: dict[str, _Held] = {}
+        self._listing: dict[str, threading.Lock] = {}  # one listing of a dataset at a time
+        self._renewing: set[str] = set()
+        self._known: OrderedDict[FileKey, _Known] = OrderedDict()
+
+    def listing(self, dataset: str, origin: Origin) -> Listing:
+        held = self._current(dataset, origin)
+        if held is None:
+            with self._turn(dataset):
+                held = self._current(dataset, origin) or self._loaded(dataset, origin) or self._renew(dataset, origin)
+        if time.monotonic() - held.at_s > self._relist_s:
+            self._renew_behind(dataset, origin)
+        return held.listing
+
+    def stat(self, key: FileKey, origin: Origin) -> Listed:
+        held = self._current(key.dataset, origin)
+        listed = held.listing.find(key.path) if held is not None else None
+        if held is not None and listed is not None and time.monotonic() - held.at_s <= self._relist_s:
+            return listed
+        try:
+            return self.ask(key, origin)
+        except OriginError:
+            if listed is None:
+                raise
+            return listed
+
+    def ask(self, key: FileKey, origin: Origin) -> Listed:
+        """As the origin has it, or had it within `revalidate_s`."""
+        now = time.monotonic()
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and now - known.at_s <= self._revalidate_s:
+            if known.listed is None:
+                raise AbsentError(f"{key}: its origin has no such file")
+            return known.listed
+        try:
+            listed = origin.stat(key.path)
+        except AbsentError:
+            self._remember(key, _Known(None, now))
+            raise
+        listed = self._with_checksum(key, listed, origin)
+        self._remember(key, _Known(listed, now))
+        return listed
+
+    def forget(self, key: FileKey) -> None:
+        with self._lock:
+            self._known.pop(key, None)
+
+    def remove(self, dataset: str) -> None:
+        with self._lock:
+            self._held.pop(dataset, None)
+            for key in [key for key in self._known if key.dataset == dataset]:
+                del self._known[key]
+        self._file(dataset).unlink(missing_ok=True)
+
+    def _current(self, dataset: str, origin: Origin) -> _Held | None:
+        with self._lock:
+            held = self._held.get(dataset)
+        return held if held is not None and held.origin == origin.identity else None
+
+    def _turn(self, dataset: str) -> threading.Lock:
+        with self._lock:
+            return self._listing.setdefault(dataset, threading.Lock())
+
+    def _with_checksum(self, key: FileKey, listed: Listed, origin: Origin) -> Listed:
+        held = self._current(key.dataset, origin)
+        named = held.listing.find(key.path) if held is not None else None
+        if listed.checksum or named is None or not named.checksum:
+            return listed
+        return msgspec.structs.replace(listed, checksum=named.checksum)
+
+    def _remember(self, key: FileKey, known: _Known) -> None:
+        with self._lock:
+            self._known[key] = known
+            self._known.move_to_end(key)
+            while len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+
+    def _renew(self, dataset: str, origin: Origin) -> _Held:
+        began = time.monotonic()
+        files: list[Listed] = []
+        for file in origin.files():
+            files.append(file)
+            if len(files) > MOST_FILES:
+                raise OriginError(f"{dataset}: its origin lists more than {MOST_FILES} files")
+        held = _Held(Listing(files), began, origin.identity)
+        with self._lock:
+            self._held[dataset] = held
+        self._save(dataset, held)
+        return held
+
+    def _renew_behind(self, dataset: str, origin: Origin) -> None:
+        with self._lock:
+            if dataset in self._renewing:
+                return
+            self._renewing.add(dataset)
+        threading.Thread(target=self._renewal, args=(dataset, origin), name="renew listing", daemon=True).start()
+
+    def _renewal(self, dataset: str, origin: Origin) -> None:
+        try:
+            with self._turn(dataset):
+                self._renew(dataset, origin)
+        except StorageError:  # the old one is as good as it gets; it is tried again when it is next asked for
+            with self._lock:
+                held = self._held.get(dataset)
+                if held is not None:
+                    self._held[dataset] = held._replace(at_s=time.monotonic() - self._relist_s + self._revalidate_s)
+        finally:
+            with self._lock:
+                self._renewing.discard(dataset)
+
+    def _file(self, dataset: str) -> Path:
+        return self._directory / f"{blake2b(dataset.encode(), digest_size=16).hexdigest()}.listing"
+
+    def _save(self, dataset: str, held: _Held) -> None:
+        """Best effort: without it, the next start has to list again."""
+        file = self._file(dataset)
+        fresh = file.with_suffix(f".{threading.get_ident()}")
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh.write_bytes(msgspec.msgpack.encode(_Saved(held.origin, list(held.listing))))
+            fresh.replace(file)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+
+    def _loaded(self, dataset: str, origin: Origin) -> _Held | None:
+        try:
+            saved = msgspec.msgpack.decode(self._file(dataset).read_bytes(), type=_Saved)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        if saved.origin != origin.identity:
+            return None
+        held = _Held(Listing(saved.files), float("-inf"), saved.origin)
+        with self._lock:
+            self._held[dataset] = held
+        return held

@@ -1,0 +1,235 @@
+"""What workers do, one step at a time: ask an origin, bring a chunk, copy a file, put a whole one in its place."""
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from aliquot.storage.cache.body import check_against, digest_of, digest_of_zeros, digests, is_zeros, read, write
+from aliquot.storage.cache.disk import Disk
+from aliquot.storage.cache.entry import Entry
+from aliquot.storage.cache.flights import Flights
+from aliquot.storage.cache.listings import Listings
+from aliquot.storage.cache.transfer import Kind, Reader, Step, Transfer
+from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RoomError, StorageError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class StoppedError(Exception):
+    """Nobody waits for it any more."""
+
+
+class Steps:
+    """`deciding` takes the lock, and tells others what is due once it is free again; it gives the time."""
+
+    def __init__(
+        self,
+        flights: Flights,
+        disk: Disk,
+        listings: Listings,
+        deciding: Callable[[], AbstractContextManager[float]],
+        goes_on: Callable[[Transfer, int], bool],
+    ) -> None:
+        self._flights = flights
+        self._disk = disk
+        self._listings = listings
+        self._deciding = deciding
+        self._goes_on = goes_on
+        self._kinds = {Kind.ASK: self._ask, Kind.CHUNK: self._chunk, Kind.COPY: self._copy, Kind.COMMIT: self._commit}
+
+    def perform(self, step: Step) -> None:
+        try:
+            self._kinds[step.kind](step)
+        except StoppedError:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits for the file is told
+            with self._deciding() as now:
+                step.transfer.running.discard(step)
+                if _counts(step):
+                    self._failed(step, error, now)
+        finally:
+            with self._deciding() as now:
+                step.transfer.running.discard(step)
+
+    def _failed(self, step: Step, error: Exception, now: float) -> None:
+        flights, transfer = self._flights, step.transfer
+        match error:
+            case ChangedError():
+                self._listings.forget(transfer.key)
+                flights.changed(transfer, now=now)
+            case AbsentError():
+                self._gone(transfer, error, now)
+            case PathError() | RoomError():
+                flights.fail(transfer, error, now=now)
+            case StorageError() if step.kind is Kind.COMMIT:  # not what its origin says it is
+                self._listings.forget(transfer.key)
+                self._spoiled(transfer, error, now)
+            case StorageError():
+                if not (step.kind is Kind.ASK and flights.unchecked(transfer, now=now)):
+                    flights.failed_once(transfer, step.chunk, error, now=now)
+            case OSError() if error.errno in FULL:
+                self._full(step, error, now)
+            case OSError() if error.errno == errno.ENOENT:  # the directory was wiped
+                self._spoiled(transfer, StorageError(f"{transfer.key}: the cache's directory: {error}"), now)
+            case _:
+                told = StorageError(f"{transfer.key}: {type(error).__name__}: {error}")
+                told.__cause__ = error
+                flights.fail(transfer, told, now=now)
+
+    def _gone(self, transfer: Transfer, error: Exception, now: float) -> None:
+        entry = self._flights.shelf.entries.get(transfer.key)
+        if entry is not None and entry is not transfer.entry:
+            self._flights.shelf.drop(entry, now=now)
+        self._flights.fail(transfer, error, now=now)
+
+    def _spoiled(self, transfer: Transfer, error: StorageError, now: float) -> None:
+        """Once more from the beginning, then no more."""
+        transfer.failures += 2
+        self._flights.again(transfer, now=now)
+        self._flights.failed_once(transfer, -1, error, now=now)
+
+    def _full(self, step: Step, error: OSError, now: float) -> None:
+        """The disk is full, by others perhaps: the cache gives way until there is room, or nothing of it may go."""
+        flights, transfer = self._flights, step.transfer
+        if flights.evict_for(transfer, now=now):
+            transfer.failures = max(transfer.failures - 1, 0)
+            flights.failed_once(transfer, step.chunk, OriginError(""), now=now)
+            transfer.not_before_s = now
+            return
+        text = f"{transfer.key}: the cache's disk is full, and nothing in the cache may go: {error.strerror}"
+        flights.fail(transfer, RoomError(text), now=now)
+
+    def _ask(self, step: Step) -> None:
+        transfer = step.transfer
+        listed = self._listings.ask(transfer.key, transfer.origin)
+        ranged = transfer.origin.ranged(listed)
+        with self._deciding() as now:
+            entry = self._flights.shelf.entries.get(transfer.key)
+            if entry is not None and not (entry.whole and not entry.trusted):
+                entry = None
+        if entry is not None:
+            self.check(entry)
+        with self._deciding() as now:
+            step.transfer.running.discard(step)
+            if _counts(step):
+                self._flights.asked(transfer, listed, ranged=ranged, now=now)
+
+    def check(self, entry: Entry) -> bool:
+        """Read a whole file and compare; one that is not what it was is dropped."""
+        try:
+            fd = entry.body.acquire(entry.listed.size)
+        except FileNotFoundError:
+            same = False
+        else:
+            try:
+                found = digests(fd, entry.listed.size, entry.chunk_bytes)
+            finally:
+                entry.body.release()
+            same = found == [entry.digests[chunk] for chunk in range(entry.chunk_count)]
+        with self._deciding() as now:
+            entry.trusted = same
+            if not same:
+                self._flights.shelf.drop(entry, now=now)
+        return same
+
+    def _chunk(self, step: Step) -> None:
+        transfer, entry = step.transfer, step.transfer.entry
+        if entry is None:
+            return
+        with self._deciding() as now:
+            if not _counts(step) or not self._flights.reserve_chunk(transfer, step.chunk, now=now):
+                return
+        offset, length = entry.span(step.chunk)
+        fd = entry.body.acquire(entry.listed.size)
+        try:
+            is_hole = transfer.origin.empty(entry.listed, offset, length)
+            data = b"" if is_hole else transfer.origin.read(entry.listed, offset, length)
+            is_hole = is_hole or is_zeros(data)
+            digest = digest_of_zeros(length) if is_hole else digest_of(data)
+            if not is_hole:
+                write(fd, data, offset)
+        finally:
+            entry.body.release()
+        with self._deciding() as now:
+            transfer.running.discard(step)
+            served: list[Reader] = []
+            if _counts(step):
+                served = self._flights.arrived(transfer, step.chunk, digest, is_hole=is_hole, now=now)
+        for reader in served:
+            self.serve(entry, reader)
+
+    def _copy(self, step: Step) -> None:
+        transfer, entry = step.transfer, step.transfer.entry
+        if entry is None:
+            return
+        target = Path(f"{entry.body.path}.copy")
+        told = 0
+
+        def go(so_far: int) -> bool:
+            nonlocal told
+            moved, told = so_far - told, so_far
+            if not _counts(step):
+                raise StoppedError
+            transfer.copied_bytes = so_far
+            return self._goes_on(transfer, moved)
+
+        try:
+            transfer.origin.copy(entry.listed, target, go)
+            if target.stat().st_size != entry.listed.size:
+                raise OriginError(f"{transfer.key}: the origin sent another number of bytes than it said")
+            target.replace(entry.body.path)
+        finally:
+            target.unlink(missing_ok=True)
+        fd = entry.body.acquire(entry.listed.size)
+        try:
+            found = digests(fd, entry.listed.size, entry.chunk_bytes)
+            taken = os.fstat(fd).st_blocks * 512
+        finally:
+            entry.body.release()
+        with self._deciding() as now:
+            transfer.running.discard(step)
+            if _counts(step):
+                self._flights.copied(transfer, found, taken, now=now)
+
+    def _commit(self, step: Step) -> None:
+        transfer, entry = step.transfer, step.transfer.entry
+        if entry is None:
+            return
+        if entry.listed.checksum:
+            fd = entry.body.acquire(entry.listed.size)
+            try:
+                check_against(entry.listed.checksum, fd, entry.listed.size, str(transfer.key))
+            finally:
+                entry.body.release()
+        with self._deciding() as now:
+            transfer.running.discard(step)
+            if _counts(step):
+                if not entry.whole:
+                    self._disk.keep(entry)
+                self._flights.committed(transfer, now=now)
+
+    def serve(self, entry: Entry, reader: Reader) -> None:
+        """Give a reader its bytes, which are here; if they were taken away in between, they are brought once more."""
+        length = min(reader.length, max(entry.listed.size - reader.offset, 0))
+        try:
+            fd = entry.body.acquire(entry.listed.size)
+            try:
+                punched = entry.punched
+                data = read(fd, length, reader.offset)
+            finally:
+                entry.body.release()
+        except OSError as error:
+            reader.claim.fail(StorageError(f"{entry.key}: {error}"))
+            return
+        with self._deciding() as now:
+            kept = entry.whole or entry.punched == punched
+            if not kept:
+                self._flights.read_again(entry, reader, now=now)
+        if kept:
+            reader.claim.deliver(data)
+
+
+def _counts(step: Step) -> bool:
+    return step.attempt == step.transfer.attempt

@@ -1,0 +1,132 @@
+"""One file on its way: who waits for it, which chunks are wanted, and what is to be done next. Only books, no I/O."""
+
+from collections import OrderedDict
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from aliquot.storage.cache.base import Urgency
+from aliquot.storage.cache.entry import Entry
+from aliquot.storage.cache.ticket import Claim
+from aliquot.storage.origins.base import Origin
+from aliquot.storage.records import FileKey
+
+
+class Waiter(NamedTuple):
+    """For the whole file, or for a handle on it."""
+
+    claim: Claim[Any]  # of `Fetched`, or of a handle
+    opens: bool
+    since_s: float
+    origin: Origin
+
+
+class Reader(NamedTuple):
+    """For a part, through a handle."""
+
+    claim: Claim[bytes]
+    offset: int
+    length: int
+
+
+class State(Enum):
+    ASKING = auto()  # the origin is to say which version it has
+    MOVING = auto()
+    COMPLETE = auto()  # all has arrived: it is to be verified and put in its place
+
+
+class Kind(Enum):
+    ASK = auto()
+    CHUNK = auto()
+    COPY = auto()
+    COMMIT = auto()
+
+
+class Step(NamedTuple):
+    """What one worker does at a time."""
+
+    transfer: "Transfer"
+    attempt: int  # of the transfer, when the step was chosen: what comes of an earlier one is of no interest
+    kind: Kind
+    chunk: int = -1
+
+
+class Transfer:
+    def __init__(self, key: FileKey, origin: Origin, number: int, *, now: float) -> None:
+        self.key = key
+        self.origin = origin
+        self.link = origin.link
+        self.number = number  # in order of arrival
+        self.started_s = now
+        self.not_before_s = now
+        self.state = State.ASKING
+        self.attempt = 0
+        self.failures = 0
+        self.changes = 0
+        self.entry: Entry | None = None
+        self.ranged = True
+        self.brought = False  # it was not here when the origin was asked
+        self.whole = False  # room is set aside for all of it
+        self.waiting: list[Waiter] = []
+        self.readers: list[Reader] = []
+        self.wanted: OrderedDict[int, None] = OrderedDict()
+        self.running: set[Step] = set()
+        self.copied_bytes = 0  # of a copy that is under way
+        self.moved_s = now  # when it last came on
+
+    @property
+    def urgency(self) -> Urgency:
+        if self.readers or not self.waiting:  # what is read ahead is for somebody who reads
+            return Urgency.DEMAND
+        return min(waiter.claim.urgency for waiter in self.waiting)
+
+    @property
+    def is_for_prediction(self) -> bool:
+        return bool(self.waiting) and all(waiter.claim.urgency is Urgency.PREFETCH for waiter in self.waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits, and nothing is left to do."""
+        return not (self.waiting or self.readers or self.wanted or self.running or self.state is State.COMPLETE)
+
+    @property
+    def arrived_bytes(self) -> int:
+        if self.entry is None:
+            return 0
+        return max(self.copied_bytes, min(len(self.entry.digests) * self.entry.chunk_bytes, self.entry.listed.size))
+
+    def next_step(self, *, now: float) -> Step | None:
+        """What a worker could do for it now. No side effects."""
+        if now < self.not_before_s:
+            return None
+        if self.state is State.ASKING:
+            return None if self._runs(Kind.ASK) else Step(self, self.attempt, Kind.ASK)
+        if self.state is State.COMPLETE:
+            return None if self._runs(Kind.COMMIT) else Step(self, self.attempt, Kind.COMMIT)
+        if not self.wanted:
+            return None
+        if not self.ranged:
+            return None if self._runs(Kind.COPY) else Step(self, self.attempt, Kind.COPY)
+        return Step(self, self.attempt, Kind.CHUNK, next(iter(self.wanted)))
+
+    def _runs(self, kind: Kind) -> bool:
+        return any(step.kind is kind and step.attempt == self.attempt for step in self.running)
+
+    def want(self, chunk: int, *, first: bool = False) -> None:
+        """It is to be brought, if it is neither here nor on its way."""
+        if self.entry is None or chunk in self.entry.digests or self._is_moving(chunk):
+            return
+        self.wanted[chunk] = None
+        if first:
+            self.wanted.move_to_end(chunk, last=False)
+
+    def _is_moving(self, chunk: int) -> bool:
+        return any(step.chunk == chunk and step.attempt == self.attempt for step in self.running)
+
+    def restart(self) -> None:
+        """From the beginning; what is under way does not count."""
+        self.attempt += 1
+        self.state = State.ASKING
+        self.entry = None
+        self.whole = False
+        self.wanted.clear()
+        self.copied_bytes = 0

@@ -1,0 +1,41 @@
+"""Origins: where datasets live, one kind a file, and the table that tells which kind an address is."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from aliquot.core.errors import InputError
+from aliquot.storage.origins.base import Origin
+from aliquot.storage.origins.fsspec_origin import FsspecOrigin
+from aliquot.storage.origins.http import HttpOrigin
+from aliquot.storage.origins.local import LocalOrigin
+from aliquot.storage.origins.rsync import RsyncOrigin
+from aliquot.storage.records import Dataset
+
+Make: TypeAlias = Callable[[str, Mapping[str, str]], Origin]
+
+ORIGINS: dict[str, Make] = {
+    "file": LocalOrigin,
+    "http": HttpOrigin,
+    "https": HttpOrigin,
+    "rsync": RsyncOrigin,
+}
+_REMOTE = re.compile(r"[^/:\s]+::?[^:]")  # host:path or host::module, as rsync writes them
+
+
+def origin_for(dataset: Dataset) -> Origin:
+    """The origin of a dataset; `InputError` when there cannot be one. Connects to nothing yet."""
+    scheme, separator, _ = dataset.url.partition("://")
+    if separator:
+        return ORIGINS.get(scheme, FsspecOrigin)(dataset.url, dataset.options)
+    if dataset.url.startswith("/"):
+        return LocalOrigin(dataset.url, dataset.options)
+    if _REMOTE.match(dataset.url):
+        return RsyncOrigin(dataset.url, dataset.options)
+    raise InputError(
+        f"url {dataset.url!r}: an absolute path, a URL such as s3://bucket/folder or https://host/folder, "
+        "rsync://host/module/folder, or host:/folder for rsync over SSH"
+    )
+
+
+__all__ = ["ORIGINS", "Origin", "origin_for"]

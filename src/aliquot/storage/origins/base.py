@@ -1,0 +1,91 @@
+"""What an origin offers: which files there are, and bytes of one version of one of them, or an error that says why."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+from aliquot.storage.errors import OriginError
+from aliquot.storage.records import Listed
+
+Go: TypeAlias = Callable[[int], bool]  # told the bytes so far; False: pause; raises when it is to stop
+
+# Options that say where, not who: with another value of these the same address is another place.
+PLACE_OPTIONS = ("client_kwargs", "endpoint_url", "host", "manifest", "port")
+LONGEST_REASON = 300
+
+
+class Origin(ABC):
+    """Thread-safe. Every error is a `StorageError` whose text holds no secret.
+
+    What a method returns is of the version that it was asked for: who puts chunks together never mixes two.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        self.shown_url = without_secrets(url)
+        self._secrets = sorted({url, *_secrets_of(url), *options.values()} - {self.shown_url}, key=len, reverse=True)
+        place = [self.shown_url, *(f"{name}={options[name]}" for name in PLACE_OPTIONS if name in options)]
+        self.identity = sha256("\0".join(place).encode()).hexdigest()[:16]  # another one has other files
+
+    @property
+    @abstractmethod
+    def link(self) -> str:
+        """What its transfers share with those of other origins: a host, a disk."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Whether it is there and may be read: raises if not. Quick."""
+
+    @abstractmethod
+    def files(self) -> Iterator[Listed]:
+        """All of them, as they come. A version may be empty here: then `stat` knows it."""
+
+    @abstractmethod
+    def stat(self, path: str) -> Listed: ...
+
+    def ranged(self, listed: Listed) -> bool:
+        """Whether parts of this file can be read; otherwise there is only `copy`."""
+        return True
+
+    def empty(self, listed: Listed, offset: int, length: int) -> bool:
+        """Whether it is known, without a transfer, that there is nothing but zeros."""
+        return False
+
+    @abstractmethod
+    def read(self, listed: Listed, offset: int, length: int) -> bytes:
+        """Exactly these bytes of exactly this version; `ChangedError` when it is there no more."""
+
+    @abstractmethod
+    def copy(self, listed: Listed, target: Path, go: Go) -> None:
+        """All of it, of this version, into a file that is not there yet; asks `go` several times a second."""
+
+    def close(self) -> None:
+        """Connections and the like are given back."""
+
+    def failed(self, doing: str, cause: BaseException) -> OriginError:
+        """An error for people: what was done and why it failed."""
+        reason = " ".join(str(cause).split()) or type(cause).__name__
+        return OriginError(f"{self.shown_url}: {doing}: {self._without_secrets(reason)[:LONGEST_REASON]}")
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self._secrets:
+            if secret:
+                text = text.replace(secret, "…")
+        return text
+
+
+def without_secrets(url: str) -> str:
+    """The address without user, password, query and fragment."""
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _secrets_of(url: str) -> list[str]:
+    if "://" not in url:
+        return []
+    parts = urlsplit(url)
+    return [parts.query, parts.fragment, parts.netloc.rpartition("@")[0], parts.password or ""]

@@ -1,0 +1,133 @@
+"""Whatever else fsspec opens: object stores, SFTP, SMB, memory and so on. The only place that knows fsspec."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from time import sleep
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from aliquot.core.errors import AliquotError, InputError
+from aliquot.storage.errors import AbsentError, ChangedError, OriginError
+from aliquot.storage.origins.base import Go, Origin
+from aliquot.storage.origins.manifest import read_manifest
+from aliquot.storage.origins.options import option_values
+from aliquot.storage.paths import check_path
+from aliquot.storage.records import Listed
+
+COPIED_BYTES = 1 << 20
+PAUSE_S = 0.02
+# What changes when the content does, as the drivers call it; the first that there is.
+VERSIONS = ("etag", "ETag", "VersionId", "generation", "md5", "content_hash", "checksum")
+TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+# Packages whose name is not that of the module.
+PACKAGES = {"aiohttp": "fsspec[http]", "smbprotocol": "smbprotocol", "paramiko": "paramiko", "pyarrow": "pyarrow"}
+
+
+class _Driver(NamedTuple):
+    files: Any  # an fsspec file system: it has no types
+    root: str
+
+
+class FsspecOrigin(Origin):
+    """Options are the driver's own, and `manifest` (its name below the root)."""
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        super().__init__(url, options)
+        values = option_values(options)
+        self._manifest = str(values.pop("manifest", ""))
+        self._driver = _driver(url, values, self)
+
+    @property
+    def link(self) -> str:
+        parts = urlsplit(self.shown_url)
+        return f"{parts.scheme} {parts.hostname or ''}"
+
+    def check(self) -> None:
+        with self._calling("cannot be listed"):
+            if not self._driver.files.exists(self._driver.root):
+                raise OriginError(f"{self.shown_url}: is not there")
+
+    def files(self) -> Iterator[Listed]:
+        with self._calling("cannot be listed"):
+            if self._manifest:
+                with self._driver.files.open(self._full(self._manifest), "r") as lines:
+                    yield from read_manifest(lines, self.shown_url)
+                return
+            root = self._driver.root.rstrip("/") + "/"
+            for _, _, found in self._driver.files.walk(self._driver.root, detail=True):
+                for about in found.values():
+                    path = str(about["name"]).removeprefix("/" if root == "/" else root)
+                    if isinstance(about.get("size"), int):
+                        yield _listed(path, about)
+
+    def stat(self, path: str) -> Listed:
+        with self._calling(f"{path} cannot be asked after", path):
+            about = self._driver.files.info(self._full(path))
+            if about.get("type") != "file":
+                raise AbsentError(f"{self.shown_url}: {path} is not a file")
+            if not isinstance(about.get("size"), int):
+                raise OriginError(f"{self.shown_url}: {path}: the driver does not say how large it is")
+            return _listed(path, about)
+
+    def read(self, listed: Listed, offset: int, length: int) -> bytes:
+        with self._calling(f"{listed.path} cannot be read", listed.path):
+            data = self._driver.files.cat_file(self._full(listed.path), start=offset, end=offset + length)
+        # The drivers do not say of which version the bytes are: the file is as it was before, so they are of that one.
+        if self.stat(listed.path).version != listed.version:
+            raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
+        if not isinstance(data, bytes) or len(data) != length:
+            raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
+        return data
+
+    def copy(self, listed: Listed, target: Path, go: Go) -> None:
+        with target.open("xb") as file:
+            while file.tell() < listed.size:
+                if go(file.tell()):
+                    file.write(self.read(listed, file.tell(), min(COPIED_BYTES, listed.size - file.tell())))
+                else:
+                    sleep(PAUSE_S)
+
+    def _full(self, path: str) -> str:
+        return f"{self._driver.root.rstrip('/')}/{check_path(path)}"
+
+    @contextmanager
+    def _calling(self, doing: str, path: str = "") -> Iterator[None]:
+        try:
+            yield
+        except AliquotError:
+            raise
+        except FileNotFoundError as error:
+            if path:
+                raise AbsentError(f"{self.shown_url}: has no file {path}") from error
+            raise self.failed(doing, error) from error
+        except Exception as error:  # drivers raise what they like
+            raise self.failed(doing, error) from error
+
+
+def _driver(url: str, values: dict[str, object], origin: Origin) -> _Driver:
+    core = import_module("fsspec.core")
+    # What a driver remembers of directories would hide that a file has changed.
+    fresh: dict[str, object] = {"use_listings_cache": False, "skip_instance_cache": True}
+    try:
+        files, root = core.url_to_fs(url, **(fresh | values))
+    except ImportError as error:
+        raise InputError(f"url {origin.shown_url}: {_needed(url, error)}") from error
+    except Exception as error:
+        raise InputError(f"url {origin.shown_url}: {origin.failed('cannot be opened', error)}") from error
+    return _Driver(files, str(root))
+
+
+def _needed(url: str, error: ImportError) -> str:
+    scheme = url.partition("://")[0].rpartition("::")[2]
+    known = import_module("fsspec.registry").known_implementations.get(scheme, {})
+    module = getattr(error.__cause__, "name", None) or str(known.get("class", "")).partition(".")[0]
+    package = PACKAGES.get(module, module)
+    return f"{scheme}:// needs a package that is not installed: pip install '{package}'"
+
+
+def _listed(path: str, about: Mapping[str, Any]) -> Listed:
+    told = next((str(about[name]) for name in VERSIONS if about.get(name)), "")
+    when = next((str(about[name]) for name in TIMES if about.get(name)), "")
+    return Listed(path, about["size"], f"{told or when}-{about['size']:x}")

@@ -1,0 +1,206 @@
+"""A directory on a web server: files by range requests, names from its listing pages or from a manifest.
+
+Not through fsspec: there, a server that is down is a file that is not there, and a server that knows no ranges sends
+the whole file for each of them. Here every answer is looked at: whether it is the range, and of the same version.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+import httpx
+
+from aliquot.core.errors import InputError
+from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
+from aliquot.storage.origins.base import Go, Origin
+from aliquot.storage.origins.manifest import read_manifest
+from aliquot.storage.origins.options import option_values
+from aliquot.storage.paths import check_path
+from aliquot.storage.records import Listed
+
+TIMEOUTS = httpx.Timeout(30.0, connect=10.0)
+ASKED_AT_ONCE = 8  # files of a listing page, which has no sizes
+MOST_PAGES = 100_000
+PAUSE_S = 0.02
+GONE = (httpx.codes.NOT_FOUND, httpx.codes.GONE)
+
+
+class HttpOrigin(Origin):
+    """Options: `manifest` (its name below the root), `headers`, `username` and `password`."""
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        super().__init__(url, options)
+        values = option_values(options)
+        self._manifest = str(values.pop("manifest", ""))
+        headers = values.pop("headers", {})
+        user, password = str(values.pop("username", "")), str(values.pop("password", ""))
+        if values or not isinstance(headers, dict):
+            raise InputError(f"options {', '.join(values)}: http takes manifest, headers, username and password")
+        parts = urlsplit(url)
+        self._query = f"?{parts.query}" if parts.query else ""
+        self._root = url.partition("?")[0].rstrip("/") + "/"
+        self._ranged = False  # whether the server sends parts of files, as it said last
+        self._client = httpx.Client(
+            headers={"Accept-Encoding": "identity", **{str(name): str(value) for name, value in headers.items()}},
+            auth=(user, password) if user else None,
+            timeout=TIMEOUTS,
+            follow_redirects=True,
+            limits=httpx.Limits(max_keepalive_connections=16, max_connections=64),
+        )
+
+    @property
+    def link(self) -> str:
+        return f"host {urlsplit(self.shown_url).hostname}"
+
+    def check(self) -> None:
+        with self._answer("GET", self._manifest, "cannot be listed"):
+            pass
+
+    def files(self) -> Iterator[Listed]:
+        if self._manifest:
+            with self._answer("GET", self._manifest, "the manifest cannot be read") as answer:
+                yield from read_manifest(answer.iter_lines(), self.shown_url)
+            return
+        with ThreadPoolExecutor(ASKED_AT_ONCE, "listing") as pool:
+            for page in self._pages():
+                for listed in pool.map(self._listed_or_gone, page):
+                    if listed is not None:
+                        yield listed
+
+    def stat(self, path: str) -> Listed:
+        with self._answer("HEAD", check_path(path), f"{path} cannot be asked after") as answer:
+            self._ranged = answer.headers.get("Accept-Ranges") == "bytes"
+            return _listed(path, answer)
+
+    def ranged(self, listed: Listed) -> bool:
+        return self._ranged
+
+    def read(self, listed: Listed, offset: int, length: int) -> bytes:
+        wanted = {"Range": f"bytes={offset}-{offset + length - 1}"}
+        with self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read", wanted) as answer:
+            _same(listed, answer, self.shown_url)
+            if answer.status_code != httpx.codes.PARTIAL_CONTENT:
+                self._ranged = False
+                raise OriginError(f"{self.shown_url}: the server sends no ranges of {listed.path}, as it said it would")
+            if not answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-{offset + length - 1}/"):
+                raise OriginError(f"{self.shown_url}: the server sends another range of {listed.path} than asked for")
+            data = b"".join(_bounded(answer.iter_raw(), length))
+        if len(data) != length:
+            raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
+        return data
+
+    def copy(self, listed: Listed, target: Path, go: Go) -> None:
+        with (
+            target.open("xb") as file,
+            self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read") as answer,
+        ):
+            _same(listed, answer, self.shown_url)
+            for part in _bounded(answer.iter_raw(), listed.size):
+                while not go(file.tell()):
+                    time.sleep(PAUSE_S)
+                file.write(part)
+            if file.tell() != listed.size:
+                raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
+
+    def close(self) -> None:
+        self._client.close()
+
+    @contextmanager
+    def _answer(
+        self, method: str, path: str, doing: str, headers: Mapping[str, str] | None = None
+    ) -> Iterator[httpx.Response]:
+        address = urljoin(self._root, quote(path)) + self._query
+        try:
+            with self._client.stream(method, address, headers=headers) as answer:
+                if answer.status_code in GONE and path:
+                    raise AbsentError(f"{self.shown_url}: has no file {path}")
+                if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    raise ChangedError(f"{self.shown_url}: {path} has changed")
+                if not answer.is_success:
+                    raise OriginError(f"{self.shown_url}: {doing}: the server answers {answer.status_code}")
+                yield answer
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self.failed(doing, error) from error
+
+    def _pages(self) -> Iterator[list[str]]:
+        """The files that each listing page names, page after page, breadth first."""
+        waiting, seen = [""], {""}
+        while waiting:
+            directory = waiting.pop(0)
+            with self._answer("GET", directory, f"{directory or 'the root'} cannot be listed") as answer:
+                answer.read()
+                links = _links(answer.text)
+            found = [path for link in links if (path := self._below(directory, link)) is not None]
+            fresh = [path for path in dict.fromkeys(found) if path not in seen]
+            seen.update(fresh)
+            waiting += [path for path in fresh if path.endswith("/")]
+            if len(seen) > MOST_PAGES and not fresh:
+                raise OriginError(f"{self.shown_url}: its pages lead on without an end; give a manifest")
+            yield [path for path in fresh if not path.endswith("/")]
+
+    def _below(self, directory: str, link: str) -> str | None:
+        """The path of what a page links to, if that is in this directory; a page may link anywhere."""
+        base = urljoin(self._root, quote(directory))
+        target = urljoin(base, link).partition("#")[0].partition("?")[0]
+        if not target.startswith(base) or target == base:
+            return None
+        name = unquote(target[len(base) :])
+        try:
+            check_path(directory + name.removesuffix("/"))
+        except PathError:
+            return None
+        return None if "/" in name.removesuffix("/") else directory + name
+
+    def _listed_or_gone(self, path: str) -> Listed | None:
+        try:
+            return self.stat(path)
+        except AbsentError:
+            return None
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.found += [value for name, value in attrs if name == "href" and value]
+
+
+def _links(page: str) -> list[str]:
+    parser = _Links()
+    parser.feed(page)
+    parser.close()
+    return parser.found
+
+
+def _listed(path: str, answer: httpx.Response) -> Listed:
+    size = answer.headers.get("Content-Length", "")
+    if not size.isdecimal():
+        raise OriginError(f"{path}: the server does not say how large it is")
+    return Listed(path, int(size), _version(answer, int(size)))
+
+
+def _version(answer: httpx.Response, size: int) -> str:
+    tag = answer.headers.get("ETag", "")
+    return tag or f"{answer.headers.get('Last-Modified', '')}-{size:x}"
+
+
+def _same(listed: Listed, answer: httpx.Response, where: str) -> None:
+    total = answer.headers.get("Content-Range", "").rpartition("/")[2] or answer.headers.get("Content-Length", "")
+    if not total.isdecimal() or int(total) != listed.size or _version(answer, listed.size) != listed.version:
+        raise ChangedError(f"{where}: {listed.path} has changed")
+
+
+def _bounded(parts: Iterator[bytes], most: int) -> Iterator[bytes]:
+    """A server that sends more than it said is cut off before it fills memory or disk."""
+    for part in parts:
+        yield part[:most]
+        most -= len(part)
+        if most <= 0:
+            return

@@ -1,0 +1,169 @@
+"""A directory of this machine, a mounted NAS for example: its files, and nothing outside it."""
+
+import os
+import stat as modes
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
+from aliquot.storage.origins.base import Go, Origin
+from aliquot.storage.paths import check_path
+from aliquot.storage.records import Listed
+
+# A file system's clock ticks up to every 10 ms: only a file that was left alone for longer than a tick is sure to have
+# another time after the next write.
+SETTLED_S = 0.02
+COPIED_BYTES = 1 << 20
+
+
+class LocalOrigin(Origin):
+    """Links are followed as long as they stay inside; a listing goes through one link to a directory, not two."""
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        super().__init__(url, options)
+        if options:
+            raise OriginError(f"options {', '.join(sorted(options))}: a directory of this machine takes none")
+        self._named = Path(url.removeprefix("file://"))
+        if not self._named.is_absolute():
+            raise PathError(f"url {url!r}: a directory is named by its absolute path, such as /srv/imagenet")
+        self._mount = _mount_of(str(self._named))
+
+    @property
+    def link(self) -> str:
+        return f"mount {self._mount}"
+
+    @property
+    def _root(self) -> str:
+        """Asked each time: it may be a link that is set elsewhere, or a mount that comes back."""
+        root = os.path.realpath(self._named)
+        if not Path(root).is_dir():
+            raise OriginError(f"{self.shown_url}: is not there, or not a directory; is it mounted?")
+        return root
+
+    def check(self) -> None:
+        try:
+            with os.scandir(self._root) as entries:
+                next(entries, None)
+        except OSError as error:
+            raise self.failed("cannot be listed", error) from error
+
+    def files(self) -> Iterator[Listed]:
+        root = self._root
+        yield from self._below(root, root, "", through_link=False)
+
+    def _below(self, root: str, directory: str, prefix: str, *, through_link: bool) -> Iterator[Listed]:
+        try:
+            with os.scandir(directory) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            raise self.failed(f"{prefix or '.'} cannot be listed", error) from error
+        for entry in found:
+            path, linked = prefix + entry.name, entry.is_symlink()
+            if linked and not _is_inside(root, entry.path):
+                continue
+            try:
+                about = entry.stat()
+            except OSError:  # gone since, or a link to nothing
+                continue
+            if modes.S_ISREG(about.st_mode):
+                yield Listed(path, about.st_size, _version(about))
+            elif modes.S_ISDIR(about.st_mode) and not (linked and (through_link or _is_above(entry.path))):
+                yield from self._below(root, entry.path, path + "/", through_link=through_link or linked)
+
+    def stat(self, path: str) -> Listed:
+        with self._opened(path) as fd:
+            about = os.fstat(fd)
+            if time.time() - about.st_mtime < SETTLED_S:
+                time.sleep(SETTLED_S)
+                about = os.fstat(fd)
+            return Listed(path, about.st_size, _version(about))
+
+    def empty(self, listed: Listed, offset: int, length: int) -> bool:
+        with self._opened(listed.path) as fd:
+            try:
+                data = os.lseek(fd, offset, os.SEEK_DATA)
+            except OSError:  # none from there to the end, or the file system does not know
+                return _ends_in_a_hole(fd, offset) and self._same(listed, fd)
+            return data >= offset + length and self._same(listed, fd)
+
+    def read(self, listed: Listed, offset: int, length: int) -> bytes:
+        with self._opened(listed.path) as fd:
+            parts: list[bytes] = []
+            try:
+                while length > 0 and (part := os.pread(fd, length, offset)):
+                    parts.append(part)
+                    offset, length = offset + len(part), length - len(part)
+            except OSError as error:
+                raise self.failed(f"{listed.path} cannot be read", error) from error
+            if not self._same(listed, fd) or length:
+                raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
+            return b"".join(parts)
+
+    def copy(self, listed: Listed, target: Path, go: Go) -> None:
+        with target.open("xb") as file:
+            while file.tell() < listed.size:
+                if go(file.tell()):
+                    file.write(self.read(listed, file.tell(), min(COPIED_BYTES, listed.size - file.tell())))
+                else:
+                    time.sleep(SETTLED_S)
+
+    @staticmethod
+    def _same(listed: Listed, fd: int) -> bool:
+        return _version(os.fstat(fd)) == listed.version
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
+        root = self._root
+        try:
+            # Not blocking: a pipe would have us wait for whoever writes to it.
+            fd = os.open(f"{root}/{check_path(path)}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise AbsentError(f"{self.shown_url}: has no file {path}") from error
+        except OSError as error:
+            raise self.failed(f"{path} cannot be opened", error) from error
+        try:
+            # What was opened, not what the name means by now: nobody can put a link in its place in between.
+            if not _is_below(root, str(Path(f"/proc/self/fd/{fd}").readlink())):
+                raise PathError(f"path {path!r}: a link on the way leaves the dataset")
+            if not modes.S_ISREG(os.fstat(fd).st_mode):
+                raise AbsentError(f"{self.shown_url}: {path} is not a file")
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _version(about: os.stat_result) -> str:
+    # The time of change tells of writes whose time was set back, as `rsync -t` and `cp -p` do.
+    return f"{about.st_mtime_ns:x}-{about.st_ctime_ns:x}-{about.st_size:x}"
+
+
+def _is_below(root: str, path: str) -> bool:
+    return path.removesuffix(" (deleted)").startswith(root.rstrip("/") + "/")
+
+
+def _is_inside(root: str, path: str) -> bool:
+    return _is_below(root, os.path.realpath(path))
+
+
+def _is_above(path: str) -> bool:
+    """Whether a link leads to a directory that it is in: there is no end to that."""
+    target = os.path.realpath(path)
+    return _is_below(target, os.path.realpath(Path(path).parent) + "/x")
+
+
+def _ends_in_a_hole(fd: int, offset: int) -> bool:
+    try:
+        return os.lseek(fd, offset, os.SEEK_HOLE) == offset < os.fstat(fd).st_size
+    except OSError:
+        return False
+
+
+def _mount_of(path: str) -> str:
+    """Where the file system with this path is mounted, without touching it: it may not answer."""
+    try:
+        mounts = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    except OSError:
+        return "/"
+    return max((mount for mount in mounts if _is_below(mount, path + "/")), key=len, default="/")
