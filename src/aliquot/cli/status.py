@@ -24,6 +24,8 @@ def status(data: Data = None, as_json: AsJson = False) -> None:
         return
     output.print(_headline(gateway, found))
     show(_devices(found))
+    if found.get("fabric"):
+        output.print(_fabric(found["fabric"]))
 
 
 def top(
@@ -62,9 +64,11 @@ def _status(gateway: Gateway) -> dict[str, Any]:
 
 
 def _screen(gateway: Gateway, found: dict[str, Any], rows: int) -> RenderableType:
-    return Group(
-        _headline(gateway, found), Text(), _devices(found), Text(), _flows(found, rows), Text(), _sandboxes(found, rows)
-    )
+    parts: list[RenderableType] = [_devices(found), _flows(found, rows)]
+    if found.get("fabric"):
+        parts.append(_fabric(found["fabric"]))
+    parts.append(_sandboxes(found, rows))
+    return Group(_headline(gateway, found), *(line for part in parts for line in (Text(), part)))
 
 
 def _headline(gateway: Gateway, found: dict[str, Any]) -> Text:
@@ -100,6 +104,25 @@ def _devices(found: dict[str, Any]) -> Table:
             size(device.get("memory_bytes")),
             text(device.get("sandboxes")),
         )
+    return rows
+
+
+def _fabric(figures: dict[str, Any]) -> Table:
+    """Of the datasets' cache, since the storage agent began."""
+    rows = table(
+        "datasets",
+        *(">datasets", ">files here", ">bytes", ">of", ">in flight", ">hits", ">misses", ">prefetched", ">opened"),
+        *(">wasted", ">waited", ">hidden"),
+    )
+    numbers = [text(int(figures.get(key, 0))) for key in ("in_flight", "hits", "misses")]
+    sizes = [size(figures.get(key, 0)) for key in ("prefetched_bytes", "prefetched_used_bytes", "wasted_bytes")]
+    rows.add_row(
+        *(text(int(figures.get(key, 0))) for key in ("datasets", "files")),
+        *(size(figures.get(key, 0)) for key in ("bytes", "limit_bytes")),
+        *numbers,
+        *sizes,
+        *(seconds(figures.get(key, 0)) for key in ("waited_s", "hidden_s")),
+    )
     return rows
 
 

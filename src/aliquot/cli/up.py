@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from aliquot.cli.console import output
+from aliquot.cli.results import size
 from aliquot.config import PolicySettings, parse_policy_params, parse_size
 from aliquot.core.errors import InputError
 from aliquot.sdk.units import read_ms
@@ -47,6 +48,20 @@ def up(
     prefetching: Annotated[
         str, typer.Option(help="Which files are brought before anyone opens them: none, or threshold.")
     ] = "threshold",
+    cache_size: Annotated[
+        str | None,
+        typer.Option(help="What files of datasets may take on disk.", show_default="a tenth of what is free"),
+    ] = None,
+    cache_dir: Annotated[
+        Path | None, typer.Option(help="Where they are kept.", show_default="in the data folder")
+    ] = None,
+    cache_eviction: Annotated[
+        str, typer.Option(help="Which of them go when room is short: lru, lfu, gdsf, s3fifo or lecar, which learns.")
+    ] = "lecar",
+    prefetch_bandwidth: Annotated[
+        str | None,
+        typer.Option(help="Bytes a second for what is only predicted, such as 100MB.", show_default="no bound"),
+    ] = None,
     param: Annotated[list[str], typer.Option(help="A policy's parameter: policy.parameter=value.")] = [],  # noqa: B006
     seed: Annotated[int, typer.Option(help="Of what policies leave to chance.")] = 0,
     tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
@@ -77,6 +92,7 @@ def up(
 
     The first start makes a namespace and prints its key, once.
     """
+    from aliquot.live.fabric.settings import read_fabric
     from aliquot.live.gateway.limits import parse_limits
     from aliquot.live.images import parse_image
     from aliquot.live.server import Ready, serve
@@ -102,6 +118,7 @@ def up(
             sharing,
             prefetching=prefetching,
         ),
+        fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction),
         host=host,
         port=port,
         host_memory_bytes=parse_size(host_memory, "--host-memory") if host_memory else OVERCOMMIT * physical_memory(),
@@ -120,6 +137,9 @@ def up(
             output.print(f"[yellow]without[/] {line}", soft_wrap=True)
         if ready.taken_up:
             output.print(f"{ready.taken_up} accepted calls of an earlier run are taken up")
+        if ready.datasets:
+            room = size(settings.fabric.cache_bytes)
+            output.print(f"{ready.datasets} datasets; their files may take {room} of disk (--cache-size)")
         output.print(f"[bold green]aliquot[/] answers on [bold]{ready.url}[/]", soft_wrap=True)
         if ready.first:
             output.print(

@@ -54,6 +54,7 @@ class Ready(Struct, frozen=True):
     first: bool  # the namespace is new, and `key` is its own; otherwise the key ends with the server
     missing: tuple[str, ...]  # what this machine does not offer, and what follows from it
     taken_up: int  # calls that an earlier server had accepted
+    datasets: int = 0
 
 
 def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
@@ -115,7 +116,12 @@ async def _serve(
         chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]
 
         def started() -> None:
-            ready = Ready(url, name, key, os.getpid(), first, (*lacking(node.isolation), *node.unenforced), taken_up)
+            ready = Ready(
+                *(url, name, key, os.getpid(), first),
+                missing=(*lacking(node.isolation), *node.unenforced),
+                taken_up=taken_up,
+                datasets=len(fabric.datasets.all()),
+            )
             public = {"url": url, "namespace": name, "key": key, "pid": ready.pid}
             data.publish(public | {"operator": operator})
             if settings.ready_file is not None:

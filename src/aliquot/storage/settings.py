@@ -6,8 +6,8 @@ GIB = 2**30
 
 
 class FabricSettings(Struct, frozen=True):
-    directory: str = ""  # for the cache, the access log, models and views
-    cache_directory: str = ""  # elsewhere, if the cache is to be on another disk
+    directory: str = ""  # for the access log and the models
+    cache_directory: str = ""  # for the files
     cache_bytes: int = 10 * GIB
-    eviction: str = "s3fifo"  # of the cache
+    eviction: str = "lecar"  # of the cache
     prefetch_bytes_per_s: int | None = None  # what prefetches may take of the link; None: all that nobody else wants

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from aliquot.core.commands import CancelFetch, Fetch, Predict
-from aliquot.core.events import Event, FetchEnded, FilesPredicted, LikelyFile, SessionBegan
+from aliquot.core.events import DatasetRemoved, Event, FetchEnded, FilesPredicted, LikelyFile, SessionBegan
 from aliquot.live.fabric.agent import Agent
 from aliquot.live.fabric.datasets import Datasets
 from aliquot.live.fabric.readers import Readers
@@ -99,6 +99,8 @@ class Fabric:
         elif before is not None:
             self._agent.send(RemoveDataset(_NO_ANSWER, before.name))
         if before is not None:
+            if after is None or (before.url, before.options) != (after.url, after.options):
+                self.post(DatasetRemoved(before.name))
             self.readers.retire(before, after)
 
     # --- what the core commands ---------------------------------------------------------------------------

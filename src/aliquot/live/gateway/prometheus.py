@@ -99,6 +99,34 @@ class Figures(Collector):
         yield sandboxes
         yield GaugeMetricFamily("aliquot_calls", "Invocations that have not ended", value=status.get("calls", 0))
         yield from self._usage(status)
+        yield from self._fabric(status.get("fabric", {}))
+
+    def _fabric(self, figures: dict[str, float]) -> Iterator[Metric]:
+        """Of the datasets' cache; counters begin anew with each storage agent."""
+        gauges = {
+            "datasets": ("aliquot_datasets", "Datasets"),
+            "files": ("aliquot_cache_files", "Files of datasets on the node"),
+            "bytes": ("aliquot_cache_bytes", "Bytes of datasets on the node"),
+            "limit_bytes": ("aliquot_cache_limit_bytes", "What they may take"),
+            "in_flight": ("aliquot_cache_in_flight", "Files on their way"),
+        }
+        counters = {
+            "hits": ("aliquot_cache_hits", "Opens that found the file here, or on its way because it was predicted"),
+            "misses": ("aliquot_cache_misses", "Opens that did not"),
+            "fetched_bytes": ("aliquot_cache_fetched_bytes", "Bytes that came from origins"),
+            "evicted_bytes": ("aliquot_cache_evicted_bytes", "Bytes that made room"),
+            "prefetched_bytes": ("aliquot_prefetched_bytes", "Bytes that came because they were predicted"),
+            "prefetched_used_bytes": ("aliquot_prefetched_used_bytes", "Of those, in files that were opened"),
+            "wasted_bytes": ("aliquot_prefetch_wasted_bytes", "Of those, in files that were not"),
+            "waited_s": ("aliquot_data_wait_seconds", "Functions waited for files"),
+            "hidden_s": ("aliquot_data_hidden_seconds", "Transfers that nobody waited for, as predicted"),
+        }
+        for field, (name, text) in gauges.items():
+            if field in figures:
+                yield GaugeMetricFamily(name, text, value=figures[field])
+        for field, (name, text) in counters.items():
+            if field in figures:
+                yield CounterMetricFamily(name, text, value=figures[field])
 
     def _usage(self, status: dict[str, Any]) -> Iterator[Metric]:
         """By function and device, not by sandbox: those come and go without end."""
