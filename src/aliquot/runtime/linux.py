@@ -43,6 +43,10 @@ MACHINE = os.uname().machine
 # pivot_root, mount_setattr; the newer a call, the likelier it has one number everywhere.
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
 _MOUNT_SETATTR = 442
+_MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT = 429, 430, 431, 432
+_SET_FLAG, _SET_STRING, _CREATE = 0, 1, 6
+_CLOEXEC = 1
+_FROM_DESCRIPTOR = 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -92,6 +96,26 @@ def restrict_mounts(path: str, *, devices: bool = False) -> None:
         _MOUNT_SETATTR, _AT_FDCWD, ctypes.c_char_p(path.encode()), _AT_RECURSIVE, attributes, 32,
         what=f"mount_setattr {path}",
     )  # fmt: skip
+
+
+def detached_mount(kind: str, options: dict[str, str | None]) -> int:
+    """A read-only mount that is nowhere yet, as a descriptor; options without a value are flags."""
+    context = syscall(_FSOPEN, ctypes.c_char_p(kind.encode()), _CLOEXEC, what=f"fsopen {kind}")
+    try:
+        for name, value in options.items():
+            command, text = (_SET_FLAG, None) if value is None else (_SET_STRING, ctypes.c_char_p(value.encode()))
+            syscall(_FSCONFIG, context, command, ctypes.c_char_p(name.encode()), text, 0, what=f"fsconfig {name}")
+        syscall(_FSCONFIG, context, _CREATE, None, None, 0, what=f"fsconfig {kind}")
+        flags = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
+        return syscall(_FSMOUNT, context, _CLOEXEC, flags, what=f"fsmount {kind}")
+    finally:
+        os.close(context)
+
+
+def attach_mount(mount: int, target: str) -> None:
+    """Put a detached mount there."""
+    source, place = ctypes.c_char_p(b""), ctypes.c_char_p(target.encode())
+    syscall(_MOVE_MOUNT, mount, source, _AT_FDCWD, place, _FROM_DESCRIPTOR, what=f"move_mount to {target}")
 
 
 def prctl(option: int, *args: int, what: str) -> int:

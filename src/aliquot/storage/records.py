@@ -23,6 +23,7 @@ class Listed(Struct, frozen=True):
     size: int
     version: str  # etag, or mtime and size: whatever changes when the content does
     checksum: str = ""  # `md5:…` or `sha256:…` where the origin offers one; empty: it does not
+    mtime_s: float = 0  # when it was last changed, where the origin tells; for people, `version` decides
 
 
 class Dataset(Struct, frozen=True):

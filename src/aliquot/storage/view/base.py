@@ -1,0 +1,23 @@
+"""What a view tells of, and to whom."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from aliquot.storage.records import FileKey, Found
+
+
+class FileOpened(Struct, frozen=True):
+    """A sandbox has opened a file, or could not."""
+
+    sandbox: int
+    key: FileKey
+    size: int
+    waited_s: float
+    found: Found | None  # None: it could not be opened
+    error: str = ""  # for people: why not. The sandbox sees an errno alone
+
+
+# Called on the views' own thread, before the sandbox has its answer: what takes long belongs elsewhere.
+Tell: TypeAlias = Callable[[FileOpened], None]

@@ -1,0 +1,112 @@
+"""One sandbox's view: answers what the kernel asks on one descriptor of `/dev/fuse`.
+
+All of it happens on the views' one thread, but pieces of whole files, which others read and answer. What must be waited
+for, a file or a first listing, is waited for aside: no other request waits with it.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+
+import structlog
+
+from aliquot.storage.cache.base import Cache, Opened
+from aliquot.storage.errors import StorageError
+from aliquot.storage.view import wire
+from aliquot.storage.view.base import FileOpened, Tell
+from aliquot.storage.view.channel import Channel
+from aliquot.storage.view.directories import Directories
+from aliquot.storage.view.files import OpenFiles
+from aliquot.storage.view.inodes import Inodes, Node
+from aliquot.storage.view.names import Names
+from aliquot.storage.view.naming import Naming
+from aliquot.storage.view.reading import Reading
+from aliquot.storage.view.requests import Post, Requests
+from aliquot.storage.view.wire import Operation
+
+log = structlog.get_logger("aliquot.view")
+
+_PIECE_BYTES = 128 * 1024  # what programs are told to read at a time where each piece is asked for
+
+
+class Connection:
+    def __init__(
+        self, sandbox: int, device: int, datasets: Sequence[str], *, cache: Cache, names: Names, tell: Tell,
+        post: Post, aside: Executor,
+    ) -> None:  # fmt: skip
+        self.sandbox = sandbox
+        self.device = device
+        self._tell = tell
+        self._requests = Requests(Channel(device), post)
+        inodes = Inodes()
+        self._directories = Directories(names, inodes, datasets)
+        self._files = OpenFiles(device)
+        naming = Naming(self._requests, inodes, self._directories, names, aside, self._failed)
+        self._reading = Reading(
+            self._requests, inodes, self._files, cache, names, aside, self._succeeded, self._failed
+        )  # fmt: skip
+        self._operations: dict[int, Callable[[int, int, bytes], None]] = {
+            Operation.INIT: self._init,
+            Operation.LOOKUP: naming.look_up,
+            Operation.FORGET: naming.forget,
+            Operation.BATCH_FORGET: naming.forget_many,
+            Operation.GETATTR: naming.get_attributes,
+            Operation.OPENDIR: naming.open_directory,
+            Operation.READDIR: partial(naming.read_directory, plus=False),
+            Operation.READDIRPLUS: partial(naming.read_directory, plus=True),
+            Operation.RELEASEDIR: naming.release_directory,
+            Operation.STATFS: naming.describe,
+            Operation.OPEN: self._reading.open,
+            Operation.READ: self._reading.read,
+            Operation.RELEASE: self._reading.release,
+            Operation.INTERRUPT: self._interrupt,
+            Operation.DESTROY: lambda _unique, _inode, _body: None,
+        }
+        # If another agent has answered here before: what it read and left unanswered is asked again.
+        self._requests.channel.send(wire.resend())
+
+    def serve(self) -> None:
+        """The next request. `GoneError` when there will be none."""
+        request = self._requests.channel.receive()
+        if request is None:
+            return
+        operation, unique, inode, body = request
+        perform = self._operations.get(operation)
+        if perform is None:
+            self._requests.refuse(unique, errno.EROFS if operation in wire.CHANGES else errno.ENOSYS)
+            return
+        try:
+            perform(unique, inode, body)
+        except StorageError as error:
+            self._requests.refuse(unique, error.errno)
+        except Exception:  # whatever it is, whoever asked must not wait for ever
+            log.exception("a view's request failed", operation=operation, sandbox=self.sandbox)
+            self._requests.refuse(unique, errno.EIO)
+
+    def drop(self, dataset: str) -> None:
+        """It is not shown any more; what is open stays readable."""
+        self._directories.datasets = tuple(name for name in self._directories.datasets if name != dataset)
+
+    def close(self) -> None:
+        """Nothing is held for it any more; if it is still mounted somewhere, whoever reads there gets an error."""
+        self._reading.close()
+        self._requests.close()
+
+    def _init(self, unique: int, _inode: int, body: bytes) -> None:
+        agreed, said = wire.init(body)
+        self._files.passes = bool(agreed & wire.PASSTHROUGH) and os.geteuid() == 0
+        if not self._files.passes:
+            self._files.direct = bool(agreed & wire.DIRECT_MAPPABLE)
+            self._directories.block = _PIECE_BYTES
+        self._requests.answer(unique, said)
+
+    def _interrupt(self, _unique: int, _inode: int, body: bytes) -> None:
+        self._requests.interrupt(*wire.HANDLE.unpack_from(body))
+
+    def _succeeded(self, opened: Opened) -> None:
+        self._tell(FileOpened(self.sandbox, opened.key, opened.listed.size, opened.waited_s, opened.found))
+
+    def _failed(self, node: Node, error: BaseException) -> None:
+        self._tell(FileOpened(self.sandbox, node.key, 0, 0, None, str(error) or type(error).__name__))

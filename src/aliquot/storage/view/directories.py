@@ -1,0 +1,100 @@
+"""The directories of one view: its datasets, and what their listings say is in them. To show them fetches nothing."""
+
+import itertools
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from aliquot.storage.view import wire
+from aliquot.storage.view.inodes import ROOT, Inodes, Node
+from aliquot.storage.view.names import Names
+
+VALID_S = 10  # for which the kernel need not ask again; an open always does
+_UNKNOWN = 0xFFFFFFFF  # a number where none is given yet
+_DOTS = (b".", b"..")
+_NO_ENTRY = bytes(wire.ENTRY_OUT.size)  # of `.` and `..`, which it knows
+
+
+class Read(Struct, eq=False):
+    """A directory that is being read: what was in it when it was opened."""
+
+    node: Node
+    names: Sequence[str]
+
+
+class Directories:
+    def __init__(self, names: Names, inodes: Inodes, datasets: Sequence[str]) -> None:
+        self.datasets = tuple(sorted(datasets))
+        self.block = 4096  # how much programs are told to read at a time
+        self._names = names
+        self._inodes = inodes
+        self._made_s = time.time()
+        self._handles = itertools.count(1)
+        self._open: dict[int, Read] = {}
+
+    def child(self, node: Node, name: str) -> Node | None:
+        """What is called so in this directory. Its dataset's listing is known."""
+        if not node.dataset:
+            return Node(name) if name in self.datasets else None
+        path = node.below(name)
+        listed = self._names.find(node.dataset, path)
+        if listed is not None:
+            return Node(node.dataset, path, listed)
+        return Node(node.dataset, path) if self._names.listing(node.dataset).is_directory(path) else None
+
+    # --- what the kernel is told of them --------------------------------------------------------------------
+
+    def attributes(self, node: Node, inode: int) -> tuple[int, ...]:
+        listed = node.listed
+        if listed is None:
+            return wire.attributes(inode, 4096, self._made_s, directory=True, block=4096)
+        return wire.attributes(inode, listed.size, listed.mtime_s, directory=False, block=self.block)
+
+    def entry(self, node: Node, inode: int) -> bytes:
+        return wire.ENTRY_OUT.pack(inode, 0, VALID_S, VALID_S, 0, 0, *self.attributes(node, inode))
+
+    # --- reading them -----------------------------------------------------------------------------------------
+
+    def open(self, node: Node) -> int:
+        """`KeyError` when it is no directory any more."""
+        names = self._names.listing(node.dataset).names(node.path) if node.dataset else self.datasets
+        handle = next(self._handles)
+        self._open[handle] = Read(node, names)
+        return handle
+
+    def release(self, handle: int) -> None:
+        self._open.pop(handle, None)
+
+    def read(self, handle: int, place: int, size: int, *, plus: bool) -> bytes:
+        """Entries from that place on, as many as there is room for; with `plus` what each is, too.
+
+        `KeyError`: it was not opened here.
+        """
+        read = self._open[handle]
+        parts: list[bytes] = []
+        for dots in _DOTS[place:]:
+            place += 1
+            parts.append((_NO_ENTRY if plus else b"") + wire.dirent(ROOT, place, dots, wire.DIRECTORY_TYPE))
+        room = size - sum(map(len, parts))
+        for name in itertools.islice(read.names, place - len(_DOTS), None):
+            place += 1
+            room -= _entry_bytes(name, plus=plus)
+            if room < 0:
+                break
+            node = self.child(read.node, name)
+            if node is not None:  # or it has gone since
+                parts.append(self._entry(node, place, name.encode(), plus=plus))
+        return b"".join(parts)
+
+    def _entry(self, node: Node, place: int, name: bytes, *, plus: bool) -> bytes:
+        kind = wire.DIRECTORY_TYPE if node.listed is None else wire.FILE_TYPE
+        if not plus:
+            return wire.dirent(_UNKNOWN, place, name, kind)
+        inode = self._inodes.told(node)  # as by a lookup: the kernel will say when it has forgotten it
+        return self.entry(node, inode) + wire.dirent(inode, place, name, kind)
+
+
+def _entry_bytes(name: str, *, plus: bool) -> int:
+    length = wire.DIRENT.size + len(name.encode())
+    return length + -length % 8 + (wire.ENTRY_OUT.size if plus else 0)

@@ -1,0 +1,115 @@
+"""Answers what is asked about names: which there are, what they are, what is in a directory."""
+
+import errno
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+
+from aliquot.storage.cache.listing import Listing
+from aliquot.storage.errors import StorageError
+from aliquot.storage.view import wire
+from aliquot.storage.view.directories import VALID_S, Directories
+from aliquot.storage.view.inodes import Inodes, Node
+from aliquot.storage.view.names import Names
+from aliquot.storage.view.requests import Requests
+
+Failed = Callable[[Node, BaseException], None]
+
+
+class Naming:
+    def __init__(
+        self,
+        requests: Requests,
+        inodes: Inodes,
+        directories: Directories,
+        names: Names,
+        aside: Executor,
+        failed: Failed,
+    ) -> None:
+        self._requests = requests
+        self._inodes = inodes
+        self._directories = directories
+        self._names = names
+        self._aside = aside
+        self._failed = failed
+
+    def look_up(self, unique: int, inode: int, body: bytes) -> None:
+        name = body.rstrip(b"\0").decode(errors="replace")
+        self._in_directory(unique, inode, lambda node: self._look_up(unique, node, name))
+
+    def _look_up(self, unique: int, node: Node, name: str) -> None:
+        child = self._directories.child(node, name)
+        if child is None:
+            self._requests.refuse(unique, errno.ENOENT)
+            return
+        number = self._inodes.told(child)
+        if not self._requests.answer(unique, self._directories.entry(child, number)):
+            self._inodes.forget(number, 1)
+
+    def forget(self, _unique: int, inode: int, body: bytes) -> None:
+        (times,) = wire.HANDLE.unpack_from(body)
+        self._inodes.forget(inode, times)
+
+    def forget_many(self, _unique: int, _inode: int, body: bytes) -> None:
+        count, _ = wire.BATCH_HEAD.unpack_from(body)
+        told = body[wire.BATCH_HEAD.size :][: count * wire.FORGET_ONE.size]
+        for inode, times in wire.FORGET_ONE.iter_unpack(told):
+            self._inodes.forget(inode, times)
+
+    def get_attributes(self, unique: int, inode: int, _body: bytes) -> None:
+        node = self._inodes.get(inode)
+        if node is None:
+            self._requests.refuse(unique, errno.ESTALE)
+            return
+        said = wire.ATTR_OUT.pack(VALID_S, 0, 0, *self._directories.attributes(node, inode))
+        self._requests.answer(unique, said)
+
+    def open_directory(self, unique: int, inode: int, _body: bytes) -> None:
+        self._in_directory(unique, inode, lambda node: self._open_directory(unique, node))
+
+    def _open_directory(self, unique: int, node: Node) -> None:
+        try:
+            handle = self._directories.open(node)
+        except KeyError:
+            self._requests.refuse(unique, errno.ESTALE)
+            return
+        if not self._requests.answer(unique, wire.OPEN_OUT.pack(handle, 0, 0)):
+            self._directories.release(handle)
+
+    def read_directory(self, unique: int, _inode: int, body: bytes, *, plus: bool) -> None:
+        handle, place, size = wire.READ_IN.unpack_from(body)
+        try:
+            entries = self._directories.read(handle, place, size, plus=plus)
+        except KeyError:
+            self._requests.refuse(unique, errno.ESTALE)
+            return
+        self._requests.answer(unique, entries)
+
+    def release_directory(self, unique: int, _inode: int, body: bytes) -> None:
+        self._directories.release(*wire.HANDLE.unpack_from(body))
+        self._requests.answer(unique)
+
+    def describe(self, unique: int, _inode: int, _body: bytes) -> None:
+        self._requests.answer(unique, wire.STATFS_OUT.pack(0, 0, 0, 0, 0, 4096, 255, 4096, 0))
+
+    # --- listings -----------------------------------------------------------------------------------------
+
+    def _in_directory(self, unique: int, inode: int, then: Callable[[Node], None]) -> None:
+        """`then`, once it is known what is in the directory; that may have to be waited for."""
+        node = self._inodes.get(inode)
+        if node is None:
+            # The number of an agent that has died: the kernel looks the path up again, from the root.
+            self._requests.refuse(unique, errno.ESTALE)
+        elif not node.dataset or self._names.is_known(node.dataset):
+            then(node)
+        else:
+            future = self._aside.submit(self._names.learn, node.dataset)
+            self._requests.wait(unique, future, lambda: self._learnt(unique, node, future, then))
+
+    def _learnt(self, unique: int, node: Node, future: Future[Listing], then: Callable[[Node], None]) -> None:
+        error = future.exception()
+        if error is None:
+            self._names.listing(node.dataset)
+            then(node)
+        else:
+            self._failed(node, error)
+            self._requests.refuse(unique, error.errno if isinstance(error, StorageError) else errno.EIO)

@@ -1,0 +1,120 @@
+"""All views of a node: one thread answers them, and hands aside what would hold it up.
+
+One thread, because what it answers takes microseconds (names, opens) and files that are whole are read by the kernel
+alone; the figures are in decision 0022.
+"""
+
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from aliquot.storage.cache.base import Cache
+from aliquot.storage.view.base import Tell
+from aliquot.storage.view.channel import GoneError
+from aliquot.storage.view.connection import Connection
+from aliquot.storage.view.names import Names
+
+log = structlog.get_logger("aliquot.view")
+
+_ASIDE = 8  # listings that are waited for, and pieces that are read, at a time
+
+
+class Views:
+    """Every method may be called from any thread and returns at once, but `stop`."""
+
+    def __init__(self, cache: Cache, tell: Tell) -> None:
+        self._cache = cache
+        self._tell = tell
+        self._names = Names(cache)
+        self._aside = ThreadPoolExecutor(_ASIDE, "view-aside")
+        self._connections: dict[int, Connection] = {}  # by descriptor
+        self._posted: deque[Callable[[], None]] = deque()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll = select.epoll()
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._serve, name="views", daemon=True)
+        self._thread.start()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
+        """Answer on this descriptor from now on, until the sandbox ends. It is the views' own now."""
+        self._post(lambda: self._open(sandbox, device, datasets))
+
+    def close(self, sandbox: int) -> None:
+        """One whose sandbox has ended is closed already."""
+        self._post(lambda: self._close_of(sandbox))
+
+    def drop(self, dataset: str) -> None:
+        """It is removed: no view shows it any more. What is open stays readable."""
+        self._post(lambda: self._drop(dataset))
+
+    def renew(self, dataset: str) -> None:
+        """It has another origin: what is known of it is old."""
+        self._post(lambda: self._names.forget(dataset))
+
+    def stop(self) -> None:
+        """Whoever reads in a view gets an error from now on."""
+        self._stopping = True
+        self._post(lambda: None)
+        self._thread.join()
+        self._aside.shutdown()
+        os.close(self._wake)
+
+    # --- on the thread -------------------------------------------------------------------------------------
+
+    def _post(self, work: Callable[[], None]) -> None:
+        self._posted.append(work)
+        os.eventfd_write(self._wake, 1)
+
+    def _serve(self) -> None:
+        while not self._stopping:
+            for fd, _ in self._epoll.poll():
+                if fd == self._wake:
+                    os.eventfd_read(self._wake)
+                    self._do_posted()
+                elif fd in self._connections:
+                    try:
+                        self._connections[fd].serve()
+                    except GoneError:
+                        self._end(self._connections[fd])
+        for connection in list(self._connections.values()):
+            self._end(connection)
+        self._epoll.close()
+
+    def _do_posted(self) -> None:
+        while self._posted:
+            work = self._posted.popleft()
+            try:
+                work()
+            except Exception:  # one sandbox's trouble is not the others'
+                log.exception("a view's work failed")
+
+    def _open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
+        connection = Connection(
+            sandbox, device, datasets, cache=self._cache, names=self._names, tell=self._tell, post=self._post,
+            aside=self._aside,
+        )  # fmt: skip
+        self._connections[device] = connection
+        self._epoll.register(device, select.EPOLLIN)
+
+    def _close_of(self, sandbox: int) -> None:
+        for connection in [each for each in self._connections.values() if each.sandbox == sandbox]:
+            self._end(connection)
+
+    def _end(self, connection: Connection) -> None:
+        del self._connections[connection.device]
+        self._epoll.unregister(connection.device)
+        connection.close()
+
+    def _drop(self, dataset: str) -> None:
+        self._names.forget(dataset)
+        for connection in self._connections.values():
+            connection.drop(dataset)

@@ -1,0 +1,125 @@
+"""FUSE as the kernel speaks it on `/dev/fuse`: what of its requests and answers a read-only view needs.
+
+The layouts are those of the kernel's `include/uapi/linux/fuse.h`, protocol 7, in the machine's own byte order. Requests
+and answers are a head and a body, in one read and one write.
+"""
+
+import errno
+from enum import IntEnum
+from struct import Struct
+
+
+class Operation(IntEnum):
+    LOOKUP = 1
+    FORGET = 2
+    GETATTR = 3
+    OPEN = 14
+    READ = 15
+    STATFS = 17
+    RELEASE = 18
+    INIT = 26
+    OPENDIR = 27
+    READDIR = 28
+    RELEASEDIR = 29
+    INTERRUPT = 36
+    DESTROY = 38
+    BATCH_FORGET = 42
+    READDIRPLUS = 44
+
+
+# What would change something. The mount is read-only, so the kernel refuses most of it by itself.
+CHANGES = frozenset({4, 6, 8, 9, 10, 11, 12, 13, 16, 21, 24, 35, 43, 45, 47})
+
+REQUEST = Struct("=IIQQIIII")  # bytes, operation, unique, inode, uid, gid, pid, -
+ANSWER = Struct("=IiQ")  # bytes, -errno, unique
+RESEND_MARK = 1 << 63  # in `unique`: the request was sent before, to a reader that did not answer it
+
+INIT_IN = Struct("=IIIII")  # major, minor, most bytes read ahead, flags, more flags
+INIT_OUT = Struct("=IIIIHHIIHHIIH22x")
+_ATTRIBUTES = "QQQQQQIIIIIIIIII"  # inode, size, blocks, 3 times, their ns, mode, links, uid, gid, -, block size, -
+ATTR_OUT = Struct("=QII" + _ATTRIBUTES)  # valid s, ns, -
+ENTRY_OUT = Struct("=QQQQII" + _ATTRIBUTES)  # inode, generation, name valid s, attributes valid s, their ns
+DIRENT = Struct("=QQII")  # inode, next place, bytes of the name, type
+OPEN_OUT = Struct("=QIi")  # handle, flags, backing
+READ_IN = Struct("=QQI")  # handle, place, bytes
+HANDLE = Struct("=Q")
+FORGET_ONE = Struct("=QQ")  # inode, times
+BATCH_HEAD = Struct("=II")
+STATFS_OUT = Struct("=QQQQQIIII24x")  # blocks, free, available, files, free, block size, name bytes, fragment size, -
+
+# Of the start, what is asked for where the kernel offers it.
+ASYNC_READ = 1 << 0
+READDIRPLUS = 1 << 13
+READDIRPLUS_AUTO = 1 << 14
+PARALLEL_DIROPS = 1 << 18
+ABORT_ERROR = 1 << 21
+MAX_PAGES = 1 << 22
+MORE_FLAGS = 1 << 30
+DIRECT_MAPPABLE = 1 << 36  # files that are read past the page cache may be mapped all the same
+PASSTHROUGH = 1 << 37  # the kernel reads a file of ours by itself
+HAS_RESEND = 1 << 39
+WANTED = (
+    ASYNC_READ | READDIRPLUS | READDIRPLUS_AUTO | PARALLEL_DIROPS | MAX_PAGES | MORE_FLAGS | DIRECT_MAPPABLE
+    | PASSTHROUGH | HAS_RESEND
+)  # fmt: skip
+
+# Of an opened file.
+OPEN_DIRECT = 1 << 0
+OPEN_KEEP = 1 << 1  # what the kernel has of its pages
+OPEN_PASSTHROUGH = 1 << 7
+
+MAJOR, MINOR = 7, 40
+READ_BYTES = 1 << 20  # of one read, at most
+_PAGES = READ_BYTES // 4096
+_WRITE_BYTES = 4096  # never used; the smallest that may be said
+_BACKGROUND, _CONGESTED = 64, 48
+STACK = 2  # a file system upon another one may lie below
+
+# The device's own calls, as <linux/ioctl.h> makes their numbers: write, size, 229, which.
+BACKING_OPEN = 1 << 30 | 16 << 16 | 229 << 8 | 1
+BACKING_CLOSE = 1 << 30 | 4 << 16 | 229 << 8 | 2
+BACKING_MAP = Struct("=iIQ")
+_RESEND = 7  # a notification: whatever was read and not answered is to be read again
+
+REQUEST_BYTES = 1 << 16  # no request of a read-only view is longer; a long list of forgotten inodes is cut by this
+
+_DIRECTORY, _FILE = 0o040555, 0o100444
+DIRECTORY_TYPE, FILE_TYPE = 4, 8
+_PADDING = b"\0" * 8
+
+
+def answer(unique: int, *body: bytes) -> bytes:
+    return ANSWER.pack(ANSWER.size + sum(map(len, body)), 0, unique) + b"".join(body)
+
+
+def refusal(unique: int, code: int) -> bytes:
+    return ANSWER.pack(ANSWER.size, -code, unique)
+
+
+def resend() -> bytes:
+    return ANSWER.pack(ANSWER.size, _RESEND, 0)
+
+
+def init(body: bytes) -> tuple[int, bytes]:
+    """What both sides can do, and the answer that says so. `OSError` for a kernel that is too old or too new."""
+    major, minor, ahead, flags, *more = INIT_IN.unpack(body[: INIT_IN.size].ljust(INIT_IN.size, b"\0"))
+    if major != MAJOR:
+        raise OSError(errno.EPROTO, f"the kernel speaks FUSE {major}, and this is {MAJOR}")
+    both = (flags | (more[0] << 32 if flags & MORE_FLAGS else 0)) & WANTED
+    depth = STACK if both & PASSTHROUGH else 0
+    said = INIT_OUT.pack(
+        MAJOR, min(minor, MINOR), ahead, both & 0xFFFFFFFF, _BACKGROUND, _CONGESTED, _WRITE_BYTES, 1, _PAGES, 0,
+        both >> 32, depth, 0,
+    )  # fmt: skip
+    return both, said
+
+
+def attributes(inode: int, size: int, mtime_s: float, *, directory: bool, block: int) -> tuple[int, ...]:
+    seconds, part = divmod(int(mtime_s * 1_000_000_000), 1_000_000_000)
+    mode, links = (_DIRECTORY, 2) if directory else (_FILE, 1)
+    blocks = (size + 511) // 512
+    return inode, size, blocks, seconds, seconds, seconds, part, part, part, mode, links, 0, 0, 0, block, 0
+
+
+def dirent(inode: int, place: int, name: bytes, kind: int) -> bytes:
+    return DIRENT.pack(inode, place, len(name), kind) + name + _PADDING[: -len(name) % 8]
