@@ -36,14 +36,15 @@ class Peer(Protocol):
 
 
 class Agent:
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, *, never: bool = False) -> None:
+        """`never`: none is started, whatever is sent."""
         self._peer = peer
         self._writer: asyncio.StreamWriter | None = None
         self._waiting: list[bytes] = []  # until there is one to send it to
         self.handover = Handover(self.start)
         self._life: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
-        self._stopping = False
+        self._stopping = never
 
     @property
     def pid(self) -> int | None:

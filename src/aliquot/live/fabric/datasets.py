@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +15,8 @@ from aliquot.storage.records import Dataset
 COLLECTION = "datasets"
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _NAME = re.compile(NAME)
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*(?:::[a-z][a-z0-9+.-]*)*://.")
+# A path, a URL (fsspec chains them with `::`), or host:path and host::module as rsync writes them.
+_URL = re.compile(r"/.*|[a-z][a-z0-9+.-]*(::[a-z][a-z0-9+.-]*)*://.+|[^/:\s]+::?[^:].*")
 _MOST_BYTES = 4096  # of an address, and of each option
 _MOST_OPTIONS = 64
 Changed = Callable[[Dataset | None, Dataset | None], None]  # before, and after
@@ -130,22 +130,13 @@ def check(dataset: Dataset) -> None:
             "a letter or digit first"
         )
     url = dataset.url
-    if not (url.startswith("/") or _SCHEME.match(url)) or not url.isprintable() or len(url) > _MOST_BYTES:
+    if not _URL.fullmatch(url) or not url.isprintable() or len(url) > _MOST_BYTES:
         raise InputError(
             "url: it takes an absolute path on the server's machine, or an address such as s3://bucket/folder, "
-            "https://host/folder or rsync://host/module/folder"
+            "https://host/folder, rsync://host/module/folder, or host:/folder for rsync over SSH"
         )
     options = dataset.options
     if len(options) > _MOST_OPTIONS or any(max(len(key), len(value)) > _MOST_BYTES for key, value in options.items()):
         raise InputError(f"options: it takes at most {_MOST_OPTIONS} texts of at most {_MOST_BYTES} characters each")
     if not all(key.isprintable() and key for key in options):
         raise InputError("options: a name is empty, or holds what cannot be printed; it takes such as anon or key")
-
-
-def public_url(dataset: Dataset) -> str:
-    """For the operator's eyes: without the secrets that an address may hold."""
-    parts = urlsplit(dataset.url)
-    query = "?…" if parts.query else ""
-    place = parts.netloc.rpartition("@")[2]
-    user = "…@" if "@" in parts.netloc else ""
-    return dataset.url if not parts.scheme else f"{parts.scheme}://{user}{place}{parts.path}{query}"

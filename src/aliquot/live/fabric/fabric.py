@@ -12,7 +12,7 @@ from aliquot.core.events import DatasetRemoved, Event, FetchEnded, FilesPredicte
 from aliquot.live.fabric.agent import Agent
 from aliquot.live.fabric.datasets import Datasets
 from aliquot.live.fabric.readers import Readers
-from aliquot.live.fabric.requests import AgentLost, Requests, Value
+from aliquot.live.fabric.requests import AgentError, AgentLost, Requests, Value
 from aliquot.live.store.base import Store
 from aliquot.storage.messages import (
     Answered,
@@ -46,12 +46,13 @@ class Fabric:
     """Implements `Peer`."""
 
     def __init__(self, store: Store, settings: FabricSettings | None = None) -> None:
-        self.settings = settings or FabricSettings()
+        """Without settings there are datasets, but no agent: for tests of what stands before it."""
+        self._settings = settings
         self.datasets = Datasets(store)
         self.datasets.on_change = self._changed
         self.post: Callable[[Event], None] = lambda _: None  # to the core; set by the service
         self.figures: dict[str, float] = {}
-        self._agent = Agent(self)
+        self._agent = Agent(self, never=settings is None)
         self._requests = Requests()
         self._asked: dict[tuple[str, str], None] = {}  # audiences of which the model has not spoken yet
         self._fetches: dict[int, None] = {}
@@ -79,18 +80,22 @@ class Fabric:
 
     async def warm(self, name: str, patterns: tuple[str, ...], told: Callable[[Progress], None]) -> Value:
         """Bring all that matches; when the caller is cancelled, it stops. Raises `AgentError`."""
-        number = self._requests.next(told)
+        number = self._begin(lambda number: Warm(number, name, patterns), told)
         try:
-            self._agent.send(Warm(number, name, patterns))
             return await self._requests.answer(number)
         except asyncio.CancelledError:
             self._agent.send(StopWarming(number))
             raise
 
     async def _ask(self, make: Callable[[int], ToAgent]) -> Value:
-        number = self._requests.next()
+        return await self._requests.answer(self._begin(make))
+
+    def _begin(self, make: Callable[[int], ToAgent], told: Callable[[Progress], None] = lambda _: None) -> int:
+        if self._settings is None:
+            raise AgentError("no storage agent runs here")
+        number = self._requests.next(told)
         self._agent.send(make(number))
-        return await self._requests.answer(number)
+        return number
 
     def _changed(self, before: Dataset | None, after: Dataset | None) -> None:
         """Who may not see it any more, or would see another of its name, does not go on with the old."""
@@ -132,7 +137,7 @@ class Fabric:
     # --- Peer ---------------------------------------------------------------------------------------------
 
     def greeting(self) -> Begin:
-        return Begin(self.settings, tuple(self.datasets.all()))
+        return Begin(self._settings or FabricSettings(), tuple(self.datasets.all()))
 
     def heard(self, message: FromAgent) -> None:
         match message:

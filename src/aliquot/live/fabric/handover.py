@@ -21,8 +21,7 @@ class Handover:
         self._waiting.append((packet(message), descriptor))
         if self._sock is None:
             self._wake()
-        else:
-            self._send()
+        self._send()
 
     def connect(self, sock: socket.socket) -> None:
         sock.setblocking(False)

@@ -2,13 +2,12 @@
 
 import time
 from typing import Annotated, Any, TypeAlias
-from urllib.parse import urlsplit
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue import Catalogue, Taken
-from aliquot.live.fabric.datasets import check, public_url
+from aliquot.live.fabric.datasets import check
 from aliquot.live.fabric.fabric import Fabric
 from aliquot.live.fabric.requests import AgentError, AgentLost
 from aliquot.live.gateway.events import wants_events
@@ -18,6 +17,7 @@ from aliquot.live.gateway.settings import MIB, GatewaySettings
 from aliquot.live.gateway.warming import Warmed, Warming, WarmPost
 from aliquot.live.needs import needs_of
 from aliquot.live.records import Action
+from aliquot.storage.addresses import without_secrets
 from aliquot.storage.records import Dataset
 
 _ALL, _ONE = "/operator/v1/datasets", "/operator/v1/datasets/{dataset}"
@@ -177,7 +177,8 @@ class DatasetPages:
 
 
 def _origin(dataset: Dataset) -> str:
-    return urlsplit(dataset.url).scheme or "file"
+    scheme, separator, _ = dataset.url.partition("://")
+    return scheme if separator else "file" if dataset.url.startswith("/") else "rsync"
 
 
 def _item(dataset: Dataset) -> DatasetItem:
@@ -189,7 +190,7 @@ def _common(dataset: Dataset) -> dict[str, Any]:
         "name": dataset.name,
         "origin": _origin(dataset),
         "created": dataset.created,
-        "url": public_url(dataset),
+        "url": without_secrets(dataset.url),
         "options": sorted(dataset.options),
         "namespaces": None if dataset.tenants is None else list(dataset.tenants),
     }

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
+from aliquot.storage.addresses import without_secrets
 from aliquot.storage.errors import OriginError
 from aliquot.storage.records import Listed
 
@@ -74,14 +75,6 @@ class Origin(ABC):
             if secret:
                 text = text.replace(secret, "…")
         return text
-
-
-def without_secrets(url: str) -> str:
-    """The address without user, password, query and fragment."""
-    if "://" not in url:
-        return url
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _secrets_of(url: str) -> list[str]:

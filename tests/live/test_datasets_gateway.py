@@ -1,0 +1,149 @@
+"""Datasets over HTTP: who may do what, what is said, and what is never said."""
+
+import pytest
+from gateway_client import AS_OPERATOR, GONE, NS, gateway, on_a_loop
+
+from aliquot.live.fabric.datasets import Datasets
+
+SECRET = "hunter2-never-to-be-seen"  # noqa: S105 - of nobody
+ALL, SEEN = "/operator/v1/datasets", "/api/v1/datasets"
+BODY = {"url": "s3://lab/images"}
+
+
+async def put(g, name, check="false", **body):
+    return await g.say(
+        "PUT", f"{ALL}/{name}", params={"check": check}, headers=AS_OPERATOR, auth=None, json={**BODY, **body}
+    )
+
+
+async def as_operator(g, method, path, **more):
+    return await g.say(method, path, headers=AS_OPERATOR, auth=None, **more)
+
+
+@on_a_loop
+async def test_the_operator_adds_changes_lists_and_removes():
+    async with gateway() as g:
+        status, made = await put(g, "images", options={"anon": "true"})
+        assert status == 200
+        created = made.pop("created")
+        assert made == {
+            "name": "images", "origin": "s3", "url": "s3://lab/images", "options": ["anon"], "namespaces": None,
+        }  # fmt: skip
+        status, again = await put(g, "images", url="s3://lab/other")
+        assert (status, again["url"], again["created"]) == (200, "s3://lab/other", created)
+        assert [one["name"] for one in (await as_operator(g, "GET", ALL))[1]] == ["images"]
+        assert (await as_operator(g, "DELETE", f"{ALL}/images"))[0] == 200
+        assert await as_operator(g, "DELETE", f"{ALL}/images") == GONE
+        assert await as_operator(g, "GET", ALL) == (200, [])
+
+
+@on_a_loop
+async def test_what_was_added_is_there_after_a_restart():
+    async with gateway() as g:
+        await put(g, "kept", options={"key": SECRET}, namespaces=["guest"])
+        await put(g, "gone")
+        await as_operator(g, "DELETE", f"{ALL}/gone")
+        again = Datasets(g.store)
+        await again.load()
+        (kept,) = again.all()
+        assert (kept.name, kept.url, kept.options, kept.tenants) == ("kept", BODY["url"], {"key": SECRET}, ("guest",))
+
+
+@on_a_loop
+async def test_a_tenant_sees_what_is_shown_to_it_and_not_where_it_is():
+    async with gateway() as g:
+        stranger = await g.beside("stranger")
+        await put(g, "common", url="https://user:word@host/folder?sig=abc", options={"key": SECRET})
+        await put(g, "own", namespaces=["guest"])
+        status, listed = await g.say("GET", SEEN)
+        assert status == 200
+        assert [(one["name"], one["origin"]) for one in listed] == [("common", "https"), ("own", "s3")]
+        assert all(set(one) == {"name", "origin", "created"} for one in listed)
+        assert [one["name"] for one in (await stranger.say("GET", SEEN))[1]] == ["common"]
+        assert await stranger.say("GET", f"{SEEN}/own") == GONE
+        assert await stranger.say("POST", f"{SEEN}/own/warm", json={}) == GONE
+        assert (await g.say("GET", f"{SEEN}/own"))[1]["trouble"] == "no storage agent runs here"
+
+
+@on_a_loop
+async def test_secrets_are_taken_and_never_given():
+    async with gateway() as g:
+        url = f"https://user:{SECRET}@host/folder?sig={SECRET}"
+        answers = [
+            await put(g, "secret", url=url, options={"key": SECRET}),
+            await as_operator(g, "GET", ALL),
+            await as_operator(g, "GET", f"{ALL}/secret"),
+            await g.say("GET", SEEN),
+            await g.say("GET", f"{SEEN}/secret"),
+            await as_operator(g, "DELETE", f"{ALL}/secret"),
+        ]
+        assert [status for status, _ in answers] == [200] * 6
+        assert SECRET not in str(answers)
+        assert answers[0][1]["options"] == ["key"]
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "field"),
+    [
+        ("-x", {}, "name: '-x' cannot name a dataset"),
+        ("a%2Fb", {}, "name: 'a/b' cannot name a dataset"),
+        ("..", {}, None),
+        ("x", {"url": "relative/path"}, "url: it takes an absolute path"),
+        ("x", {"url": "/a\nb"}, "url: it takes"),
+        ("x", {"url": ""}, "url: it takes"),
+        ("x", {"options": {"": "1"}}, "options: a name is empty"),
+        ("x", {"options": {"a": "x" * 5000}}, "options: it takes at most 64"),
+        ("x", {"namespaces": ["nobody"]}, "namespaces: there is no namespace 'nobody'; there are guest"),
+        ("x", {"unknown": 1}, "The request content was malformed"),
+        ("x", {"options": {"a": 1}}, "The request content was malformed"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_says_what_would(name, body, field):
+    @on_a_loop
+    async def refused():
+        async with gateway() as g:
+            status, text = await put(g, name, **body)
+            assert status == 400 if field else status in {400, 404, 405}
+            assert field is None or text.startswith(field)
+            assert (await as_operator(g, "GET", ALL))[1] == []
+
+    refused()
+
+
+@on_a_loop
+async def test_a_dataset_that_functions_name_stays_unless_forced():
+    async with gateway() as g:
+        await put(g, "images")
+        action = {
+            "exec": {"kind": "python:3.11", "code": "def main(args): return args"},
+            "annotations": [{"key": "datasets", "value": ["images"]}],
+        }
+        assert (await g.say("PUT", f"{NS}/actions/reader", json=action))[0] == 200
+        status, text = await as_operator(g, "DELETE", f"{ALL}/images")
+        assert status == 409
+        assert text.startswith("dataset images is named by /guest/reader; ")
+        assert (await as_operator(g, "DELETE", f"{ALL}/images", params={"force": "true"}))[0] == 200
+
+
+@on_a_loop
+async def test_what_was_shown_to_a_namespace_alone_is_not_shown_to_the_next_of_its_name():
+    async with gateway() as g:
+        await g.beside("passing")
+        await put(g, "own", namespaces=["passing"])
+        await as_operator(g, "DELETE", "/operator/v1/namespaces/passing")
+        again = await g.beside("passing")
+        assert await again.say("GET", SEEN) == (200, [])
+        assert (await as_operator(g, "GET", ALL))[1][0]["namespaces"] == []
+        assert await g.say("GET", SEEN) == (200, [])
+        book = Datasets(g.store)
+        await book.load()
+        assert book.find("own").tenants == ()
+
+
+@on_a_loop
+async def test_tenants_cannot_add_nor_remove():
+    async with gateway() as g:
+        for method in ("PUT", "GET", "DELETE"):
+            assert (await g.say(method, f"{ALL}/x", json=BODY))[0] == 401
+        for method in ("PUT", "DELETE"):
+            assert (await g.say(method, f"{SEEN}/x", json=BODY))[0] == 405
