@@ -29,16 +29,14 @@ class CheckDataset(Struct, frozen=True, tag=True):
 
 
 class PutDataset(Struct, frozen=True, tag=True):
-    """It is there, or has changed. Then `Answered`."""
+    """It is there, or has changed."""
 
-    request: int
     dataset: Dataset
 
 
 class RemoveDataset(Struct, frozen=True, tag=True):
-    """No view shows it any more, and its files leave the cache. Then `Answered`."""
+    """No view shows it any more, and its files leave the cache."""
 
-    request: int
     name: str
 
 

@@ -39,7 +39,6 @@ from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
 
 LOST = "the storage agent ended"
-_NO_ANSWER = 0  # the number of a request whose answer nobody waits for
 
 
 class Fabric:
@@ -100,9 +99,9 @@ class Fabric:
     def _changed(self, before: Dataset | None, after: Dataset | None) -> None:
         """Who may not see it any more, or would see another of its name, does not go on with the old."""
         if after is not None:
-            self._agent.send(PutDataset(_NO_ANSWER, after))
+            self._agent.send(PutDataset(after))
         elif before is not None:
-            self._agent.send(RemoveDataset(_NO_ANSWER, before.name))
+            self._agent.send(RemoveDataset(before.name))
         if before is not None:
             if after is None or (before.url, before.options) != (after.url, after.options):
                 self.post(DatasetRemoved(before.name))

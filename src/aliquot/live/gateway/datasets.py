@@ -129,7 +129,7 @@ class DatasetPages:
         except AgentLost:
             raise
         except AgentError as error:
-            raise InputError(f"url: {error}; to add it all the same, ask for no check") from error
+            raise InputError(f"url: {error} (--no-check or check=false adds it all the same)") from error
 
     def _check_namespaces(self, names: tuple[str, ...]) -> None:
         for name in names:

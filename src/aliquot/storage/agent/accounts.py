@@ -1,0 +1,144 @@
+"""What each run had of the fabric, and what was brought for nobody. No I/O; all calls come from one thread."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from aliquot.storage.messages import BeginRun, RunSettled
+from aliquot.storage.records import FileKey, Found
+from aliquot.storage.view.base import FileOpened
+
+Audience: TypeAlias = tuple[str, str]  # the tenant, and its session or `function/NAME`
+_MOST_EARLY = 10_000  # opens of one sandbox that belong to no run yet
+WITHOUT_SESSION = "function/"
+
+
+def audience_of(tenant: str, session: str, function: str) -> Audience:
+    return tenant, session or f"{WITHOUT_SESSION}{function}"
+
+
+class Run:
+    """An invocation from its beginning to its record."""
+
+    __slots__ = ("audience", "begun", "data_s", "error", "opened", "prefetched", "sandbox")
+
+    def __init__(self, begun: BeginRun) -> None:
+        self.begun = begun
+        self.audience = audience_of(begun.tenant, begun.session, begun.function)
+        self.data_s = 0.0
+        self.opened: dict[Found, int] = {}
+        self.prefetched: dict[FileKey, int] = {}
+        self.error = ""
+
+
+class Accounts:
+    """`accessed` is told of every open once it is known whose it is."""
+
+    def __init__(self, accessed: Callable[[Run, FileOpened], None]) -> None:
+        self._accessed = accessed
+        self._by_sandbox: dict[int, Run] = {}
+        self._by_invocation: dict[str, Run] = {}
+        self._early: dict[int, list[FileOpened]] = {}
+        self._brought: dict[Audience, dict[FileKey, tuple[int, float]]] = {}  # not opened yet: bytes, seconds it took
+        self._overtook: dict[FileKey, float] = {}  # opened while a prefetch brought them: how long that took
+        self.opens = dict.fromkeys(Found, 0)
+        self.used_bytes = 0  # that were predicted, and were opened
+        self.wasted_bytes = 0
+        self.waited_s = 0.0
+        self.hidden_s = 0.0  # of transfers that nobody had to wait for
+
+    # --- runs ---------------------------------------------------------------------------------------------
+
+    def begin(self, begun: BeginRun) -> None:
+        run = Run(begun)
+        self._by_sandbox[begun.sandbox] = self._by_invocation[begun.invocation] = run
+        for opened in self._early.pop(begun.sandbox, ()):
+            self._count(run, opened)
+
+    def opened(self, opened: FileOpened) -> None:
+        run = self._by_sandbox.get(opened.sandbox)
+        if run is not None:
+            self._count(run, opened)
+        elif len(early := self._early.setdefault(opened.sandbox, [])) < _MOST_EARLY:
+            early.append(opened)
+
+    def end(self, sandbox: int, invocation: str, expected: Iterable[FileKey]) -> RunSettled:
+        """`expected`: what the model still believes to come for the run's audience."""
+        run = self._by_invocation.pop(invocation, None)
+        if run is None:  # an earlier agent knew it
+            return RunSettled(invocation, 0, {}, 0, 0, "the storage agent was started anew while it ran")
+        if self._by_sandbox.get(sandbox) is run:
+            del self._by_sandbox[sandbox]
+        wasted = self._give_up(run, set(expected))
+        return RunSettled(invocation, run.data_s, run.opened, sum(run.prefetched.values()), wasted, run.error)
+
+    def audience(self, invocation: str) -> Audience | None:
+        run = self._by_invocation.get(invocation)
+        return None if run is None else run.audience
+
+    def close(self, sandbox: int) -> None:
+        """The sandbox is gone; its run may still be asked after."""
+        self._by_sandbox.pop(sandbox, None)
+        self._early.pop(sandbox, None)
+
+    # --- prefetches ---------------------------------------------------------------------------------------
+
+    def brought(self, audience: Audience, key: FileKey, size: int, seconds: float) -> None:
+        """It is here because it was predicted."""
+        self._brought.setdefault(audience, {})[key] = (size, seconds)
+
+    def overtaken(self, key: FileKey, seconds: float) -> None:
+        """It was predicted, and somebody opened it while it was on its way."""
+        waited_s = self._overtook.pop(key, None)
+        if waited_s is not None:
+            self.hidden_s += max(0.0, seconds - waited_s)
+
+    def dismiss(self, audience: Audience) -> None:
+        """A session is over: what it did not open was brought for nothing."""
+        for size, _ in self._brought.pop(audience, {}).values():
+            self.wasted_bytes += size
+
+    def figures(self) -> dict[str, float]:
+        opens: dict[str, float] = {f"opens_{found}": number for found, number in self.opens.items()}
+        return opens | {
+            "prefetched_used_bytes": self.used_bytes,
+            "wasted_bytes": self.wasted_bytes,
+            "waited_s": self.waited_s,
+            "hidden_s": self.hidden_s,
+        }
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _count(self, run: Run, opened: FileOpened) -> None:
+        key = opened.key
+        run.data_s += opened.waited_s
+        self.waited_s += opened.waited_s
+        if opened.found is None:
+            run.error = run.error or f"{key}: {opened.error}"
+            return
+        run.opened[opened.found] = run.opened.get(opened.found, 0) + 1
+        self.opens[opened.found] += 1
+        if opened.found is Found.PREFETCHED and key not in run.prefetched:
+            run.prefetched[key] = opened.size
+            self.used_bytes += opened.size
+        self._found_use(key, opened)
+        self._accessed(run, opened)
+
+    def _found_use(self, key: FileKey, opened: FileOpened) -> None:
+        """Whoever it was brought for: it was not for nothing."""
+        took_s = [files.pop(key)[1] for files in self._brought.values() if key in files]
+        if took_s:
+            self.hidden_s += max(0.0, max(took_s) - opened.waited_s)
+            self._brought = {audience: files for audience, files in self._brought.items() if files}
+        elif opened.found is Found.PREFETCHED and len(self._overtook) < _MOST_EARLY:
+            self._overtook[key] = opened.waited_s
+
+    def _give_up(self, run: Run, expected: set[FileKey]) -> int:
+        """What was brought for its audience, was not opened, and is not expected any more."""
+        files = self._brought.get(run.audience, {})
+        if run.audience[1].startswith(WITHOUT_SESSION):
+            if any(other.audience == run.audience for other in self._by_invocation.values()):
+                return 0  # another call of the function may still open it
+            expected = set()
+        wasted = sum(files.pop(key)[0] for key in list(files) if key not in expected)
+        self.wasted_bytes += wasted
+        return wasted

@@ -1,0 +1,232 @@
+"""The agent: hears what the server says, has the cache, the views and the model do it, and tells what came of it.
+
+Everything here runs on one event loop. What may wait for an origin or for the disk runs in threads and comes back to
+the loop; an open of a file is served by the view and the cache alone, and only told here.
+"""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from aliquot.core.errors import AliquotError
+from aliquot.storage.agent.accounts import Accounts, Run
+from aliquot.storage.agent.guesses import Guesses
+from aliquot.storage.agent.prefetches import Prefetches
+from aliquot.storage.agent.shelf import Shelf
+from aliquot.storage.cache.base import Warmed
+from aliquot.storage.frames import PACKET_BYTES, handed
+from aliquot.storage.messages import (
+    Answered,
+    AskModel,
+    Begin,
+    BeginRun,
+    CancelPrefetch,
+    CheckDataset,
+    CloseView,
+    EndRun,
+    EndSession,
+    Figures,
+    FromAgent,
+    Prefetch,
+    Progress,
+    PutDataset,
+    RemoveDataset,
+    ShowDataset,
+    StopWarming,
+    ToAgent,
+    Warm,
+)
+from aliquot.storage.origins import Origin
+from aliquot.storage.records import Access
+from aliquot.storage.view.base import FileOpened
+from aliquot.storage.view.views import Views
+
+log = structlog.get_logger("aliquot.storage")
+
+_FIGURES_S, _FIGURES_PART = 0.5, 100
+_LET_GO_S = 60.0
+_THREADS = 8  # for what may wait for origins, opens and transfers aside
+STOPPED = "it was stopped"
+Send = Callable[[FromAgent], None]
+Value = dict[str, int | float | str | None]
+
+
+class Agent:
+    def __init__(self, begin: Begin, send: Send) -> None:
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(_THREADS, "agent")
+        self._shelf = Shelf(begin.settings, begin.datasets)
+        self._cache = self._shelf.cache
+        self._accounts = Accounts(self._accessed)
+        self._guesses = Guesses(Path(begin.settings.directory), self._shelf, send)
+        self._prefetches = Prefetches(self._cache, self._accounts, send)
+        self._views = Views(self._cache, self._opened)
+        self._warming: dict[int, Future[Warmed]] = {}
+        self._hearers: dict[type, Callable[..., None]] = {
+            CheckDataset: lambda message: self._answer(message.request, self._shelf.check, message.dataset),
+            PutDataset: self._put,
+            RemoveDataset: self._remove,
+            ShowDataset: lambda message: self._answer(message.request, self._shelf.show, message.name),
+            Warm: self._warm,
+            StopWarming: self._stop_warming,
+            BeginRun: self._accounts.begin,
+            EndRun: self._end_run,
+            EndSession: self._end_session,
+            AskModel: self._guesses.ask,
+            Prefetch: self._prefetches.begin,
+            CancelPrefetch: self._prefetches.cancel,
+        }
+
+    # --- what the server says -----------------------------------------------------------------------------
+
+    def hear(self, message: ToAgent) -> None:
+        """One message's trouble must not keep the others from being heard."""
+        try:
+            self._hearers[type(message)](message)
+        except Exception:
+            log.exception("a message could not be heeded", message=type(message).__name__)
+
+    def take(self, hands: socket.socket) -> None:
+        """A view, with its descriptor, is there to be taken."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(hands, PACKET_BYTES, 1)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(hands.fileno())
+            return
+        message = handed.decode(data)
+        if isinstance(message, CloseView):
+            self._views.close(message.sandbox)
+            self._accounts.close(message.sandbox)
+            return
+        try:
+            self._views.open(message.sandbox, descriptors[0], message.datasets)
+        except Exception:
+            log.exception("a view could not be made", sandbox=message.sandbox)
+            with suppress(OSError):
+                os.close(descriptors[0])
+
+    def close(self) -> None:
+        """In a thread: the loop may be waited for."""
+        self._views.stop()
+        self._cache.close()
+        self._guesses.close()
+
+    # --- questions ----------------------------------------------------------------------------------------
+
+    def _answer(self, request: int, work: Callable[..., Value], *args: object) -> None:
+        """In a thread: it may wait for an origin."""
+        future = self._threads.submit(work, *args)
+        future.add_done_callback(lambda done: self._soon(self._answered, request, done))
+
+    def _answered(self, request: int, done: Future[Value]) -> None:
+        error = done.exception()
+        if error is None:
+            answer = Answered(request, done.result())
+        elif isinstance(error, AliquotError):
+            answer = Answered(request, error=str(error))
+        else:
+            log.error("a question could not be answered", exc_info=error)
+            answer = Answered(request, error=f"the storage agent failed: {type(error).__name__}")
+        self._send(answer)
+
+    def _put(self, message: PutDataset) -> None:
+        self._let_go(self._shelf.put(message.dataset))
+        self._views.renew(message.dataset.name)
+
+    def _remove(self, message: RemoveDataset) -> None:
+        self._let_go(self._shelf.remove(message.name))
+        self._views.drop(message.name)
+        self._threads.submit(self._cache.remove, message.name)
+
+    def _let_go(self, origin: Origin | None) -> None:
+        """Of an origin that is no dataset's any more; transfers that are under way may come to their end before."""
+        if origin is not None:
+            self._loop.call_later(_LET_GO_S, self._threads.submit, origin.close)
+
+    def _warm(self, message: Warm) -> None:
+        def told(files: int, of_files: int, size: int, of_bytes: int) -> None:
+            self._soon(self._send, Progress(message.request, files, of_files, size, of_bytes))
+
+        ticket = self._warming[message.request] = self._cache.warm(message.name, message.patterns, told)
+        ticket.add_done_callback(lambda done: self._soon(self._warmed, message.request, done))
+
+    def _warmed(self, request: int, done: Future[Warmed]) -> None:
+        del self._warming[request]
+        if done.cancelled():
+            self._send(Answered(request, error=STOPPED))
+            return
+        if (error := done.exception()) is not None:
+            self._send(Answered(request, error=str(error)))
+            return
+        warmed = done.result()
+        if warmed.failed:
+            text = f"{warmed.failed} files did not come, {warmed.files} are here; the first: {warmed.error}"
+            self._send(Answered(request, error=text))
+        else:
+            self._send(Answered(request, {"files": warmed.files, "bytes": warmed.bytes}))
+
+    def _stop_warming(self, message: StopWarming) -> None:
+        if (ticket := self._warming.get(message.request)) is not None:
+            ticket.cancel()
+
+    # --- runs ---------------------------------------------------------------------------------------------
+
+    def _opened(self, opened: FileOpened) -> None:
+        """From any thread, before the open is answered: so it is known here before the run's end is heard of."""
+        self._soon(self._accounts.opened, opened)
+
+    def _accessed(self, run: Run, opened: FileOpened) -> None:
+        begun = run.begun
+        assert opened.found is not None  # noqa: S101 - one that failed is no access
+        access = Access(
+            time_s=time.time(),
+            tenant=begun.tenant,
+            session=begun.session,
+            function=begun.function,
+            invocation=begun.invocation,
+            dataset=opened.key.dataset,
+            path=opened.key.path,
+            size=opened.size,
+            operation="open",
+            waited_s=opened.waited_s,
+            found=opened.found,
+        )
+        self._guesses.accessed(access, run.audience)
+
+    def _end_run(self, message: EndRun) -> None:
+        audience = self._accounts.audience(message.invocation)
+        expected = self._guesses.expected(audience) if audience is not None else ()
+        self._send(self._accounts.end(message.sandbox, message.invocation, expected))
+
+    def _end_session(self, message: EndSession) -> None:
+        self._accounts.dismiss((message.tenant, message.session))
+        self._guesses.forget((message.tenant, message.session))
+
+    # --- figures ------------------------------------------------------------------------------------------
+
+    async def tell_figures(self) -> None:
+        """Until cancelled."""
+        told: dict[str, float] = {}
+        took_s = 0.0
+        while True:
+            await asyncio.sleep(max(_FIGURES_S, _FIGURES_PART * took_s))  # of many files it takes a while
+            begun_s = time.monotonic()
+            figures = await asyncio.to_thread(self._shelf.figures) | self._accounts.figures()
+            took_s = time.monotonic() - begun_s
+            if figures != told:
+                told = figures
+                self._send(Figures(figures))
+
+    def _soon(self, call: Callable[..., None], *args: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and with it whoever would want to know
+            self._loop.call_soon_threadsafe(call, *args)

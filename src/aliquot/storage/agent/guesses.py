@@ -1,0 +1,94 @@
+"""What the model expects to be opened: asked by the core, and again after every open, one question at a time."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import structlog
+
+from aliquot.storage.agent.accounts import WITHOUT_SESSION, Audience
+from aliquot.storage.agent.shelf import Shelf
+from aliquot.storage.log import AccessLog
+from aliquot.storage.messages import AskModel, FromAgent, Predicted
+from aliquot.storage.records import Access, FileKey, Likely
+
+log = structlog.get_logger("aliquot.storage")
+
+LOG = "accesses.db"
+
+
+class Serving:
+    """Nothing is expected until there is a model."""
+
+    def next_files(self, tenant: str, session: str, function: str | None) -> tuple[str, list[Likely]]:
+        return "none", []
+
+    def close(self) -> None:
+        pass
+
+
+class Guesses:
+    def __init__(self, directory: Path, shelf: Shelf, send: Callable[[FromAgent], None]) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._shelf = shelf
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._log = AccessLog(directory / LOG)
+        self.serving = Serving()
+        self._thread = ThreadPoolExecutor(1, "model")  # one: what is asked first is answered first
+        self._lock = threading.Lock()
+        self._asking: dict[Audience, str | None] = {}  # to be asked: the function called, None after an open
+        self._expected: dict[Audience, tuple[FileKey, ...]] = {}
+
+    def accessed(self, access: Access, audience: Audience) -> None:
+        self._log.add(access)
+        self._ask(audience, None)
+
+    def ask(self, message: AskModel) -> None:
+        self._ask((message.tenant, message.session), message.function)
+
+    def expected(self, audience: Audience) -> Iterable[FileKey]:
+        return self._expected.get(audience, ())
+
+    def forget(self, audience: Audience) -> None:
+        self._expected.pop(audience, None)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.serving.close()
+        self._log.close()
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _ask(self, audience: Audience, function: str | None) -> None:
+        """Opens that come faster than the model answers are answered together; a call is never dropped for them."""
+        with self._lock:
+            waiting = audience in self._asking
+            self._asking[audience] = function if function is not None else self._asking.get(audience)
+        if not waiting:
+            self._thread.submit(self._answer, audience)
+
+    def _answer(self, audience: Audience) -> None:
+        """In the model's thread."""
+        tenant, name = audience
+        with self._lock:
+            function = self._asking.pop(audience)
+        session = "" if name.startswith(WITHOUT_SESSION) else name
+        model = ""
+        files: list[Likely] = []
+        try:
+            model, files = self.serving.next_files(tenant, session, function)
+        except Exception:
+            log.exception("the model failed", tenant=tenant)
+        self._loop.call_soon_threadsafe(self._tell, audience, model, self._shown(tenant, files))
+
+    def _shown(self, tenant: str, files: list[Likely]) -> list[Likely]:
+        return [file for file in files if self._shelf.is_shown(file.dataset, tenant)]
+
+    def _tell(self, audience: Audience, model: str, files: list[Likely]) -> None:
+        self._expected[audience] = tuple(FileKey(file.dataset, file.path) for file in files)
+        has = self._shelf.cache.has
+        missing = tuple(file for file in files if not has(FileKey(file.dataset, file.path)))
+        self._send(Predicted(*audience, model, missing))

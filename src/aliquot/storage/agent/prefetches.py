@@ -1,0 +1,58 @@
+"""Prefetches under way: begun and cancelled as the core commands, and every one comes to one end."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+
+from aliquot.core.errors import AliquotError
+from aliquot.storage.agent.accounts import Accounts
+from aliquot.storage.cache.base import Cache, Fetched, Ticket, Urgency
+from aliquot.storage.messages import CancelPrefetch, FromAgent, Prefetch, Prefetched
+from aliquot.storage.records import FileKey, Found
+
+
+class Prefetches:
+    def __init__(self, cache: Cache, accounts: Accounts, send: Callable[[FromAgent], None]) -> None:
+        self._cache = cache
+        self._accounts = accounts
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._under_way: dict[int, tuple[Ticket[Fetched], float]] = {}
+
+    def begin(self, message: Prefetch) -> None:
+        begun_s = time.monotonic()
+        try:
+            ticket = self._cache.fetch(FileKey(message.dataset, message.path), urgency=Urgency.PREFETCH)
+        except AliquotError as error:
+            self._send(Prefetched(message.fetch, 0, str(error)))
+            return
+        self._under_way[message.fetch] = (ticket, begun_s)
+        ticket.add_done_callback(lambda done: self._soon(message, done))
+
+    def cancel(self, message: CancelPrefetch) -> None:
+        """Of one that has ended meanwhile, nothing. Whoever has opened the file has a ticket of their own."""
+        under_way = self._under_way.get(message.fetch)
+        if under_way is not None:
+            under_way[0].cancel()
+
+    def _soon(self, message: Prefetch, done: Future[Fetched]) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._ended, message, done)
+
+    def _ended(self, message: Prefetch, done: Future[Fetched]) -> None:
+        _, begun_s = self._under_way.pop(message.fetch)
+        seconds = time.monotonic() - begun_s
+        if done.cancelled():
+            self._send(Prefetched(message.fetch, seconds))
+        elif (error := done.exception()) is not None:
+            self._send(Prefetched(message.fetch, seconds, str(error) or type(error).__name__))
+        else:
+            fetched = done.result()
+            key = FileKey(message.dataset, message.path)
+            if fetched.found is Found.PREFETCHED:
+                self._accounts.brought((message.tenant, message.session), key, fetched.listed.size, seconds)
+            else:
+                self._accounts.overtaken(key, seconds)
+            self._send(Prefetched(message.fetch, seconds))

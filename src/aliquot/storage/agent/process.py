@@ -1,0 +1,58 @@
+"""The agent's own process, started as `python -m aliquot.storage.agent.process FD FD`. It ends when the server does.
+
+The first descriptor is for messages, the second for views, which come with a descriptor themselves.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+
+from aliquot.logs import set_up_logs
+from aliquot.storage.agent.agent import Agent
+from aliquot.storage.frames import frame, next_message, to_agent
+from aliquot.storage.messages import Begin, FromAgent
+
+NICE = 5  # calls that need no files come first
+_END_S = 4.0
+
+
+async def serve(channel: socket.socket, hands: socket.socket) -> None:
+    """Until the server hangs up."""
+    reader, writer = await asyncio.open_connection(sock=channel)
+
+    def send(message: FromAgent) -> None:
+        writer.write(frame(message))
+
+    begin = await next_message(reader, to_agent)
+    if not isinstance(begin, Begin):
+        return
+    agent = Agent(begin, send)
+    hands.setblocking(False)
+    asyncio.get_running_loop().add_reader(hands.fileno(), agent.take, hands)
+    figures = asyncio.create_task(agent.tell_figures())
+    while (message := await next_message(reader, to_agent)) is not None:
+        agent.hear(message)
+    figures.cancel()
+    # Threads that wait for an origin which does not answer must not keep the process.
+    watchdog = threading.Timer(_END_S, os._exit, (1,))
+    watchdog.daemon = True
+    watchdog.start()
+    await asyncio.to_thread(agent.close)
+    os._exit(0)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then hangs up
+    with suppress(OSError):
+        os.nice(NICE)
+    set_up_logs()
+    with socket.socket(fileno=int(sys.argv[1])) as channel, socket.socket(fileno=int(sys.argv[2])) as hands:
+        asyncio.run(serve(channel, hands))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""What a run had of the fabric is counted to it, whatever the order in which it is told."""
+
+from aliquot.storage.agent.accounts import Accounts
+from aliquot.storage.messages import BeginRun
+from aliquot.storage.records import FileKey, Found
+from aliquot.storage.view.base import FileOpened
+
+A, B, C = (FileKey("d", name) for name in "abc")
+SESSION = ("ann", "s1")
+
+
+def books():
+    seen = []
+    accounts = Accounts(lambda run, opened: seen.append((run.begun.invocation, opened.key)))
+    return accounts, seen
+
+
+def begin(accounts, sandbox=1, invocation="i1", session="s1", function="f"):
+    accounts.begin(BeginRun(sandbox, "ann", function, invocation, session))
+
+
+def opened(key, found=Found.FETCHED, sandbox=1, waited_s=0.5, size=100):
+    return FileOpened(sandbox, key, size, waited_s, found)
+
+
+def test_opens_are_counted_by_what_they_found():
+    accounts, seen = books()
+    begin(accounts)
+    accounts.opened(opened(A))
+    accounts.opened(opened(B, Found.PREFETCHED, waited_s=0))
+    accounts.opened(opened(B, Found.CACHED, waited_s=0))
+    settled = accounts.end(1, "i1", ())
+    assert settled.opened == {Found.FETCHED: 1, Found.PREFETCHED: 1, Found.CACHED: 1}
+    assert (settled.data_s, settled.prefetched_bytes, settled.wasted_bytes) == (0.5, 100, 0)
+    assert seen == [("i1", A), ("i1", B), ("i1", B)]
+
+
+def test_what_was_opened_before_a_run_belongs_to_the_first_one():
+    accounts, seen = books()
+    accounts.opened(opened(A))
+    begin(accounts)
+    assert seen == [("i1", A)]
+    assert accounts.end(1, "i1", ()).opened == {Found.FETCHED: 1}
+    begin(accounts, invocation="i2")
+    assert accounts.end(1, "i2", ()).opened == {}
+
+
+def test_sandboxes_do_not_mix_their_runs():
+    accounts, _ = books()
+    begin(accounts, 1, "i1")
+    begin(accounts, 2, "i2", session="s2")
+    accounts.opened(opened(A, sandbox=2))
+    assert accounts.end(1, "i1", ()).opened == {}
+    assert accounts.end(2, "i2", ()).opened == {Found.FETCHED: 1}
+
+
+def test_a_run_whose_sandbox_is_gone_is_settled_all_the_same():
+    accounts, _ = books()
+    begin(accounts)
+    accounts.opened(opened(A))
+    accounts.close(1)
+    assert accounts.end(1, "i1", ()).opened == {Found.FETCHED: 1}
+
+
+def test_a_run_that_an_earlier_agent_knew_says_so():
+    accounts, _ = books()
+    assert accounts.end(1, "i1", ()).error == "the storage agent was started anew while it ran"
+
+
+def test_an_open_that_failed_says_why_and_is_no_access():
+    accounts, seen = books()
+    begin(accounts)
+    accounts.opened(FileOpened(1, A, 0, 0.25, None, "the origin does not answer"))
+    accounts.opened(FileOpened(1, B, 0, 0.25, None, "the second is not told"))
+    settled = accounts.end(1, "i1", ())
+    assert (settled.error, settled.data_s, seen) == ("d/a: the origin does not answer", 0.5, [])
+
+
+def test_what_was_brought_and_is_expected_no_more_is_wasted_once():
+    accounts, _ = books()
+    begin(accounts)
+    for key in (A, B, C):
+        accounts.brought(SESSION, key, 100, 2.0)
+    accounts.opened(opened(A, Found.PREFETCHED, waited_s=0.5))
+    assert accounts.end(1, "i1", [C]).wasted_bytes == 100  # b alone: c may still be opened
+    begin(accounts, invocation="i2")
+    accounts.opened(opened(C, Found.PREFETCHED, waited_s=0))
+    assert accounts.end(1, "i2", ()).wasted_bytes == 0
+    assert accounts.figures()["wasted_bytes"] == 100
+    assert accounts.figures()["hidden_s"] == 3.5
+
+
+def test_where_there_is_no_session_a_call_that_still_runs_may_open_it():
+    accounts, _ = books()
+    audience = ("ann", "function/f")
+    begin(accounts, 1, "i1", session="")
+    begin(accounts, 2, "i2", session="")
+    accounts.brought(audience, A, 100, 1.0)
+    assert accounts.end(1, "i1", [A]).wasted_bytes == 0
+    assert accounts.end(2, "i2", [A]).wasted_bytes == 100
+
+
+def test_what_a_session_leaves_unopened_is_wasted():
+    accounts, _ = books()
+    accounts.brought(SESSION, A, 100, 1.0)
+    accounts.dismiss(SESSION)
+    assert accounts.figures()["wasted_bytes"] == 100
+
+
+def test_of_a_prefetch_that_was_overtaken_the_part_before_is_hidden():
+    accounts, _ = books()
+    begin(accounts)
+    accounts.opened(opened(A, Found.PREFETCHED, waited_s=0.5))
+    accounts.overtaken(A, 2.0)
+    accounts.overtaken(B, 2.0)
+    assert accounts.figures()["hidden_s"] == 1.5
