@@ -46,6 +46,11 @@ class Ticket(Future[T]):
     It ends with a result, with a `StorageError` or `PathError`, or cancelled.
     """
 
+    @property
+    @abstractmethod
+    def moved_bytes(self) -> int:
+        """That came over the link for its file since it was asked for, also when it was cancelled."""
+
     @abstractmethod
     def promote(self, urgency: Urgency = Urgency.DEMAND) -> None:
         """From now on it is as urgent as that; never less than it was."""
@@ -136,6 +141,9 @@ class Cache(Protocol):
 
     def remove(self, dataset: str) -> None:
         """All of it leaves the cache; what is open stays readable, what is on its way ends in an error."""
+
+    def empty(self, dataset: str | None = None) -> int:
+        """All that nobody uses leaves the cache, of one dataset or of all; how many bytes that is."""
 
     def verify(self, dataset: str | None = None) -> list[FileKey]:
         """Read every whole file again and drop those that are not what was fetched: these."""

@@ -40,6 +40,7 @@ class Flights:
         """One more waits for this file; the first sets it going."""
         transfer = self._transfer(key, origin, now=now)
         transfer.waiting.append(waiter)
+        waiter.claim.watch(lambda: transfer.moved_bytes)
         if transfer.state is State.MOVING:
             self.consider(transfer, now=now)
         return transfer

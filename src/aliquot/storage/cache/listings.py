@@ -127,10 +127,16 @@ class Listings:
             files.append(file)
             if len(files) > MOST_FILES:
                 raise OriginError(f"{dataset}: its origin lists more than {MOST_FILES} files")
-        held = _Held(Listing(files), began, origin.identity)
+        listing = Listing(files)
+        old = self._current(dataset, origin)
+        changed = old is None or old.listing.files != listing.files
+        if old is not None and not changed:  # whoever holds it sees that nothing has changed
+            listing = old.listing
+        held = _Held(listing, began, origin.identity)
         with self._lock:
             self._held[dataset] = held
-        self._save(dataset, held)
+        if changed:
+            self._save(dataset, held)
         return held
 
     def _renew_behind(self, dataset: str, origin: Origin) -> None:

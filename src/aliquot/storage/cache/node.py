@@ -97,6 +97,16 @@ class NodeCache:
             counter.shelf.stats.pop(dataset, None)
         counter.listings.remove(dataset)
 
+    def empty(self, dataset: str | None = None) -> int:
+        counter = self._counter
+        with counter.deciding() as now:
+            entries = [entry for entry in counter.shelf.entries.values() if not entry.pins and not entry.busy]
+            chosen = [entry for entry in entries if dataset in {None, entry.key.dataset}]
+            freed = sum(entry.disk_bytes for entry in chosen)
+            for entry in chosen:
+                counter.shelf.drop(entry, now=now)
+        return freed
+
     def verify(self, dataset: str | None = None) -> list[FileKey]:
         with self._counter.lock:
             entries = [entry for entry in self._counter.shelf.entries.values() if entry.whole]

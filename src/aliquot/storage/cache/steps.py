@@ -154,6 +154,7 @@ class Steps:
             entry.body.release()
         with self._deciding() as now:
             transfer.running.discard(step)
+            transfer.moved_bytes += len(data)
             served: list[Reader] = []
             if _counts(step):
                 served = self._flights.arrived(transfer, step.chunk, digest, is_hole=is_hole, now=now)
@@ -170,6 +171,7 @@ class Steps:
         def go(so_far: int) -> bool:
             nonlocal told
             moved, told = so_far - told, so_far
+            transfer.moved_bytes += moved
             if not _counts(step):
                 raise StoppedError
             transfer.copied_bytes = so_far

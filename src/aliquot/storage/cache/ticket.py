@@ -22,8 +22,19 @@ class Claim(Ticket[T]):
         super().__init__()
         self.urgency = urgency
         self.key = key
+        self._moved: Callable[[], int] | None = None
+        self._moved_before = 0
         self._left = left
         self._promoted = promoted
+
+    def watch(self, moved: Callable[[], int]) -> None:
+        """`moved` tells how much has come over the link for the file by now."""
+        self._moved = moved
+        self._moved_before = moved()
+
+    @property
+    def moved_bytes(self) -> int:
+        return self._moved() - self._moved_before if self._moved is not None else 0
 
     def cancel(self) -> bool:
         cancelled = super().cancel()

@@ -72,6 +72,7 @@ class Transfer:
         self.running: set[Step] = set()
         self.copied_bytes = 0  # of a copy that is under way
         self.moved_s = now  # when it last came on
+        self.moved_bytes = 0  # over the link, in vain or not
 
     @property
     def urgency(self) -> Urgency:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from aliquot.storage.addresses import without_secrets
 from aliquot.storage.errors import OriginError
+from aliquot.storage.origins.options import secret_texts
 from aliquot.storage.records import Listed
 
 Go: TypeAlias = Callable[[int], bool]  # told the bytes so far; False: pause; raises when it is to stop
@@ -26,7 +27,8 @@ class Origin(ABC):
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.shown_url = without_secrets(url)
-        self._secrets = sorted({url, *_secrets_of(url), *options.values()} - {self.shown_url}, key=len, reverse=True)
+        told = {url, *_secrets_of(url), *secret_texts(options)} - {self.shown_url, ""}
+        self._secrets = sorted(told, key=len, reverse=True)
         place = [self.shown_url, *(f"{name}={options[name]}" for name in PLACE_OPTIONS if name in options)]
         self.identity = sha256("\0".join(place).encode()).hexdigest()[:16]  # another one has other files
 
@@ -72,8 +74,7 @@ class Origin(ABC):
 
     def _without_secrets(self, text: str) -> str:
         for secret in self._secrets:
-            if secret:
-                text = text.replace(secret, "…")
+            text = text.replace(secret, "…")
         return text
 
 
@@ -81,4 +82,5 @@ def _secrets_of(url: str) -> list[str]:
     if "://" not in url:
         return []
     parts = urlsplit(url)
-    return [parts.query, parts.fragment, parts.netloc.rpartition("@")[0], parts.password or ""]
+    values = [value for _, value in parse_qsl(parts.query)]
+    return [parts.query, parts.fragment, parts.netloc.rpartition("@")[0], parts.password or "", *values]

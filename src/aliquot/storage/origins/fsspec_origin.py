@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from time import sleep
@@ -129,5 +130,11 @@ def _needed(url: str, error: ImportError) -> str:
 
 def _listed(path: str, about: Mapping[str, Any]) -> Listed:
     told = next((str(about[name]) for name in VERSIONS if about.get(name)), "")
-    when = next((str(about[name]) for name in TIMES if about.get(name)), "")
-    return Listed(path, about["size"], f"{told or when}-{about['size']:x}")
+    when = next((about[name] for name in TIMES if about.get(name)), "")
+    return Listed(path, about["size"], f"{told or when}-{about['size']:x}", mtime_s=_time(when))
+
+
+def _time(when: object) -> float:
+    if isinstance(when, datetime):
+        return when.timestamp()
+    return float(when) if isinstance(when, int | float) else 0.0

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote, unquote, urljoin, urlsplit
@@ -183,7 +184,14 @@ def _listed(path: str, answer: httpx.Response) -> Listed:
     size = answer.headers.get("Content-Length", "")
     if not size.isdecimal():
         raise OriginError(f"{path}: the server does not say how large it is")
-    return Listed(path, int(size), _version(answer, int(size)))
+    return Listed(path, int(size), _version(answer, int(size)), mtime_s=_time(answer.headers.get("Last-Modified", "")))
+
+
+def _time(text: str) -> float:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _version(answer: httpx.Response, size: int) -> str:

@@ -68,7 +68,7 @@ class LocalOrigin(Origin):
             except OSError:  # gone since, or a link to nothing
                 continue
             if modes.S_ISREG(about.st_mode):
-                yield Listed(path, about.st_size, _version(about))
+                yield _listed(path, about)
             elif modes.S_ISDIR(about.st_mode) and not (linked and (through_link or _is_above(entry.path))):
                 yield from self._below(root, entry.path, path + "/", through_link=through_link or linked)
 
@@ -78,7 +78,7 @@ class LocalOrigin(Origin):
             if time.time() - about.st_mtime < SETTLED_S:
                 time.sleep(SETTLED_S)
                 about = os.fstat(fd)
-            return Listed(path, about.st_size, _version(about))
+            return _listed(path, about)
 
     def empty(self, listed: Listed, offset: int, length: int) -> bool:
         with self._opened(listed.path) as fd:
@@ -132,6 +132,10 @@ class LocalOrigin(Origin):
             yield fd
         finally:
             os.close(fd)
+
+
+def _listed(path: str, about: os.stat_result) -> Listed:
+    return Listed(path, about.st_size, _version(about), mtime_s=about.st_mtime)
 
 
 def _version(about: os.stat_result) -> str:

@@ -6,6 +6,8 @@ import msgspec
 
 from aliquot.core.errors import InputError
 
+# Whatever is not known to be harmless is a secret.
+_HARMLESS = ("host", "manifest", "port", "region", "region_name", "user", "username")
 _WORDS = ("true", "false", "null")
 
 
@@ -21,3 +23,20 @@ def _value(name: str, text: str) -> object:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise InputError(f"option {name}: begins like JSON, but is none: {error}") from error
+
+
+def secret_texts(options: Mapping[str, str]) -> list[str]:
+    """Every text in the options that nobody is to see, also those within JSON."""
+    found: list[str] = []
+    for name, value in option_values(options).items():
+        if name not in _HARMLESS:
+            found += [options[name], *_texts(value)]
+    return found
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [text for name, each in value.items() if name not in _HARMLESS for text in _texts(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]
+    return [value] if isinstance(value, str) else []

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from calendar import timegm
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from aliquot.storage.records import Listed
 _LINE = re.compile(r"(?P<kind>.)\S+\s+(?P<size>[\d,]+) (?P<time>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) (?P<path>.*)")
 _ESCAPED = re.compile(rb"\\#(\d{3})")
 LOOKED_AT_S = 0.02
+SETTLED_S = 1.1  # rsync tells times in seconds: a file that was left alone for longer has another after the next write
 SILENT_S = 30  # without a byte: given up
 GONE = 23  # "partial transfer": the named file is not there, among others
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
@@ -38,7 +40,9 @@ class RsyncOrigin(Origin):
         if url.startswith("-") or "\0" in url:
             raise InputError(f"url {url!r}: rsync://host/module/folder, or host:/folder")
         self._source = url.rstrip("/") + "/"
-        self._shell = options.get("ssh", SSH)
+        # A daemon is spoken to directly; with a remote shell it would be started there.
+        shell = options.get("ssh", "" if "::" in url or "://" in url else SSH)
+        self._shell = ["--rsh", shell] if shell else []
         self._password = options.get("password", "")
 
     @property
@@ -57,6 +61,14 @@ class RsyncOrigin(Origin):
             self._ended(process, "cannot be listed")
 
     def stat(self, path: str) -> Listed:
+        listed = self._stat(path)
+        age_s = time.time() - listed.mtime_s
+        if 0 <= age_s < SETTLED_S:
+            time.sleep(SETTLED_S - age_s)
+            listed = self._stat(path)
+        return listed
+
+    def _stat(self, path: str) -> Listed:
         wanted = check_path(path).encode() + b"\0"
         # Named on the standard input and not as an argument: the other side would take [ and * for patterns.
         options = ["--list-only", "--files-from=-", "--from0"]
@@ -99,7 +111,8 @@ class RsyncOrigin(Origin):
             self._ended(process, f"{listed.path} cannot be read", listed.path)
 
     def _run(self, options: list[str], doing: str, said: bytes = b"", path: str = "") -> str:
-        with self._running(options) as process:
+        # A list of names wants a target, though nothing is written there.
+        with self._running(options, Path("/nonexistent") if said else None) as process:
             try:
                 out, errors = process.communicate(said, timeout=2 * SILENT_S)
             except subprocess.TimeoutExpired as error:
@@ -113,7 +126,7 @@ class RsyncOrigin(Origin):
         if program is None:
             raise OriginError(f"{self.shown_url}: needs the program rsync, which is not installed here")
         command = [program, "--8-bit-output", "--no-human-readable", "--no-motd", "--times", f"--timeout={SILENT_S}"]
-        command += ["--rsh", self._shell, *options, self._source, *([f"{target}/"] if target else [])]
+        command += [*self._shell, *options, self._source, *([f"{target}/"] if target else [])]
         # Times in UTC, for a listing shows them in this machine's; a group of its own, for Ctrl-C is not for it.
         surroundings = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "RSYNC_PASSWORD": self._password}
         pipe = subprocess.PIPE
@@ -165,7 +178,8 @@ def _listed(line: str) -> Listed | None:
         return None
     size = int(match["size"].replace(",", ""))
     name = _ESCAPED.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), os.fsencode(match["path"]))
-    return Listed(os.fsdecode(name), size, f"{match['time'].replace(' ', 'T')}-{size:x}")
+    when = timegm(time.strptime(match["time"], "%Y/%m/%d %H:%M:%S"))
+    return Listed(os.fsdecode(name), size, f"{when:x}-{size:x}", mtime_s=float(when))
 
 
 def _host(url: str) -> str:
