@@ -13,7 +13,6 @@ from aliquot.storage.origins import origin_for
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Dataset
 
-
 made = []
 
 
@@ -87,8 +86,12 @@ def test_links_are_followed_within_the_directory_and_not_out_of_it(tree, tmp_pat
     (tree / "nowhere").symlink_to("no")
     origin = origin_at(tree)
     assert sizes(origin) == {
-        **{"README": 0, "inside": 3, "latest/1.png": 3, "latest/ünï code.png": 4},
-        **{"train/1.png": 3, "train/ünï code.png": 4},
+        "README": 0,
+        "inside": 3,
+        "latest/1.png": 3,
+        "latest/ünï code.png": 4,
+        "train/1.png": 3,
+        "train/ünï code.png": 4,
     }
     assert origin.read(origin.stat("inside"), 0, 3) == b"one"
     for path in ("outside", "folder/key"):
@@ -234,7 +237,7 @@ def test_a_server_that_sends_more_than_it_said_is_not_listened_to(web):
 
 
 def test_credentials_are_in_no_error():
-    origin = origin_at("http://user:hunter2@127.0.0.1:1/data?token=verysecret", password="alsosecret", username="u")
+    origin = origin_at("http://user:hunter2@127.0.0.1:1/data?token=verysecret", password="alsosecret", username="u")  # noqa: S106
     with pytest.raises(OriginError) as raised:
         origin.stat("a")
     cause = RuntimeError("hunter2 verysecret alsosecret")
@@ -257,7 +260,8 @@ def memory():
     files.pseudo_dirs[:] = [""]
 
 
-def test_whatever_fsspec_opens_is_an_origin(memory):
+@pytest.mark.usefixtures("memory")
+def test_whatever_fsspec_opens_is_an_origin():
     origin = origin_at("memory://bucket")
     origin.check()
     assert sizes(origin) == {"a": 10, "deep/er/b": 1}
@@ -278,7 +282,8 @@ def test_a_file_that_changed_at_an_fsspec_origin_is_noticed(memory):
         origin.read(listed, 0, 10)
 
 
-def test_an_fsspec_origin_that_is_not_there_is_an_error(memory):
+@pytest.mark.usefixtures("memory")
+def test_an_fsspec_origin_that_is_not_there_is_an_error():
     with pytest.raises(OriginError, match="is not there"):
         origin_at("memory://nothing").check()
 

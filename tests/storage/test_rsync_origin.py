@@ -70,7 +70,7 @@ def root(nas):
 
 
 @pytest.fixture
-def origin(nas, root):
+def origin(nas, root):  # noqa: ARG001
     return origin_for(Dataset("d", f"rsync://{nas[1]}/data"))
 
 
@@ -93,10 +93,10 @@ def test_a_file_comes_whole_and_only_the_one_that_was_meant(origin, root, tmp_pa
     age(root)
     origin.copy(origin.stat("br[a]*"), tmp_path / "copy", lambda _: True)
     assert (tmp_path / "copy").read_bytes() == content
-    assert os.listdir(tmp_path) == ["copy"]
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
 
 
-def test_what_is_not_there_is_said(origin, root, tmp_path):
+def test_what_is_not_there_is_said(origin, root):
     (root / "folder").mkdir()
     for path in ("nothing", "folder", "folder/x"):
         with pytest.raises(AbsentError):
@@ -115,7 +115,7 @@ def test_a_file_that_changed_is_not_taken_for_the_one_that_was_asked_for(origin,
     (root / "a").write_bytes(b"newer")
     with pytest.raises(ChangedError):
         origin.copy(listed, tmp_path / "copy", lambda _: True)
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_of_this_very_second_is_left_to_settle(origin, root, tmp_path):
@@ -137,7 +137,7 @@ def test_a_module_with_a_password(nas, root):
     assert "wrong!" not in str(raised.value)
 
 
-def test_a_nas_that_is_down_is_said_to_be(root):
+def test_a_nas_that_is_down_is_said_to_be():
     origin = origin_for(Dataset("d", f"rsync://127.0.0.1:{free_port()}/data"))
     with pytest.raises(OriginError, match="refused"):
         origin.stat("a")
@@ -167,7 +167,7 @@ def test_a_copy_pauses_and_stops_when_it_is_told_to(origin, root, tmp_path):
     answers = iter([False, False, True])
     with pytest.raises(KeyError):
         origin.copy(listed, tmp_path / "copy", lambda _: next(answers) or {}["stop"])
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_cache_brings_files_by_rsync_once_for_all(origin, root, tmp_path):
@@ -185,4 +185,4 @@ def test_the_cache_brings_files_by_rsync_once_for_all(origin, root, tmp_path):
     assert cache.fetch(FileKey("d", "empty")).result(30).listed.size == 0
     cache.close()
     assert threading.active_count() == before
-    assert os.listdir(tmp_path / "cache" / "arriving") == []
+    assert list((tmp_path / "cache" / "arriving").iterdir()) == []
