@@ -47,7 +47,15 @@ def test_a_number_of_memory_is_mebibytes():
     assert read(gpu_share=1, gpu_memory=0.5).gpu_memory_bytes == 512 << 10
 
 
-SHARE = "a share of a GPU from 0 to 1, such as 0.25"
+PART = "0.01 to 1 of a GPU in steps of 0.005, such as 0.25, or a whole number of GPUs, such as 2"
+SHARE = f"0, or {PART}"
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.07, 0.125, 0.29, 0.57, 0.995, 1, 2, 8, "0.25", "2"])
+def test_every_step_of_a_share_is_kept_as_it_is(share):
+    assert read(gpu_share=share).function("f").share == float(share)
+
+
 SIZE = 'a size such as "4GiB", or a number of MiB'
 
 
@@ -55,6 +63,30 @@ SIZE = 'a size such as "4GiB", or a number of MiB'
     ("annotations", "text"),
     [
         ({"gpu_share": 1.5}, f"annotation gpu-share: it takes {SHARE}, not 1.5"),
+        ({"gpu_share": 2.25}, f"annotation gpu-share: it takes {SHARE}, not 2.25"),
+        ({"gpu_share": 0.009}, f"annotation gpu-share: it takes {SHARE}, not 0.009"),
+        ({"gpu_share": 0.333}, f"annotation gpu-share: it takes {SHARE}, not 0.333"),
+        ({"gpu_share": -0.5}, f"annotation gpu-share: it takes {SHARE}, not -0.5"),
+        ({"gpu_share": 0.5, "gpu_share_limit": 0}, f"annotation gpu-share-limit: it takes {PART}, not 0"),
+        ({"gpu_share": 0.5, "gpu_share_limit": 0.501}, f"annotation gpu-share-limit: it takes {PART}, not 0.501"),
+        (
+            {"gpu_share": 0.5, "gpu_share_limit": 0.4},
+            "annotation gpu-share-limit: it takes at least gpu-share, which is 0.5",
+        ),
+        (
+            {"gpu_share": 0.5, "gpu_share_limit": 2},
+            "annotation gpu-share-limit: it takes at most 1: nobody borrows a second GPU",
+        ),
+        (
+            {"gpu_share": 2, "gpu_share_limit": 3},
+            "annotation gpu-share-limit: it takes at most 2: nobody borrows a second GPU",
+        ),
+        (
+            {"gpu_share": 0.5, "gpu_memory": "2GiB", "gpu_memory_limit": "1GiB"},
+            f"annotation gpu-memory-limit: it takes at least gpu-memory, which is {2 << 30} bytes",
+        ),
+        ({"gpu_memory": "1GiB"}, "annotation gpu-memory: it needs gpu-share beside it, such as 0.25"),
+        ({"gpu_memory_limit": 1}, "annotation gpu-memory-limit: it needs gpu-share beside it, such as 0.25"),
         ({"gpu_share": "much"}, f"annotation gpu-share: it takes {SHARE}, not 'much'"),
         ({"gpu_share": True}, f"annotation gpu-share: it takes {SHARE}, not True"),
         ({"gpu_share": "nan"}, f"annotation gpu-share: it takes {SHARE}, not 'nan'"),

@@ -10,7 +10,8 @@ import pytest
 from nvidia_peers import CUT, FIRST, GIB, SECOND, Recorder, ScriptedNvml
 
 from aliquot.core.errors import InputError
-from aliquot.core.model import DeviceSpec
+from aliquot.core.fit import misfit
+from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.live.device.base import Opening, Used
 from aliquot.live.device.nvidia import commands
 from aliquot.live.device.nvidia.checks import check, find_library
@@ -97,9 +98,12 @@ def test_each_gpu_is_a_device_beside_the_cpu():
 def test_each_instance_of_mig_is_a_device_on_which_one_runs_at_a_time():
     nvml = ScriptedNvml(FIRST, CUT)
     assert device_specs(nvml, read_choice("2:mig"), None, 100) == [
-        DeviceSpec("nvidia-2-mig-0", "nvidia", 20 * GIB, 1),
-        DeviceSpec("nvidia-2-mig-1", "nvidia", 40 * GIB, 1),
+        DeviceSpec("nvidia-2-mig-0", "nvidia", 20 * GIB, 1, alone=True),
+        DeviceSpec("nvidia-2-mig-1", "nvidia", 40 * GIB, 1, alone=True),
     ]
+    text = misfit(FunctionSpec("two", share=2), device_specs(nvml, read_choice("2:mig"), None, 100))
+    assert "nvidia-2-mig-0: whoever is on it can have no other device beside it" in text
+    assert text.endswith(f"the largest that would fit is a share of 1 with {40 * GIB} bytes")
 
 
 @pytest.mark.parametrize(
@@ -186,43 +190,66 @@ def test_a_gpu_that_is_not_fit_for_use_is_refused_and_what_was_started_is_ended(
 
 def test_under_mps_a_sandbox_has_its_part_of_the_processors_and_of_the_memory(tmp_path):
     driver, _, _ = made(tmp_path, "mps")
-    assert driver.environment(7, "nvidia-0", 0.25, 3 * GIB) == {
+    assert driver.environment(7, ["nvidia-0"], 0.25, 3 * GIB) == {
         "CUDA_VISIBLE_DEVICES": "GPU-aaaa",
         "CUDA_MPS_PIPE_DIRECTORY": f"{tmp_path}/mps/nvidia-0/pipe",
         "CUDA_MPS_LOG_DIRECTORY": f"{tmp_path}/mps/nvidia-0/log",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=3072M",
     }
-    pipes = driver.environment(8, "nvidia-1", 0.001, 0)
+    pipes = driver.environment(8, ["nvidia-1"], 0.001, 0)
     assert pipes["CUDA_MPS_PIPE_DIRECTORY"] == f"{tmp_path}/mps/nvidia-1/pipe"
     assert pipes["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in pipes  # it would be no memory at all
     shared = ("/dev/shm", f"{tmp_path}/mps/nvidia-0/pipe", f"{tmp_path}/mps/nvidia-0/log")  # noqa: S108
-    assert driver.opening("nvidia-0") == Opening(FILES, writable=shared)
+    assert driver.opening(["nvidia-0"]) == Opening(FILES, writable=shared)
 
 
 def test_under_hami_each_sandbox_has_limits_and_a_cache_file_of_its_own(tmp_path):
     driver, _, _ = made(tmp_path, "hami", library=Path("/opt/libvgpu.so"))
-    assert driver.environment(7, "nvidia-0", 0.3, 3 * GIB + 1) == {
+    assert driver.environment(7, ["nvidia-0"], 0.3, 3 * GIB + 1) == {
         "CUDA_VISIBLE_DEVICES": "GPU-aaaa",
         "CUDA_DEVICE_SM_LIMIT": "30",
         "CUDA_DEVICE_MEMORY_LIMIT": "3073m",
         "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/tag-7.vgpu",  # noqa: S108
     }
-    assert driver.environment(8, "nvidia-0", 0.3, 0)["CUDA_DEVICE_MEMORY_SHARED_CACHE"] == "/tmp/tag-8.vgpu"  # noqa: S108
-    assert driver.opening("nvidia-0") == Opening(FILES, ("/opt/libvgpu.so",), preload="/opt/libvgpu.so")
+    assert driver.environment(8, ["nvidia-0"], 0.3, 0)["CUDA_DEVICE_MEMORY_SHARED_CACHE"] == "/tmp/tag-8.vgpu"  # noqa: S108
+    assert driver.opening(["nvidia-0"]) == Opening(FILES, ("/opt/libvgpu.so",), preload="/opt/libvgpu.so")
 
 
 def test_under_mig_a_sandbox_sees_its_instance(tmp_path):
     driver, _, _ = made(tmp_path, "mig", nvml=ScriptedNvml(CUT))
-    assert driver.environment(7, "nvidia-2-mig-1", 0.5, GIB) == {"CUDA_VISIBLE_DEVICES": "MIG-2"}
-    assert driver.opening("nvidia-2-mig-1").files == ("/dev/nvidia5", *FILES[1:], "/dev/nvidia-caps")
+    assert driver.environment(7, ["nvidia-2-mig-1"], 0.5, GIB) == {"CUDA_VISIBLE_DEVICES": "MIG-2"}
+    assert driver.opening(["nvidia-2-mig-1"]).files == ("/dev/nvidia5", *FILES[1:], "/dev/nvidia-caps")
+
+
+def test_on_several_gpus_a_sandbox_sees_all_of_them(tmp_path):
+    both = ["nvidia-0", "nvidia-1"]
+    driver, _, _ = made(tmp_path, "timeslice")
+    assert driver.environment(7, both, 1, GIB) == {"CUDA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb"}
+    assert driver.opening(both).files == ("/dev/nvidia3", "/dev/nvidia4", *FILES[1:])
+    driver, _, _ = made(tmp_path, "hami", library=Path("/opt/libvgpu.so"))
+    told = driver.environment(7, both, 1, GIB)
+    assert (told["CUDA_VISIBLE_DEVICES"], told["CUDA_DEVICE_SM_LIMIT"]) == ("GPU-aaaa,GPU-bbbb", "100")
+    driver, _, _ = made(tmp_path, "mps")  # a client of MPS has one daemon, and so one GPU
+    assert driver.environment(7, both, 1, GIB) == {"CUDA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb"}
+    assert driver.opening(both) == Opening(("/dev/nvidia3", "/dev/nvidia4", *FILES[1:]))
+    assert any("a function on several GPUs has them whole without MPS" in line for line in driver.enforcement.lacking)
+
+
+def test_percents_are_whole_and_nobody_gets_less_than_it_asked_for(tmp_path):
+    driver, _, _ = made(tmp_path, "mps")
+    given = [driver.environment(1, ["nvidia-0"], share, 0)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for share in SHARES]
+    assert given == ["1", "7", "13", "29", "57", "100"]
+
+
+SHARES = (0.01, 0.07, 0.125, 0.29, 0.57, 1)
 
 
 def test_time_slicing_shows_the_gpu_and_says_that_nothing_is_enforced(tmp_path):
     driver, _, run = made(tmp_path)
-    assert driver.environment(7, "nvidia-1", 0.5, GIB) == {"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}
-    assert driver.opening("nvidia-0") == Opening(FILES)
+    assert driver.environment(7, ["nvidia-1"], 0.5, GIB) == {"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}
+    assert driver.opening(["nvidia-0"]) == Opening(FILES)
     assert (driver.enforcement.compute, driver.enforcement.memory) == ("not enforced", "not enforced")
     assert "nvidia:timeslice: nothing is enforced" in driver.enforcement.lacking[0]
     assert run.commands == []
@@ -231,10 +258,10 @@ def test_time_slicing_shows_the_gpu_and_says_that_nothing_is_enforced(tmp_path):
 @pytest.mark.parametrize("asked", ["mps", "hami"])
 def test_a_slice_cannot_be_changed_while_it_is_in_use_and_it_says_so(tmp_path, asked):
     driver, _, run = made(tmp_path, asked)
-    before = list(run.commands), driver.environment(1, "nvidia-0", 0.5, GIB)
-    driver.attach(1, "nvidia-0", [100])
+    before = list(run.commands), driver.environment(1, ["nvidia-0"], 0.5, GIB)
+    driver.attach(1, ["nvidia-0"], [100])
     driver.resize(1, 0.1, 0.1)
-    assert (run.commands, driver.environment(1, "nvidia-0", 0.5, GIB)) == before
+    assert (run.commands, driver.environment(1, ["nvidia-0"], 0.5, GIB)) == before
     said = " ".join(driver.enforcement.lacking)
     assert "a sandbox keeps the compute and memory it began with" in said
     assert "a function that changes it before it uses the GPU is not held to them" in said
@@ -318,7 +345,7 @@ def test_programs_are_run_by_their_words_and_what_they_say_is_kept(monkeypatch):
 def test_a_sandbox_is_swapped_process_by_process_and_only_its_own(tmp_path):
     driver, nvml, run = made(tmp_path, "0:swap", parents={101: 100, 200: 1})
     nvml.running["GPU-aaaa"] = [GpuProcess(101, GIB), GpuProcess(200, GIB), GpuProcess(100, GIB)]
-    driver.attach(1, "nvidia-0", [100])
+    driver.attach(1, ["nvidia-0"], [100])
     assert driver.swap_out(1)
     nvml.running["GPU-aaaa"] = [GpuProcess(200, GIB)]  # it no longer computes there
     assert driver.swap_in(1)
@@ -332,7 +359,7 @@ def test_a_sandbox_is_swapped_process_by_process_and_only_its_own(tmp_path):
 def test_a_swap_that_fails_is_said_to_have_failed(tmp_path):
     driver, nvml, run = made(tmp_path, "swap", parents={}, run=Recorder(**{"100": "unified memory"}))
     nvml.running["GPU-aaaa"] = [GpuProcess(100, GIB)]
-    driver.attach(1, "nvidia-0", [100])
+    driver.attach(1, ["nvidia-0"], [100])
     assert not driver.swap_out(1)
     assert not driver.swap_in(1)
     nvml.silent = True
@@ -344,7 +371,7 @@ def test_a_swap_that_fails_is_said_to_have_failed(tmp_path):
 
 def test_without_swap_nothing_can_leave(tmp_path):
     driver, _, run = made(tmp_path)
-    driver.attach(1, "nvidia-0", [100])
+    driver.attach(1, ["nvidia-0"], [100])
     assert not driver.swap_out(1)
     assert not driver.swap_in(1)
     assert run.commands == []
@@ -356,9 +383,9 @@ def test_without_swap_nothing_can_leave(tmp_path):
 
 def test_samples_and_memory_are_added_up_for_the_sandbox_whose_process_it_is(tmp_path):
     driver, nvml, _ = made(tmp_path, parents={11: 10, 300: 1})
-    driver.attach(1, "nvidia-0", [10])
-    driver.attach(2, "nvidia-0", [20])
-    driver.attach(3, "nvidia-1", [30])
+    driver.attach(1, ["nvidia-0"], [10])
+    driver.attach(2, ["nvidia-0"], [20])
+    driver.attach(3, ["nvidia-1"], [30])
     nvml.running["GPU-aaaa"] = [GpuProcess(10, 1), GpuProcess(11, 2), GpuProcess(20, 4), GpuProcess(300, 8)]
     nvml.sampled["GPU-aaaa"] = [Sample(10, 1_000_000, 0.5), Sample(20, 1_000_000, 0.5)]
     driver.meters.look()
@@ -373,9 +400,22 @@ def test_samples_and_memory_are_added_up_for_the_sandbox_whose_process_it_is(tmp
     assert [used.sandbox for used in driver.used()] == [2, 3]
 
 
+def test_usage_of_several_gpus_is_added_up(tmp_path):
+    driver, nvml, _ = made(tmp_path, parents={})
+    driver.attach(1, ["nvidia-0", "nvidia-1"], [10])
+    for uuid, busy in (("GPU-aaaa", 1.0), ("GPU-bbbb", 0.5)):
+        nvml.running[uuid] = [GpuProcess(10, 4)]
+        nvml.sampled[uuid] = [Sample(10, 1_000_000, busy), Sample(10, 1_400_000, busy)]
+    driver.meters.look()
+    assert driver.used() == [Used(1, pytest.approx(0.3), 8)]  # on average of both, and bytes of both
+    assert driver.meters.pids_on_device(1) == [10]
+    driver.detach(1)
+    assert driver.used() == []
+
+
 def test_a_gpu_that_does_not_tell_keeps_what_it_told_last(tmp_path):
     driver, nvml, _ = made(tmp_path, "0", parents={})
-    driver.attach(1, "nvidia-0", [10])
+    driver.attach(1, ["nvidia-0"], [10])
     nvml.running["GPU-aaaa"] = [GpuProcess(10, 5)]
     driver.meters.look()
     nvml.silent = True
@@ -386,7 +426,7 @@ def test_a_gpu_that_does_not_tell_keeps_what_it_told_last(tmp_path):
 def test_nvml_is_asked_in_a_thread_that_ends_with_the_driver(tmp_path, monkeypatch):
     monkeypatch.setattr("aliquot.live.device.nvidia.usage.EVERY_S", 0.001)
     driver, nvml, _ = made(tmp_path, "0", parents={})
-    driver.attach(1, "nvidia-0", [10])
+    driver.attach(1, ["nvidia-0"], [10])
     driver.meters.start()
     nvml.running["GPU-aaaa"] = [GpuProcess(10, 5)]
     while driver.used() != [Used(1, 0, 5)]:

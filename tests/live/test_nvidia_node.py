@@ -97,7 +97,7 @@ def test_a_sandbox_sees_its_devices_files_and_may_write_what_it_must_share(gpus,
     given = {"device": device, "paths": [memory, shared, other]}
 
     async def scene(rig):
-        opened = gpus.driver.opening("nvidia-0")
+        opened = gpus.driver.opening(["nvidia-0"])
         for directory in opened.writable[1:]:
             os.chmod(directory, 0o777)  # noqa: PTH101, S103 - here sandboxes have user ids of their own
         gpus.driver.opening = lambda _device: replace(opened, files=(device,))

@@ -5,13 +5,14 @@ import subprocess
 import sys
 import time
 
+import httpx
 import pytest
 
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device import host, slice_groups
+from aliquot.live.device import parts as ways
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.host import HostDriver
-from aliquot.live.device.slice_groups import ROOT, quota_us
+from aliquot.live.device.parts.base import ROOT, quota_us
 from aliquot.live.replay import replay_file
 from aliquot.testing.server import LiveServer
 
@@ -52,7 +53,7 @@ def loops(driver):
         for number, (share, ceiling) in enumerate(slices, start=1):
             driver.resize(number, share, ceiling)
             processes.append(subprocess.Popen([sys.executable, "-S", "-c", LOOP]))
-            driver.attach(number, "host-1", [processes[-1].pid])
+            driver.attach(number, ["host-1"], [processes[-1].pid])
         return processes
 
     yield start
@@ -128,7 +129,8 @@ def test_the_memory_of_a_sandbox_is_counted_and_none_of_it_on_the_device_while_i
     process = subprocess.Popen([sys.executable, "-S", "-c", LOOP])
     try:
         drivers.place(1, "host-1")
-        drivers.attach(1, [process.pid], held)
+        drivers.attach(1, [process.pid])
+        drivers.count_memory(1, held)
         assert [used.memory_bytes for used in drivers.used()] == [4096]
         held.write_text("8192\n")
         time.sleep(0.05)  # it is looked up when it has run again
@@ -146,15 +148,23 @@ def test_the_memory_of_a_sandbox_is_counted_and_none_of_it_on_the_device_while_i
 
 
 def test_without_control_groups_it_says_that_nothing_is_enforced(monkeypatch, tmp_path):
-    monkeypatch.setattr(host, "ROOT", tmp_path)
-    monkeypatch.setattr(slice_groups, "ROOT", tmp_path)
+    monkeypatch.setattr(ways, "ROOT", tmp_path)
+    monkeypatch.setattr(ways, "is_mounted", lambda: False)
     driver = HostDriver("aliquot-test", [DEVICE], [0])
-    driver.resize(1, 0.5, 0.5)
-    driver.attach(1, "host-1", [os.getpid()])
-    assert driver.enforcement.compute == "not enforced"
-    assert "no controller cpu" in driver.enforcement.lacking[0]
+    driver.resize(1, 0.1, 0.1)
+    with subprocess.Popen([sys.executable, "-S", "-c", LOOP]) as process:
+        driver.attach(1, ["host-1"], [process.pid])
+        assert driver.enforcement.compute == "not enforced (nice, cores)"
+        assert "slices of host devices are not enforced" in driver.enforcement.lacking[0]
+        assert "no controller cpu" in driver.enforcement.lacking[0]
+        assert os.sched_getaffinity(process.pid) == {0}
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == 10
+        while not driver.used()[0].compute_s:
+            time.sleep(0.01)
+        assert not driver.swap_out(1)  # the node sends signals instead
+        process.kill()
+    driver.detach(1)
     assert driver.used() == []
-    assert not driver.swap_out(1)
 
 
 def test_a_short_quota_gets_a_longer_period_and_never_less_than_the_kernel_takes():
@@ -164,7 +174,7 @@ def test_a_short_quota_gets_a_longer_period_and_never_less_than_the_kernel_takes
 
 
 def test_a_slice_that_comes_before_its_sandbox_is_kept_for_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(host, "ROOT", tmp_path)
+    monkeypatch.setattr(ways, "ROOT", tmp_path)
     drivers = Drivers("aliquot-test", [DeviceSpec("cpu", "cpu"), DEVICE])
     drivers.resize(1, 0.25, 1)
     drivers.place(1, "host-1")
@@ -174,15 +184,89 @@ def test_a_slice_that_comes_before_its_sandbox_is_kept_for_it(monkeypatch, tmp_p
     assert drivers._early == {}
 
 
+WHERE = """
+import os
+from pathlib import Path
+KEPT = bytearray(40 * 2**20)
+def main(args):
+    return {
+        "device": os.environ["ALIQUOT_DEVICE"],
+        "share": os.environ["ALIQUOT_SHARE"],
+        "cores": len(os.sched_getaffinity(0)),
+    }
+"""
+
+
+def asks(**annotations):
+    return {"annotations": [{"key": f"gpu-{key}", "value": value} for key, value in annotations.items()]}
+
+
+@enforced
+def test_whole_devices_are_held_together_and_memory_that_is_oversubscribed_is_swapped(tmp_path):
+    with (
+        LiveServer(tmp_path / "data", "--devices", "host:2", "--device-memory", "100MiB") as server,
+        server.client() as client,
+    ):
+
+        def call(name):
+            record = client.post(f"actions/{name}", params={"blocking": "true"}, json={}).json()
+            said = {each["key"]: each["value"] for each in record["annotations"]}
+            return record["response"]["result"], said["device"], said["start"]
+
+        cores = min(2, len(os.sched_getaffinity(0)))
+        server.deploy("both", WHERE, **asks(share=2, memory="60MiB"))
+        server.deploy("part", WHERE, **asks(share=0.5, memory="60MiB"))
+        together = {"device": "host-1,host-2", "share": "2", "cores": cores}
+        assert call("both") == (together, "host-1,host-2", "cold")
+        assert call("both") == (together, "host-1,host-2", "warm")
+        (there,) = status(server)["sandboxes"]
+        assert (there["device"], there["state"], there["share"]) == ("host-1,host-2", "warm", 1)
+        result, device, start = call("part")
+        assert (result["cores"], start) == (1, "cold")
+        now = status(server)
+        held = {each["function"]: (each["state"], each["device_bytes"]) for each in now["sandboxes"]}
+        assert held["both"] == ("host-warm", 0)  # 60 and 60 of 100 MiB
+        assert held["part"][1] > 40 * 2**20
+        resident = {each["name"]: each["resident_bytes"] for each in now["devices"]}
+        assert sorted(resident[name] for name in ("host-1", "host-2")) == [0, 60 * 2**20]
+        assert call("both") == (together, "host-1,host-2", "swap_in")
+        assert call("part")[1:] == (device, "swap_in")
+    assert replay_file(tmp_path / "data").differences == []
+    assert not list(ROOT.glob("*/aliquot-*/host-1,host-2"))
+
+
+def status(server):
+    return httpx.get(f"{server.url}/operator/v1/status", headers={"authorization": f"Bearer {server.operator}"}).json()
+
+
+def test_what_no_device_could_ever_hold_is_refused_when_it_is_deployed(tmp_path):
+    with (
+        LiveServer(tmp_path / "data", "--devices", "host:2", "--device-memory", "100MiB") as server,
+        server.client() as client,
+    ):
+
+        def refused(**annotations):
+            body = {"exec": {"kind": "python:3.11", "code": WHERE}, **asks(**annotations)}
+            answer = client.put("actions/refused", json=body)
+            assert answer.status_code == 400
+            return answer.json()["error"]
+
+        largest = f"the largest that would fit is a share of {{}} with {100 * 2**20} bytes"
+        assert refused(share=3).endswith(largest.format(2) + " on each device")
+        assert refused(share=1, memory="101MiB").endswith(largest.format(1))
+        assert refused(share=2, memory="101MiB").endswith(largest.format(2) + " on each device")
+        beyond = {"share": 0.5, "memory": "50MiB", "memory-limit": "101MiB"}
+        assert "host-1: needs 105906176 bytes of 104857600" in refused(**beyond)
+        assert "it takes 0, or 0.01 to 1 of a GPU in steps of 0.005" in refused(share=1.5)
+        assert client.get("actions/refused").status_code == 404
+
+
 @enforced
 @pytest.mark.parametrize("sharing", ["hard", "elastic_guarded"])
 def test_two_functions_share_a_device_as_their_annotations_say(tmp_path, sharing):
-    def asked(share):
-        return {"annotations": [{"key": "gpu-share", "value": share}]}
-
     with LiveServer(tmp_path / "data", "--devices", "host:1", "--sharing", sharing) as server:
-        server.deploy("less", WORK, **asked(0.25))
-        server.deploy("more", WORK, **asked(0.75))
+        server.deploy("less", WORK, **asks(share=0.25))
+        server.deploy("more", WORK, **asks(share=0.75))
         with server.client() as client:
             for name in ("less", "more"):
                 client.post(f"actions/{name}", params={"blocking": "true"}, json={"seconds": 0})

@@ -46,9 +46,10 @@ def _largest(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> list[str]
     if not memory or function.share == 0:
         return []
     found = []
-    for sizes in memory.values():
+    alone = {device.kind: device.alone for device in devices}
+    for kind, sizes in memory.items():
         sizes.sort(reverse=True)
-        count = min(function.device_count, len(sizes))
+        count = min(function.device_count, len(sizes), 1 if alone[kind] else len(sizes))
         found.append((count, sizes[count - 1]))
     count, most = max(found)
     each = "any memory" if most == inf else f"{most:.0f} bytes"
@@ -60,6 +61,8 @@ def _misfit_on(function: FunctionSpec, device: DeviceSpec) -> str | None:
         if function.share == 0:
             return f"kind {device.kind}, but without a GPU share it runs on kind cpu alone"
         return "kind cpu, and the function declares no time there"
+    if device.alone and function.device_count > 1:
+        return "whoever is on it can have no other device beside it"
     if device.memory_bytes is not None and function.memory_bytes > device.memory_bytes:
         return f"needs {function.memory_bytes} bytes of {device.memory_bytes}"
     return None

@@ -31,6 +31,7 @@ class DeviceSpec(Struct, frozen=True):
     concurrency: int = 2  # D: how many invocations may run on it at once
     bandwidth_bytes_s: float | None = None  # host to device
     speed: float = 1  # relative to the device that declared times refer to
+    alone: bool = False  # whoever is on it can be on no other device beside it
 
 
 class Times(Struct, frozen=True):

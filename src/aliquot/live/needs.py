@@ -18,14 +18,17 @@ from aliquot.live.records import Action
 MIB = 2**20
 _MOST_LISTED = 256
 _LONGEST_TEXT = 1024
+_LEAST_SHARE, _SHARE_STEP = 0.01, 0.005  # an eighth of a GPU is 0.125
+_MOST_GPUS = 1024
+_TOLERANCE = 1e-6  # 0.29 is no whole number of steps in binary
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class Needs(Struct, frozen=True):
     """Field names are the annotations' with `_` for `-`, and units where they have one."""
 
-    gpu_share: float = 0  # 0: no GPU, the function runs on the node's `cpu` device
-    gpu_memory_bytes: int = 0
+    gpu_share: float = 0  # 0: no GPU, the function runs on the node's `cpu` device; above 1: whole GPUs
+    gpu_memory_bytes: int = 0  # of each
     gpu_share_limit: float | None = None  # how far it may stretch when the device has room
     gpu_memory_limit_bytes: int | None = None
     latency_slo_s: float | None = None
@@ -78,6 +81,9 @@ def _check(needs: Needs) -> None:
                 raise InputError(f"annotation {name}: it needs gpu-share beside it, such as 0.25")
     if needs.gpu_share_limit is not None and needs.gpu_share_limit < needs.gpu_share:
         raise InputError(f"annotation gpu-share-limit: it takes at least gpu-share, which is {needs.gpu_share:g}")
+    if needs.gpu_share_limit is not None and needs.gpu_share_limit > max(1, needs.gpu_share):
+        most = max(1, needs.gpu_share)
+        raise InputError(f"annotation gpu-share-limit: it takes at most {most:g}: nobody borrows a second GPU")
     if needs.gpu_memory_limit_bytes is not None and needs.gpu_memory_limit_bytes < needs.gpu_memory_bytes:
         bytes_ = needs.gpu_memory_bytes
         raise InputError(f"annotation gpu-memory-limit: it takes at least gpu-memory, which is {bytes_} bytes")
@@ -98,6 +104,19 @@ def _number(low: float, high: float, *, above: bool = False) -> Callable[[object
         return float(value) if low <= value <= high and not (above and value == low) else UNSET
 
     return read
+
+
+def _share(value: object) -> object:
+    """What is between two steps is refused, as is a part of a GPU beyond a whole one: nothing is rounded silently."""
+    number = _number(0, _MOST_GPUS)(value)
+    if not isinstance(number, float) or 0 < number < _LEAST_SHARE:
+        return UNSET
+    step = 1 if number > 1 else _SHARE_STEP
+    return number if abs(number / step - round(number / step)) < _TOLERANCE else UNSET
+
+
+def _share_limit(value: object) -> object:
+    return UNSET if (share := _share(value)) == 0 else share
 
 
 def _memory(value: object) -> object:
@@ -145,13 +164,13 @@ class _Annotation(NamedTuple):
     read: Callable[[object], object]
 
 
-_SHARE = "a share of a GPU above 0 and up to 1, such as 0.25"
+_SHARE = "0.01 to 1 of a GPU in steps of 0.005, such as 0.25, or a whole number of GPUs, such as 2"
 _SIZE = 'a size such as "4GiB", or a number of MiB'
 
 ANNOTATIONS = {
-    "gpu-share": _Annotation("gpu_share", "a share of a GPU from 0 to 1, such as 0.25", _number(0, 1)),
+    "gpu-share": _Annotation("gpu_share", f"0, or {_SHARE}", _share),
     "gpu-memory": _Annotation("gpu_memory_bytes", _SIZE, _memory),
-    "gpu-share-limit": _Annotation("gpu_share_limit", _SHARE, _number(0, 1, above=True)),
+    "gpu-share-limit": _Annotation("gpu_share_limit", _SHARE, _share_limit),
     "gpu-memory-limit": _Annotation("gpu_memory_limit_bytes", _SIZE, _memory),
     "latency-slo-ms": _Annotation("latency_slo_s", "a number of milliseconds above 0", _milliseconds),
     "cost-slo": _Annotation("cost_slo", "a number above 0", _number(0, 1e12, above=True)),

@@ -209,7 +209,9 @@ class Service:
             complaint = self.fabric.datasets.complaint(action.namespace, names)
             if complaint is not None:
                 return complaint
-        return misfit(function_spec(Reached.own(action)), self._node.devices)
+        """Neither what it asks for nor how far it may go may be more than any device has."""
+        spec, limit = function_spec(Reached.own(action)), needs_of(action).memory_limit_bytes
+        return misfit(replace(spec, memory_bytes=max(spec.memory_bytes, limit)), self._node.devices)
 
     def set_weight(self, namespace: Namespace) -> None:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))

@@ -58,7 +58,7 @@ def _sandbox(sandbox: Sandbox, usage: SandboxUsage | None) -> dict[str, Any]:
         "sandbox": sandbox.id,
         "tenant": sandbox.flow.key.tenant,
         "function": sandbox.flow.key.function,
-        "device": sandbox.device.spec.name,
+        "device": sandbox.place,
         "state": str(sandbox.state),
         "uses": sandbox.uses,
         "session": sandbox.session.key[1] if sandbox.session else None,  # that holds it

@@ -67,6 +67,8 @@ class App:
         *,
         gpu: float | None = ...,
         gpu_memory: str | int | None = ...,
+        gpu_limit: float | None = ...,
+        gpu_memory_limit: str | int | None = ...,
         memory: str | int | None = ...,
         timeout: str | float | None = ...,
         latency_slo: str | float | None = ...,
@@ -83,6 +85,8 @@ class App:
         *,
         gpu: float | None = None,
         gpu_memory: str | int | None = None,
+        gpu_limit: float | None = None,
+        gpu_memory_limit: str | int | None = None,
         memory: str | int | None = None,
         timeout: str | float | None = None,
         latency_slo: str | float | None = None,
@@ -94,16 +98,19 @@ class App:
     ) -> Any:
         """Say what a function needs.
 
-        `gpu` is a share of one GPU (none: it runs on the node's CPU) and `gpu_memory` its part of that GPU's memory;
-        `memory` is the host's. `timeout` ends a run, `latency_slo` is what you wish for, `weight` how much of your
-        own share this function gets beside your others. `imports` are loaded before the function starts, so that it
-        starts fast; `requirements` are installed for it. `datasets` are names of datasets, which it finds as
-        directories below `/datasets` (ALIQUOT_DATASETS), and whose files are brought before it asks. `rerun=True`: it
-        may run again if a crash interrupts it.
+        `gpu` is a share of one GPU, or how many whole ones (none: it runs on the node's CPU), and `gpu_memory` its part
+        of that GPU's memory, or of each one's; `gpu_limit` and `gpu_memory_limit` are how far it may go beyond that
+        (all that nobody uses, and nothing, if not said). `memory` is the host's. `timeout` ends a run, `latency_slo` is
+        what you wish for, `weight` how much of your own share this function gets beside your others. `imports` are
+        loaded before the function starts, so that it starts fast; `requirements` are installed for it. `datasets` are
+        names of datasets, which it finds as directories below `/datasets` (ALIQUOT_DATASETS), and whose files are
+        brought before it asks. `rerun=True`: it may run again if a crash interrupts it.
         """
         needs = read_needs(
             gpu=gpu,
             gpu_memory=gpu_memory,
+            gpu_limit=gpu_limit,
+            gpu_memory_limit=gpu_memory_limit,
             memory=memory,
             timeout=timeout,
             latency_slo=latency_slo,

@@ -19,6 +19,8 @@ class Needs(NamedTuple):
 
     gpu_share: float | None = None
     gpu_memory_mib: int | None = None
+    gpu_share_limit: float | None = None
+    gpu_memory_limit_mib: int | None = None
     memory_mib: int = DEFAULT_MEMORY_MIB
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     latency_slo_ms: int | None = None
@@ -35,6 +37,8 @@ class Needs(NamedTuple):
         said = {
             "gpu-share": self.gpu_share,
             "gpu-memory": self.gpu_memory_mib,
+            "gpu-share-limit": self.gpu_share_limit,
+            "gpu-memory-limit": self.gpu_memory_limit_mib,
             "latency-slo-ms": self.latency_slo_ms,
             "weight": self.weight,
             "imports": list(self.imports) or None,
@@ -49,6 +53,8 @@ def read_needs(
     *,
     gpu: float | None,
     gpu_memory: str | int | None,
+    gpu_limit: float | None,
+    gpu_memory_limit: str | int | None,
     memory: str | int | None,
     timeout: str | float | None,
     latency_slo: str | float | None,
@@ -59,8 +65,10 @@ def read_needs(
     rerun: bool,
 ) -> Needs:
     """What the decorator was given, strictly: a typing mistake must not become a default."""
-    if gpu_memory is not None and gpu is None:
-        raise UsageError(f"gpu_memory: {gpu_memory!r} needs a GPU; say how much of one, such as gpu=0.25")
+    of_gpu = {"gpu_memory": gpu_memory, "gpu_limit": gpu_limit, "gpu_memory_limit": gpu_memory_limit}
+    for argument, value in of_gpu.items():
+        if value is not None and gpu is None:
+            raise UsageError(f"{argument}: {value!r} needs a GPU; say how much of one, such as gpu=0.25")
     if not isinstance(rerun, bool):
         raise UsageError(f"rerun: {rerun!r} does not fit; it takes True or False")
     for module in read_names(imports, "imports"):
@@ -69,6 +77,8 @@ def read_needs(
     return Needs(
         gpu_share=None if gpu is None else read_share(gpu, "gpu"),
         gpu_memory_mib=None if gpu_memory is None else read_mib(gpu_memory, "gpu_memory"),
+        gpu_share_limit=None if gpu_limit is None else read_share(gpu_limit, "gpu_limit"),
+        gpu_memory_limit_mib=None if gpu_memory_limit is None else read_mib(gpu_memory_limit, "gpu_memory_limit"),
         memory_mib=DEFAULT_MEMORY_MIB if memory is None else read_mib(memory, "memory"),
         timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else read_ms(timeout, "timeout"),
         latency_slo_ms=None if latency_slo is None else read_ms(latency_slo, "latency_slo"),

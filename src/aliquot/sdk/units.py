@@ -38,9 +38,10 @@ def read_ms(value: object, argument: str) -> int:
 
 
 def read_share(value: object, argument: str) -> float:
-    """A part of one GPU."""
-    if not _is_number(value) or not 0 < value <= 1:
-        raise UsageError(f"{argument}: {value!r} is not a share of a GPU; it takes a number above 0, at most 1")
+    """A part of one GPU, or so many whole ones. The server has the last word on its steps."""
+    if not _is_number(value) or not (0 < value <= 1 or (1 < value < _MOST and value == int(value))):
+        takes = "it takes a number above 0, at most 1, or a whole number of GPUs, such as 2"
+        raise UsageError(f"{argument}: {value!r} is not a share of a GPU; {takes}")
     return float(value)
 
 

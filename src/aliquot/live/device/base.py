@@ -5,6 +5,7 @@ a process, and may have been given its slice before.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -37,7 +38,7 @@ class Used(Struct, frozen=True, gc=False):
     """What a sandbox has used so far, and holds now."""
 
     sandbox: int
-    compute_s: float  # seconds of the whole device
+    compute_s: float  # seconds of the whole device; of several, on average
     memory_bytes: int | None  # on the device; None: the driver does not count it, the node's count of the sandbox does
 
 
@@ -57,18 +58,25 @@ class Driver(Protocol):
         """
         ...
 
-    def environment(self, sandbox: int, device: str, share: float, memory_bytes: int) -> dict[str, str]:
-        """Variables that a sandbox with such a slice must have before its code is loaded."""
+    def environment(self, sandbox: int, devices: Sequence[str], share: float, memory_bytes: int) -> dict[str, str]:
+        """Variables that a sandbox with such a slice must have before its code is loaded.
+
+        There is one device, or, where the function has asked for whole ones, there are several: share and memory are of
+        each.
+        """
         ...
 
     def host_bytes(self, memory_bytes: int) -> int:
         """How much of the host's memory a sandbox may need on account of so much of a device's."""
         ...
 
-    def opening(self, device: str) -> Opening: ...
+    def opening(self, devices: Sequence[str]) -> Opening: ...
 
-    def attach(self, sandbox: int, device: str, pids: Sequence[int]) -> None:
-        """These processes are the sandbox's; what they start later belongs to it, too."""
+    def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> Path | None:
+        """These processes are the sandbox's; what they start later belongs to it, too.
+
+        Returns the control group they are in now, if they had to leave the one in which their memory was bounded.
+        """
         ...
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aliquot.core.model import DeviceSpec
+from aliquot.core.wholes import parted
 from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening, Used
 from aliquot.live.device.counter import Counter
 from aliquot.live.device.host import HostDriver
@@ -32,7 +33,7 @@ class Drivers:
         """`tag` is the node's own on this machine. Takes a moment. Raises `InputError` for what cannot go together."""
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
-        self._device_of: dict[int, str] = {}  # by sandbox
+        self._devices_of: dict[int, list[str]] = {}  # by sandbox
         self._memory: dict[int, tuple[Counter, Used | None]] = {}  # by sandbox, with what was read last
         self._early: dict[int, tuple[float, float]] = {}  # slices of sandboxes that are not placed yet
         for kind, make in DRIVERS.items():
@@ -44,39 +45,42 @@ class Drivers:
     def enforcement(self) -> dict[str, Enforcement]:
         return {kind: driver.enforcement for kind, driver in self._by_kind.items()}
 
-    def place(self, sandbox: int, device: str) -> None:
-        """The sandbox will be on that device."""
+    def place(self, sandbox: int, place: str) -> None:
+        """The sandbox will be on that device, or on those: all that is called `place` here may name several."""
         slice_ = self._early.pop(sandbox, None)
-        driver = self._on(device)
+        driver = self._on(place)
         if driver is not None:
-            self._device_of[sandbox] = device
+            self._devices_of[sandbox] = parted(place)
             if slice_ is not None:
                 driver.resize(sandbox, *slice_)
 
-    def has_own_memory(self, device: str) -> bool:
-        driver = self._on(device)
+    def has_own_memory(self, place: str) -> bool:
+        driver = self._on(place)
         return driver is not None and driver.has_own_memory
 
     def environment(self, sandbox: int, share: float, memory_bytes: int) -> dict[str, str]:
         """Of a sandbox that has been placed."""
         driver = self._of(sandbox)
-        return {} if driver is None else driver.environment(sandbox, self._device_of[sandbox], share, memory_bytes)
+        return {} if driver is None else driver.environment(sandbox, self._devices_of[sandbox], share, memory_bytes)
 
-    def host_bytes(self, device: str, memory_bytes: int) -> int:
-        driver = self._on(device)
-        return 0 if driver is None else driver.host_bytes(memory_bytes)
+    def host_bytes(self, place: str, memory_bytes: int) -> int:
+        driver = self._on(place)
+        return 0 if driver is None else driver.host_bytes(memory_bytes) * len(parted(place))
 
-    def opening(self, device: str) -> Opening:
-        driver = self._on(device)
-        return NO_OPENING if driver is None else driver.opening(device)
+    def opening(self, place: str) -> Opening:
+        driver = self._on(place)
+        return NO_OPENING if driver is None else driver.opening(parted(place))
 
-    def attach(self, sandbox: int, pids: Sequence[int], memory: Path | None = None) -> None:
-        """`memory`: where the bytes are counted that the sandbox holds of the host's."""
-        if (driver := self._of(sandbox)) is not None:
-            driver.attach(sandbox, self._device_of[sandbox], pids)
-            if memory is not None:
-                with contextlib.suppress(OSError):  # it has gone already
-                    self._memory[sandbox] = (Counter(memory), None)
+    def attach(self, sandbox: int, pids: Sequence[int]) -> Path | None:
+        """The control group it is in now, if it had to leave its own."""
+        driver = self._of(sandbox)
+        return None if driver is None else driver.attach(sandbox, self._devices_of[sandbox], pids)
+
+    def count_memory(self, sandbox: int, file: Path) -> None:
+        """Where the bytes are counted that the sandbox holds of the host's."""
+        if self._of(sandbox) is not None:
+            with contextlib.suppress(OSError):  # it has gone already
+                self._memory[sandbox] = (Counter(file), None)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
         driver = self._of(sandbox)
@@ -103,7 +107,7 @@ class Drivers:
         self._early.pop(sandbox, None)
         if (driver := self._of(sandbox)) is not None:
             driver.detach(sandbox)
-            del self._device_of[sandbox]
+            del self._devices_of[sandbox]
             if (counted := self._memory.pop(sandbox, None)) is not None:
                 counted[0].close()
 
@@ -142,9 +146,10 @@ class Drivers:
             counter.close()
         self._memory.clear()
 
-    def _on(self, device: str) -> Driver | None:
-        return self._by_kind.get(self._kind_of.get(device, ""))
+    def _on(self, place: str) -> Driver | None:
+        """They are of one kind."""
+        return self._by_kind.get(self._kind_of.get(parted(place)[0], ""))
 
     def _of(self, sandbox: int) -> Driver | None:
-        device = self._device_of.get(sandbox)
-        return None if device is None else self._by_kind[self._kind_of[device]]
+        devices = self._devices_of.get(sandbox)
+        return None if devices is None else self._by_kind[self._kind_of[devices[0]]]

@@ -1,45 +1,35 @@
 """`host`: virtual devices carved from this machine's cores, so that everything runs and is measured without a GPU.
 
-A device is one core unless it is asked for more; when there are more devices than cores, each has its part of one.
+A device is one core; when there are more devices than cores, each has its part of one. A sandbox that holds several has
+the cores of all of them.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import structlog
 
 from aliquot.core.interfaces import Allotment
 from aliquot.core.model import DeviceSpec
 from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening, Used
-from aliquot.live.device.slice_groups import ROOT, DeviceGroups, SliceGroup
+from aliquot.live.device.parts import Parts, open_parts
+from aliquot.live.device.parts.base import Carved, Part
 
 _log = structlog.get_logger(__name__)
-_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "freezer")
 
 
 class HostDriver(Driver):
-    def __init__(self, tag: str, devices: Sequence[DeviceSpec], cores: Sequence[int]) -> None:
+    def __init__(
+        self, tag: str, devices: Sequence[DeviceSpec], cores: Sequence[int], parts: Parts | None = None
+    ) -> None:
         self._devices = tuple(devices)
+        self._part = min(1.0, len(cores) / max(len(devices), 1))
+        # From the last core down: the first is the one that most machines give to everything else.
+        self._core_of = {device.name: cores[-1 - number % len(cores)] for number, device in enumerate(devices)}
         self._allotted: dict[int, Allotment] = {}
-        self._groups: dict[int, SliceGroup] = {}
+        self._made: dict[int, Part] = {}
         self._frozen: set[int] = set()
-        self._device_groups: dict[str, DeviceGroups] = {}
-        self.why_not = ""
-        try:
-            self._carve(tag, list(cores))
-        except OSError as error:
-            self.why_not = f"{error.filename or ROOT}: {error.strerror}"
-            self._device_groups = {}
-
-    def _carve(self, tag: str, cores: list[int]) -> None:
-        missing = [name for name in _CONTROLLERS if not (ROOT / name).is_dir()]
-        if missing:
-            raise FileNotFoundError(0, f"no controller {', '.join(missing)}", str(ROOT))
-        count = len(self._devices)
-        part = min(1.0, len(cores) / max(count, 1))
-        for number, device in enumerate(self._devices):
-            # From the last core down: the first is the one that most machines give to everything else.
-            which = [cores[-1 - number % len(cores)]]
-            self._device_groups[device.name] = DeviceGroups(tag, device.name, part, which)
+        self._parts = parts or open_parts(tag)
 
     @property
     def inventory(self) -> Sequence[DeviceSpec]:
@@ -47,42 +37,42 @@ class HostDriver(Driver):
 
     @property
     def enforcement(self) -> Enforcement:
-        if self.why_not:
-            why = f"slices of host devices are not enforced: {self.why_not}"
-            return Enforcement("not enforced", "see the sandbox's memory", "signals", (why,))
-        return Enforcement("weight and quota (cgroups v1)", "with the sandbox's own memory", "frozen (cgroups v1)")
+        return self._parts.enforcement
 
     @property
     def has_own_memory(self) -> bool:
         return False
 
-    def environment(self, sandbox: int, device: str, share: float, memory_bytes: int) -> dict[str, str]:
+    def environment(self, sandbox: int, devices: Sequence[str], share: float, memory_bytes: int) -> dict[str, str]:
         return {}
 
     def host_bytes(self, memory_bytes: int) -> int:
         return memory_bytes  # a virtual device's memory is the host's
 
-    def opening(self, device: str) -> Opening:
+    def opening(self, devices: Sequence[str]) -> Opening:
         return NO_OPENING
 
-    def attach(self, sandbox: int, device: str, pids: Sequence[int]) -> None:
-        groups = self._device_groups.get(device)
-        if groups is None:
-            return
+    def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> Path | None:
         try:
-            group = self._groups[sandbox] = groups.make(sandbox)
+            part = self._made[sandbox] = self._parts.make(sandbox, self._carved(devices))
             if (allotted := self._allotted.get(sandbox)) is not None:
-                group.resize(*allotted)
-            group.enter(pids, groups.cpuset)
+                part.resize(*allotted)
+            part.enter(pids)
         except OSError as error:
-            _log.warning("a slice is not enforced", sandbox=sandbox, device=device, why=str(error))
+            _log.warning("a slice is not enforced", sandbox=sandbox, devices=devices, why=str(error))
+            return None
+        return part.directory
+
+    def _carved(self, devices: Sequence[str]) -> Carved:
+        which = tuple(sorted({self._core_of[name] for name in devices}))
+        return Carved(",".join(devices), self._part * len(devices), which)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
         self._allotted[sandbox] = Allotment(share, ceiling)
-        group = self._groups.get(sandbox)
-        if group is not None:
+        part = self._made.get(sandbox)
+        if part is not None:
             try:
-                group.resize(share, ceiling)
+                part.resize(share, ceiling)
             except OSError as error:
                 _log.warning("a slice could not be changed", sandbox=sandbox, why=str(error))
 
@@ -93,12 +83,12 @@ class HostDriver(Driver):
         return self._freeze(sandbox, still=False)
 
     def _freeze(self, sandbox: int, *, still: bool) -> bool:
-        group = self._groups.get(sandbox)
-        if group is None:
+        part = self._made.get(sandbox)
+        if part is None:
             return False
+        (self._frozen.add if still else self._frozen.discard)(sandbox)
         try:
-            group.freeze(still=still)
-            (self._frozen.add if still else self._frozen.discard)(sandbox)
+            return part.freeze(still=still)
         except OSError as error:  # its groups have gone with it
             _log.warning("a sandbox could not be frozen or thawed", sandbox=sandbox, why=str(error))
         return True
@@ -106,16 +96,16 @@ class HostDriver(Driver):
     def detach(self, sandbox: int) -> None:
         self._allotted.pop(sandbox, None)
         self._frozen.discard(sandbox)
-        group = self._groups.pop(sandbox, None)
-        if group is not None:
-            group.remove()
+        part = self._made.pop(sandbox, None)
+        if part is not None:
+            part.remove()
 
     def used(self) -> list[Used]:
         """A virtual device's memory is the host's: the node counts it. What is swapped out has none of it."""
         found: list[Used] = []
-        for sandbox, group in self._groups.items():
+        for sandbox, part in self._made.items():
             try:
-                found.append(Used(sandbox, group.used_s(), 0 if sandbox in self._frozen else None))
+                found.append(Used(sandbox, part.used_s(), 0 if sandbox in self._frozen else None))
             except OSError:  # its groups have gone with it
                 continue
         return found
@@ -124,7 +114,6 @@ class HostDriver(Driver):
         return None
 
     def close(self) -> None:
-        for sandbox in list(self._groups):
+        for sandbox in list(self._made):
             self.detach(sandbox)
-        for groups in self._device_groups.values():
-            groups.remove()
+        self._parts.close()

@@ -39,9 +39,9 @@ class Launch(Struct, frozen=True):
     logs_bytes: int
     imports: tuple[str, ...] = ()  # loaded by the zygote
     requirements: tuple[str, ...] = ()  # installed into an environment of their own
-    device: str = "cpu"
-    share: float = 0  # of the device, guaranteed
-    device_bytes: int = 0  # of the device's memory: the limit
+    device: str = "cpu"  # or several whole ones, with commas between
+    share: float = 0  # of them, guaranteed
+    device_bytes: int = 0  # of each device's memory: the limit
     sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
     datasets: tuple[str, ...] = ()  # that it sees as directories
 

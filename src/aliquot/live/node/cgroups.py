@@ -1,6 +1,7 @@
 """Control groups: the memory and the number of processes of a whole sandbox, counted and bounded by the kernel.
 
-Version 1 has a tree for each controller, version 2 one for all. Where neither can be written, there are none.
+Version 1 has a tree for each controller, version 2 one for all (`unified.py`). Where neither can be written, there are
+none.
 """
 
 import contextlib
@@ -10,7 +11,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from aliquot.live.unified import Unified, claim, give_back, is_mounted, kill_all, pids_in
+
 _ROOT = Path("/sys/fs/cgroup")
+_V1_FILES = ("memory.limit_in_bytes", "memory.oom_control", "memory.usage_in_bytes")
+_V2_FILES = ("memory.max", "memory.events", "memory.current")
 _REMOVE_ATTEMPTS = 100
 _REMOVE_PAUSE_S = 0.02
 
@@ -18,18 +23,44 @@ _REMOVE_PAUSE_S = 0.02
 class Group:
     """One sandbox's."""
 
-    def __init__(self, directories: list[Path], limit: str, events: str, usage: str) -> None:
-        self._limit = directories[0] / limit
+    def __init__(self, directories: list[Path], names: tuple[str, str, str], processes: int) -> None:
+        """`names`: of the files for the limit, for what has happened, and for what is used."""
+        self._names = names
+        self._processes = processes
+        self._size: int | None = None
+        self._settle(directories)
+
+    def _settle(self, directories: list[Path]) -> None:
+        limit, events, usage = self._names
         self._directories = directories
+        self._limit = directories[0] / limit
         self._events = directories[0] / events
         self.usage = directories[0] / usage  # the file in which its bytes are counted
+        (directories[-1] / "pids.max").write_text(str(self._processes))
 
     def doors(self) -> tuple[int, ...]:
         """Descriptors by which a process enters: it writes `0`. The caller closes them."""
         return tuple(os.open(path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in self._directories)
 
     def limit_memory(self, size: int) -> None:
+        self._size = size
         self._limit.write_text(str(size))
+
+    def move(self, directory: Path) -> None:
+        """In version 2 its processes are in that group now: they are bounded and counted there from now on.
+
+        What they had before stays counted where it was, with the group above once this one is gone.
+        """
+        left = self._directories
+        if left == [directory]:
+            return
+        self._settle([directory])
+        _forbid_swap(directory)
+        if self._size is not None:
+            self.limit_memory(self._size)
+        for each in left:
+            with contextlib.suppress(OSError):
+                each.rmdir()
 
     def ran_out_of_memory(self) -> bool:
         with contextlib.suppress(OSError, ValueError):
@@ -42,7 +73,7 @@ class Group:
         return int(self.usage.read_text())
 
     def pids(self) -> list[int]:
-        return _pids(self._directories[0])
+        return pids_in(self._directories[0])
 
     def remove(self) -> None:
         """With whatever is still in it. Takes a moment; not for the event loop."""
@@ -57,6 +88,7 @@ class Cgroups:
         self.version = 0
         self.why_not = ""
         self._parents: list[Path] = []
+        self._tree: Unified | None = None
         try:
             self._find(tag)
         except OSError as error:
@@ -71,34 +103,18 @@ class Cgroups:
                 parent.mkdir(exist_ok=True)
             self.version = 1
             return
-        if not (_ROOT / "cgroup.controllers").is_file():
+        if not is_mounted(_ROOT):
             self.why_not = f"no control groups are mounted at {_ROOT}"
             return
-        own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip()
-        parent = _ROOT / own.lstrip("/")
-        if "memory" not in (parent / "cgroup.controllers").read_text().split():
-            self.why_not = f"{parent} has no memory controller"
+        tree = claim(tag, _ROOT)
+        missing = [name for name in ("memory", "pids") if name not in tree.controllers]
+        if missing:
+            give_back(tree)
+            self.why_not = f"{tree.path.parent} has no controller {', '.join(missing)}"
             return
-        if own != "/":
-            self._step_aside(parent, tag)
-        (parent / "cgroup.subtree_control").write_text("+memory +pids")
-        tagged = parent / tag
-        tagged.mkdir(exist_ok=True)
-        (tagged / "cgroup.subtree_control").write_text("+memory +pids")
-        self._parents = [tagged]
+        self._tree = tree
+        self._parents = [tree.path]
         self.version = 2
-
-    def _step_aside(self, parent: Path, tag: str) -> None:
-        """In version 2 a group with processes has no groups below it: the server itself moves into one beside."""
-        if "memory" in (parent / "cgroup.subtree_control").read_text().split():
-            return
-        if set(_pids(parent)) - {os.getpid()}:
-            raise OSError(
-                0, "other processes are in the server's control group; start it in one of its own", str(parent)
-            )
-        beside = parent / f"{tag}-server"
-        beside.mkdir(exist_ok=True)
-        (beside / "cgroup.procs").write_text("0")
 
     def sweep(self) -> None:
         """End and remove what an earlier server left."""
@@ -111,28 +127,31 @@ class Cgroups:
         for parent in self._parents:
             with contextlib.suppress(OSError):
                 parent.rmdir()
+        if self._tree is not None:
+            give_back(self._tree)
 
     def make(self, number: int, processes: int) -> Group:
         directories = [parent / str(number) for parent in self._parents]
         for directory in directories:
             directory.mkdir(exist_ok=True)
-        (directories[-1] / "pids.max").write_text(str(processes))
         if self.version == 1:
-            return Group(directories, "memory.limit_in_bytes", "memory.oom_control", "memory.usage_in_bytes")
-        with contextlib.suppress(OSError):  # there is no swap
-            (directories[0] / "memory.swap.max").write_text("0")
-        return Group(directories, "memory.max", "memory.events", "memory.current")
+            return Group(directories, _V1_FILES, processes)
+        _forbid_swap(directories[0])
+        return Group(directories, _V2_FILES, processes)
 
 
-def _pids(directory: Path) -> list[int]:
-    with contextlib.suppress(OSError):
-        return [int(line) for line in (directory / "cgroup.procs").read_text().split()]
-    return []
+def _forbid_swap(directory: Path) -> None:
+    with contextlib.suppress(OSError):  # there is none
+        (directory / "memory.swap.max").write_text("0")
 
 
 def _remove(directory: Path) -> None:
+    kill_all(directory)
+    with contextlib.suppress(OSError):
+        for below in [path for path in directory.iterdir() if path.is_dir()]:
+            _remove(below)
     for _ in _patiently():
-        for pid in _pids(directory):
+        for pid in pids_in(directory):
             if pid:  # 0: of a namespace that is not seen from here
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

@@ -1,7 +1,10 @@
 """A device's commands in order: what needs its memory waits for what is giving memory back."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from aliquot.core.wholes import parted
 
 Giver = int | tuple[str, int]  # a sandbox that ends, or something else that a sandbox does
 
@@ -25,3 +28,25 @@ class Lane:
             self._waiting.append(command)
         else:
             command()
+
+
+class Lanes:
+    """Of all devices. `place` is one of them, or several that a sandbox holds together."""
+
+    def __init__(self, devices: Iterable[str]) -> None:
+        self._lanes = {device: Lane() for device in devices}
+
+    def ending(self, place: str, giver: Giver) -> None:
+        for device in parted(place):
+            self._lanes[device].ending(giver)
+
+    def ended(self, place: str, giver: Giver) -> None:
+        for device in parted(place):
+            self._lanes[device].ended(giver)
+
+    def do(self, place: str, command: Callable[[], None]) -> None:
+        """When nothing is ending any more on any of them."""
+        first, *others = parted(place)
+        for device in others:
+            command = partial(self._lanes[device].do, command)
+        self._lanes[first].do(command)

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from aliquot.core.model import DeviceSpec
+from aliquot.core.wholes import parted
 from aliquot.live.device.base import Used
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.surroundings import Surroundings
@@ -22,7 +23,7 @@ from aliquot.live.node.cells import Cells
 from aliquot.live.node.environments import Environments, Progress, RequirementsError
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
-from aliquot.live.node.lanes import Lane
+from aliquot.live.node.lanes import Lanes
 from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters, tag_of
 from aliquot.live.node.sandbox import GONE, IDLE, Sandbox
 from aliquot.live.node.watch import watch
@@ -68,7 +69,7 @@ class LocalNode(Node):
         self._detect = isolation is None
         self._result_bytes = result_bytes
         self._sandboxes: dict[int, Sandbox] = {}
-        self._lanes = {device.name: Lane() for device in devices}
+        self._lanes = Lanes(device.name for device in devices)
         self._busy: dict[Sandbox, None] = {}
         self._ticking = False
         self._ticked_s = 0.0
@@ -155,7 +156,7 @@ class LocalNode(Node):
             launch = replace(launch, env={**launch.env, **told})
         handle = Sandbox(sandbox, launch, self, self._loop, self._result_bytes)
         self._sandboxes[sandbox] = handle
-        self._lanes[launch.device].do(lambda: self._launch(handle))
+        self._lanes.do(launch.device, lambda: self._launch(handle))
 
     def _launch(self, sandbox: Sandbox) -> None:
         if sandbox.state == GONE:
@@ -219,7 +220,11 @@ class LocalNode(Node):
 
     def _attach(self, sandbox: Sandbox, cell: Cell) -> None:
         group = cell.process.group
-        self._drivers.attach(sandbox.number, cell.process.pids(), None if group is None else group.usage)
+        moved = self._drivers.attach(sandbox.number, cell.process.pids())
+        if group is not None:
+            if moved is not None:
+                group.move(moved)
+            self._drivers.count_memory(sandbox.number, group.usage)
 
     def run(self, sandbox: int, request: RunRequest) -> None:
         handle = self._sandboxes.get(sandbox)
@@ -255,15 +260,15 @@ class LocalNode(Node):
             handle.cell.process.send_all(signal.SIGSTOP)
 
     def _swap_out(self, sandbox: Sandbox) -> None:
-        lane, swap = self._lanes[sandbox.launch.device], ("swap", sandbox.number)
-        lane.ending(swap)
+        place, swap = sandbox.launch.device, ("swap", sandbox.number)
+        self._lanes.ending(place, swap)
 
         def done(ok: bool) -> None:
             if not ok:
                 self._failed(sandbox, Status.INTERNAL_ERROR, "The sandbox could not be swapped out, and was ended.")
             elif sandbox.state != GONE and sandbox.cell is not None:
                 sandbox.cell.process.send_all(signal.SIGSTOP)
-            lane.ended(swap)
+            self._lanes.ended(place, swap)
 
         self._aside(lambda: self._drivers.swap_out(sandbox.number), done)
 
@@ -275,7 +280,7 @@ class LocalNode(Node):
     def load(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
         if handle is not None:
-            self._lanes[handle.launch.device].do(lambda: self._load(handle))
+            self._lanes.do(handle.launch.device, lambda: self._load(handle))
 
     def _load(self, sandbox: Sandbox) -> None:
         if sandbox.cell is not None and self._drivers.has_own_memory(sandbox.launch.device):
@@ -327,7 +332,7 @@ class LocalNode(Node):
 
     def _device_lost(self, device: str, why: str) -> None:
         self._devices = tuple(known for known in self._devices if known.name != device)
-        for sandbox in [sandbox for sandbox in self._sandboxes.values() if sandbox.launch.device == device]:
+        for sandbox in [each for each in self._sandboxes.values() if device in parted(each.launch.device)]:
             self._failed(sandbox, Status.INTERNAL_ERROR, f"The device {device} was lost: {why}.")
         self._listener.device_lost(device, why)
 
@@ -337,14 +342,14 @@ class LocalNode(Node):
     def _cell_ended(self, cell: Cell) -> None:
         if isinstance(cell.tenant, Sandbox):
             self._drivers.detach(cell.tenant.number)
-            self._lanes[cell.tenant.launch.device].ended(cell.tenant.number)
+            self._lanes.ended(cell.tenant.launch.device, cell.tenant.number)
 
     def _end(self, sandbox: Sandbox) -> None:
         self._sandboxes.pop(sandbox.number, None)
         self._busy.pop(sandbox, None)
         self._keep_ready(sandbox)
         if sandbox.cell is not None and not sandbox.cell.has_ended:
-            self._lanes[sandbox.launch.device].ending(sandbox.number)
+            self._lanes.ending(sandbox.launch.device, sandbox.number)
         self._drivers.let_go(sandbox.number)
         sandbox.kill()
 

@@ -12,13 +12,14 @@ class Account:
     """One sandbox's."""
 
     __slots__ = (
-        "ceiling", "compute_s", "device", "label", "labelled", "memory_bytes", "quiet", "sandbox", "seen_s", "share",
-        "window_s", "written_s",
+        "ceiling", "compute_s", "device", "devices", "label", "labelled", "memory_bytes", "quiet", "sandbox", "seen_s",
+        "share", "window_s", "written_s",
     )  # fmt: skip
 
     def __init__(self, sandbox: Sandbox, now_s: float) -> None:
         self.sandbox = sandbox
-        self.device = sandbox.device.spec.name
+        self.device = sandbox.place
+        self.devices = [device.spec.name for device in sandbox.devices]
         self.compute_s = 0.0
         self.memory_bytes = 0
         self.ceiling = 0.0
@@ -35,6 +36,11 @@ class Account:
     def request(self) -> float:
         return 0.0 if self.sandbox.slice is None else self.sandbox.slice.request
 
+    @property
+    def bytes_each(self) -> int:
+        """On each of its devices."""
+        return self.memory_bytes // len(self.devices)
+
     def now_allotted(self) -> float:
         return 0.0 if self.sandbox.slice is None else self.sandbox.slice.allotment.ceiling
 
@@ -46,11 +52,13 @@ class Totals:
         self._seconds: dict[Owner, float] = {}
 
     def add(self, account: Account, compute_s: float) -> None:
+        """So much of each of its devices."""
         flow = account.sandbox.flow.key
-        owner = (flow.tenant, flow.function, account.device)
-        if owner not in self._seconds and len(self._seconds) >= MOST_FUNCTIONS:
-            owner = (*OTHERS, account.device)
-        self._seconds[owner] = self._seconds.get(owner, 0.0) + compute_s
+        for device in account.devices:
+            owner = (flow.tenant, flow.function, device)
+            if owner not in self._seconds and len(self._seconds) >= MOST_FUNCTIONS:
+                owner = (*OTHERS, device)
+            self._seconds[owner] = self._seconds.get(owner, 0.0) + compute_s
 
     def items(self) -> list[tuple[Owner, float]]:
         return sorted(self._seconds.items())

@@ -22,8 +22,9 @@ def with_usage(status: dict[str, Any], sampler: Sampler) -> dict[str, Any]:
             "share_used": share,
             "device_bytes": account.memory_bytes if account else None,
         }
-        if slice_ is not None and share is not None:
-            device = sandbox["device"]
+        if account is None or slice_ is None or share is None:
+            continue
+        for device in account.devices:
             borrowed[device] = borrowed.get(device, 0.0) + max(0.0, share - slice_.request)
             if sandbox["state"] == "busy":
                 spare[device] = spare.get(device, 0.0) + max(0.0, slice_.request - share)
@@ -46,7 +47,8 @@ def _by_function(sampler: Sampler, there: list[Account]) -> list[dict[str, Any]]
     accounts: dict[tuple[str, str, str], list[Account]] = {}
     for account in there:
         flow = account.sandbox.flow.key
-        accounts.setdefault((flow.tenant, flow.function, account.device), []).append(account)
+        for device in account.devices:
+            accounts.setdefault((flow.tenant, flow.function, device), []).append(account)
     return [
         {
             "tenant": tenant,
@@ -54,7 +56,7 @@ def _by_function(sampler: Sampler, there: list[Account]) -> list[dict[str, Any]]
             "device": device,
             "compute_s": compute_s,
             "share": sum(account.request for account in accounts.get((tenant, function, device), ())),
-            "device_bytes": sum(account.memory_bytes for account in accounts.get((tenant, function, device), ())),
+            "device_bytes": sum(account.bytes_each for account in accounts.get((tenant, function, device), ())),
         }
         for (tenant, function, device), compute_s in sampler.totals.items()
     ]

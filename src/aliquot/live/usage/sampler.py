@@ -13,6 +13,7 @@ from aliquot.core.events import UtilisationMeasured
 from aliquot.core.model import CPU
 from aliquot.core.records import Device
 from aliquot.core.scheduler import Scheduler
+from aliquot.core.wholes import parted
 from aliquot.live.device.base import Used
 from aliquot.live.node.base import Node
 from aliquot.live.usage.accounts import Account, Totals
@@ -46,9 +47,9 @@ class Sampler:
         """Have samples written. The file is opened when there is something to write."""
         self.diary = Diary(open_file)
 
-    def wake(self, device: str) -> None:
-        """Something is about to run there."""
-        if not self._awake and self._is_accelerator(device):
+    def wake(self, place: str) -> None:
+        """Something is about to run on that device, or those."""
+        if not self._awake and self._is_accelerator(place):
             self._awake = True
             self._begin(time.monotonic())
             self._loop.call_later(EVERY_S, self._tick)
@@ -143,7 +144,8 @@ class Sampler:
         account.seen_s = now_s
         if spent_s:
             account.window_s += spent_s
-            self._busy_s[account.device] = self._busy_s.get(account.device, 0.0) + spent_s
+            for device in account.devices:
+                self._busy_s[device] = self._busy_s.get(device, 0.0) + spent_s
             self.totals.add(account, spent_s)
         if self.diary is not None:
             self.diary.note(account, began_s, now_s, spent_s, changed=changed)
@@ -180,6 +182,6 @@ class Sampler:
     def _accelerators(self) -> list[Device]:
         return [device for device in self._scheduler.registry.devices.values() if device.spec.kind != CPU]
 
-    def _is_accelerator(self, device: str) -> bool:
-        found = self._scheduler.registry.devices.get(device)
+    def _is_accelerator(self, place: str) -> bool:
+        found = self._scheduler.registry.devices.get(parted(place)[0])
         return found is not None and found.spec.kind != CPU

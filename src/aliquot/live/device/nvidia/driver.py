@@ -88,19 +88,23 @@ class NvidiaDriver(Driver):
     def has_own_memory(self) -> bool:
         return True
 
-    def environment(self, sandbox: int, device: str, share: float, memory_bytes: int) -> dict[str, str]:
+    def environment(self, sandbox: int, devices: Sequence[str], share: float, memory_bytes: int) -> dict[str, str]:
         cache = f"/tmp/{self._tag}-{sandbox}.vgpu"  # noqa: S108 - the sandbox's own, and gone with it
-        daemon = self._daemons.get(device)
-        return modes.environment(self._choice.mode, self._targets[device], daemon, cache, share, memory_bytes)
+        targets = [self._targets[device] for device in devices]
+        return modes.environment(self._choice.mode, targets, self._daemon(devices), cache, share, memory_bytes)
+
+    def _daemon(self, devices: Sequence[str]) -> MpsDaemon | None:
+        return self._daemons.get(devices[0]) if len(devices) == 1 else None
 
     def host_bytes(self, memory_bytes: int) -> int:
         return memory_bytes if self._choice.swap else 0  # cuda-checkpoint copies it into the process's own memory
 
-    def opening(self, device: str) -> Opening:
-        return modes.opening(self._choice.mode, self._targets[device], self._daemons.get(device), self._library)
+    def opening(self, devices: Sequence[str]) -> Opening:
+        targets = [self._targets[device] for device in devices]
+        return modes.opening(self._choice.mode, targets, self._daemon(devices), self._library)
 
-    def attach(self, sandbox: int, device: str, pids: Sequence[int]) -> None:
-        self.meters.begin(sandbox, device, pids)
+    def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> None:
+        self.meters.begin(sandbox, devices, pids)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
         """Nothing: no mode changes what a process began with, and `enforcement` says so."""

@@ -59,10 +59,7 @@ def device_specs(nvml: Nvml, choice: Choice, memory_bytes: int | None, slots: in
                 f"--device-memory: {target.name} has {target.memory_bytes} bytes; more could only be unified memory, "
                 "which no way of sharing bounds and cuda-checkpoint cannot take"
             )
-        # Nothing divides a MIG instance further: one runs on it at a time.
-        specs.append(
-            DeviceSpec(
-                target.name, NVIDIA, memory_bytes or target.memory_bytes, 1 if choice.mode is Mode.MIG else slots
-            )
-        )
+        # Nothing divides a MIG instance further: one runs on it at a time. And CUDA shows a process one instance only.
+        mig, size = choice.mode is Mode.MIG, memory_bytes or target.memory_bytes
+        specs.append(DeviceSpec(target.name, NVIDIA, size, 1 if mig else slots, alone=mig))
     return specs

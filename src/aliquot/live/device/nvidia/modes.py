@@ -4,6 +4,8 @@ MPS and HAMi-core read a process's limits when it first uses the GPU, from its o
 slice is what the sandbox began with; and a function that changes its environment first is not held to it.
 """
 
+from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 
 from aliquot.live.device.base import Enforcement, Opening
@@ -31,6 +33,7 @@ _LACKING = {
         _TRUSTING.format("mps"),
         "nvidia:mps: a fault of one function on a GPU ends all that run there at that time",
         "nvidia:mps: sandboxes share the machine's /dev/shm, for MPS meets its clients there",
+        "nvidia:mps: a function on several GPUs has them whole without MPS: its memory there is not bounded",
     ),
     Mode.HAMI: (_FIXED.format("hami"), _TRUSTING.format("hami")),
     Mode.MIG: ("nvidia:mig: an instance is used whole: a smaller share bounds nothing, and one runs there at a time",),
@@ -58,12 +61,16 @@ def enforcement(choice: Choice) -> Enforcement:
 
 
 def environment(
-    mode: Mode, target: Target, daemon: MpsDaemon | None, cache: str, share: float, memory_bytes: int
+    mode: Mode, targets: Sequence[Target], daemon: MpsDaemon | None, cache: str, share: float, memory_bytes: int
 ) -> dict[str, str]:
-    """A function that asks for no memory of the GPU is not bounded in it: 0 would be none at all."""
-    percent = str(max(1, min(100, round(share * 100))))
+    """A function that asks for no memory of the GPU is not bounded in it: 0 would be none at all.
+
+    Percents are whole: what is asked for is rounded up, so that nobody gets less. Whoever has several GPUs has each of
+    them whole, and does without MPS, whose clients have one.
+    """
+    percent = str(min(100, ceil(round(share * 100, 6))))
     megabytes = -(-memory_bytes // MIB)
-    env = {"CUDA_VISIBLE_DEVICES": target.uuid}
+    env = {"CUDA_VISIBLE_DEVICES": ",".join(target.uuid for target in targets)}
     if daemon is not None:
         env |= daemon.environment
         env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
@@ -77,8 +84,8 @@ def environment(
     return env
 
 
-def opening(mode: Mode, target: Target, daemon: MpsDaemon | None, library: Path | None) -> Opening:
-    files: tuple[str, ...] = (f"/dev/nvidia{target.gpu.minor}", *_CONTROL_FILES)
+def opening(mode: Mode, targets: Sequence[Target], daemon: MpsDaemon | None, library: Path | None) -> Opening:
+    files: tuple[str, ...] = (*(f"/dev/nvidia{target.gpu.minor}" for target in targets), *_CONTROL_FILES)
     if daemon is not None:
         return Opening(files, writable=(SHARED_MEMORY, str(daemon.pipes), str(daemon.logs)))
     if library is not None:

@@ -63,7 +63,7 @@ class Meters:
         self._nvml = nvml
         self._processes = processes
         self._meters = {name: Meter(uuid, processes.sandbox_of) for name, uuid in uuids.items()}
-        self._device_of: dict[int, str] = {}  # by sandbox
+        self._devices_of: dict[int, Sequence[str]] = {}  # by sandbox
         self._lock = threading.Lock()  # never held while NVML is asked
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._look_on, name="nvml", daemon=True)
@@ -77,30 +77,40 @@ class Meters:
         if self._thread.is_alive():
             self._thread.join()
 
-    def begin(self, sandbox: int, device: str, pids: Sequence[int]) -> None:
+    def begin(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> None:
         with self._lock:
-            self._device_of[sandbox] = device
+            self._devices_of[sandbox] = devices
             self._processes.add(sandbox, list(pids))
-            self._meters[device].begin(sandbox)
+            for device in devices:
+                self._meters[device].begin(sandbox)
 
     def end(self, sandbox: int) -> None:
         with self._lock:
-            device = self._device_of.pop(sandbox, None)
-            if device is not None:
-                self._meters[device].end(sandbox)
+            devices = self._devices_of.pop(sandbox, None)
+            if devices is not None:
+                for device in devices:
+                    self._meters[device].end(sandbox)
                 self._processes.remove(sandbox)
 
     def pids_on_device(self, sandbox: int) -> list[int]:
         """Those of the sandbox that compute there now. Raises `NvmlError`; takes a moment."""
         with self._lock:
-            device = self._device_of.get(sandbox)
-        found = [] if device is None else self._nvml.processes(self._meters[device].uuid)
+            devices = self._devices_of.get(sandbox, ())
+        found = [process for device in devices for process in self._nvml.processes(self._meters[device].uuid)]
         with self._lock:
-            return [process.pid for process in found if self._processes.sandbox_of(process.pid) == sandbox]
+            pids = [process.pid for process in found if self._processes.sandbox_of(process.pid) == sandbox]
+        return list(dict.fromkeys(pids))
 
     def used(self) -> list[Used]:
+        """Of several devices: their memory together, their compute on average."""
+        together: dict[int, Used] = {}
         with self._lock:
-            return [used for meter in self._meters.values() for used in meter.used()]
+            for used in (used for meter in self._meters.values() for used in meter.used()):
+                before = together.get(used.sandbox, Used(used.sandbox, 0.0, 0))
+                part_s = used.compute_s / len(self._devices_of[used.sandbox])
+                memory_bytes = (before.memory_bytes or 0) + (used.memory_bytes or 0)
+                together[used.sandbox] = Used(used.sandbox, before.compute_s + part_s, memory_bytes)
+        return list(together.values())
 
     def look(self) -> None:
         """Ask NVML once."""
