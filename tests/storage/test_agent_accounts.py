@@ -100,6 +100,15 @@ def test_where_there_is_no_session_a_call_that_still_runs_may_open_it():
     assert accounts.end(2, "i2", [A]).wasted_bytes == 100
 
 
+def test_the_record_says_why_a_file_was_there():
+    accounts, _ = books()
+    begin(accounts)
+    accounts.begun(A, "markov1 expects it with 0.93")
+    accounts.begun(B, "it was not opened")
+    accounts.opened(opened(A, Found.PREFETCHED))
+    assert accounts.end(1, "i1", ()).reasons == ("d/a: markov1 expects it with 0.93",)
+
+
 def test_what_a_session_leaves_unopened_is_wasted():
     accounts, _ = books()
     accounts.brought(SESSION, A, 100, 1.0)

@@ -115,6 +115,7 @@ class Prefetch(Struct, frozen=True, tag=True):
     session: str
     dataset: str
     path: str
+    reason: str  # the core's, for the record of whoever opens it
 
 
 class CancelPrefetch(Struct, frozen=True, tag=True):
@@ -189,6 +190,7 @@ class RunSettled(Struct, frozen=True, tag=True):
     prefetched_bytes: int  # that were here, or on their way, because they were predicted
     wasted_bytes: int  # that were brought for it and that it did not open
     error: str = ""  # why a file could not be opened, if one could not
+    reasons: tuple[str, ...] = ()  # why the first of the files that it found prefetched were brought
 
 
 FromAgent: TypeAlias = Answered | Progress | Figures | Predicted | Prefetched | RunSettled

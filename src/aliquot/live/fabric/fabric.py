@@ -127,7 +127,9 @@ class Fabric:
 
     def fetch(self, command: Fetch) -> None:
         self._fetches[command.fetch] = None
-        self._agent.send(Prefetch(command.fetch, command.tenant, command.session, command.dataset, command.path))
+        self._agent.send(
+            Prefetch(command.fetch, command.tenant, command.session, command.dataset, command.path, command.reason)
+        )
 
     def cancel(self, command: CancelFetch) -> None:
         if command.fetch in self._fetches:

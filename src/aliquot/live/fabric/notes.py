@@ -17,4 +17,6 @@ def notes_of(settled: RunSettled | None) -> str:
         + note("wasted", settled.wasted_bytes)
         + note("opened", opened)
     )
+    if settled.reasons:
+        text += note("prefetchReasons", settled.reasons)
     return text + note("dataError", settled.error) if settled.error else text

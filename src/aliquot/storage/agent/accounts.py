@@ -9,6 +9,8 @@ from aliquot.storage.view.base import FileOpened
 
 Audience: TypeAlias = tuple[str, str]  # the tenant, and its session or `function/NAME`
 _MOST_EARLY = 10_000  # opens of one sandbox that belong to no run yet
+_MOST_REASONS = 10_000  # that are remembered
+_MOST_TOLD = 16  # in a record
 WITHOUT_SESSION = "function/"
 
 
@@ -19,7 +21,7 @@ def audience_of(tenant: str, session: str, function: str) -> Audience:
 class Run:
     """An invocation from its beginning to its record."""
 
-    __slots__ = ("audience", "begun", "data_s", "error", "opened", "prefetched", "sandbox")
+    __slots__ = ("audience", "begun", "data_s", "error", "opened", "prefetched", "reasons")
 
     def __init__(self, begun: BeginRun) -> None:
         self.begun = begun
@@ -28,6 +30,7 @@ class Run:
         self.opened: dict[Found, int] = {}
         self.prefetched: dict[FileKey, int] = {}
         self.error = ""
+        self.reasons: list[str] = []
 
 
 class Accounts:
@@ -40,6 +43,7 @@ class Accounts:
         self._early: dict[int, list[FileOpened]] = {}
         self._brought: dict[Audience, dict[FileKey, tuple[int, float]]] = {}  # not opened yet: bytes, seconds it took
         self._overtook: dict[FileKey, float] = {}  # opened while a prefetch brought them: how long that took
+        self._reasons: dict[FileKey, str] = {}  # the latest last
         self.opens = dict.fromkeys(Found, 0)
         self.used_bytes = 0  # that were predicted, and were opened
         self.wasted_bytes = 0
@@ -69,7 +73,8 @@ class Accounts:
         if self._by_sandbox.get(sandbox) is run:
             del self._by_sandbox[sandbox]
         wasted = self._give_up(run, set(expected))
-        return RunSettled(invocation, run.data_s, run.opened, sum(run.prefetched.values()), wasted, run.error)
+        prefetched = sum(run.prefetched.values())
+        return RunSettled(invocation, run.data_s, run.opened, prefetched, wasted, run.error, tuple(run.reasons))
 
     def audience(self, invocation: str) -> Audience | None:
         run = self._by_invocation.get(invocation)
@@ -81,6 +86,13 @@ class Accounts:
         self._early.pop(sandbox, None)
 
     # --- prefetches ---------------------------------------------------------------------------------------
+
+    def begun(self, key: FileKey, reason: str) -> None:
+        """It is on its way because it was predicted."""
+        self._reasons.pop(key, None)
+        self._reasons[key] = reason
+        if len(self._reasons) > _MOST_REASONS:
+            del self._reasons[next(iter(self._reasons))]
 
     def brought(self, audience: Audience, key: FileKey, size: int, seconds: float) -> None:
         """It is here because it was predicted."""
@@ -120,6 +132,8 @@ class Accounts:
         if opened.found is Found.PREFETCHED and key not in run.prefetched:
             run.prefetched[key] = opened.size
             self.used_bytes += opened.size
+            if len(run.reasons) < _MOST_TOLD and (reason := self._reasons.get(key)):
+                run.reasons.append(f"{key}: {reason}")
         self._found_use(key, opened)
         self._accessed(run, opened)
 

@@ -23,6 +23,7 @@ class Prefetches:
 
     def begin(self, message: Prefetch) -> None:
         begun_s = time.monotonic()
+        self._accounts.begun(FileKey(message.dataset, message.path), message.reason)
         try:
             ticket = self._cache.fetch(FileKey(message.dataset, message.path), urgency=Urgency.PREFETCH)
         except AliquotError as error:
