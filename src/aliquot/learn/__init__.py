@@ -1,1 +1,1 @@
-"""What is learned from records: which files come next. Models, their training, and the registry of their versions."""
+"""Which files come next: predictors learned from sessions of accesses, their trial on held-back ones, and versions."""

@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from aliquot.storage.log.schema import COLUMNS, INSERT, Row, connect, connect_reader, to_access, to_row
-from aliquot.storage.log.sessions import LoggedSession, audience_of, split
+from aliquot.storage.log.sessions import FUNCTION, LoggedSession, audience_of, split
 from aliquot.storage.records import Access
 
 RECENT = 10  # accesses of an audience that a prediction looks at
@@ -73,8 +73,16 @@ class AccessLog:
                 self._lost += 1
         self._wake.set()
 
+    @property
+    def added(self) -> int:
+        """How many were added since it was opened."""
+        return self._added
+
     def recent(self, tenant: str, session: str, function: str = "", k: int = RECENT) -> list[Access]:
-        """The last accesses of a session, or, where there is none, of a function; the oldest first."""
+        """The last accesses of a session, or, where there is none, of a function; the oldest first.
+
+        An audience's own name, `function/NAME`, is as good as the function's.
+        """
         key = (tenant, audience_of(session, function))
         with self._lock:
             known = self._recent.get(key)
@@ -128,9 +136,10 @@ class AccessLog:
         """From the file, as after a restart: what still waits to be written belongs to audiences in memory."""
         if not self._rows:
             return []
+        kind, _, name = audience_of(session, function).partition("/")
         where, values = "session = ?", (tenant, session)
-        if not session:
-            where, values = "session = '' AND function = ?", (tenant, function)
+        if kind == FUNCTION:
+            where, values = "session = '' AND function = ?", (tenant, name)
         query = f"SELECT {COLUMNS} FROM accesses WHERE tenant = ? AND {where} ORDER BY id DESC LIMIT {RECENT}"  # noqa: S608 - values are bound
         try:
             with closing(connect_reader(self.path)) as reader:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from aliquot.storage.records import Access
 
 IDLE_S = 30 * 60.0
+FUNCTION = "function"
 
 
 class LoggedSession(NamedTuple):
@@ -20,7 +21,7 @@ class LoggedSession(NamedTuple):
 
 def audience_of(session: str, function: str) -> str:
     """Whose next file is predicted: a session's, or, where calls have none, a function's."""
-    return session or f"function/{function}"
+    return session or f"{FUNCTION}/{function}"
 
 
 def split(accesses: Iterable[Access], idle_s: float = IDLE_S) -> Iterator[LoggedSession]:

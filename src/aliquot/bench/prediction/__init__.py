@@ -1,0 +1,1 @@
+"""`aliquot bench prediction`: how well each predictor names the next file, on recorded sessions of real users."""

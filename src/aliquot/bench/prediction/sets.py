@@ -1,0 +1,145 @@
+"""The recorded sets as sessions, split by time into what is learned from and what is tried."""
+
+import csv
+import gzip
+import lzma
+from collections.abc import Callable
+from io import TextIOWrapper
+from pathlib import Path
+
+from msgspec import Struct
+
+from aliquot.learn.steps import OPEN, Session, Step, begin, call
+
+IDLE_S = 30 * 60
+BLOCKS = 512  # of a block trace without sessions, to a session
+PAGE = 4096
+LEARNED = 0.7
+
+
+class Recorded(Struct, frozen=True):
+    name: str
+    learned: list[Session]
+    tried: list[Session]
+
+
+def fifa(data: Path) -> list[Session]:
+    """A session a line; no times: the order in the file is the order of the sessions."""
+    with _lines(data / "web_sessions" / "ipredict_FIFA.dat.gz") as lines:
+        rows = [[page for page in line.split() if page not in {"-1", "-2"}] for line in lines]
+    return [[Step(page) for page in row] for row in rows if row]
+
+
+def bms(data: Path) -> list[Session]:
+    sessions: dict[str, Session] = {}
+    with _lines(data / "web_sessions" / "ipredict_BMS.dat.gz") as lines:
+        for line in lines:
+            session, item = line.split()
+            sessions.setdefault(session, []).append(Step(item))
+    return list(sessions.values())
+
+
+def vllm(data: Path) -> list[Session]:
+    return _edits(data / "git_edit_sessions" / "vllm_edits.csv.gz")
+
+
+def dask(data: Path) -> list[Session]:
+    return _edits(data / "git_edit_sessions" / "dask_distributed_edits.csv.gz")
+
+
+def starts(data: Path) -> list[Session]:
+    return _starts(data, lambda _: True)
+
+
+def starts_app(data: Path) -> list[Session]:
+    """Only the functions' own data and model files: the part that is worth fetching."""
+    return _starts(data, lambda row: row["path"].startswith("/app"))
+
+
+def starts_app_with_calls(data: Path) -> list[Session]:
+    """The same as the platform logs it: with who begins and what is called."""
+    return _starts(data, lambda row: row["path"].startswith("/app"), marks=True)
+
+
+def sprite(data: Path) -> list[Session]:
+    with _lines(data / "block_traces" / "lirs_sprite.txt.gz") as lines:
+        blocks = [Step(line.strip(), PAGE) for line in lines if line.strip().isdigit()]
+    return [blocks[begin : begin + BLOCKS] for begin in range(0, len(blocks), BLOCKS)]
+
+
+def shuffled(data: Path) -> list[Session]:
+    """Training that reads its files in another order each epoch: nobody can tell which comes next."""
+    sessions: dict[tuple[str, str], list[tuple[float, Step]]] = {}
+    with _lines(data / "dftracer_ml_io" / "ml_file_opens.csv.gz") as lines:
+        for row in csv.DictReader(lines):
+            step = Step(row["path"], int(row["read_bytes"] or 0))
+            sessions.setdefault((row["trace"], row["pid"]), []).append((float(row["t_us"]), step))
+    ordered = sorted(sessions.values(), key=lambda opens: min(time for time, _ in opens))
+    return [[step for _, step in sorted(opens, key=lambda pair: pair[0])] for opens in ordered]
+
+
+SETS: dict[str, Callable[[Path], list[Session]]] = {
+    "FIFA": fifa,
+    "BMS": bms,
+    "git vllm": vllm,
+    "git dask": dask,
+    "starts": starts,
+    "starts /app": starts_app,
+    "starts /app, with calls": starts_app_with_calls,
+    "sprite": sprite,
+    "shuffled": shuffled,
+}
+
+
+def load(name: str, data: Path, most: int | None) -> Recorded:
+    """The newest `most` steps of a set, in sessions. Raises `OSError` where the set is not at hand."""
+    sessions = [session for session in SETS[name](data) if len(session) > 1]
+    if most is not None:
+        total, first = 0, len(sessions)
+        while first and total < most:
+            first -= 1
+            total += len(sessions[first])
+        sessions = sessions[first:]
+    border = int(LEARNED * len(sessions))
+    return Recorded(name, sessions[:border], sessions[border:])
+
+
+def _edits(path: Path) -> list[Session]:
+    """An author's edits, in sessions that end with half an hour of nothing."""
+    under_way: dict[str, tuple[float, Session]] = {}
+    sessions: list[tuple[float, Session]] = []
+    with _lines(path) as lines:
+        rows = sorted(
+            csv.DictReader(lines), key=lambda row: (float(row["t_epoch"]), int(row["commit"]), int(row["pos"]))
+        )
+    for row in rows:
+        time = float(row["t_epoch"])
+        last = under_way.get(row["user"])
+        if last is None or time - last[0] > IDLE_S:
+            session: Session = []
+            sessions.append((time, session))
+        else:
+            session = last[1]
+        session.append(Step(row["path"]))
+        under_way[row["user"]] = (time, session)
+    return [session for _, session in sessions]
+
+
+def _starts(data: Path, wanted: Callable[[dict[str, str]], bool], *, marks: bool = False) -> list[Session]:
+    sessions: dict[str, Session] = {}
+    invocations: dict[str, str] = {}
+    with _lines(data / "self_strace_python" / "self_strace_file_access.csv.xz") as lines:
+        for row in csv.DictReader(lines):
+            key = row["session"]
+            if marks and invocations.get(key) != row["invocation"]:
+                session = sessions.setdefault(key, [begin(row["user"])])
+                session.append(call(row["user"], row["function"]))
+                invocations[key] = row["invocation"]
+            if wanted(row):
+                step = Step(row["path"], int(row["bytes"] or 0), "write" if row["write"] == "1" else OPEN)
+                sessions.setdefault(key, []).append(step)
+    return list(sessions.values())
+
+
+def _lines(path: Path) -> TextIOWrapper:
+    return TextIOWrapper((gzip if path.suffix == ".gz" else lzma).open(path), encoding="utf-8")

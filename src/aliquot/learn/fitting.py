@@ -1,0 +1,201 @@
+"""The network's training: in torch, a round after the other, until held-back sessions are predicted no better.
+
+After each round all that is needed to go on is on disk: a training that was killed begins where it was.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from msgspec import Struct
+from torch import Tensor, nn
+
+from aliquot.learn.network import Network
+from aliquot.learn.registry import Point
+from aliquot.learn.steps import WINDOW, Session
+from aliquot.learn.vocabulary import END, FEATURES, FIRST_STEP, PADDING, Vocabulary, features
+
+STRETCH = 2 * WINDOW  # steps that are learned from together
+_BATCH = 48
+_RATE = 6e-3
+_LEAST_GAIN = 1e-3  # in the loss on held-back sessions, or it is no better
+_TRIED = 20_000  # held-back places
+_TOP = 5
+OnRound = Callable[[Point], None]
+OnPart = Callable[[int, float], None]  # the round, and how much of it is done
+
+
+class Effort(Struct, frozen=True):
+    epochs: int
+    seconds: float
+    threads: int
+    seed: int = 0
+
+
+class Stretches(Struct, frozen=True):
+    """Parts of sessions, as long as each other, padded; `targets` is what comes next at each place."""
+
+    numbers: Any
+    features: Any
+    targets: Any
+
+
+def stretches(sessions: Sequence[Session], vocabulary: Vocabulary) -> Stretches:
+    numbers, rows, targets = [], [], []
+    for session in sessions:
+        known = [vocabulary.number(step.file) for step in session]
+        described = [features(step) for step in session]
+        for begin in range(0, len(session), STRETCH):
+            end = min(begin + STRETCH, len(session))
+            missing = STRETCH - (end - begin)
+            numbers.append(known[begin:end] + [PADDING] * missing)
+            rows.append(described[begin:end] + [(0.0,) * FEATURES] * missing)
+            targets.append([*known[begin + 1 : end], known[end] if end < len(known) else END, *[PADDING] * missing])
+    return Stretches(torch.tensor(numbers), torch.tensor(rows), torch.tensor(targets))
+
+
+def fit(
+    learned: Sequence[Session],
+    held_back: Sequence[Session],
+    vocabulary: Vocabulary,
+    effort: Effort,
+    checkpoint: Path,
+    on_round: OnRound,
+    on_part: OnPart,
+) -> tuple[Network, list[Point]]:
+    """The weights of the best round, and the learning curve."""
+    torch.set_num_threads(effort.threads)
+    torch.manual_seed(effort.seed)
+    data, tried = stretches(learned, vocabulary), stretches(held_back, vocabulary)
+    network = Network(len(vocabulary))
+    _begin_with_shares(network, data.targets)
+    course = _Course(network, effort, len(data.numbers), checkpoint)
+    course.take_up()
+    while not course.is_over():
+        loss = course.go_round(data, on_part)
+        point = course.note(loss, *_try(network, tried))
+        course.save()
+        on_round(point)
+    network.load_state_dict(course.best)
+    checkpoint.unlink(missing_ok=True)
+    return network, course.curve
+
+
+class _Course:
+    """Where a training stands."""
+
+    def __init__(self, network: Network, effort: Effort, stretches: int, checkpoint: Path) -> None:
+        self.network = network
+        self.effort = effort
+        self.curve: list[Point] = []
+        self.best: dict[str, Tensor] = {}
+        self._batches = math.ceil(stretches / _BATCH)
+        self._optimizer = torch.optim.Adam(network.parameters(), lr=_RATE)
+        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self._optimizer, max_lr=_RATE, total_steps=effort.epochs * self._batches + 1, pct_start=0.15
+        )
+        self._checkpoint = checkpoint
+        self._began = time.monotonic()
+
+    def is_over(self) -> bool:
+        """All rounds are done, or the time is used up, or two rounds brought nothing."""
+        if len(self.curve) >= self.effort.epochs or self._seconds() > self.effort.seconds:
+            return len(self.curve) > 0
+        losses = [point.held_back_loss for point in self.curve]
+        return len(losses) > 2 and min(losses[-2:]) > min(losses[:-2]) - _LEAST_GAIN  # noqa: PLR2004 - two rounds
+
+    def go_round(self, data: Stretches, on_part: OnPart) -> float:
+        """Over all once, in another order each time; the mean loss."""
+        self.network.train()
+        order = torch.randperm(len(data.numbers))
+        total = 0.0
+        for batch in range(self._batches):
+            chosen = order[batch * _BATCH : (batch + 1) * _BATCH]
+            loss = _loss(self.network, data, chosen)
+            self._optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+            self._optimizer.step()
+            self._schedule.step()
+            total += float(loss)
+            on_part(len(self.curve) + 1, (batch + 1) / self._batches)
+        return total / self._batches
+
+    def note(self, loss: float, held_back: float, top1: float, top5: float) -> Point:
+        best = min((point.held_back_loss for point in self.curve), default=math.inf)
+        if held_back < best:
+            self.best = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        point = Point(len(self.curve) + 1, loss, held_back, top1, top5, self._seconds())
+        self.curve.append(point)
+        return point
+
+    def save(self) -> None:
+        aside = self._checkpoint.with_suffix(".aside")
+        torch.save(
+            {
+                "network": self.network.state_dict(),
+                "optimizer": self._optimizer.state_dict(),
+                "schedule": self._schedule.state_dict(),
+                "best": self.best,
+                "curve": [list(msgspec_values(point)) for point in self.curve],
+            },
+            aside,
+        )
+        aside.replace(self._checkpoint)
+
+    def take_up(self) -> None:
+        """Where a killed training was; a file that does not fit is passed over."""
+        try:
+            state = torch.load(self._checkpoint, weights_only=True)
+            self.network.load_state_dict(state["network"])
+            self._optimizer.load_state_dict(state["optimizer"])
+            self._schedule.load_state_dict(state["schedule"])
+            self.best = state["best"]
+            self.curve = [Point(*values) for values in state["curve"]]
+            self._began -= self.curve[-1].seconds
+        except FileNotFoundError:
+            pass
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
+
+
+def msgspec_values(point: Point) -> tuple[float, ...]:
+    return (point.epoch, point.learned_loss, point.held_back_loss, point.top1, point.top5, point.seconds)
+
+
+def _begin_with_shares(network: Network, targets: Tensor) -> None:
+    """Before anything is learned each is as likely as it is frequent: a head start of several rounds."""
+    counts = torch.bincount(targets[targets != PADDING], minlength=network.head.out_features).float() + 0.1
+    with torch.no_grad():
+        network.head.bias.copy_(torch.log(counts / counts.sum()))
+        network.head.weight.mul_(0.5)
+
+
+def _loss(network: Network, data: Stretches, chosen: Tensor) -> Tensor:
+    scores = network(data.numbers[chosen], data.features[chosen])
+    return nn.functional.cross_entropy(scores.flatten(0, 1), data.targets[chosen].flatten(), ignore_index=PADDING)
+
+
+def _try(network: Network, tried: Stretches) -> tuple[float, float, float]:
+    """Loss, top-1 and top-5 on held-back sessions; buckets and ends are no files, and no guesses."""
+    network.eval()
+    loss = first = few = number = 0.0
+    with torch.no_grad():
+        for begin in range(0, min(len(tried.numbers), _TRIED // STRETCH), _BATCH):
+            chosen = torch.arange(begin, min(begin + _BATCH, len(tried.numbers)))
+            scores = network(tried.numbers[chosen], tried.features[chosen]).flatten(0, 1)
+            targets = tried.targets[chosen].flatten()
+            there = targets != PADDING
+            scores, targets = scores[there], targets[there]
+            loss += float(nn.functional.cross_entropy(scores, targets, reduction="sum"))
+            files = targets != END
+            best = scores[files, FIRST_STEP:].topk(min(_TOP, scores.shape[1] - FIRST_STEP)).indices + FIRST_STEP
+            hits = best == targets[files][:, None]
+            first += float(hits[:, 0].sum())
+            few += float(hits.any(dim=1).sum())
+            number += float(files.sum())
+    return loss / max(number, 1.0), first / max(number, 1.0), few / max(number, 1.0)

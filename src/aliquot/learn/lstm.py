@@ -1,0 +1,75 @@
+"""`lstm`: the trained network through onnxruntime, on one thread."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aliquot.learn.onnx_file import BEST, FEATURES, NUMBERS, PROBABILITIES
+from aliquot.learn.predictor import TOP, Guess
+from aliquot.learn.steps import WINDOW, History
+from aliquot.learn.vocabulary import Vocabulary, features
+
+_BATCH = 256
+
+
+class LstmError(Exception):
+    """The network cannot be run here; the text says why."""
+
+
+class Lstm:
+    name = "lstm"
+
+    def __init__(self, model: bytes, vocabulary: Vocabulary) -> None:
+        try:
+            import numpy as np  # noqa: PLC0415 - of the extra `learn`, as onnxruntime
+            import onnxruntime as ort  # noqa: PLC0415
+        except ImportError as error:
+            raise LstmError(
+                f"the lstm needs onnxruntime, which is not here ({error}): pip install 'aliquot[learn]'"
+            ) from error
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._session: Any = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its own kinds have no common root
+            raise LstmError(f"onnxruntime does not take the model: {error}") from error
+        self._np: Any = np
+        self.vocabulary = vocabulary
+
+    def predict(self, history: History, top: int = TOP) -> list[Guess]:
+        return self._run([history[-WINDOW:]], top)[0] if history else []
+
+    def predict_many(self, histories: Sequence[History], top: int = TOP) -> list[list[Guess]]:
+        """Those of equal length go together: the network takes no padding."""
+        found: list[list[Guess]] = [[] for _ in histories]
+        by_length: dict[int, list[int]] = {}
+        for place, history in enumerate(histories):
+            by_length.setdefault(min(len(history), WINDOW), []).append(place)
+        for length, places in by_length.items():
+            for begin in range(0, len(places) if length else 0, _BATCH):
+                batch = places[begin : begin + _BATCH]
+                answers = self._run([histories[place][-WINDOW:] for place in batch], top)
+                for place, guesses in zip(batch, answers, strict=True):
+                    found[place] = guesses
+        return found
+
+    def _run(self, histories: Sequence[History], top: int) -> list[list[Guess]]:
+        number = self.vocabulary.number
+        given = {
+            NUMBERS: self._np.array([[number(step.file) for step in history] for history in histories], dtype="int64"),
+            FEATURES: self._np.array([[features(step) for step in history] for history in histories], dtype="float32"),
+        }
+        probabilities, best = self._session.run([PROBABILITIES, BEST], given)
+        return [
+            self._guesses(row, chances, top) for row, chances in zip(best.tolist(), probabilities.tolist(), strict=True)
+        ]
+
+    def _guesses(self, numbers: list[int], chances: list[float], top: int) -> list[Guess]:
+        guesses = []
+        for number, chance in zip(numbers, chances, strict=True):
+            step = self.vocabulary.step(number)
+            if step is not None:
+                guesses.append(Guess(step.file, chance))
+                if len(guesses) == top:
+                    break
+        return guesses

@@ -1,0 +1,74 @@
+"""`popular`, `markov1` and `markov2`: the next step from the counts after the last one or two.
+
+Probabilities are Witten and Bell's: a context that was seen N times with T different followers gives N / (N + T) to
+what it has seen and leaves T / (N + T) to the shorter context. A step that always came next is thus likely by
+N / (N + 1): above the threshold of 0.75 from the fourth time on, and not at the first.
+"""
+
+from heapq import nsmallest
+
+from aliquot.learn.predictor import TOP, Guess, OneByOne
+from aliquot.learn.steps import History
+from aliquot.learn.tables import Followers, Tables
+
+
+class Popular(OneByOne):
+    """By how often each was opened, whatever came before."""
+
+    name = "popular"
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._all = sum(tables.counts)
+        known = nsmallest(TOP, range(len(tables.counts)), key=lambda number: (-tables.counts[number], number))
+        self.best = {number: tables.counts[number] / self._all for number in known if not tables.steps[number].is_mark}
+        self._guesses = [Guess(tables.steps[number].file, share) for number, share in self.best.items()]
+
+    def share(self, number: int) -> float:
+        return self._tables.counts[number] / self._all
+
+    def predict(self, history: History, top: int = TOP) -> list[Guess]:
+        return self._guesses[:top]
+
+
+class Markov(OneByOne):
+    def __init__(self, tables: Tables, order: int) -> None:
+        self.name = f"markov{order}"
+        self._order = order
+        self._tables = tables
+        self._numbers = {step.file: number for number, step in enumerate(tables.steps)}
+        self._popular = Popular(tables)
+
+    def predict(self, history: History, top: int = TOP) -> list[Guess]:
+        likely = self._likely(history)
+        best = sorted(likely.items(), key=_most_likely_first)[:top]
+        steps = self._tables.steps
+        return [Guess(steps[number].file, probability) for number, probability in best]
+
+    def _likely(self, history: History) -> dict[int, float]:
+        last = self._numbers.get(history[-1].file) if history else None
+        after = None if last is None else self._tables.after_one.get(last)
+        if last is None or after is None:
+            return self._popular.best
+        likely = self._blended(after, self._popular.best)
+        if self._order > 1 and len(history) > 1:
+            before = self._numbers.get(history[-2].file)
+            pair = None if before is None else self._tables.after_two.get(before * len(self._numbers) + last)
+            if pair is not None:
+                likely = self._blended(pair, likely)
+        return likely
+
+    def _blended(self, after: Followers, shorter: dict[int, float]) -> dict[int, float]:
+        """The context's own counts, and what the shorter context says for the rest."""
+        seen_or_new = after.total + after.kinds
+        left = after.kinds / seen_or_new
+        likely = {number: left * probability for number, probability in shorter.items()}
+        share = self._popular.share
+        for number, count in zip(after.files, after.counts, strict=True):
+            known = likely.get(number)
+            likely[number] = count / seen_or_new + (left * share(number) if known is None else known)
+        return likely
+
+
+def _most_likely_first(pair: tuple[int, float]) -> tuple[float, int]:
+    return -pair[1], pair[0]

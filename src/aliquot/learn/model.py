@@ -1,0 +1,55 @@
+"""A model that serves: a predictor, what is opened later, and its calibration, asked for the likely set."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aliquot.learn.calibration import Calibration, calibrate
+from aliquot.learn.predictor import Guess, Predictor
+from aliquot.learn.reach import Outlook
+from aliquot.learn.rollout import LEAST, roll_out
+from aliquot.learn.steps import WINDOW, History, Session, Step
+
+MOST = 64  # files of a likely set
+_TRIED = 400  # moments of held-back sessions that a calibration is made from
+_AFTER = 256  # steps within which a file of the likely set is to be opened
+
+
+@dataclass(frozen=True)
+class Model:
+    predictor: Predictor
+    outlook: Outlook | None
+    describe: Callable[[str], Step]
+    calibration: Calibration = Calibration()  # noqa: RUF009 - frozen
+
+    def likely(self, history: History, most: int = MOST) -> list[Guess]:
+        """Which files will be opened in the rest of the session, the most likely first."""
+        if self.predictor.name == "none":
+            return []
+        told = roll_out(self.predictor, self.outlook, history, self.describe, most)
+        right = [Guess(file, self.calibration(probability)) for file, probability in told]
+        return [guess for guess in right if guess.probability >= LEAST]
+
+
+def tried_sets(model: Model, sessions: Sequence[Session], most: int = _TRIED) -> list[tuple[float, bool]]:
+    """For moments spread evenly over sessions: what was said of each file, and whether it was opened."""
+    moments = [(session, place) for session in sessions for place in range(1, len(session))]
+    every = max(1, len(moments) // most)
+    return [
+        (probability, any(step.file == file for step in session[place : place + _AFTER]))
+        for session, place in moments[::every]
+        for file, probability in model.likely(seen_until(session, place))
+    ]
+
+
+def calibrated(model: Model, held_back: Sequence[Session]) -> Model:
+    raw = Model(model.predictor, model.outlook, model.describe)
+    return Model(model.predictor, model.outlook, model.describe, calibrate(tried_sets(raw, held_back)))
+
+
+def seen_until(session: Session, place: int) -> Session:
+    """The last steps before a place, and the mark that they stand under, however far back."""
+    window = session[max(0, place - WINDOW) : place]
+    if any(step.is_mark for step in window):
+        return window
+    mark = next((step for step in reversed(session[: max(0, place - WINDOW)]) if step.is_mark), None)
+    return window if mark is None else [mark, *window]

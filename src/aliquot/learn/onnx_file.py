@@ -1,0 +1,90 @@
+"""The trained network as an ONNX file, written node by node: what onnxruntime then runs is what stands here.
+
+Its inputs are the numbers (batch, steps) and features (batch, steps, 4) of a history, its outputs the most likely
+numbers and their probabilities. A shorter history is simply fewer steps.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from aliquot.learn.predictor import TOP
+
+NUMBERS, FEATURES, PROBABILITIES, BEST = "numbers", "features", "probabilities", "best"
+_OPSET = 17
+_MORE = 4  # guesses beyond those asked for: the end and buckets may be among them
+
+
+def write(arrays: dict[str, Any], path: Path) -> None:
+    """From the weights by torch's names (`Network.arrays`)."""
+    import numpy as np  # noqa: PLC0415 - of the extra `learn`, as onnx
+    from onnx import TensorProto, checker, helper, numpy_helper, save  # noqa: PLC0415
+
+    vocabulary, embedding = arrays["embedding.weight"].shape
+    held = {
+        "embedding": arrays["embedding.weight"],
+        "head": arrays["head.weight"].T.copy(),
+        "bias": arrays["head.bias"],
+    }
+    nodes = [
+        helper.make_node("Gather", ["embedding", NUMBERS], ["embedded"]),
+        helper.make_node("Concat", ["embedded", FEATURES], ["joined"], axis=-1),
+        helper.make_node("Transpose", ["joined"], ["steps"], perm=[1, 0, 2]),
+    ]
+    inputs = "steps"
+    for layer in ("first", "second"):
+        held |= _lstm_weights(np, arrays, layer)
+        outputs = [f"{layer}_all", f"{layer}_last"]
+        hidden = arrays[f"{layer}.weight_hh_l0"].shape[1]
+        weights = [f"{layer}_w", f"{layer}_r", f"{layer}_b"]
+        nodes.append(helper.make_node("LSTM", [inputs, *weights], outputs, hidden_size=hidden))
+        inputs = f"{layer}_flat"
+        nodes.append(helper.make_node("Squeeze", [outputs[0], "direction"], [inputs]))
+    held["direction"] = np.array([1], dtype=np.int64)
+    held["front"] = np.array([0], dtype=np.int64)
+    held["top"] = np.array([min(TOP + _MORE, vocabulary)], dtype=np.int64)
+    nodes += [
+        helper.make_node("Squeeze", ["second_last", "front"], ["last"]),
+        helper.make_node("MatMul", ["last", "head"], ["raw"]),
+        helper.make_node("Add", ["raw", "bias"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["all"], axis=-1),
+        helper.make_node("TopK", ["all", "top"], [PROBABILITIES, BEST], axis=-1),
+    ]
+    extra = arrays["first.weight_ih_l0"].shape[1] - embedding
+    graph = helper.make_graph(
+        nodes,
+        "next-file",
+        [
+            helper.make_tensor_value_info(NUMBERS, TensorProto.INT64, ["batch", "steps"]),
+            helper.make_tensor_value_info(FEATURES, TensorProto.FLOAT, ["batch", "steps", extra]),
+        ],
+        [
+            helper.make_tensor_value_info(PROBABILITIES, TensorProto.FLOAT, ["batch", "top"]),
+            helper.make_tensor_value_info(BEST, TensorProto.INT64, ["batch", "top"]),
+        ],
+        [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in held.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=8)
+    checker.check_model(model)
+    save(model, str(path))
+
+
+def _lstm_weights(np: Any, arrays: dict[str, Any], layer: str) -> dict[str, Any]:  # noqa: ANN401 - the module
+    """Torch keeps the gates as input, forget, cell, output; ONNX as input, output, forget, cell, with a direction."""
+
+    def reordered(name: str) -> Any:  # noqa: ANN401 - an array
+        given, forget, cell, output = np.split(arrays[f"{layer}.{name}"], 4)
+        return np.concatenate([given, output, forget, cell])[np.newaxis]
+
+    bias = np.concatenate([reordered("bias_ih_l0"), reordered("bias_hh_l0")], axis=1)
+    return {
+        f"{layer}_w": reordered("weight_ih_l0"),
+        f"{layer}_r": reordered("weight_hh_l0"),
+        f"{layer}_b": bias,
+    }
+
+
+def quantize(path: Path, into: Path) -> None:
+    """With 8-bit weights: a quarter of the bytes, for vocabularies that would not fit otherwise."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 - of the extra `learn`
+
+    quantize_dynamic(str(path), str(into), weight_type=QuantType.QInt8)

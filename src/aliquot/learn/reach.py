@@ -1,0 +1,145 @@
+"""What is opened anywhere later in a session, once a step was seen: for sets of files whose order does not repeat.
+
+A chain of next steps finds a workflow's files one after the other. Where a session reads the same files in another
+order each time, no next step is likely, and yet all of them are certain. So it is counted, for every step and for every
+step within a call, which files came among the next ones at all.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from aliquot.learn.predictor import Guess
+from aliquot.learn.steps import History, Session, Step
+
+AHEAD = 32  # files after an open that count as later; after a call or a beginning:
+AHEAD_OF_MARK = 256
+_CROWD = 512  # files noted of one context; beyond that those seen least are dropped
+_LEAST = 0.5  # a file that is less likely is not kept: nobody would fetch it
+_PRIOR = 2.0  # how many sights of a context what is known before is worth
+
+
+class Later(Struct, frozen=True, array_like=True, gc=False):
+    seen: int
+    constancy: float  # of all that could have come again at later sights, how much did
+    files: list[int]
+    counts: list[int]
+
+
+class Reach(Struct, frozen=True, array_like=True):
+    steps: list[Step]  # as last seen
+    after: dict[int, Later]  # by a step's number
+    within: dict[int, Later]  # by a mark's and a step's: `mark * len(steps) + step`
+
+    def to_bytes(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Reach":
+        """Raises `msgspec.DecodeError`."""
+        return msgspec.msgpack.decode(data, type=cls)
+
+
+class Outlook:
+    """Asks a `Reach`; made once for many questions."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._numbers = {step.file: number for number, step in enumerate(reach.steps)}
+
+    def later(self, history: History) -> list[Guess]:
+        """Files that are likely to be opened at all from here on, the most likely first."""
+        number = self._numbers.get(history[-1].file) if history else None
+        if number is None:
+            return []
+        mark = next((step for step in reversed(history) if step.is_mark), None)
+        marked = None if mark is None else self._numbers.get(mark.file)
+        general = _chances(self._reach.after.get(number), {})
+        special = None if marked is None else self._reach.within.get(marked * len(self._numbers) + number)
+        likely = general if special is None else _chances(special, general)
+        best = sorted(likely.items(), key=lambda pair: (-pair[1], pair[0]))
+        return [Guess(self._reach.steps[file].file, chance) for file, chance in best]
+
+
+def _chances(later: Later | None, shorter: dict[int, float]) -> dict[int, float]:
+    """The context's own shares, leaning on what is known without them: its constancy, or the shorter context.
+
+    Of many files that come by chance some will have come every time so far: where little else comes again, neither
+    will they.
+    """
+    if later is None:
+        return shorter
+    likely = {file: _PRIOR * chance / (later.seen + _PRIOR) for file, chance in shorter.items()}
+    for file, count in zip(later.files, later.counts, strict=True):
+        before = max(later.constancy, shorter.get(file, 0.0))
+        likely[file] = (count + _PRIOR * before) / (later.seen + _PRIOR)
+    return likely
+
+
+class _Note:
+    __slots__ = ("counts", "kinds", "seen", "sights")
+
+    def __init__(self) -> None:
+        self.seen = self.kinds = self.sights = 0
+        self.counts: dict[int, int] = {}
+
+    def add(self, files: Iterable[int]) -> None:
+        self.seen += 1
+        for file in files:
+            self.sights += 1
+            count = self.counts.get(file, 0)
+            self.kinds += count == 0
+            self.counts[file] = count + 1
+        if len(self.counts) > _CROWD:
+            best = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))[: _CROWD // 2]
+            self.counts = dict(best)
+
+    def kept(self) -> Later:
+        best = sorted(
+            ((file, count) for file, count in self.counts.items() if count >= _LEAST * self.seen),
+            key=lambda pair: (-pair[1], pair[0]),
+        )
+        constancy = (self.sights - self.kinds) / (self.kinds * (self.seen - 1) + 1)
+        return Later(self.seen, constancy, [file for file, _ in best], [count for _, count in best])
+
+
+def reach_of(sessions: Iterable[Session]) -> Reach:
+    numbers: dict[str, int] = {}
+    steps: list[Step] = []
+    after: dict[int, _Note] = {}
+    within: dict[tuple[int, int], _Note] = {}
+    for session in sessions:
+        row = []
+        for step in session:
+            number = numbers.setdefault(step.file, len(numbers))
+            if number == len(steps):
+                steps.append(step)
+            steps[number] = step
+            row.append(number)
+        _note_session(session, row, after, within)
+    return Reach(
+        steps,
+        {number: note.kept() for number, note in after.items()},
+        {mark * len(steps) + number: note.kept() for (mark, number), note in within.items()},
+    )
+
+
+def _note_session(
+    session: Session, row: list[int], after: dict[int, _Note], within: dict[tuple[int, int], _Note]
+) -> None:
+    mark: int | None = None
+    blind: dict[tuple[int | None, int], int] = {}  # up to where a context has looked: what it sees twice counts once
+    for place, step in enumerate(session):
+        number = row[place]
+        if step.is_mark:
+            mark = number
+        end = place + 1 + (AHEAD_OF_MARK if step.is_mark else AHEAD)
+        # Each once, in a fixed order.
+        coming = dict.fromkeys(row[at] for at in range(place + 1, min(end, len(row))) if not session[at].is_mark)
+        if place >= blind.get((None, number), 0):
+            blind[None, number] = end
+            after.setdefault(number, _Note()).add(coming)
+        if mark is not None and place >= blind.get((mark, number), 0):
+            blind[mark, number] = end
+            within.setdefault((mark, number), _Note()).add(coming)

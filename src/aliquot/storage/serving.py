@@ -1,0 +1,178 @@
+"""The model that serves, in the agent: it says which files come next, is exchanged meanwhile, and has others made.
+
+A version that cannot be read is never served: the one before it goes on, or nothing is predicted.
+"""
+
+import threading
+from pathlib import Path
+
+import structlog
+from msgspec import Struct
+
+from aliquot.learn.lstm import LstmError
+from aliquot.learn.model import Model
+from aliquot.learn.parts import PREDICTORS, open_parts
+from aliquot.learn.registry import BrokenVersionError, Manifest, Registry
+from aliquot.learn.registry import Serving as Served
+from aliquot.learn.settings import AUTO, LearnSettings
+from aliquot.storage.log import AccessLog
+from aliquot.storage.records import Likely
+from aliquot.storage.training.steps import as_key, history_of
+from aliquot.storage.training.trainer import Trainer, Training
+
+NOTHING = "none"
+_log = structlog.get_logger(__name__)
+
+
+class ModelVersion(Struct, frozen=True):
+    manifest: Manifest
+    sizes: dict[str, int]  # bytes by file
+
+
+class ModelsState(Struct, frozen=True):
+    """All that is told of models."""
+
+    serving: Served
+    model: str  # what answers now, as predictions name it
+    versions: tuple[ModelVersion, ...]
+    training: Training | None
+    accesses: int  # in the log
+    error: str = ""  # why what should serve does not
+
+
+class ModelError(Exception):
+    """What was asked cannot be done; the text is for people."""
+
+
+class Serving:
+    """May be used from any thread."""
+
+    def __init__(self, directory: Path, log: AccessLog, settings: LearnSettings = LearnSettings()) -> None:  # noqa: B008 - frozen
+        self.settings = settings
+        self._log = log
+        self._registry = Registry(directory)
+        self._lock = threading.Lock()  # one loads at a time
+        self._now: tuple[str, Model | None] = (NOTHING, None)
+        self._loaded: Served | None = None
+        self._error = ""
+        self._trained_at = self._newest_count()
+        self._trainer = Trainer(log.path, directory, self._after_training)
+        self._stop = threading.Event()
+        self.reload()
+        self._thread = threading.Thread(target=self._watch, name="aliquot-models", daemon=True)
+        self._thread.start()
+
+    # --- asked for predictions ------------------------------------------------------------------------------
+
+    def next_files(self, tenant: str, session: str, function: str | None) -> tuple[str, list[Likely]]:
+        """The model's name and the likely set. `function`: just called; empty: a session begins; None: neither."""
+        name, model = self._now
+        if model is None:
+            return name, []
+        recent = self._log.recent(tenant, session, function or "")
+        told = model.likely(history_of(recent, tenant, function))
+        return name, [Likely(*as_key(guess.file), model.describe(guess.file).size, guess.probability) for guess in told]
+
+    # --- asked by the operator --------------------------------------------------------------------------------
+
+    def state(self) -> ModelsState:
+        versions = tuple(
+            ModelVersion(manifest, self._registry.sizes(manifest.version)) for manifest in self._registry.versions()
+        )
+        return ModelsState(
+            self._registry.serving(), self._now[0], versions, self._trainer.last, self._log.stats().rows, self._error
+        )
+
+    def train(self) -> ModelsState:
+        """Raises `ModelError` while another training is under way."""
+        self._log.flush()
+        self._trained_at = self._log.added
+        if not self._trainer.start(self.settings):
+            raise ModelError("a training is under way already; `aliquot model list` shows how far it is")
+        return self.state()
+
+    def use(self, version: int | None, predictor: str | None) -> ModelsState:
+        """Have a version serve, or one of its predictors, or both; neither: whatever is best. Raises `ModelError`."""
+        if predictor is not None and predictor != AUTO and predictor not in PREDICTORS:
+            raise ModelError(f"there is no predictor '{predictor}'; there are {', '.join(PREDICTORS)} and {AUTO}")
+        if version is None and predictor is None:
+            self._registry.unpin()
+        else:
+            old = self._registry.serving()
+            wanted = old.version if version is None else version
+            name = old.predictor if predictor is None else predictor
+            self._check(wanted, name)
+            self._registry.serve(
+                wanted, pinned=version is not None or old.pinned, predictor="" if name == AUTO else name
+            )
+        self.reload()
+        return self.state()
+
+    def roll_back(self) -> ModelsState:
+        """To the version that served before. Raises `ModelError`."""
+        try:
+            self._registry.roll_back()
+        except BrokenVersionError as error:
+            raise ModelError(str(error)) from error
+        self.reload()
+        return self.state()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._trainer.close()
+        self._thread.join()
+
+    # --- what serves ----------------------------------------------------------------------------------------
+
+    def reload(self) -> None:
+        """Take up what the registry says is to serve, if that has changed."""
+        with self._lock:
+            served = self._registry.serving()
+            if served == self._loaded:
+                return
+            self._loaded = served
+            try:
+                self._now, self._error = self._load(served), ""
+            except (BrokenVersionError, LstmError) as error:
+                self._error = str(error)
+                _log.error("the model that is to serve cannot; the one before goes on", error=self._error)
+
+    def _load(self, served: Served) -> tuple[str, Model | None]:
+        if not served.version:
+            return NOTHING, None
+        manifest = self._registry.manifest(served.version)
+        chosen = served.predictor or ("" if self.settings.predictor == AUTO else self.settings.predictor)
+        name = chosen or manifest.winner
+        parts = open_parts(manifest, self._registry.read(manifest))
+        return f"{name} (version {manifest.version})", parts.model(name, manifest)
+
+    def _check(self, version: int, predictor: str) -> None:
+        numbers = [manifest.version for manifest in self._registry.versions()]
+        if version not in numbers:
+            known = ", ".join(map(str, numbers)) or "none yet: `aliquot model train` makes one"
+            raise ModelError(f"there is no version {version}; there are {known}")
+        try:
+            self._load(Served(version, predictor="" if predictor == AUTO else predictor))
+        except (BrokenVersionError, LstmError) as error:
+            raise ModelError(f"version {version} cannot serve: {error}") from error
+
+    # --- training by itself -----------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self.settings.look_every_s):
+            self.reload()
+            new = self._log.added - self._trained_at
+            if new >= max(self.settings.new_accesses, self.settings.new_share * self._log.stats().rows):
+                self._trained_at = self._log.added
+                self._trainer.start(self.settings)
+
+    def _after_training(self, training: Training) -> None:
+        if training.error:
+            _log.info("nothing was learned", why=training.error)
+        self.reload()
+
+    def _newest_count(self) -> int:
+        """What the newest version has not seen counts as new, also after a restart."""
+        versions = self._registry.versions()
+        seen = versions[-1].steps if versions else 0
+        return min(0, seen - self._log.stats().rows)

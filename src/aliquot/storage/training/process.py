@@ -1,0 +1,65 @@
+"""The training's own process: it reads the log, tells of its progress on stdout, a line each, and adds a version.
+
+Started as `python -m aliquot.storage.training.process LOG REGISTRY SETTINGS`. It takes only what nobody else wants of
+the processor, and may be killed at any moment: what is on disk stays whole, and the next goes on from the last round.
+"""
+
+import os
+import sqlite3
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from aliquot.learn.registry import Registry
+from aliquot.learn.settings import LearnSettings
+from aliquot.learn.training import Progress, TooLittleError, train
+from aliquot.storage.log.access_log import read_sessions
+from aliquot.storage.training.steps import as_dated
+
+FAILED = 1
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The last line: which version was made, or why none was."""
+
+    version: int = 0
+    error: str = ""
+
+
+def step_back() -> None:
+    """Behind everybody else: nice where that counts, and idle where the kernel allows."""
+    os.nice(19)
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def run(log: Path, registry: Path, settings: LearnSettings) -> Ended:
+    def tell(progress: Progress) -> None:
+        _say(msgspec.json.encode(progress))
+
+    try:
+        sessions = [as_dated(session) for session in read_sessions(log)]
+        manifest = train(sessions, Registry(registry), settings, tell)
+    except TooLittleError as error:
+        return Ended(error=str(error))
+    except BlockingIOError:
+        return Ended(error="another training is under way")
+    except (OSError, sqlite3.Error) as error:
+        return Ended(error=f"{type(error).__name__}: {error}")
+    return Ended(manifest.version)
+
+
+def _say(line: bytes) -> None:
+    """Whoever listened may have gone: then nobody wants what would come of it."""
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    step_back()
+    chosen = msgspec.json.decode(sys.argv[3], type=LearnSettings)
+    ended = run(Path(sys.argv[1]), Path(sys.argv[2]), chosen)
+    _say(msgspec.json.encode(ended))
+    sys.exit(FAILED if ended.error else 0)

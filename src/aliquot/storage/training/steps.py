@@ -1,0 +1,42 @@
+"""The log's accesses as what predictors learn from: files, and between them who began and what was called."""
+
+from collections.abc import Sequence
+
+from aliquot.learn.steps import Session, Step, begin, call
+from aliquot.learn.training import Dated
+from aliquot.storage.log import LoggedSession
+from aliquot.storage.records import Access, FileKey
+
+
+def as_step(access: Access) -> Step:
+    return Step(str(FileKey(access.dataset, access.path)), access.size, access.operation)
+
+
+def as_key(file: str) -> FileKey:
+    """The names of datasets have no slash."""
+    dataset, _, path = file.partition("/")
+    return FileKey(dataset, path)
+
+
+def as_steps(accesses: Sequence[Access]) -> Session:
+    """With a mark wherever another invocation begins: what was called says much about what it will open."""
+    steps: Session = []
+    invocation: str | None = None
+    for access in accesses:
+        if access.invocation != invocation:
+            invocation = access.invocation
+            steps.append(call(access.tenant, access.function))
+        steps.append(as_step(access))
+    return steps
+
+
+def as_dated(session: LoggedSession) -> Dated:
+    return Dated(session.began_s, [begin(session.tenant), *as_steps(session.accesses)])
+
+
+def history_of(recent: Sequence[Access], tenant: str, function: str | None) -> Session:
+    """What a prediction looks at. `function` has just been called; empty: a session begins; None: neither."""
+    steps = as_steps(recent) or [begin(tenant)]
+    if function:
+        steps.append(call(tenant, function))
+    return steps

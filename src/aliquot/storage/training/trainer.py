@@ -1,0 +1,120 @@
+"""The training as the agent sees it: a process of its own, one at a time, and where it stands."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from aliquot.learn.registry import Point
+from aliquot.learn.settings import LearnSettings
+from aliquot.learn.training import Progress
+from aliquot.storage.training.process import Ended
+
+_MODULE = "aliquot.storage.training.process"
+_STOP_S = 2.0
+_log = structlog.get_logger(__name__)
+
+
+class Training(Struct, frozen=True):
+    """Where the last training stands, or how it ended."""
+
+    running: bool
+    what: str
+    done: float  # 0 to 1
+    began: int  # milliseconds of the epoch
+    curve: tuple[Point, ...] = ()
+    version: int = 0  # that it made
+    error: str = ""
+
+
+class Trainer:
+    """`on_end` is called on a thread of its own. May be used from any thread."""
+
+    def __init__(self, log: Path, registry: Path, on_end: Callable[[Training], None]) -> None:
+        self._log_path = log
+        self._registry = registry
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self.last: Training | None = None
+
+    def start(self, settings: LearnSettings) -> bool:
+        """Whether there is one now that there was not before."""
+        with self._lock:
+            if self._process is not None or self._closed:
+                return False
+            told = msgspec.json.encode(settings).decode()
+            command = [sys.executable, "-m", _MODULE, str(self._log_path), str(self._registry), told]
+            threads = str(settings.threads)
+            quiet = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
+            process = self._process = subprocess.Popen(  # noqa: S603 - our own
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **quiet}
+            )
+            self.last = Training(True, "reading the access log", 0.0, int(time.time() * 1000))
+            self._thread = threading.Thread(target=self._follow, args=(process,), name="aliquot-training", daemon=True)
+            self._thread.start()
+            return True
+
+    def close(self) -> None:
+        """A training under way ends where it is."""
+        with self._lock:
+            self._closed = True
+            process, thread = self._process, self._thread
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        if thread is not None:
+            thread.join()
+
+    def _follow(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        assert process.stderr is not None  # noqa: S101 - it is a pipe
+        said: list[bytes] = []
+        listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+        listener.start()
+        ended = Ended(error="it ended before it was done")
+        with process:
+            for line in process.stdout:
+                try:
+                    told = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+                    if "what" in told:
+                        self._note(msgspec.json.decode(line, type=Progress))
+                    else:
+                        ended = msgspec.json.decode(line, type=Ended)
+                except msgspec.DecodeError:
+                    said.append(line)
+            listener.join()
+        if process.returncode and not ended.error:
+            ended = Ended(error=f"it ended with {process.returncode}")
+        if ended.error and said:
+            _log.warning("training failed", error=ended.error, said=b"".join(said[-5:]).decode(errors="replace"))
+        self._end(ended)
+
+    def _note(self, progress: Progress) -> None:
+        with self._lock:
+            if self.last is not None:
+                curve = (*self.last.curve, progress.point) if progress.point is not None else self.last.curve
+                self.last = msgspec.structs.replace(self.last, what=progress.what, done=progress.done, curve=curve)
+
+    def _end(self, ended: Ended) -> None:
+        with self._lock:
+            assert self.last is not None  # noqa: S101 - it has begun
+            self._process = None
+            last = self.last = msgspec.structs.replace(
+                self.last, running=False, version=ended.version, error=ended.error
+            )
+            closed = self._closed
+        if not closed:
+            self._on_end(last)
