@@ -21,6 +21,7 @@ from aliquot.learn.vocabulary import END, FEATURES, FIRST_STEP, PADDING, Vocabul
 STRETCH = 2 * WINDOW  # steps that are learned from together
 _BATCH = 48
 _RATE = 6e-3
+_LEAST_BATCHES = 100  # of a round: what is little is gone over more than once
 _LEAST_GAIN = 1e-3  # in the loss on held-back sessions, or it is no better
 _TRIED = 20_000  # held-back places
 _TOP = 5
@@ -92,7 +93,9 @@ class _Course:
         self.effort = effort
         self.curve: list[Point] = []
         self.best: dict[str, Tensor] = {}
-        self._batches = math.ceil(stretches / _BATCH)
+        batches = math.ceil(stretches / _BATCH)
+        self._passes = math.ceil(_LEAST_BATCHES / batches)
+        self._batches = batches * self._passes
         self._optimizer = torch.optim.Adam(network.parameters(), lr=_RATE)
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, max_lr=_RATE, total_steps=effort.epochs * self._batches + 1, pct_start=0.15
@@ -108,12 +111,12 @@ class _Course:
         return len(losses) > 2 and min(losses[-2:]) > min(losses[:-2]) - _LEAST_GAIN  # noqa: PLR2004 - two rounds
 
     def go_round(self, data: Stretches, on_part: OnPart) -> float:
-        """Over all once, in another order each time; the mean loss."""
+        """Over all once or more, in another order each time; the mean loss."""
         self.network.train()
-        order = torch.randperm(len(data.numbers))
+        order = torch.cat([torch.randperm(len(data.numbers)) for _ in range(self._passes)])
         total = 0.0
         for batch in range(self._batches):
-            chosen = order[batch * _BATCH : (batch + 1) * _BATCH]
+            chosen = order[batch * len(order) // self._batches : (batch + 1) * len(order) // self._batches]
             loss = _loss(self.network, data, chosen)
             self._optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]

@@ -6,11 +6,11 @@ step within a call, which files came among the next ones at all.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from aliquot.learn.predictor import Guess
 from aliquot.learn.steps import History, Session, Step
 
 AHEAD = 32  # files after an open that count as later; after a call or a beginning:
@@ -20,11 +20,15 @@ _LEAST = 0.5  # a file that is less likely is not kept: nobody would fetch it
 _PRIOR = 2.0  # how many sights of a context what is known before is worth
 
 
+_Chances: TypeAlias = dict[int, tuple[float, float]]  # by file: how likely, and after how many others
+
+
 class Later(Struct, frozen=True, array_like=True, gc=False):
     seen: int
     constancy: float  # of all that could have come again at later sights, how much did
     files: list[int]
     counts: list[int]
+    gaps: list[int]  # how many other files came before each, in the mean
 
 
 class Reach(Struct, frozen=True, array_like=True):
@@ -41,6 +45,12 @@ class Reach(Struct, frozen=True, array_like=True):
         return msgspec.msgpack.decode(data, type=cls)
 
 
+class Coming(NamedTuple):
+    file: str
+    probability: float
+    gap: float  # files that come before it
+
+
 class Outlook:
     """Asks a `Reach`; made once for many questions."""
 
@@ -48,8 +58,8 @@ class Outlook:
         self._reach = reach
         self._numbers = {step.file: number for number, step in enumerate(reach.steps)}
 
-    def later(self, history: History) -> list[Guess]:
-        """Files that are likely to be opened at all from here on, the most likely first."""
+    def later(self, history: History) -> list[Coming]:
+        """Files that are likely to be opened at all from here on."""
         number = self._numbers.get(history[-1].file) if history else None
         if number is None:
             return []
@@ -58,11 +68,10 @@ class Outlook:
         general = _chances(self._reach.after.get(number), {})
         special = None if marked is None else self._reach.within.get(marked * len(self._numbers) + number)
         likely = general if special is None else _chances(special, general)
-        best = sorted(likely.items(), key=lambda pair: (-pair[1], pair[0]))
-        return [Guess(self._reach.steps[file].file, chance) for file, chance in best]
+        return [Coming(self._reach.steps[file].file, *chance) for file, chance in likely.items()]
 
 
-def _chances(later: Later | None, shorter: dict[int, float]) -> dict[int, float]:
+def _chances(later: Later | None, shorter: _Chances) -> _Chances:
     """The context's own shares, leaning on what is known without them: its constancy, or the shorter context.
 
     Of many files that come by chance some will have come every time so far: where little else comes again, neither
@@ -70,30 +79,33 @@ def _chances(later: Later | None, shorter: dict[int, float]) -> dict[int, float]
     """
     if later is None:
         return shorter
-    likely = {file: _PRIOR * chance / (later.seen + _PRIOR) for file, chance in shorter.items()}
-    for file, count in zip(later.files, later.counts, strict=True):
-        before = max(later.constancy, shorter.get(file, 0.0))
-        likely[file] = (count + _PRIOR * before) / (later.seen + _PRIOR)
+    likely = {file: (_PRIOR * chance / (later.seen + _PRIOR), gap) for file, (chance, gap) in shorter.items()}
+    for file, count, gap in zip(later.files, later.counts, later.gaps, strict=True):
+        before = max(later.constancy, shorter[file][0] if file in shorter else 0.0)
+        likely[file] = ((count + _PRIOR * before) / (later.seen + _PRIOR), gap)
     return likely
 
 
 class _Note:
-    __slots__ = ("counts", "kinds", "seen", "sights")
+    __slots__ = ("counts", "gaps", "kinds", "seen", "sights")
 
     def __init__(self) -> None:
         self.seen = self.kinds = self.sights = 0
         self.counts: dict[int, int] = {}
+        self.gaps: dict[int, int] = {}
 
     def add(self, files: Iterable[int]) -> None:
         self.seen += 1
-        for file in files:
+        for gap, file in enumerate(files):
             self.sights += 1
+            self.gaps[file] = self.gaps.get(file, 0) + gap
             count = self.counts.get(file, 0)
             self.kinds += count == 0
             self.counts[file] = count + 1
         if len(self.counts) > _CROWD:
             best = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))[: _CROWD // 2]
             self.counts = dict(best)
+            self.gaps = {file: self.gaps[file] for file in self.counts}
 
     def kept(self) -> Later:
         best = sorted(
@@ -101,7 +113,8 @@ class _Note:
             key=lambda pair: (-pair[1], pair[0]),
         )
         constancy = (self.sights - self.kinds) / (self.kinds * (self.seen - 1) + 1)
-        return Later(self.seen, constancy, [file for file, _ in best], [count for _, count in best])
+        gaps = [self.gaps[file] // count for file, count in best]
+        return Later(self.seen, constancy, [file for file, _ in best], [count for _, count in best], gaps)
 
 
 def reach_of(sessions: Iterable[Session]) -> Reach:

@@ -15,6 +15,7 @@ DEPTH = 16  # steps that a chain looks ahead
 CHAINS = 6  # that are followed at once
 _BRANCHES = 4  # next steps that are tried of each
 _FAINT = 0.02  # chains less likely than this end
+_ALIKE = 1  # decimals that make a difference to which is fetched first
 LEAST = 0.05  # a file less likely is not told
 
 
@@ -27,7 +28,7 @@ class _Chain(NamedTuple):
 def chain(
     predictor: Predictor, history: History, describe: Callable[[str], Step], depth: int = DEPTH
 ) -> dict[str, float]:
-    """For each file the probability that it comes within the next `depth` steps."""
+    """For each file the probability that it comes within the next `depth` steps; the sooner ones first."""
     likely: dict[str, float] = {}
     chains = [_Chain(1.0, tuple(history[-WINDOW:]), frozenset())]
     for _ in range(depth):
@@ -52,10 +53,15 @@ def chain(
 def roll_out(
     predictor: Predictor, outlook: Outlook | None, history: History, describe: Callable[[str], Step], most: int = 64
 ) -> list[Guess]:
-    """The most likely first. What both ways name has the better of the two: either alone says too little."""
+    """The most likely first, of equally likely ones the sooner.
+
+    What both ways name has the better of the two: either alone says too little.
+    """
     likely = chain(predictor, history, describe)
+    gaps: dict[str, float] = {file: gap for gap, file in enumerate(likely)}
     if outlook is not None:
-        for file, chance in outlook.later(history):
+        for file, chance, gap in outlook.later(history):
             likely[file] = max(chance, likely.get(file, 0.0))
-    best = sorted(likely.items(), key=lambda pair: (-pair[1], pair[0]))
+            gaps[file] = gap
+    best = sorted(likely.items(), key=lambda pair: (-round(pair[1], _ALIKE), gaps[pair[0]], pair[0]))
     return [Guess(file, min(1.0, chance)) for file, chance in best[:most] if chance >= LEAST]

@@ -19,6 +19,7 @@ from aliquot.storage.training.process import Ended
 
 _MODULE = "aliquot.storage.training.process"
 _STOP_S = 2.0
+_BROKEN_OFF = Ended(error="it ended before it was done")
 _log = structlog.get_logger(__name__)
 
 
@@ -84,7 +85,7 @@ class Trainer:
         said: list[bytes] = []
         listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
         listener.start()
-        ended = Ended(error="it ended before it was done")
+        ended = _BROKEN_OFF
         with process:
             for line in process.stdout:
                 try:
@@ -96,8 +97,8 @@ class Trainer:
                 except msgspec.DecodeError:
                     said.append(line)
             listener.join()
-        if process.returncode and not ended.error:
-            ended = Ended(error=f"it ended with {process.returncode}")
+        if said and ended == _BROKEN_OFF:  # a traceback's last line says what it was
+            ended = Ended(error=f"{_BROKEN_OFF.error}: {said[-1].decode(errors='replace').strip()}")
         if ended.error and said:
             _log.warning("training failed", error=ended.error, said=b"".join(said[-5:]).decode(errors="replace"))
         self._end(ended)
@@ -109,12 +110,13 @@ class Trainer:
                 self.last = msgspec.structs.replace(self.last, what=progress.what, done=progress.done, curve=curve)
 
     def _end(self, ended: Ended) -> None:
+        """Whoever waits for the end finds the new version serving already."""
         with self._lock:
             assert self.last is not None  # noqa: S101 - it has begun
-            self._process = None
-            last = self.last = msgspec.structs.replace(
-                self.last, running=False, version=ended.version, error=ended.error
-            )
+            last = msgspec.structs.replace(self.last, running=False, version=ended.version, error=ended.error)
             closed = self._closed
         if not closed:
             self._on_end(last)
+        with self._lock:
+            self._process = None
+            self.last = last
