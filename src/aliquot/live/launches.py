@@ -12,12 +12,12 @@ from aliquot.live.needs import needs_of
 from aliquot.live.node.base import Launch, RunRequest
 from aliquot.live.records import NODEJS
 from aliquot.live.resolving import Reached
+from aliquot.runtime.mounts import DATASETS
 
 MIB = 2**20
 # What a start takes, as the policies believe it: a fork from a zygote, or a fresh interpreter.
 COLD_S = {NODEJS: 0.1}
 FORK_S = 0.02
-DATASETS = "/datasets"  # where a function finds those that it named
 
 
 def function_spec(reached: Reached) -> FunctionSpec:

@@ -9,6 +9,7 @@ from . import linux
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store", "/sys/devices/system")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+DATASETS = "/datasets"  # where a sandbox has its view of them
 _SCRATCH = "/tmp"  # noqa: S108
 _BASE = "/tmp"  # noqa: S108 - any directory will do: what is mounted on it is seen by nobody else
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
@@ -16,12 +17,17 @@ _QUIET = linux.MS_NOSUID | linux.MS_NODEV
 
 
 def change_root(
-    visible: list[str], hidden: str, writable: list[str] | None = None, devices: list[str] | None = None
+    visible: list[str],
+    hidden: str,
+    writable: list[str] | None = None,
+    devices: list[str] | None = None,
+    *,
+    views: bool = False,
 ) -> None:
     """Replace the root by an empty one with the visible paths in it, where they were; needs a mount namespace.
 
     What lies below the hidden path is not there, unless it is itself visible or writable. Of devices there are those
-    that every program needs, and the named ones.
+    that every program needs, and the named ones. With views there is a place for a sandbox's datasets.
     """
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     # First a place from which the old root and the new one are both in reach, whatever either has where.
@@ -38,6 +44,8 @@ def change_root(
             _bind("/old" + path, "/new" + path)
     for path in writable or ():
         _bind("/old" + path, "/new" + path)
+    if views:
+        Path("/new" + DATASETS).mkdir(exist_ok=True)
     linux.mount("none", "/new", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
     os.chdir("/new")
     linux.pivot_root(".", ".")

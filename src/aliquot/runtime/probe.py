@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import traceback
 from pathlib import Path
@@ -15,10 +16,10 @@ from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import landlock, linux, mounts, seccomp, walls
+    from . import landlock, linux, mounts, seccomp, view_mount, walls
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from runtime import landlock, linux, mounts, seccomp, walls
+    from runtime import landlock, linux, mounts, seccomp, view_mount, walls
 
 
 def attempt(trial: Callable[[], None]) -> str:
@@ -121,13 +122,26 @@ class Trials:
             return
         raise OSError(0, "it forbids nothing")
 
+    def views(self) -> None:
+        """As for a sandbox: made out here, and put into its place in there."""
+        if self.uids is not None:
+            _, mount = view_mount.make()
+        else:
+            mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            if os.fork() == 0:
+                view_mount.serve_apart(theirs)
+            theirs.close()
+            _, mount = view_mount.ask(mine)
+        self._privileges(linux.CLONE_NEWNS)
+        linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
+        linux.attach_mount(mount, "/tmp")  # noqa: S108 - in here alone
+
 
 def main() -> None:
     given: dict[str, Any] = json.loads(sys.argv[1])
     trials = Trials(given["uids"], given["hidden"])
-    found = {
-        name: attempt(getattr(trials, name)) for name in ("user", "mount", "pid", "ipc", "uid", "landlock", "seccomp")
-    }
+    names = ("user", "mount", "pid", "ipc", "uid", "landlock", "seccomp", "views")
+    found = {name: attempt(getattr(trials, name)) for name in names}
     sys.stdout.write(json.dumps(found))
 
 

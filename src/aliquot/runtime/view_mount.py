@@ -4,8 +4,8 @@ A mount is made where it can be made, and is nowhere at first: its descriptor tr
 its own mount namespace. So nothing is ever mounted on the machine, and the mount is gone when the sandbox is.
 
 The kernel wants `/dev/fuse` opened in the user namespace in which the mount is made. A root server makes its mounts
-itself. Another one has this file run as a program, `python -I view_mount.py FD`, which makes them in a user namespace of
-its own: each byte that is sent on the socket FD is answered by the two descriptors, or by a text that says why not.
+itself. Another one has this file run as a program, `python -I view_mount.py FD`, which makes them in a user namespace
+of its own: each byte that is sent on the socket FD is answered by both descriptors, or by a text that says why not.
 """
 
 from __future__ import annotations
@@ -65,14 +65,24 @@ def serve(sock: socket.socket) -> None:
             os.close(fd)
 
 
-def main() -> None:
+def serve_apart(sock: socket.socket) -> None:
+    """The same in a user namespace of its own, where the mounter needs no privileges on the machine."""
     linux.die_with_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     mine = os.getuid(), os.getgid()
     linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
     walls.map_own_user(*mine)
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(sock)
+
+
+def ask(sock: socket.socket) -> tuple[int, int]:
+    """The other side: have one made. Raises `OSError`."""
+    sock.send(b"?")
+    said, fds, _, _ = socket.recv_fds(sock, 1024, 2)
+    if len(fds) != 2:  # noqa: PLR2004 - the two
+        raise OSError(0, f"a view could not be mounted: {said.decode(errors='replace') or 'its maker has ended'}")
+    return fds[0], fds[1]
 
 
 if __name__ == "__main__":
-    main()
+    serve_apart(socket.socket(fileno=int(sys.argv[1])))

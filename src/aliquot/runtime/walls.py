@@ -45,7 +45,9 @@ def enclose(walls: dict[str, Any]) -> None:
     elif own_mounts:
         linux.unshare(own_mounts)
     if own_mounts:
-        mounts.change_root(walls["visible"], walls["hidden"], walls["writable"], walls["devices"])
+        mounts.change_root(
+            walls["visible"], walls["hidden"], walls["writable"], walls["devices"], views=walls["views"]
+        )  # fmt: skip
     if walls["user"] and walls["uids"]:
         # After the mounts, which as another user it could not reach: an interpreter in root's home, say.
         _become_root_of_namespace(own_mounts, *walls["uids"])
@@ -117,11 +119,7 @@ def enter(walls: dict[str, Any], settings: dict[str, Any]) -> None:
     if spaces:
         linux.unshare(spaces)
     if walls["mount"]:
-        owner = os.getuid() if uid is None else uid
-        kept = [*walls["visible"], *walls["writable"]]
-        mounts.own_scratch(owner, settings["scratch_bytes"], kept)
-        if walls["pid"]:
-            mounts.own_proc()
+        _own_files(walls, settings)
     _limit(walls, settings)
     if uid is not None:
         linux.renounce_capabilities()
@@ -143,6 +141,17 @@ def enter(walls: dict[str, Any], settings: dict[str, Any]) -> None:
     if walls["seccomp"]:
         seccomp.install()
     linux.die_with_parent(signal.SIGKILL)
+
+
+def _own_files(walls: dict[str, Any], settings: dict[str, Any]) -> None:
+    """What no other sandbox sees: its scratch directory, its processes, its datasets."""
+    owner = os.getuid() if settings["uid"] is None else settings["uid"]
+    mounts.own_scratch(owner, settings["scratch_bytes"], [*walls["visible"], *walls["writable"]])
+    if walls["pid"]:
+        mounts.own_proc()
+    if settings["view"] is not None:
+        linux.attach_mount(settings["view"], mounts.DATASETS)
+        os.close(settings["view"])
 
 
 def _score() -> None:

@@ -4,8 +4,8 @@ Run by file path, in the profile's own Python: `python -I zygote.py FD`, where F
 Unix socket of packets. Each packet is a JSON object:
 
     to the zygote    {"imports": […], "walls": {…}}    first: what to load, behind which walls (`walls.enclose`)
-                     {"fork": n, "env": {…}, …}        a sandbox, with descriptors: its socket, stdout and stderr, and
-                                                       its control groups' doors (`walls.enter`)
+                     {"fork": n, "env": {…}, …}        a sandbox, with descriptors: its socket, stdout and stderr, its
+                                                       control groups' doors, and its view if so said (`walls.enter`)
     to the server    {"ready": true} or {"failed": "…"}
                      {"forked": n} and its pidfd, or {"unforked": n, "why": "…"}
                      {"ended": n, "status": s}         the wait status
@@ -35,6 +35,7 @@ from typing import Any, NoReturn
 _PACKET = 65536
 _DESCRIPTORS = 8
 _SANDBOX_FD = 3  # where a sandbox has its socket
+_VIEW_FD = 4  # and, until it has put it into its place, its view of datasets
 
 
 def _load_runtime() -> None:
@@ -160,9 +161,11 @@ class Zygote:
     def _become_sandbox(self, request: dict[str, Any], fds: list[int]) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        view = fds.pop() if request["view"] else None
         for procs in fds[3:]:
             os.write(procs, b"0")  # into its control groups, before it uses anything
-        sock = _arrange(fds)
+        sock = _arrange(fds[:3], view)
+        request["view"] = None if view is None else _VIEW_FD
         os.environ.update(request["env"])
         try:
             walls.enter(self._walls, request)
@@ -193,14 +196,14 @@ class Zygote:
                 os.kill(int(pid), signal.SIGKILL)
 
 
-def _arrange(fds: list[int]) -> socket.socket:
+def _arrange(fds: list[int], view: int | None) -> socket.socket:
     """The sandbox's descriptors in their places, and no others."""
     null = os.open(os.devnull, os.O_RDONLY)
     # Copies far up first, so that no target is overwritten while it is still a source.
-    high = [_high_copy(fd) for fd in (null, fds[1], fds[2], fds[0])]
+    high = [_high_copy(fd) for fd in (null, fds[1], fds[2], fds[0], *(() if view is None else (view,)))]
     for target, fd in enumerate(high):
-        os.dup2(fd, target, inheritable=target != _SANDBOX_FD)
-    os.closerange(_SANDBOX_FD + 1, 65536)
+        os.dup2(fd, target, inheritable=target < _SANDBOX_FD)
+    os.closerange(len(high), 65536)
     # A line is out when it is printed, whatever becomes of the process.
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115

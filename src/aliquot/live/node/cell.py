@@ -33,6 +33,7 @@ class Cell:
         self.process = Process(loop)
         self.tenant: Tenant | None = None
         self.has_ended = False
+        self.view: int | None = None  # where the kernel asks about its datasets, until somebody answers there
         self._owner = owner
         self._unwanted = False
         self._open = False
@@ -58,6 +59,14 @@ class Cell:
             self.sock.close()
             os.close(self.out)
             os.close(self.err)
+        view = self.take_view()
+        if view is not None:
+            os.close(view)
+
+    def take_view(self) -> int | None:
+        """From now on the caller's."""
+        view, self.view = self.view, None
+        return view
 
     def kill(self) -> None:
         """End it and all its children; `ended` tells when."""

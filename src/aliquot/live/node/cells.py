@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.quarters import Quarters
+from aliquot.live.node.view_mounts import ViewMounts
 from aliquot.live.node.zygotes import Zygote
 
 
@@ -14,6 +16,7 @@ class Cells:
         self._quarters = quarters
         self._tell_ended = ended
         self._loop = loop
+        self._views = ViewMounts()
         self._cells: dict[int, Cell] = {}
         self._last = 0
         self._none_left: asyncio.Future[None] | None = None  # when all shall end
@@ -31,10 +34,18 @@ class Cells:
     def _make(self, zygote: Zygote) -> Cell:
         self._last += 1
         cell = Cell(self._last, self, self._loop)
+        fds: tuple[int, ...] = ()
         try:
             settings = self._quarters.make(cell)
-            fds = cell.open() + (cell.process.group.doors() if cell.process.group else ())
+            fds = cell.open()
+            fds += cell.process.group.doors() if cell.process.group else ()
+            if zygote.views:
+                cell.view, mount = self._views.make()
+                fds += (mount,)
+                settings["view"] = True
         except OSError:
+            for fd in fds:
+                os.close(fd)
             cell.close()
             self._clear(cell)
             raise
@@ -59,3 +70,4 @@ class Cells:
             cell.kill()
         if self._cells:
             await self._none_left
+        self._views.close()

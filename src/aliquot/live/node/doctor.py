@@ -16,6 +16,8 @@ from aliquot.live.device.survey import no_nvidia, survey_host, survey_nvidia
 from aliquot.live.node.cgroups import Cgroups
 from aliquot.live.node.environments import has_pip
 from aliquot.live.node.isolation import Findings, Isolation, choose, probe
+from aliquot.runtime import view_mount
+from aliquot.storage.view import wire
 
 _LOW_DISK_BYTES = 2 * 2**30
 _OLDEST_KERNEL = (5, 12)  # mount_setattr; pidfds and the rest came before
@@ -46,6 +48,10 @@ _LAYERS = {
     ),
     "landlock": ("Landlock", "files are protected by namespaces and user ids alone"),
     "seccomp": ("system call filter", "functions may use every system call that their user may"),
+    "views": (
+        "views of datasets",
+        "functions that name datasets cannot run here; /dev/fuse must be there and writable",
+    ),
 }
 
 
@@ -55,7 +61,7 @@ _FIELDS = {"uid": "own_uid"}  # of `Isolation`, where it has another name
 def examine(data: Path) -> list[Finding]:
     """Takes a fraction of a second and starts processes; leaves nothing behind."""
     found = probe(data.absolute())
-    walls = [_system(), *_walls(found), _cgroups()]
+    walls = [_system(), *_walls(found), _passthrough(choose(found)), _cgroups()]
     return [*walls, *_devices(choose(found)), _python(), _pip(), _nodejs(), _disk(data)]
 
 
@@ -93,6 +99,25 @@ def _walls(found: Findings) -> list[Finding]:
             detail = "it works, but not together with what is missing here"
         findings.append(Finding(name, used, detail, "" if used else consequence))
     return findings
+
+
+def _passthrough(isolation: Isolation) -> Finding:
+    """Whether the kernel reads whole files of a view by itself."""
+    name, slower = "passthrough", "what functions read of datasets is copied by the storage agent: slower than the disk"
+    if not isolation.views:
+        return Finding(name, ok=False, detail="there are no views", consequence=slower)
+    if os.geteuid() != 0:
+        return Finding(name, ok=False, detail="the server is not root", consequence=slower)
+    device, mount = view_mount.make()
+    try:
+        request = os.read(device, wire.REQUEST_BYTES)
+    finally:
+        os.close(mount)
+        os.close(device)
+    agreed, _ = wire.init(request[wire.REQUEST.size :])
+    if agreed & wire.PASSTHROUGH:
+        return Finding(name, ok=True, detail="functions read cached files as fast as the disk gives them")
+    return Finding(name, ok=False, detail="the kernel has none; Linux 6.9 or newer may", consequence=slower)
 
 
 def _cgroups() -> Finding:

@@ -32,6 +32,7 @@ class Isolation(Struct, frozen=True):
     landlock: bool = False  # files, once more; signals and abstract sockets
     seccomp: bool = False  # system calls that functions do not need
     cgroups: bool = False  # memory and number of processes, counted for the whole sandbox
+    views: bool = False  # no wall: whether it can be shown datasets
 
 
 NO_ISOLATION = Isolation()
@@ -47,6 +48,7 @@ class Findings(Struct, frozen=True):
     uid: str
     landlock: str
     seccomp: str
+    views: str
 
 
 def uid_range(data: Path) -> tuple[int, int]:
@@ -64,7 +66,7 @@ def probe(data: Path) -> Findings:
         return Findings(**json.loads(done.stdout))
     except ValueError:
         why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {done.returncode}"
-        return Findings(*[f"the probe failed: {why}"] * 7)
+        return Findings(*[f"the probe failed: {why}"] * len(Findings.__struct_fields__))
 
 
 def choose(found: Findings) -> Isolation:
@@ -86,6 +88,7 @@ def choose(found: Findings) -> Isolation:
         landlock=not found.landlock,
         seccomp=not found.seccomp,
         cgroups=True,
+        views=mount and not found.views,
     )
 
 
@@ -99,7 +102,12 @@ def is_readable_by_others(*, mounts: bool) -> bool:
 
 
 def walls(
-    isolation: Isolation, data: Path, visible: tuple[str, ...] = (), opening: Opening = NO_OPENING
+    isolation: Isolation,
+    data: Path,
+    visible: tuple[str, ...] = (),
+    opening: Opening = NO_OPENING,
+    *,
+    views: bool = False,
 ) -> dict[str, Any]:
     """For the runtime's `walls` module."""
     return {
@@ -114,4 +122,5 @@ def walls(
         "hidden": str(data),
         "writable": list(opening.writable),
         "devices": list(opening.files),
+        "views": views,
     }

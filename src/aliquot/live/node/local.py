@@ -26,6 +26,7 @@ from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
 from aliquot.live.node.lanes import Lanes
 from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters, tag_of
 from aliquot.live.node.sandbox import GONE, IDLE, Sandbox
+from aliquot.live.node.views import NO_VIEWS, NoViews, Views
 from aliquot.live.node.watch import watch
 from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
 from aliquot.live.records import PYTHON
@@ -77,6 +78,7 @@ class LocalNode(Node):
         self._stopping = False
         self._watching: asyncio.Task[None] | None = None
         self._zygote_of: dict[int, Zygote] = {}  # by sandbox, until it has started
+        self.views: Views = NoViews()  # who shows datasets to sandboxes
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -110,7 +112,7 @@ class LocalNode(Node):
         return Quarters(self._data, self.isolation, self._scratch_bytes, self._most_processes), drivers
 
     def _walls(self, profile: Profile) -> dict[str, Any]:
-        return walls(self.isolation, self._data, profile.visible, profile.opening)
+        return walls(self.isolation, self._data, profile.visible, profile.opening, views=profile.views)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -137,14 +139,17 @@ class LocalNode(Node):
             self._spawn(self._prepare_zygote(launch))
 
     async def _prepare_zygote(self, launch: Launch) -> None:
-        profile = Profile(imports=_imports(launch))
+        profile = Profile(imports=_imports(launch), views=self._sees_datasets(launch))
         if launch.requirements:
             try:
                 python = await self._environments.python(launch.requirements)
             except (RequirementsError, OSError):
                 return
-            profile = Profile(str(python), _imports(launch))
+            profile = replace(profile, python=str(python))
         self._warm_up(profile)
+
+    def _sees_datasets(self, launch: Launch) -> bool:
+        return bool(launch.datasets) and self.isolation.views
 
     def _warm_up(self, profile: Profile) -> None:
         self._zygotes.get(profile).when_ready(self._cells.keep_ready, lambda _status, _text: None)
@@ -167,7 +172,9 @@ class LocalNode(Node):
         except UnknownKindError as error:
             self._loop.call_soon(self._failed, sandbox, Status.DEVELOPER_ERROR, str(error))
             return
-        if not runtime.python:
+        if launch.datasets and not self.isolation.views:
+            self._loop.call_soon(self._failed, sandbox, Status.INTERNAL_ERROR, NO_VIEWS)
+        elif not runtime.python:
             self._launch_from(Profile(visible=runtime.visible), sandbox, runtime)
         elif launch.requirements:
             self._spawn(self._launch_in_environment(sandbox, runtime))
@@ -191,7 +198,8 @@ class LocalNode(Node):
             self._launch_from(Profile(str(python), _imports(launch)), sandbox, runtime)
 
     def _launch_from(self, profile: Profile, sandbox: Sandbox, runtime: Runtime) -> None:
-        profile = replace(profile, opening=self._drivers.opening(sandbox.launch.device))
+        opening = self._drivers.opening(sandbox.launch.device)
+        profile = replace(profile, opening=opening, views=self._sees_datasets(sandbox.launch))
         zygote = self._zygotes.get(profile)
         self._zygote_of[sandbox.number] = zygote
         zygote.when_ready(
@@ -215,6 +223,9 @@ class LocalNode(Node):
             sandbox.fail(Status.INTERNAL_ERROR, f"The sandbox could not be made: {error}.")
             return
         cell.when_alive(lambda: self._attach(sandbox, cell))
+        view = cell.take_view()
+        if view is not None:
+            self.views.open(sandbox.number, launch, view)
         sandbox.move_in(cell, runtime.command(memory_bytes), data_bytes)
         self._look_after(sandbox)
 
@@ -352,6 +363,8 @@ class LocalNode(Node):
             self._lanes.ending(sandbox.launch.device, sandbox.number)
         self._drivers.let_go(sandbox.number)
         sandbox.kill()
+        if sandbox.launch.datasets:
+            self.views.close(sandbox.number)
 
     def _keep_ready(self, sandbox: Sandbox) -> None:
         """It has started, or will not: only now, for the next cell's fork shall not compete with a start."""

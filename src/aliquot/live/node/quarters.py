@@ -47,6 +47,7 @@ class Quarters:
             "uid": self._uid(cell),
             "scratch_bytes": self._scratch_bytes,
             "processes": self._processes,
+            "view": False,
         }
 
     def limit_memory(self, cell: Cell, size: int) -> int | None:

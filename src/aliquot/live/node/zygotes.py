@@ -37,6 +37,7 @@ class Profile(Struct, frozen=True):
     imports: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()  # what its sandboxes may read beside the system and the interpreter
     opening: Opening = NO_OPENING  # to the device that its sandboxes are for
+    views: bool = False  # its sandboxes see datasets
 
 
 Ready = Callable[["Zygote"], None]
@@ -48,6 +49,7 @@ class Zygote:
 
     def __init__(self, profile: Profile, walls: dict[str, Any], loop: Loop) -> None:
         self.alive = True
+        self.views = profile.views
         self._loop = loop
         self._waiting: list[tuple[Ready, Failed]] | None = []  # None: ready
         self._forking: dict[int, Cell] = {}
