@@ -23,6 +23,7 @@ DATASET = "lab"
 FUNCTION = "reader"
 CODE = Path(__file__).with_name("functions") / "reader.py"
 MOST_MS = 300_000  # a run
+FORGETFUL = ("--keepalive", "fixed_ttl", "--param", "fixed_ttl.ttl_s=0")  # every call finds a sandbox of its own
 SETTLE_S = 0.1  # what is cancelled at the end of a session may still be on the cable
 
 
@@ -73,17 +74,35 @@ class Platform:
         query = {"blocking": "true", "session": session}
         answer = client.post(f"/api/v1/namespaces/_/actions/{FUNCTION}", params=query, json=args)
         record: dict[str, Any] = answer.json()
-        if not answer.is_success or "response" not in record or not record["response"]["success"]:
-            raise PeerError(f"the reader's call answered {answer.status_code}: {answer.text[:400]}")
+        if not answer.is_success or not record.get("response", {}).get("success"):
+            told = record.get("response", record)
+            raise PeerError(f"the reader's call answered {answer.status_code}: {str(told)[:400]}")
         return record
 
     def warm(self) -> None:
         """Bring everything."""
         self.command("dataset", "warm", DATASET)
 
+    def add(self) -> None:
+        """The origin's files as a dataset, and what files there are."""
+        self._operate("PUT", json={"url": self._link.url})
+        self._operate("GET")
+
     def empty(self) -> None:
         """Make it a cold node: nothing is in the cache; what was learned stays."""
-        self.command("dataset", "evict", DATASET)
+        self._operate("DELETE", params={"force": "true"})
+        self.add()
+        if here := self._operate("GET")["cached_files"]:
+            raise PeerError(f"{here} files are still in the cache that was emptied")
+
+    def _operate(self, method: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - httpx's
+        headers = {"authorization": f"Bearer {self._server.operator}"}
+        url = f"{self._server.url}/operator/v1/datasets/{DATASET}"
+        answer = httpx.request(method, url, headers=headers, timeout=60, **more)
+        if not answer.is_success:
+            raise PeerError(f"{method} of the dataset answered {answer.status_code}: {answer.text[:400]}")
+        told: dict[str, Any] = answer.json()
+        return told
 
     def learn(self) -> str:
         """Train on what the log holds, now; the name of what serves then."""
@@ -94,10 +113,10 @@ class Platform:
 def serving(link: Link, users: Sequence[str], *options: str) -> Iterator[Platform]:
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())
-        server = stack.enter_context(LiveServer(folder / "data", "--keepalive", "none", *options))
+        server = stack.enter_context(LiveServer(folder / "data", *FORGETFUL, *options))
         clients = {user: stack.enter_context(_client(server, user)) for user in users}
         platform = Platform(server, link, clients)
-        platform.command("dataset", "add", DATASET, link.url)
+        platform.add()
         for client in clients.values():
             _deploy(client)
         yield platform
