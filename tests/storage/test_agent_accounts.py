@@ -100,6 +100,15 @@ def test_where_there_is_no_session_a_call_that_still_runs_may_open_it():
     assert accounts.end(2, "i2", [A]).wasted_bytes == 100
 
 
+def test_what_had_come_of_a_cancelled_prefetch_is_wasted():
+    accounts, _ = books()
+    begin(accounts)
+    accounts.cancelled(SESSION, 70)
+    assert accounts.end(1, "i1", ()).wasted_bytes == accounts.figures()["wasted_bytes"] == 70
+    begin(accounts, invocation="i2")
+    assert accounts.end(1, "i2", ()).wasted_bytes == 0
+
+
 def test_the_record_says_why_a_file_was_there():
     accounts, _ = books()
     begin(accounts)

@@ -157,6 +157,16 @@ def warm(
 
 
 @app.command()
+def evict(name: Name, data: Data = None, as_json: AsJson = False) -> None:
+    """Have a dataset's files leave the node; they come again when they are asked for. For the operator."""
+    gone = _send(connect(data), "POST", name, operator=True, below="/evict")
+    if as_json:
+        print_json(gone)
+    else:
+        say(f"{name}: {gone['files']} files, {size(gone['bytes'])} left the node")
+
+
+@app.command()
 def remove(
     name: Name,
     force: Annotated[bool, typer.Option("--force", help="Although functions name it: they fail from then on.")] = False,
@@ -172,9 +182,9 @@ def remove(
 
 
 def _send(
-    gateway: Gateway, method: str, name: str, *, operator: bool, query: dict[str, str] | None = None
+    gateway: Gateway, method: str, name: str, *, operator: bool, query: dict[str, str] | None = None, below: str = ""
 ) -> dict[str, Any]:
-    path = _path(name, OPERATOR if operator else PATH)
+    path = _path(name, OPERATOR if operator else PATH) + below
     try:
         answer: dict[str, Any] = gateway.send(method, path, f"dataset {name}", query=query, operator=operator)
     except NotFoundError as error:

@@ -86,6 +86,7 @@ async def _serve(
         asked=settings.devices_asked,
     )
     fabric = Fabric(store, settings.fabric)
+    node.views = fabric.readers
     service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes, fabric=fabric)
     catalogue = Catalogue(store, service)
     service.tenancies.keys = catalogue
@@ -103,10 +104,7 @@ async def _serve(
         sessions = Sessions(store, service, SessionSettings(idle_s=settings.session_idle_s))
         await sessions.load(catalogue.namespace)
         taken_up = await take_up(composer, store, catalogue)
-        namespaces = [namespace.name for namespace in catalogue.namespaces()]
-        first = not namespaces
-        name = FIRST_NAMESPACE if first or FIRST_NAMESPACE in namespaces else namespaces[0]
-        key = await catalogue.create_namespace(name) if first else catalogue.ephemeral_key(name)
+        name, key, first = await _open_door(catalogue)
         gateway_settings = replace(
             settings.gateway, api_host=url, nodejs=which("node") is not None, images=settings.images
         )
@@ -139,6 +137,15 @@ async def _serve(
     finally:
         await service.stop()
         await store.close()
+
+
+async def _open_door(catalogue: Catalogue) -> tuple[str, str, bool]:
+    """A namespace and a key to it for who starts the server, and whether both are new."""
+    namespaces = [namespace.name for namespace in catalogue.namespaces()]
+    if not namespaces:
+        return FIRST_NAMESPACE, await catalogue.create_namespace(FIRST_NAMESPACE), True
+    name = FIRST_NAMESPACE if FIRST_NAMESPACE in namespaces else namespaces[0]
+    return name, catalogue.ephemeral_key(name), False
 
 
 class _Server(uvicorn.Server):

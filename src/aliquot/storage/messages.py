@@ -35,8 +35,16 @@ class PutDataset(Struct, frozen=True, tag=True):
 
 
 class RemoveDataset(Struct, frozen=True, tag=True):
-    """No view shows it any more, and its files leave the cache."""
+    """No view shows it any more, and its files leave the cache. Then `Answered`."""
 
+    request: int
+    name: str
+
+
+class EvictDataset(Struct, frozen=True, tag=True):
+    """Its files leave the cache; the dataset stays. Then `Answered`."""
+
+    request: int
     name: str
 
 
@@ -127,6 +135,7 @@ ToAgent: TypeAlias = (
     | CheckDataset
     | PutDataset
     | RemoveDataset
+    | EvictDataset
     | ShowDataset
     | Warm
     | StopWarming

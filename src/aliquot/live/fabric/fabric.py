@@ -6,6 +6,7 @@ agent. When the agent dies, whoever waits for it is told, and the next one learn
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from aliquot.core.commands import CancelFetch, Fetch, Predict
 from aliquot.core.events import DatasetRemoved, Event, FetchEnded, FilesPredicted, LikelyFile, SessionBegan
@@ -21,6 +22,7 @@ from aliquot.storage.messages import (
     CancelPrefetch,
     CheckDataset,
     EndSession,
+    EvictDataset,
     Figures,
     FromAgent,
     Predicted,
@@ -53,6 +55,7 @@ class Fabric:
         self.figures: dict[str, float] = {}
         self._agent = Agent(self, never=settings is None)
         self._requests = Requests()
+        self._leaving: dict[str, asyncio.Future[None]] = {}  # datasets that were removed
         self._asked: dict[tuple[str, str], None] = {}  # audiences of which the model has not spoken yet
         self._fetches: dict[int, None] = {}
         self.readers = Readers(self._agent.send, self._agent.handover)
@@ -76,6 +79,10 @@ class Fabric:
     async def show(self, name: str) -> Value:
         """Files and bytes, there and here. Raises `AgentError`."""
         return await self._ask(lambda number: ShowDataset(number, name))
+
+    async def evict(self, name: str) -> Value:
+        """Its files leave the node. Raises `AgentError`."""
+        return await self._ask(lambda number: EvictDataset(number, name))
 
     async def warm(self, name: str, patterns: tuple[str, ...], told: Callable[[Progress], None]) -> Value:
         """Bring all that matches; when the caller is cancelled, it stops. Raises `AgentError`."""
@@ -101,11 +108,20 @@ class Fabric:
         if after is not None:
             self._agent.send(PutDataset(after))
         elif before is not None:
-            self._agent.send(RemoveDataset(before.name))
+            self._leaving[before.name] = asyncio.ensure_future(self._leave(before.name))
         if before is not None:
             if after is None or (before.url, before.options) != (after.url, after.options):
                 self.post(DatasetRemoved(before.name))
             self.readers.retire(before, after)
+
+    async def _leave(self, name: str) -> None:
+        with suppress(AgentError):  # the next agent finds that there is no such dataset
+            await self._ask(lambda number: RemoveDataset(number, name))
+
+    async def left(self, name: str) -> None:
+        """A dataset that was removed is gone from the node: one that is added under its name is another."""
+        if (leaving := self._leaving.pop(name, None)) is not None:
+            await asyncio.shield(leaving)
 
     # --- what the core commands ---------------------------------------------------------------------------
 

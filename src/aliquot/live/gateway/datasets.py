@@ -3,6 +3,7 @@
 import time
 from typing import Annotated, Any, TypeAlias
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aliquot.core.errors import InputError
@@ -65,6 +66,13 @@ class OperatorDatasetEntity(OperatorDataset):
     trouble: str | None = None
 
 
+class Evicted(Struct):
+    """What left the node."""
+
+    files: int
+    bytes: int
+
+
 class DatasetPages:
     def __init__(self, fabric: Fabric, catalogue: Catalogue, settings: GatewaySettings) -> None:
         self._fabric = fabric
@@ -83,6 +91,8 @@ class DatasetPages:
             Endpoint("GET", _ONE, self.get, "Read a dataset", {200: OperatorDatasetEntity}, statuses=(404,), **mine),
             Endpoint("DELETE", _ONE, self.remove, "Remove a dataset; its files at the origin stay",
                      {200: OperatorDataset}, query=(force,), statuses=(404, 409), **mine),
+            Endpoint("POST", _ONE + "/evict", self.evict, "Have its files leave the node", {200: Evicted},
+                     statuses=(404, 424), **mine),
             Endpoint("GET", _SEEN, self.list_seen, "The datasets that one's functions may name",
                      {200: list[DatasetItem]}),
             Endpoint("GET", _SEEN_ONE, self.get_seen, "Read a dataset, and how much of it is on the node",
@@ -105,6 +115,7 @@ class DatasetPages:
         self._check_namespaces(tenants or ())
         if flag(asked.fields, "check", default=True):
             await self._check_origin(dataset)
+        await self._fabric.left(dataset.name)
         return json(OperatorDataset(**_common(await self._datasets.put(dataset))))
 
     async def get(self, asked: Asked) -> Answer:
@@ -121,7 +132,13 @@ class DatasetPages:
                 f"dataset {dataset.name} is named by {', '.join(users[:_MOST_USERS])}{more}; "
                 "change or delete them, or remove it with force: then they fail"
             )
-        return json(OperatorDataset(**_common(await self._datasets.remove(dataset.name))))
+        removed = await self._datasets.remove(dataset.name)
+        await self._fabric.left(dataset.name)
+        return json(OperatorDataset(**_common(removed)))
+
+    async def evict(self, asked: Asked) -> Answer:
+        dataset = self._datasets.find(asked.names["dataset"])
+        return json(msgspec.convert(await self._fabric.evict(dataset.name), Evicted))
 
     async def _check_origin(self, dataset: Dataset) -> None:
         try:

@@ -42,6 +42,7 @@ class Accounts:
         self._by_invocation: dict[str, Run] = {}
         self._early: dict[int, list[FileOpened]] = {}
         self._brought: dict[Audience, dict[FileKey, tuple[int, float]]] = {}  # not opened yet: bytes, seconds it took
+        self._cancelled: dict[Audience, int] = {}  # bytes that no record has told of yet
         self._overtook: dict[FileKey, float] = {}  # opened while a prefetch brought them: how long that took
         self._reasons: dict[FileKey, str] = {}  # the latest last
         self.opens = dict.fromkeys(Found, 0)
@@ -98,6 +99,12 @@ class Accounts:
         """It is here because it was predicted."""
         self._brought.setdefault(audience, {})[key] = (size, seconds)
 
+    def cancelled(self, audience: Audience, size: int) -> None:
+        """A wrong guess: what has come of it is of no use."""
+        if size:
+            self.wasted_bytes += size
+            self._cancelled[audience] = self._cancelled.get(audience, 0) + size
+
     def overtaken(self, key: FileKey, seconds: float) -> None:
         """It was predicted, and somebody opened it while it was on its way."""
         waited_s = self._overtook.pop(key, None)
@@ -106,6 +113,7 @@ class Accounts:
 
     def dismiss(self, audience: Audience) -> None:
         """A session is over: what it did not open was brought for nothing."""
+        self._cancelled.pop(audience, None)
         for size, _ in self._brought.pop(audience, {}).values():
             self.wasted_bytes += size
 
@@ -155,4 +163,4 @@ class Accounts:
             expected = set()
         wasted = sum(files.pop(key)[0] for key in list(files) if key not in expected)
         self.wasted_bytes += wasted
-        return wasted
+        return wasted + self._cancelled.pop(run.audience, 0)

@@ -32,6 +32,7 @@ from aliquot.storage.messages import (
     CloseView,
     EndRun,
     EndSession,
+    EvictDataset,
     Figures,
     FromAgent,
     Prefetch,
@@ -74,6 +75,7 @@ class Agent:
             CheckDataset: lambda message: self._answer(message.request, self._shelf.check, message.dataset),
             PutDataset: self._put,
             RemoveDataset: self._remove,
+            EvictDataset: lambda message: self._answer(message.request, self._shelf.evict, message.name),
             ShowDataset: lambda message: self._answer(message.request, self._shelf.show, message.name),
             Warm: self._warm,
             StopWarming: self._stop_warming,
@@ -146,7 +148,7 @@ class Agent:
     def _remove(self, message: RemoveDataset) -> None:
         self._let_go(self._shelf.remove(message.name))
         self._views.drop(message.name)
-        self._threads.submit(self._cache.remove, message.name)
+        self._answer(message.request, self._shelf.evict, message.name)
 
     def _let_go(self, origin: Origin | None) -> None:
         """Of an origin that is no dataset's any more; transfers that are under way may come to their end before."""

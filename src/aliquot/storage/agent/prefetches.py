@@ -43,9 +43,10 @@ class Prefetches:
             self._loop.call_soon_threadsafe(self._ended, message, done)
 
     def _ended(self, message: Prefetch, done: Future[Fetched]) -> None:
-        _, begun_s = self._under_way.pop(message.fetch)
+        ticket, begun_s = self._under_way.pop(message.fetch)
         seconds = time.monotonic() - begun_s
         if done.cancelled():
+            self._accounts.cancelled((message.tenant, message.session), ticket.moved_bytes)
             self._send(Prefetched(message.fetch, seconds))
         elif (error := done.exception()) is not None:
             self._send(Prefetched(message.fetch, seconds, str(error) or type(error).__name__))

@@ -66,6 +66,12 @@ class Shelf:
             self._datasets.pop(name, None)
             return self._origins.pop(name, None)
 
+    def evict(self, name: str) -> Value:
+        """Its files leave the node; what is open stays readable."""
+        here = self.cache.stats().datasets.get(name)
+        self.cache.remove(name)
+        return {"files": here.files if here is not None else 0, "bytes": here.bytes if here is not None else 0}
+
     def show(self, name: str) -> Value:
         here = self.cache.stats().datasets.get(name)
         value: Value = {

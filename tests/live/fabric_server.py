@@ -1,0 +1,111 @@
+"""A real server with a real origin on loopback, and what tests of datasets ask of both."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+
+from aliquot.testing.origin.content import pieces
+from aliquot.testing.server import LiveServer
+
+READER = """
+import hashlib, os, subprocess, time
+def main(args):
+    read = {}
+    for path in args["paths"]:
+        try:
+            with open(os.path.join(os.environ["ALIQUOT_DATASETS"], path), "rb") as file:
+                read[path] = hashlib.sha256(file.read()).hexdigest()
+        except OSError as error:
+            read[path] = error.errno
+        time.sleep(args.get("pause", 0))
+    return {"read": read}
+"""
+
+
+class FabricServer(LiveServer):
+    """`nas` is the dataset, `reader` the function."""
+
+    def as_operator(self, method: str, path: str, **more: object) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.operator}"}
+        return httpx.request(method, f"{self.url}/operator/v1/datasets{path}", headers=headers, timeout=60, **more)
+
+    def add(self, name: str, url: str, **body: object) -> None:
+        answer = self.as_operator("PUT", f"/{name}", json={"url": url, **body})
+        assert answer.status_code == 200, answer.text
+
+    def deploy_reader(self, *datasets: str, name: str = "reader", code: str = READER) -> None:
+        self.deploy(name, code, annotations=[{"key": "datasets", "value": list(datasets)}])
+
+    def read(self, *paths: str, session: str = "", key: str | None = None, name: str = "reader", **args: object):
+        """The record of a call that reads these; annotations by name."""
+        with self.client(key) as client:
+            params = {"blocking": "true", **({"session": session} if session else {})}
+            answer = client.post(f"actions/{name}", params=params, json={"paths": list(paths), **args})
+            record = answer.json()
+            assert "activationId" in record, answer.text
+            record["annotations"] = {one["key"]: one["value"] for one in record["annotations"]}
+            return record
+
+    def begin_session(self) -> str:
+        with self.client() as client:
+            return client.post(f"{self.url}/api/v1/sessions", json={}).raise_for_status().json()["sessionId"]
+
+    def end_session(self, session: str) -> None:
+        with self.client() as client:
+            client.delete(f"{self.url}/api/v1/sessions/{session}").raise_for_status()
+
+    def show(self, name: str) -> dict:
+        return self.as_operator("GET", f"/{name}").raise_for_status().json()
+
+    def figures(self) -> dict:
+        headers = {"authorization": f"Bearer {self.operator}"}
+        return httpx.get(f"{self.url}/operator/v1/status", headers=headers).json().get("fabric", {})
+
+    def agent(self) -> int:
+        """The storage agent's process."""
+        for pid in self.descendants():
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"aliquot.storage.agent.process" in command:
+                return pid
+        raise LookupError("there is no storage agent")
+
+    def kill_agent(self) -> int:
+        pid = self.agent()
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+
+def digest(path: str, size: int) -> str:
+    """Of what the origin has there."""
+    found = hashlib.sha256()
+    for piece in pieces(path, 0, size):
+        found.update(piece)
+    return found.hexdigest()
+
+
+def eventually(condition, patience_s: float = 30):
+    """What it gives, once that is something; a test that hangs says more than one that passes by chance."""
+    deadline = time.monotonic() + patience_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+    return found
+
+
+def fuse_mounts() -> list[str]:
+    """On this machine, as all processes see it that have no namespace of their own."""
+    return [line for line in Path("/proc/self/mounts").read_text().splitlines() if "aliquot" in line and "fuse" in line]
+
+
+def stop_origin(link) -> None:
+    link._process.send_signal(signal.SIGKILL)
+    link._process.wait()
+
+
+def run(*command: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
