@@ -12,7 +12,7 @@ from nvidia_peers import CUT, FIRST, GIB, SECOND, Recorder, ScriptedNvml
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import DeviceSpec, FunctionSpec
-from aliquot.live.device.base import Opening, Used
+from aliquot.live.device.base import Opening
 from aliquot.live.device.nvidia import commands
 from aliquot.live.device.nvidia.checks import check, find_library
 from aliquot.live.device.nvidia.choice import Choice, Mode, read_choice
@@ -24,6 +24,7 @@ from aliquot.live.device.nvidia.processes import Processes, parent_of
 from aliquot.live.device.surroundings import Surroundings
 from aliquot.live.device.survey import survey_nvidia
 from aliquot.live.device.table import drivers_table
+from aliquot.live.device.used import Used
 from aliquot.live.settings import parse_devices
 
 CONTROL = "nvidia-cuda-mps-control"

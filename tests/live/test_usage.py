@@ -8,7 +8,7 @@ import pytest
 from aliquot.config import PolicySettings
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.call import Call
-from aliquot.live.device.base import Used
+from aliquot.live.device.used import Used
 from aliquot.live.records import Action, Exec, Namespace, Pair
 from aliquot.live.replay import replay_file
 from aliquot.live.resolving import Reached

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from aliquot.core.model import CPU, DeviceSpec
-from aliquot.live.device.base import Used
+from aliquot.live.device.used import Used
 from aliquot.live.node.base import Launch, Listener, Outcome, RunRequest, SandboxUsage, Status
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from aliquot.core.model import DeviceSpec
+from aliquot.live.device.used import Used
 
 
 class Enforcement(Struct, frozen=True):
@@ -32,14 +33,6 @@ class Opening(Struct, frozen=True):
 
 
 NO_OPENING = Opening()
-
-
-class Used(Struct, frozen=True, gc=False):
-    """What a sandbox has used so far, and holds now."""
-
-    sandbox: int
-    compute_s: float  # seconds of the whole device; of several, on average
-    memory_bytes: int | None  # on the device; None: the driver does not count it, the node's count of the sandbox does
 
 
 class Driver(Protocol):

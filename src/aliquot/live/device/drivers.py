@@ -7,11 +7,12 @@ from pathlib import Path
 
 from aliquot.core.model import DeviceSpec
 from aliquot.core.wholes import parted
-from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening, Used
+from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening
 from aliquot.live.device.counter import Counter
 from aliquot.live.device.host import HostDriver
 from aliquot.live.device.nvidia.driver import make_driver
 from aliquot.live.device.surroundings import ANYWHERE, Surroundings
+from aliquot.live.device.used import Used
 
 Make = Callable[[str, Sequence[DeviceSpec], Surroundings], Driver]
 

@@ -11,9 +11,10 @@ import structlog
 
 from aliquot.core.interfaces import Allotment
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening, Used
+from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening
 from aliquot.live.device.parts import Parts, open_parts
 from aliquot.live.device.parts.base import Carved, Part
+from aliquot.live.device.used import Used
 
 _log = structlog.get_logger(__name__)
 

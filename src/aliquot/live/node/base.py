@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.base import Used
+from aliquot.live.device.used import Used
 
 
 class Status(IntEnum):

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from aliquot.core.model import DeviceSpec
 from aliquot.core.wholes import parted
-from aliquot.live.device.base import Used
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.surroundings import Surroundings
+from aliquot.live.device.used import Used
 from aliquot.live.judging.judge import Judge
 from aliquot.live.judging.judgement import Verdict
 from aliquot.live.node.base import Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status

@@ -14,7 +14,7 @@ from aliquot.core.model import CPU
 from aliquot.core.records import Device
 from aliquot.core.scheduler import Scheduler
 from aliquot.core.wholes import parted
-from aliquot.live.device.base import Used
+from aliquot.live.device.used import Used
 from aliquot.live.node.base import Node
 from aliquot.live.usage.accounts import Account, Totals
 from aliquot.live.usage.diary import Diary

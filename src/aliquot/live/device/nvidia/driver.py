@@ -7,7 +7,7 @@ import structlog
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.base import Driver, Enforcement, Opening, Used
+from aliquot.live.device.base import Driver, Enforcement, Opening
 from aliquot.live.device.nvidia import modes
 from aliquot.live.device.nvidia.checks import check, find_library
 from aliquot.live.device.nvidia.choice import Choice, Mode, read_choice
@@ -20,6 +20,7 @@ from aliquot.live.device.nvidia.pynvml_peer import open_nvml
 from aliquot.live.device.nvidia.swap import Checkpoints
 from aliquot.live.device.nvidia.usage import Meters
 from aliquot.live.device.surroundings import Surroundings
+from aliquot.live.device.used import Used
 
 _log = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from aliquot.live.device.base import Used
 from aliquot.live.device.nvidia.nvml import GpuProcess, Nvml, NvmlError, Sample
 from aliquot.live.device.nvidia.processes import Processes
+from aliquot.live.device.used import Used
 
 _log = structlog.get_logger(__name__)
 EVERY_S = 0.2
