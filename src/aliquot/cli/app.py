@@ -18,6 +18,7 @@ from aliquot.cli import (
     functions,
     invoke,
     logs,
+    model,
     namespace,
     package,
     policies,
@@ -76,6 +77,7 @@ app.command("wskprops", rich_help_panel=OPENWHISK)(wskprops.wskprops)
 app.command("status", rich_help_panel=OPERATE)(status.status)
 app.command("top", rich_help_panel=OPERATE)(status.top)
 app.command("usage", rich_help_panel=OPERATE)(usage.usage)
+app.add_typer(model.app, name="model", rich_help_panel=OPERATE)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=OPERATE)
 app.command("replay", rich_help_panel=OPERATE)(replay.replay)
 app.command("study", rich_help_panel=STUDY)(study.study)

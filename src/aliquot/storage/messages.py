@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from aliquot.storage.models import ModelsState
 from aliquot.storage.records import Dataset, Found, Likely
 from aliquot.storage.settings import FabricSettings
 
@@ -130,6 +131,32 @@ class CancelPrefetch(Struct, frozen=True, tag=True):
     fetch: int
 
 
+class ShowModels(Struct, frozen=True, tag=True):
+    """Which versions there are, which serves, and where a training stands. Then `ModelsTold`."""
+
+    request: int
+
+
+class TrainModel(Struct, frozen=True, tag=True):
+    """Begin a training from the access log, in a process of its own. Then `ModelsTold`, when it has begun."""
+
+    request: int
+
+
+class UseModel(Struct, frozen=True, tag=True):
+    """Have this version serve, or this of its predictors, or both; neither: the best. Then `ModelsTold`."""
+
+    request: int
+    version: int | None = None
+    predictor: str | None = None
+
+
+class RollBackModel(Struct, frozen=True, tag=True):
+    """Have the version serve that did before. Then `ModelsTold`."""
+
+    request: int
+
+
 ToAgent: TypeAlias = (
     Begin
     | CheckDataset
@@ -145,6 +172,10 @@ ToAgent: TypeAlias = (
     | AskModel
     | Prefetch
     | CancelPrefetch
+    | ShowModels
+    | TrainModel
+    | UseModel
+    | RollBackModel
 )
 
 Handed: TypeAlias = OpenView | CloseView
@@ -158,6 +189,14 @@ class Answered(Struct, frozen=True, tag=True):
 
     request: int
     value: dict[str, int | float | str | None] = {}
+    error: str = ""
+
+
+class ModelsTold(Struct, frozen=True, tag=True):
+    """`error` as in `Answered`."""
+
+    request: int
+    state: ModelsState | None = None
     error: str = ""
 
 
@@ -202,4 +241,4 @@ class RunSettled(Struct, frozen=True, tag=True):
     reasons: tuple[str, ...] = ()  # why the first of the files that it found prefetched were brought
 
 
-FromAgent: TypeAlias = Answered | Progress | Figures | Predicted | Prefetched | RunSettled
+FromAgent: TypeAlias = Answered | ModelsTold | Progress | Figures | Predicted | Prefetched | RunSettled

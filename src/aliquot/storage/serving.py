@@ -7,40 +7,25 @@ import threading
 from pathlib import Path
 
 import structlog
-from msgspec import Struct
 
+from aliquot.core.errors import AliquotError
 from aliquot.learn.lstm import LstmError
 from aliquot.learn.model import Model
 from aliquot.learn.parts import PREDICTORS, open_parts
-from aliquot.learn.registry import BrokenVersionError, Manifest, Registry
+from aliquot.learn.registry import BrokenVersionError, Registry
 from aliquot.learn.registry import Serving as Served
 from aliquot.learn.settings import AUTO, LearnSettings
 from aliquot.storage.log import AccessLog
+from aliquot.storage.models import ModelsState, ModelVersion, Training
 from aliquot.storage.records import Likely
 from aliquot.storage.training.steps import as_key, history_of
-from aliquot.storage.training.trainer import Trainer, Training
+from aliquot.storage.training.trainer import Trainer
 
 NOTHING = "none"
 _log = structlog.get_logger(__name__)
 
 
-class ModelVersion(Struct, frozen=True):
-    manifest: Manifest
-    sizes: dict[str, int]  # bytes by file
-
-
-class ModelsState(Struct, frozen=True):
-    """All that is told of models."""
-
-    serving: Served
-    model: str  # what answers now, as predictions name it
-    versions: tuple[ModelVersion, ...]
-    training: Training | None
-    accesses: int  # in the log
-    error: str = ""  # why what should serve does not
-
-
-class ModelError(Exception):
+class ModelError(AliquotError):
     """What was asked cannot be done; the text is for people."""
 
 

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from aliquot.learn.settings import LearnSettings
+
 GIB = 2**30
 
 
@@ -10,4 +12,5 @@ class FabricSettings(Struct, frozen=True):
     cache_directory: str = ""  # for the files
     cache_bytes: int = 10 * GIB
     eviction: str = "lecar"  # of the cache
+    learning: LearnSettings = LearnSettings()
     prefetch_bytes_per_s: int | None = None  # what prefetches may take of the link; None: all that nobody else wants

@@ -25,18 +25,24 @@ from aliquot.storage.messages import (
     EvictDataset,
     Figures,
     FromAgent,
+    ModelsTold,
     Predicted,
     Prefetch,
     Prefetched,
     Progress,
     PutDataset,
     RemoveDataset,
+    RollBackModel,
     RunSettled,
     ShowDataset,
+    ShowModels,
     StopWarming,
     ToAgent,
+    TrainModel,
+    UseModel,
     Warm,
 )
+from aliquot.storage.models import ModelsState
 from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
 
@@ -88,13 +94,32 @@ class Fabric:
         """Bring all that matches; when the caller is cancelled, it stops. Raises `AgentError`."""
         number = self._begin(lambda number: Warm(number, name, patterns), told)
         try:
-            return await self._requests.answer(number)
+            value: Value = await self._requests.answer(number)
         except asyncio.CancelledError:
             self._agent.send(StopWarming(number))
             raise
+        return value
+
+    async def models(self) -> ModelsState:
+        """Raises `AgentError`, as the next three do."""
+        return await self._ask_of_models(ShowModels)
+
+    async def train_model(self) -> ModelsState:
+        return await self._ask_of_models(TrainModel)
+
+    async def use_model(self, version: int | None, predictor: str | None) -> ModelsState:
+        return await self._ask_of_models(lambda number: UseModel(number, version, predictor))
+
+    async def roll_back_model(self) -> ModelsState:
+        return await self._ask_of_models(RollBackModel)
 
     async def _ask(self, make: Callable[[int], ToAgent]) -> Value:
-        return await self._requests.answer(self._begin(make))
+        value: Value = await self._requests.answer(self._begin(make))
+        return value
+
+    async def _ask_of_models(self, make: Callable[[int], ToAgent]) -> ModelsState:
+        state: ModelsState = await self._requests.answer(self._begin(make))
+        return state
 
     def _begin(self, make: Callable[[int], ToAgent], told: Callable[[Progress], None] = lambda _: None) -> int:
         if self._settings is None:
@@ -158,7 +183,7 @@ class Fabric:
 
     def heard(self, message: FromAgent) -> None:
         match message:
-            case Answered() | Progress():
+            case Answered() | ModelsTold() | Progress():
                 self._requests.heard(message)
             case RunSettled():
                 self.readers.settled(message)

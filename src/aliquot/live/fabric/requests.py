@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from itertools import count
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from aliquot.storage.messages import Answered, Progress
+from aliquot.storage.messages import Answered, ModelsTold, Progress
 
 Value: TypeAlias = dict[str, int | float | str | None]
 
@@ -19,7 +19,7 @@ class AgentLost(AgentError):  # noqa: N818 - it reads as what it says
 
 
 class _Request(NamedTuple):
-    answer: asyncio.Future[Value]
+    answer: asyncio.Future[Any]
     told: Callable[[Progress], None]
 
 
@@ -34,14 +34,14 @@ class Requests:
         self._waiting[number] = _Request(asyncio.get_running_loop().create_future(), told)
         return number
 
-    async def answer(self, number: int) -> Value:
-        """Raises `AgentError`."""
+    async def answer(self, number: int) -> Any:  # noqa: ANN401 - the asker knows what it asked for
+        """A `Value`, or the state of the models. Raises `AgentError`."""
         try:
             return await self._waiting[number].answer
         finally:
             del self._waiting[number]
 
-    def heard(self, message: Answered | Progress) -> None:
+    def heard(self, message: Answered | ModelsTold | Progress) -> None:
         """Of one that nobody waits for any more, nothing."""
         request = self._waiting.get(message.request)
         if request is None or request.answer.done():
@@ -51,7 +51,7 @@ class Requests:
         elif message.error:
             request.answer.set_exception(AgentError(message.error))
         else:
-            request.answer.set_result(message.value)
+            request.answer.set_result(message.state if isinstance(message, ModelsTold) else message.value)
 
     def fail(self, error: AgentLost) -> None:
         for request in self._waiting.values():

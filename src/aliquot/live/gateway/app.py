@@ -20,6 +20,7 @@ from aliquot.live.gateway.datasets import DatasetPages
 from aliquot.live.gateway.invoke import Invoke, is_invocation
 from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.metrics_page import MetricsPage
+from aliquot.live.gateway.models import ModelPages
 from aliquot.live.gateway.openapi import OpenApi
 from aliquot.live.gateway.operator import Operator
 from aliquot.live.gateway.packages import Packages
@@ -77,6 +78,7 @@ class Gateway:
             *Activations(platform, store, settings).endpoints(),
             *SessionPages(self.sessions).endpoints(),
             *DatasetPages(self.fabric, catalogue, settings).endpoints(),
+            *ModelPages(self.fabric).endpoints(),
             *Operator(platform, catalogue, self.sessions).endpoints(),
             *About(store, settings, self.gates).endpoints(),
             MetricsPage(self.metrics, platform, store, self.invoke, self.clock).endpoint(settings),

@@ -18,6 +18,7 @@ import structlog
 from aliquot.core.errors import AliquotError
 from aliquot.storage.agent.accounts import Accounts, Run
 from aliquot.storage.agent.guesses import Guesses
+from aliquot.storage.agent.model_desk import ModelDesk
 from aliquot.storage.agent.prefetches import Prefetches
 from aliquot.storage.agent.shelf import Shelf
 from aliquot.storage.cache.base import Warmed
@@ -39,9 +40,13 @@ from aliquot.storage.messages import (
     Progress,
     PutDataset,
     RemoveDataset,
+    RollBackModel,
     ShowDataset,
+    ShowModels,
     StopWarming,
     ToAgent,
+    TrainModel,
+    UseModel,
     Warm,
 )
 from aliquot.storage.origins import Origin
@@ -67,7 +72,8 @@ class Agent:
         self._shelf = Shelf(begin.settings, begin.datasets)
         self._cache = self._shelf.cache
         self._accounts = Accounts(self._accessed)
-        self._guesses = Guesses(Path(begin.settings.directory), self._shelf, send)
+        self._guesses = Guesses(Path(begin.settings.directory), self._shelf, send, begin.settings.learning)
+        models = ModelDesk(self._guesses.serving, self._threads, lambda told: self._soon(send, told))
         self._prefetches = Prefetches(self._cache, self._accounts, send)
         self._views = Views(self._cache, self._opened)
         self._warming: dict[int, Future[Warmed]] = {}
@@ -85,6 +91,10 @@ class Agent:
             AskModel: self._guesses.ask,
             Prefetch: self._prefetches.begin,
             CancelPrefetch: self._prefetches.cancel,
+            ShowModels: models.ask,
+            TrainModel: models.ask,
+            UseModel: models.ask,
+            RollBackModel: models.ask,
         }
 
     # --- what the server says -----------------------------------------------------------------------------

@@ -8,35 +8,29 @@ from pathlib import Path
 
 import structlog
 
-from aliquot.storage.agent.accounts import WITHOUT_SESSION, Audience
+from aliquot.learn.settings import LearnSettings
+from aliquot.storage.agent.accounts import Audience
 from aliquot.storage.agent.shelf import Shelf
 from aliquot.storage.log import AccessLog
 from aliquot.storage.messages import AskModel, FromAgent, Predicted
 from aliquot.storage.records import Access, FileKey, Likely
+from aliquot.storage.serving import Serving
 
 log = structlog.get_logger("aliquot.storage")
 
-LOG = "accesses.db"
-
-
-class Serving:
-    """Nothing is expected until there is a model."""
-
-    def next_files(self, tenant: str, session: str, function: str | None) -> tuple[str, list[Likely]]:
-        return "none", []
-
-    def close(self) -> None:
-        pass
+LOG, MODELS = "accesses.db", "models"
 
 
 class Guesses:
-    def __init__(self, directory: Path, shelf: Shelf, send: Callable[[FromAgent], None]) -> None:
+    def __init__(
+        self, directory: Path, shelf: Shelf, send: Callable[[FromAgent], None], learning: LearnSettings
+    ) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._shelf = shelf
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._log = AccessLog(directory / LOG)
-        self.serving = Serving()
+        self.serving = Serving(directory / MODELS, self._log, learning)
         self._thread = ThreadPoolExecutor(1, "model")  # one: what is asked first is answered first
         self._lock = threading.Lock()
         self._asking: dict[Audience, str | None] = {}  # to be asked: the function called, None after an open
@@ -75,11 +69,10 @@ class Guesses:
         tenant, name = audience
         with self._lock:
             function = self._asking.pop(audience)
-        session = "" if name.startswith(WITHOUT_SESSION) else name
         model = ""
         files: list[Likely] = []
         try:
-            model, files = self.serving.next_files(tenant, session, function)
+            model, files = self.serving.next_files(tenant, name, function)
         except Exception:
             log.exception("the model failed", tenant=tenant)
         self._loop.call_soon_threadsafe(self._tell, audience, model, self._shown(tenant, files))

@@ -10,29 +10,16 @@ from pathlib import Path
 
 import msgspec
 import structlog
-from msgspec import Struct
 
-from aliquot.learn.registry import Point
 from aliquot.learn.settings import LearnSettings
 from aliquot.learn.training import Progress
+from aliquot.storage.models import Training
 from aliquot.storage.training.process import Ended
 
 _MODULE = "aliquot.storage.training.process"
 _STOP_S = 2.0
 _BROKEN_OFF = Ended(error="it ended before it was done")
 _log = structlog.get_logger(__name__)
-
-
-class Training(Struct, frozen=True):
-    """Where the last training stands, or how it ended."""
-
-    running: bool
-    what: str
-    done: float  # 0 to 1
-    began: int  # milliseconds of the epoch
-    curve: tuple[Point, ...] = ()
-    version: int = 0  # that it made
-    error: str = ""
 
 
 class Trainer:

@@ -1,0 +1,229 @@
+"""`aliquot model`: what was learned about which files come next, how well it does, and which of it serves."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aliquot.cli.console import check_writable, progress, say
+from aliquot.cli.gateway import AsJson, Data, Gateway, connect
+from aliquot.cli.results import clock, percent, print_json, show, size, table, text
+from aliquot.core.errors import InputError
+from aliquot.sdk.errors import SdkError
+
+PATH = "/operator/v1/models"
+_LOOK_S = 0.5
+_POINTS = 100
+_ORDER = ("none", "popular", "markov1", "markov2", "lstm", "blend")
+
+app = typer.Typer(
+    help="Models: which files will be opened next, as learned from the access log. For the operator.",
+    no_args_is_help=True,
+)
+
+
+@app.command("list")
+def list_(data: Data = None, as_json: AsJson = False) -> None:
+    """List the versions, the newest first, and say which serves."""
+    state = _state(connect(data))
+    if as_json:
+        print_json(state)
+        return
+    versions = state["versions"]
+    if not versions:
+        say(
+            f"nothing has been learned yet; aliquot model train learns from the {state['accesses']} accesses in the log"
+        )
+    else:
+        rows = table("", "version", "made", ">sessions", "winner", ">top-1", ">top-5", ">size", "")
+        for one in reversed(versions):
+            manifest = one["manifest"]
+            score = manifest["scores"][manifest["winner"]]
+            rows.add_row(
+                str(manifest["version"]), clock(manifest["created"]), text(manifest["sessions"]), manifest["winner"],
+                percent(score["top1"]), percent(score["top5"]), size(sum(one["sizes"].values())),
+                _standing(manifest, state["serving"]),
+            )  # fmt: skip
+        show(rows)
+    _tell(state)
+
+
+@app.command("show")
+def show_(
+    version: Annotated[int | None, typer.Argument(help="The version.", show_default="the one that serves")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the network's learning curve there.")] = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a version: how each predictor did on held-back sessions, and why it serves or does not."""
+    _check_plot(plot)
+    state = _state(connect(data))
+    one = _find(state, version)
+    manifest = one["manifest"]
+    if as_json:
+        print_json(one)
+    else:
+        rows = table("", "", "")
+        rows.show_header = False
+        rows.add_row("version", f"{manifest['version']} {_standing(manifest, state['serving'])}".strip())
+        rows.add_row("made", clock(manifest["created"]))
+        learned = manifest["sessions"] - manifest["held_back"]
+        rows.add_row(
+            "learned from",
+            f"{manifest['steps']} steps; chosen by {learned} older and {manifest['held_back']} newer sessions",
+        )
+        rows.add_row("winner", manifest["winner"])
+        rows.add_row("why", manifest["why"])
+        if manifest["without"]:
+            rows.add_row("without a network", manifest["without"])
+        for name, taken in one["sizes"].items():
+            rows.add_row(name, size(taken))
+        show(rows)
+        _show_scores(manifest)
+    if plot is not None:
+        _draw(manifest["curve"], plot)
+
+
+@app.command()
+def train(
+    plot: Annotated[Path | None, typer.Option(help="Draw the network's learning curve there.")] = None,
+    detach: Annotated[bool, typer.Option(help="Do not wait for the end.")] = False,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from the access log, in a process of its own at the lowest priority; what is better than before serves."""
+    _check_plot(plot)
+    gateway = connect(data)
+    state = gateway.send("POST", PATH + "/train", "a training", operator=True)
+    if not detach:
+        state = _follow(gateway, state)
+    training = state["training"]
+    if as_json:
+        print_json(training)
+    elif detach:
+        say("a training has begun; aliquot model list shows how far it is")
+    if training["error"]:
+        raise SdkError(f"nothing was learned: {training['error']}")
+    if detach:
+        return
+    manifest = _find(state, training["version"])["manifest"]
+    if not as_json:
+        say(f"version {manifest['version']}: {manifest['why']}")
+        _show_scores(manifest)
+    if plot is not None:
+        _draw(manifest["curve"], plot)
+
+
+@app.command()
+def use(
+    version: Annotated[str | None, typer.Argument(help="The version, or auto: the best of what was learned.")] = None,
+    predictor: Annotated[
+        str | None, typer.Option(help=f"One of its predictors: {', '.join(_ORDER)}, or auto: the one that won.")
+    ] = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a version serve until another is chosen, or `auto`; it is exchanged at once, nothing is restarted."""
+    if version is None and predictor is None:
+        raise InputError("VERSION: it takes the number of a version, auto, or --predictor NAME")
+    if version not in {None, "auto"} and not str(version).isdecimal():
+        raise InputError(f"VERSION: '{version}' is neither the number of a version nor auto")
+    number = int(version) if version is not None and version != "auto" else None
+    body = {"version": number, "predictor": predictor}
+    _changed(connect(data).send("POST", PATH + "/use", "use", body=body, operator=True), as_json=as_json)
+
+
+@app.command()
+def rollback(data: Data = None, as_json: AsJson = False) -> None:
+    """Have the version serve that did before the present one; it stays until another is chosen, or `use auto`."""
+    _changed(connect(data).send("POST", PATH + "/rollback", "rollback", operator=True), as_json=as_json)
+
+
+def _state(gateway: Gateway) -> dict[str, Any]:
+    state: dict[str, Any] = gateway.send("GET", PATH, "the models", operator=True)
+    return state
+
+
+def _follow(gateway: Gateway, state: dict[str, Any]) -> dict[str, Any]:
+    with progress() as bar:
+        task = bar.add_task("training", total=_POINTS)
+        while state["training"]["running"]:
+            told = state["training"]
+            bar.update(task, description=told["what"], completed=round(_POINTS * told["done"]))
+            time.sleep(_LOOK_S)
+            state = _state(gateway)
+    return state
+
+
+def _find(state: dict[str, Any], version: int | None) -> dict[str, Any]:
+    wanted = state["serving"]["version"] if version is None else version
+    for one in state["versions"]:
+        if one["manifest"]["version"] == wanted:
+            found: dict[str, Any] = one
+            return found
+    known = ", ".join(str(one["manifest"]["version"]) for one in state["versions"]) or "none yet: aliquot model train"
+    raise InputError(f"VERSION: there is no version {wanted or ''}; there are {known}")
+
+
+def _changed(state: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(state["serving"])
+    else:
+        _tell(state)
+
+
+def _tell(state: dict[str, Any]) -> None:
+    pinned = ", until another is chosen (aliquot model use auto)" if state["serving"]["pinned"] else ""
+    say(f"{state['model']} serves{pinned}" if state["model"] != "none" else "nothing is predicted")
+    if state["error"]:
+        say(f"what is to serve cannot: {state['error']}")
+    training = state["training"]
+    if training is not None and training["running"]:
+        say(f"a training is under way ({percent(training['done'])}): {training['what']}")
+    elif training is not None and training["error"]:
+        say(f"of the last training nothing came: {training['error']}")
+
+
+def _standing(manifest: dict[str, Any], serving: dict[str, Any]) -> str:
+    if manifest["version"] == serving["version"]:
+        return "serves"
+    return "served" if manifest["version"] in serving["before"] else "" if manifest["accepted"] else "not better"
+
+
+def _show_scores(manifest: dict[str, Any]) -> None:
+    rows = table("on held-back sessions", "predictor", ">top-1", ">top-5", ">sure", ">of these right")
+    for name in _ORDER:
+        if name in manifest["scores"]:
+            score = manifest["scores"][name]
+            rows.add_row(
+                name, percent(score["top1"]), percent(score["top5"]), text(score["sure"]), percent(score["right"])
+            )
+    show(rows)
+
+
+def _check_plot(plot: Path | None) -> None:
+    if plot is not None:
+        from aliquot.sim import plots
+
+        plots.check_plot(plot)
+        check_writable(plot, "--plot")
+
+
+def _draw(curve: list[dict[str, Any]], path: Path) -> None:
+    from aliquot.sim.plots import Line, Panel, draw_panels
+
+    if not curve:
+        raise InputError("--plot: no network was trained, so there is no learning curve")
+    rounds = [float(point["epoch"]) for point in curve]
+    loss = [
+        Line("learned from", rounds, [point["learned_loss"] for point in curve]),
+        Line("held back", rounds, [point["held_back_loss"] for point in curve]),
+    ]
+    hits = [
+        Line("top-1", rounds, [_POINTS * point["top1"] for point in curve]),
+        Line("top-5", rounds, [_POINTS * point["top5"] for point in curve]),
+    ]
+    panels = [Panel("loss", "round", "nats a step", loss), Panel("held-back sessions", "round", "% right", hits)]
+    draw_panels(panels, "The network's learning curve", path, columns=2)
+    say(f"wrote {path}")

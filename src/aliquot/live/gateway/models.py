@@ -1,0 +1,60 @@
+"""Models over HTTP, for the operator: which there are, how they did, which serves; train, choose, roll back."""
+
+from collections.abc import Awaitable
+from typing import Any
+
+from msgspec import Struct
+
+from aliquot.live.fabric.fabric import Fabric
+from aliquot.live.fabric.requests import AgentError, AgentLost
+from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
+from aliquot.live.gateway.settings import MIB
+from aliquot.storage.models import ModelsState
+
+_ALL = "/operator/v1/models"
+
+
+class UsePost(Struct, forbid_unknown_fields=True):
+    """Which version is to serve, and which of its predictors; neither: the best of what was learned."""
+
+    version: int | None = None
+    predictor: str | None = None  # `auto`: the one that won
+
+
+class ModelPages:
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+
+    def endpoints(self) -> list[Endpoint]:
+        told: dict[str, Any] = {"answers": {200: ModelsState}, "access": Access.OPERATOR, "statuses": (409, 503)}
+        begun = {**told, "answers": {202: ModelsState}}
+        posted = {**told, "body": UsePost, "most_bytes": MIB, "statuses": (408, 409, 413, 415, 503)}
+        return [
+            Endpoint("GET", _ALL, self.show, "Versions of the model, and where a training stands", **told),
+            Endpoint("POST", _ALL + "/train", self.train, "Begin a training from the access log", **begun),
+            Endpoint("POST", _ALL + "/use", self.use, "Have a version serve, or a predictor", **posted),
+            Endpoint("POST", _ALL + "/rollback", self.roll_back, "Have the version before serve again", **told),
+        ]
+
+    async def show(self, _: Asked) -> Answer:
+        return await _answer(self._fabric.models())
+
+    async def train(self, _: Asked) -> Answer:
+        return await _answer(self._fabric.train_model(), 202)
+
+    async def use(self, asked: Asked) -> Answer:
+        post: UsePost = read_json(asked.body or b"{}", UsePost)
+        return await _answer(self._fabric.use_model(post.version, post.predictor))
+
+    async def roll_back(self, _: Asked) -> Answer:
+        return await _answer(self._fabric.roll_back_model())
+
+
+async def _answer(state: Awaitable[ModelsState], status: int = 200) -> Answer:
+    try:
+        return json(await state, status)
+    except AgentLost:
+        raise
+    except AgentError as error:  # nothing failed: it cannot be done as things are
+        raise Refusal(409, str(error)) from error

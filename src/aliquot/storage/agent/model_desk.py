@@ -1,0 +1,47 @@
+"""Where questions about models are answered, in threads: to load one takes a moment, and others are waited for."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeAlias
+
+import structlog
+
+from aliquot.storage.messages import ModelsTold, RollBackModel, ShowModels, TrainModel, UseModel
+from aliquot.storage.models import ModelsState
+from aliquot.storage.serving import ModelError, Serving
+
+Question: TypeAlias = ShowModels | TrainModel | UseModel | RollBackModel
+
+log = structlog.get_logger("aliquot.storage")
+
+
+class ModelDesk:
+    """`tell` is called from a thread."""
+
+    def __init__(self, serving: Serving, threads: Executor, tell: Callable[[ModelsTold], None]) -> None:
+        self._serving = serving
+        self._threads = threads
+        self._tell = tell
+
+    def ask(self, message: Question) -> None:
+        self._threads.submit(self._work, message)
+
+    def _work(self, message: Question) -> None:
+        try:
+            told = ModelsTold(message.request, self._answer(message))
+        except ModelError as error:
+            told = ModelsTold(message.request, error=str(error))
+        except Exception as error:
+            log.exception("a question about models could not be answered")
+            told = ModelsTold(message.request, error=f"the storage agent failed: {type(error).__name__}: {error}")
+        self._tell(told)
+
+    def _answer(self, message: Question) -> ModelsState:
+        match message:
+            case TrainModel():
+                return self._serving.train()
+            case UseModel():
+                return self._serving.use(message.version, message.predictor)
+            case RollBackModel():
+                return self._serving.roll_back()
+        return self._serving.state()

@@ -1,0 +1,31 @@
+"""What is told of models: the versions that there are, the one that serves, and where a training stands."""
+
+from msgspec import Struct
+
+from aliquot.learn.registry import Manifest, Point, Serving
+
+
+class Training(Struct, frozen=True):
+    """Where the last training stands, or how it ended."""
+
+    running: bool
+    what: str
+    done: float  # 0 to 1
+    began: int  # milliseconds of the epoch
+    curve: tuple[Point, ...] = ()
+    version: int = 0  # that it made
+    error: str = ""
+
+
+class ModelVersion(Struct, frozen=True):
+    manifest: Manifest
+    sizes: dict[str, int]  # bytes by file
+
+
+class ModelsState(Struct, frozen=True):
+    serving: Serving
+    model: str  # what answers now, as predictions name it
+    versions: tuple[ModelVersion, ...]
+    training: Training | None
+    accesses: int  # in the log
+    error: str = ""  # why what should serve does not
