@@ -6,14 +6,14 @@ from aliquot.storage.cache.base import Urgency
 from aliquot.storage.cache.budget import Budget
 from aliquot.storage.cache.transfer import Kind, Step, Transfer
 
-SPARE_WORKERS = 2  # no single link has all of them: one that hangs must not hold up the others
+SPARE = 4  # one worker in so many is not for the busiest link: one that hangs must not hold up the others
 
 
 class Agenda:
     def __init__(self, workers: int, budget: Budget) -> None:
         self._workers = workers
         self._background = max(1, workers // 2)
-        self._per_link = max(1, workers - SPARE_WORKERS)
+        self._per_link = workers - workers // SPARE
         self.budget = budget
         self.wake_s: float | None = None  # when to look again even if nothing happens; set by `next_step`
 

@@ -4,7 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from aliquot.storage.cache.budget import Budget
 from aliquot.storage.cache.crew import Crew
 from aliquot.storage.cache.disk import Disk
 from aliquot.storage.cache.entry import Entry
-from aliquot.storage.cache.flights import Flights
+from aliquot.storage.cache.flights import AHEAD, Flights
 from aliquot.storage.cache.listings import Listings
 from aliquot.storage.cache.opened import Handle
 from aliquot.storage.cache.shelf import Shelf
@@ -26,7 +26,6 @@ from aliquot.storage.errors import ChangedError, OriginError, RefusedError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import Found
 
-AHEAD = 8  # chunks that are brought for somebody who reads in order, before they are asked for
 SILENCE_S = 10.0  # an origin that could not be asked is not asked again about cached files for so long
 T = TypeVar("T")
 
@@ -63,10 +62,11 @@ class Counter:
                 unwanted, self.shelf.unwanted = self.shelf.unwanted, []
                 if self.flights.transfers:
                     self.crew.call()
+        for body in unwanted:
+            with suppress(OSError):  # a disk in trouble must not keep anybody from being told
+                body.remove()
         for tell in due:
             tell()
-        for body in unwanted:
-            body.remove()
 
     def enter(self, claim: Claim[T], origin: Origin, *, opens: bool) -> Ticket[T]:
         """One who wants a file: it is given at once if it is here and known to be the origin's, or soon."""

@@ -97,7 +97,8 @@ class Crew:
     def _look(self) -> None:
         while True:
             with self._lock:
-                self._watch_bell.wait(self._look_every_s if self._running else None)
+                if not self._closing:
+                    self._watch_bell.wait(self._look_every_s if self._running else None)
                 if self._closing:
                     return
                 running = [item for item in self._running.items() if item[0] not in self._abandoned]

@@ -22,6 +22,7 @@ from aliquot.storage.records import FileKey, Listed
 HandOver: TypeAlias = Callable[[Waiter, Entry, bool, float], bool]  # False: its file is not there
 
 MOST_FAILURES = 3  # in a row, before whoever waits is told
+AHEAD = 8  # chunks that are brought for somebody who reads in order, before they are asked for
 RETRY_S = (0.1, 0.4, 1.0)
 MOST_CHANGES = 3
 
@@ -151,11 +152,15 @@ class Flights:
         if transfer.whole or entry is None:
             return True
         length = entry.span(chunk)[1]
-        if not self._room(transfer, length, now=now) and not self._punch(transfer, entry, length):
+        waited_for = {each for reader in transfer.readers for each in entry.chunks_of(reader.offset, reader.length)}
+        # What is only read ahead takes no chunk's place but of those that are well behind.
+        may_go = set(entry.digests) - waited_for if chunk in waited_for else set(range(chunk - AHEAD - 1))
+        if self._room(transfer, length, now=now) or self._punch(entry, length, may_go):
+            self.shelf.reserve(entry, length)
+            return True
+        if chunk in waited_for:
             self.fail(transfer, self.no_room(entry), now=now)
-            return False
-        self.shelf.reserve(entry, length)
-        return True
+        return False
 
     def evict_for(self, transfer: Transfer, *, now: float) -> bool:
         """The disk is full before the cache is: somebody goes, or what nobody waits for does. False: nobody can."""
@@ -168,10 +173,9 @@ class Flights:
                 return True
         return False
 
-    def _punch(self, transfer: Transfer, entry: Entry, length: int) -> bool:
+    def _punch(self, entry: Entry, length: int, may_go: set[int]) -> bool:
         """Take chunks away again, those that came first, until there is room: a file larger than the cache flows by."""
-        needed = {chunk for reader in transfer.readers for chunk in entry.chunks_of(reader.offset, reader.length)}
-        for chunk in [chunk for chunk in entry.digests if chunk not in needed and chunk not in entry.holes]:
+        for chunk in [chunk for chunk in entry.digests if chunk in may_go and chunk not in entry.holes]:
             if not entry.body.punch(*entry.span(chunk)):
                 return False
             del entry.digests[chunk]

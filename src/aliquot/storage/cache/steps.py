@@ -86,9 +86,10 @@ class Steps:
 
     def _spoiled(self, transfer: Transfer, error: StorageError, now: float) -> None:
         """Once more from the beginning, then no more."""
-        transfer.failures += 2
+        transfer.spoiled += 1
         self._flights.again(transfer, now=now)
-        self._flights.failed_once(transfer, -1, error, now=now)
+        if transfer.spoiled > 1:
+            self._flights.fail(transfer, error, now=now)
 
     def _full(self, step: Step, error: OSError, now: float) -> None:
         """The disk is full, by others perhaps: the cache gives way until there is room, or nothing of it may go."""

@@ -62,6 +62,7 @@ class Transfer:
         self.attempt = 0
         self.failures = 0
         self.changes = 0
+        self.spoiled = 0  # how often it had come in vain
         self.entry: Entry | None = None
         self.ranged = True
         self.brought = False  # it was not here when the origin was asked

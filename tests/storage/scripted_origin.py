@@ -1,0 +1,112 @@
+"""An origin in memory that does what a test tells it to, and a cache of small chunks before it."""
+
+import hashlib
+import threading
+import time
+from contextlib import contextmanager
+
+from aliquot.storage.cache import CacheSettings, NodeCache
+from aliquot.storage.errors import AbsentError, ChangedError, OriginError
+from aliquot.storage.origins.base import Origin
+from aliquot.storage.records import FileKey, Listed
+
+CHUNK = 1000
+SOON_S = 20
+
+
+class ScriptedOrigin(Origin):
+    def __init__(self, files, *, link="scripted"):
+        super().__init__(f"memory://{link}", {})
+        self.contents = dict(files)
+        self.checksums = {}
+        self.begun = []  # reads: path and offset
+        self.ended = []
+        self.stats = []
+        self.listings = 0
+        self.down = False
+        self.is_ranged = True
+        self.before_read = lambda _path, _offset: None
+        self.before_stat = lambda _path: None
+        self._link = link
+
+    link = property(lambda self: self._link)
+
+    def check(self):
+        pass
+
+    def files(self):
+        self.listings += 1
+        self._up()
+        yield from [self._listed(path) for path in self.contents]
+
+    def _listed(self, path):
+        content = self.contents[path]
+        version = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        return Listed(path, len(content), version, self.checksums.get(path, ""))
+
+    def stat(self, path):
+        self.stats.append(path)
+        self.before_stat(path)
+        self._up()
+        if path not in self.contents:
+            raise AbsentError(f"no {path}")
+        return self._listed(path)
+
+    def ranged(self, listed):
+        return self.is_ranged
+
+    def read(self, listed, offset, length):
+        self.begun.append((listed.path, offset))
+        self.before_read(listed.path, offset)
+        self._up()
+        if self._listed(listed.path) != listed:
+            raise ChangedError(f"{listed.path} has changed")
+        self.ended.append((listed.path, offset))
+        return self.contents[listed.path][offset : offset + length]
+
+    def copy(self, listed, target, go):
+        with target.open("xb") as file:
+            for offset in range(0, listed.size, CHUNK):
+                while not go(offset):
+                    time.sleep(0.001)
+                file.write(self.read(listed, offset, CHUNK))
+
+    def _up(self):
+        if self.down:
+            raise OriginError("scripted: is down")
+
+
+def held(origin):
+    """Reads wait until they are let go, one by one."""
+    turnstile = threading.Semaphore(0)
+    origin.before_read = lambda *_: turnstile.acquire(timeout=SOON_S)
+    return turnstile
+
+
+def until(condition):
+    """For what happens in another thread; whatever does not happen at all ends the test."""
+    ends = time.monotonic() + 2 * SOON_S
+    while not condition():
+        if time.monotonic() > ends:
+            raise TimeoutError(condition)
+        time.sleep(0.001)
+
+
+def key(path, dataset="d"):
+    return FileKey(dataset, path)
+
+
+@contextmanager
+def cache_before(directory, origins, **settings):
+    """Whatever a test forgets to close is seen: no thread and no file on its way is left."""
+    threads = set(threading.enumerate())
+    origin_of = origins.__getitem__ if isinstance(origins, dict) else lambda _: origins
+    defaults = {"limit_bytes": 1_000_000, "chunk_bytes": CHUNK, "whole_bytes": 100_000, "revalidate_s": 0.0}
+    cache = NodeCache(directory, CacheSettings(**{**defaults, **settings}), origin_of)
+    try:
+        yield cache
+    finally:
+        cache.close()
+    assert not [thread for thread in set(threading.enumerate()) - threads if "cache" in thread.name]
+    arriving = directory / "arriving"
+    assert not arriving.exists() or not list(arriving.iterdir())

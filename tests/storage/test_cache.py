@@ -1,0 +1,528 @@
+"""The node cache before an origin that does as it is told: what is served, from where, and what is kept."""
+
+import asyncio
+import gc
+import os
+import random
+import threading
+
+import pytest
+from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, cache_before, held, key, until
+
+from aliquot.core.errors import InputError
+from aliquot.policies.eviction import EVICTION
+from aliquot.storage.cache import CacheSettings, NodeCache, Urgency
+from aliquot.storage.errors import AbsentError, OriginError, PathError, RefusedError, RoomError
+from aliquot.storage.records import Found
+
+
+def content(seed, size=10_500):
+    return random.Random(seed).randbytes(size)
+
+
+def all_of(handle):
+    return os.pread(handle.fd, handle.listed.size + 1, 0)
+
+
+def opened(cache, path, dataset="d"):
+    with cache.open(key(path, dataset)).result(SOON_S) as handle:
+        return handle.found, handle.read(0, handle.listed.size).result(SOON_S)
+
+
+@pytest.fixture
+def origin():
+    return ScriptedOrigin({"a": content("a"), "b": content("b"), "deep/c": content("c", 999), "empty": b""})
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "cache"
+
+
+def test_a_file_is_brought_once_and_then_found(origin, directory):
+    with cache_before(directory, origin, revalidate_s=60) as cache:
+        assert opened(cache, "a") == (Found.FETCHED, content("a"))
+        assert opened(cache, "a") == (Found.CACHED, content("a"))
+        assert opened(cache, "empty") == (Found.FETCHED, b"")
+        assert sorted(origin.begun) == [("a", offset) for offset in range(0, 10_500, CHUNK)]
+        stats = cache.stats()
+        assert (stats.used_bytes, stats.open, stats.in_flight) == (10_500, 0, 0)
+        of = stats.datasets["d"]
+        assert (of.files, of.bytes, of.hits, of.misses, of.fetched_bytes) == (2, 10_500, 1, 2, 10_500)
+
+
+def test_however_many_ask_there_is_one_transfer(origin, directory):
+    gate = threading.Event()
+    origin.before_read = lambda *_: gate.wait(SOON_S)
+    with cache_before(directory, origin) as cache:
+        tickets = [cache.open(key("a")) for _ in range(20)] + [cache.fetch(key("a")) for _ in range(20)]
+        gate.set()
+        for ticket in tickets[:20]:
+            with ticket.result(SOON_S) as handle:
+                assert all_of(handle) == content("a")
+        assert {ticket.result(SOON_S).listed.size for ticket in tickets[20:]} == {10_500}
+        assert len(origin.begun) == 11
+
+
+def test_what_was_predicted_is_found_as_such_once(origin, directory):
+    with cache_before(directory, origin, revalidate_s=60) as cache:
+        assert not cache.has(key("a"))
+        ticket = cache.fetch(key("a"))
+        assert ticket.result(SOON_S).listed.size == 10_500
+        assert ticket.moved_bytes == 10_500
+        assert cache.has(key("a"))
+        assert opened(cache, "a") == (Found.PREFETCHED, content("a"))
+        assert opened(cache, "a") == (Found.CACHED, content("a"))
+        assert cache.fetch(key("b"), urgency=Urgency.WARM).result(SOON_S)
+        assert opened(cache, "b")[0] is Found.CACHED
+        assert cache.stats().datasets["d"].prefetched_bytes == 10_500
+
+
+def test_an_open_that_meets_a_prediction_on_its_way_has_the_prediction_to_thank(origin, directory):
+    gate, begun = threading.Event(), threading.Event()
+    origin.before_read = lambda *_: (begun.set(), gate.wait(SOON_S))
+    with cache_before(directory, origin) as cache:
+        fetch = cache.fetch(key("a"))
+        begun.wait(SOON_S)
+        ticket = cache.open(key("a"))
+        gate.set()
+        with ticket.result(SOON_S) as handle:
+            assert handle.found is Found.PREFETCHED
+        assert fetch.result(SOON_S)
+
+
+def test_paths_and_datasets_that_are_none_are_refused_by_the_ticket(directory, origin):
+    with cache_before(directory, {"d": origin, "gone": origin}) as cache:
+        with pytest.raises(PathError):
+            cache.open(key("../a")).result(SOON_S)
+        with pytest.raises(AbsentError):
+            cache.open(key("nothing")).result(SOON_S)
+        with pytest.raises(PathError):
+            cache.stat(key("/etc/passwd"))
+    with pytest.raises(RefusedError):
+        cache.open(key("a")).result(SOON_S)
+
+
+def test_a_changed_file_is_fetched_again_and_asked_after_no_more_often_than_said(origin, directory):
+    with cache_before(directory, origin, revalidate_s=3600) as cache:
+        opened(cache, "a")
+        origin.contents["a"] = content("new")
+        assert opened(cache, "a") == (Found.CACHED, content("a"))
+        assert len(origin.stats) == 1
+    with cache_before(directory, origin, revalidate_s=0.0) as cache:
+        before = cache.open(key("b")).result(SOON_S)
+        origin.contents["b"] = content("newer")
+        assert opened(cache, "a") == (Found.FETCHED, content("new"))
+        assert opened(cache, "b") == (Found.FETCHED, content("newer"))
+        assert all_of(before) == content("b")  # who has the old one open reads on
+        before.close()
+        assert cache.stats().datasets["d"].refetched == 2
+        assert cache.stats().used_bytes == 2 * 10_500
+
+
+def test_a_file_that_is_no_more_at_its_origin_leaves_the_cache(origin, directory):
+    with cache_before(directory, origin) as cache:
+        opened(cache, "a")
+        del origin.contents["a"]
+        with pytest.raises(AbsentError):
+            opened(cache, "a")
+        assert cache.stats().used_bytes == 0
+
+
+def test_a_checksum_that_the_origin_gives_is_held_against_what_arrived(origin, directory):
+    origin.checksums = {"a": "md5:0123", "b": "md5:" + __import__("hashlib").md5(content("b")).hexdigest()}
+    with cache_before(directory, origin) as cache:
+        with pytest.raises(OriginError, match="not the checksum that its origin gives"):
+            opened(cache, "a")
+        assert opened(cache, "b")[1] == content("b")
+        assert cache.stats().used_bytes == 10_500
+
+
+# --- leaving and urgency --------------------------------------------------------------------------------------
+
+
+def test_a_transfer_that_nobody_waits_for_stops_at_the_next_chunk_and_leaves_nothing(origin, directory):
+    turnstile = held(origin)
+    with cache_before(directory, origin, workers=2) as cache:
+        tickets = [cache.fetch(key("a")), cache.fetch(key("a"))]
+        until(lambda: origin.begun)
+        assert tickets[0].cancel()
+        turnstile.release()
+        until(lambda: len(origin.begun) > 1)
+        assert tickets[1].cancel()
+        begun = len(origin.begun)
+        turnstile.release(20)
+        until(lambda: len(origin.ended) == begun)
+        assert len(origin.begun) == begun
+        assert cache.stats().used_bytes == 0
+        assert cache.stats().in_flight == 0
+        assert tickets[1].moved_bytes >= CHUNK
+
+
+def test_cancelled_by_one_it_goes_on_for_the_other(origin, directory):
+    turnstile = held(origin)
+    with cache_before(directory, origin) as cache:
+        one, other = cache.open(key("a")), cache.open(key("a"))
+        until(lambda: origin.begun)
+        one.cancel()
+        turnstile.release(100)
+        with other.result(SOON_S) as handle:
+            assert all_of(handle) == content("a")
+
+
+def test_what_is_waited_for_overtakes_a_prediction_at_the_next_chunk(origin, directory):
+    turnstile = held(origin)
+    with cache_before(directory, origin, workers=2) as cache:
+        prefetch = cache.fetch(key("a"))
+        until(lambda: len(origin.begun) == 1)  # one of two workers at most for what nobody waits for
+        ticket = cache.open(key("b"))
+        until(lambda: len(origin.begun) == 2)
+        turnstile.release(2 + 11)
+        ticket.result(SOON_S).close()
+        assert [path for path, _ in origin.begun][1:12] == ["b"] * 11
+        turnstile.release(100)
+        prefetch.result(SOON_S)
+
+
+def test_a_prediction_that_somebody_opens_is_promoted(origin, directory):
+    turnstile = held(origin)
+    with cache_before(directory, origin, workers=2) as cache:
+        first, second = cache.fetch(key("a")), cache.fetch(key("b"))
+        until(lambda: len(origin.begun) == 1)
+        ticket = cache.open(key("b"))
+        turnstile.release(12)
+        ticket.result(SOON_S).close()
+        assert [path for path, _ in origin.begun][1:12] == ["b"] * 11
+        turnstile.release(100)
+        assert first.result(SOON_S)
+        assert second.result(SOON_S)
+
+
+def test_a_ticket_may_be_promoted_by_whoever_holds_it(origin, directory):
+    turnstile = held(origin)
+    with cache_before(directory, origin, workers=2) as cache:
+        first, second = cache.fetch(key("a")), cache.fetch(key("b"))
+        until(lambda: len(origin.begun) == 1)
+        second.promote()
+        turnstile.release(12)
+        second.result(SOON_S)
+        assert [path for path, _ in origin.begun][1:12] == ["b"] * 11
+        turnstile.release(100)
+        first.result(SOON_S)
+
+
+def test_demand_on_one_link_does_not_hold_up_predictions_on_another(origin, directory):
+    other = ScriptedOrigin({"x": content("x")}, link="other")
+    turnstile = held(origin)
+    with cache_before(directory, {"d": origin, "other": other}) as cache:
+        ticket = cache.open(key("a"))
+        until(lambda: origin.begun)
+        assert cache.fetch(key("x", "other")).result(SOON_S)
+        turnstile.release(100)
+        ticket.result(SOON_S).close()
+
+
+def test_with_a_budget_of_nothing_predictions_are_refused_and_the_rest_is_not(origin, directory):
+    with cache_before(directory, origin, prefetch_bytes_per_s=0) as cache:
+        with pytest.raises(RefusedError, match="prefetch_bytes_per_s"):
+            cache.fetch(key("a")).result(SOON_S)
+        assert cache.fetch(key("a"), urgency=Urgency.WARM).result(SOON_S)
+        assert opened(cache, "b")[1] == content("b")
+
+
+def test_predictions_wait_for_their_budget_and_what_is_demanded_does_not(origin, directory):
+    with cache_before(directory, origin, prefetch_bytes_per_s=1000) as cache:
+        prefetch = cache.fetch(key("a"))  # 10 s and more
+        until(lambda: len(origin.ended) >= 1)
+        assert opened(cache, "b")[1] == content("b")
+        assert not prefetch.done()
+        assert opened(cache, "a") == (Found.PREFETCHED, content("a"))
+        assert prefetch.result(SOON_S)
+
+
+# --- room -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eviction", EVICTION)
+def test_every_policy_keeps_the_cache_within_its_bytes_and_what_is_open_in_it(directory, eviction):
+    files = {f"{number}": content(number, 1000 + 37 * number) for number in range(60)}
+    origin = ScriptedOrigin(files)
+    chance = random.Random(1)
+    with cache_before(directory, origin, limit_bytes=20_000, eviction=eviction, revalidate_s=60) as cache:
+        kept = cache.open(key("7")).result(SOON_S)
+        for _ in range(300):
+            path = str(min(int(chance.expovariate(0.1)), 59))
+            assert opened(cache, path)[1] == files[path]
+            assert cache.stats().used_bytes <= 20_000
+        assert cache.has(key("7"))
+        assert all_of(kept) == files["7"]
+        kept.close()
+        stats = cache.stats().datasets["d"]
+        assert stats.hits > 30
+        assert stats.evicted > 30
+        until(lambda: sum(path.stat().st_size for path in (directory / "files").glob("*/*")) == stats.bytes)
+
+
+def test_an_unknown_policy_is_refused_with_those_there_are(directory, origin):
+    with pytest.raises(InputError, match="s3fifo"):
+        NodeCache(directory, CacheSettings(1000, eviction="fifo"), lambda _: origin)
+
+
+def test_what_does_not_fit_is_refused_with_the_setting_or_read_as_it_comes(origin, directory):
+    with cache_before(directory, origin, limit_bytes=5000) as cache:
+        with pytest.raises(RoomError, match=r"cache\.limit_bytes"):
+            cache.fetch(key("a")).result(SOON_S)
+        with cache.open(key("a")).result(SOON_S) as handle:
+            assert handle.fd is None
+            whole = b"".join(handle.read(offset, 700).result(SOON_S) for offset in range(0, 10_500, 700))
+            assert whole == content("a")
+            assert handle.read(100, 50).result(SOON_S) == content("a")[100:150]
+            assert cache.stats().used_bytes <= 5000
+        origin.is_ranged = False
+        with pytest.raises(RoomError):
+            cache.open(key("b")).result(SOON_S)
+
+
+def test_where_all_is_open_another_is_read_as_it_comes(origin, directory):
+    with cache_before(directory, origin, limit_bytes=13_000) as cache, cache.open(key("a")).result(SOON_S) as first:
+        with pytest.raises(RoomError, match="open or coming"):
+            cache.fetch(key("b"), urgency=Urgency.DEMAND).result(SOON_S)
+        with cache.open(key("b")).result(SOON_S) as second:
+            parts = [second.read(offset, 500).result(SOON_S) for offset in range(0, 10_500, 500)]
+            assert b"".join(parts) == content("b")
+            with pytest.raises(RoomError):
+                second.read(0, 10_500).result(SOON_S)
+        assert all_of(first) == content("a")
+
+
+def test_a_prediction_on_its_way_gives_way_to_what_is_waited_for(origin, directory):
+    turnstile = held(origin)
+    with cache_before(directory, origin, limit_bytes=15_000) as cache:
+        prefetch = cache.fetch(key("a"))
+        until(lambda: origin.begun)
+        ticket = cache.open(key("b"))
+        turnstile.release(100)
+        with ticket.result(SOON_S) as handle:
+            assert all_of(handle) == content("b")
+        with pytest.raises(RoomError, match="gave way"):
+            prefetch.result(SOON_S)
+
+
+# --- parts ----------------------------------------------------------------------------------------------------
+
+
+def test_a_large_file_is_read_before_all_of_it_is_there_by_exactly_the_chunks_that_are_asked_for(origin, directory):
+    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
+        with cache.open(key("a")).result(SOON_S) as handle:
+            assert origin.begun == []
+            assert handle.read(4990, 20).result(SOON_S) == content("a")[4990:5010]
+            assert sorted(origin.begun) == [("a", 4000), ("a", 5000)]
+            assert handle.read(10_400, 5000).result(SOON_S) == content("a")[10_400:]
+            assert handle.read(20_000, 10).result(SOON_S) == b""
+            assert handle.fd is None
+        assert cache.stats().used_bytes == 2500
+        with cache.open(key("a")).result(SOON_S) as handle:
+            assert handle.read(5000, 10).result(SOON_S) == content("a")[5000:5010]
+            assert len(origin.begun) == 3
+
+
+def test_who_reads_in_order_has_the_next_chunks_brought_and_in_the_end_the_file(origin, directory):
+    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
+        with cache.open(key("a")).result(SOON_S) as handle:
+            handle.read(0, 100).result(SOON_S)
+            until(lambda: len(origin.ended) == 9)
+            assert b"".join(handle.read(at, 500).result(SOON_S) for at in range(0, 10_500, 500)) == content("a")
+            until(lambda: handle.fd is not None)
+            assert all_of(handle) == content("a")
+        assert cache.has(key("a"))
+        assert len(origin.begun) == 11
+
+
+def test_parts_of_two_versions_are_never_mixed(origin, directory):
+    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
+        with cache.open(key("a")).result(SOON_S) as handle:
+            handle.read(5000, 10).result(SOON_S)
+            origin.contents["a"] = content("new")
+            with pytest.raises(Exception, match="changed"):
+                handle.read(8000, 10).result(SOON_S)
+            assert handle.read(5000, 10).result(SOON_S) == content("a")[5000:5010]
+            with pytest.raises(Exception, match="changed"):
+                handle.read(1000, 10).result(SOON_S)
+        with cache.open(key("a")).result(SOON_S) as handle:
+            assert handle.read(8000, 10).result(SOON_S) == content("new")[8000:8010]
+
+
+def test_a_fetch_of_what_is_half_there_brings_the_other_half(origin, directory):
+    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
+        with cache.open(key("a")).result(SOON_S) as handle:
+            handle.read(3000, 10).result(SOON_S)
+        assert cache.fetch(key("a")).result(SOON_S)
+        assert len(origin.begun) == 11
+        assert opened(cache, "a")[1] == content("a")
+
+
+def test_zeros_take_no_room(directory):
+    origin = ScriptedOrigin({"a": bytes(50_000) + b"x" + bytes(40_000)})
+    with cache_before(directory, origin, limit_bytes=95_000) as cache:
+        assert opened(cache, "a")[1] == origin.contents["a"]
+        assert cache.stats().used_bytes == CHUNK
+        assert cache.verify() == []
+
+
+# --- handles and tickets --------------------------------------------------------------------------------------
+
+
+def test_a_handle_that_is_dropped_closes_itself(origin, directory):
+    with cache_before(directory, origin) as cache:
+        opened(cache, "b")
+        fds = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        handle = cache.open(key("a")).result(SOON_S)
+        assert cache.stats().open == 1
+        del handle
+        gc.collect()
+        assert cache.stats().open == 0
+        assert len(os.listdir("/proc/self/fd")) == fds  # noqa: PTH208
+
+
+def test_a_closed_handle_reads_no_more(origin, directory):
+    with cache_before(directory, origin) as cache:
+        handle = cache.open(key("a")).result(SOON_S)
+        handle.close()
+        handle.close()
+        assert handle.fd is None
+        with pytest.raises(ValueError, match="is closed"):
+            handle.read(0, 1)
+
+
+def test_coroutines_wait_for_tickets_and_one_that_is_cancelled_leaves_nothing_open(origin, directory):
+    turnstile = held(origin)
+
+    async def readers(cache):
+        patient, hasty = (asyncio.create_task(waits(cache)) for _ in range(2))
+        while not origin.begun:
+            await asyncio.sleep(0.001)
+        hasty.cancel()
+        turnstile.release(100)
+        with await patient as handle:
+            assert all_of(handle) == content("a")
+        with pytest.raises(asyncio.CancelledError):
+            await hasty
+
+    async def waits(cache):
+        return await asyncio.wrap_future(cache.open(key("a")))
+
+    with cache_before(directory, origin) as cache:
+        asyncio.run(readers(cache))
+        gc.collect()
+        assert cache.stats().open == 0
+
+
+# --- datasets -------------------------------------------------------------------------------------------------
+
+
+def test_a_listing_is_remembered_over_a_restart_and_renewed_behind(origin, directory):
+    with cache_before(directory, origin, relist_s=3600) as cache:
+        listing = cache.listing("d")
+        assert listing.names("") == ("a", "b", "deep", "empty")
+        assert listing.names("deep") == ("c",)
+        assert listing.is_directory("deep")
+        assert cache.listing("d") is listing
+        assert origin.listings == 1
+    origin.down = True
+    with cache_before(directory, origin, relist_s=0.0) as cache:
+        assert cache.listing("d").names("") == ("a", "b", "deep", "empty")
+        origin.down = False
+        origin.contents["new"] = b"new"
+        until(lambda: "new" in cache.listing("d").names(""))
+        listing = cache.listing("d")
+        seen = origin.listings
+        until(lambda: cache.listing("d") and origin.listings > seen + 3)
+        assert cache.listing("d") is listing  # nothing has changed
+
+
+def test_a_hostile_listing_shows_no_path_that_climbs(directory):
+    origin = ScriptedOrigin({"../up": b"", "/abs": b"", "a/../b": b"", "a\0": b"", "fine": b"", "x": b"", "x/y": b""})
+    with cache_before(directory, origin) as cache:
+        listing = cache.listing("d")
+        assert sorted(listing.files) == ["fine", "x/y"]
+        assert listing.skipped == 5
+
+
+def test_stat_is_from_the_listing_or_else_from_the_origin(origin, directory):
+    with cache_before(directory, origin, revalidate_s=60) as cache:
+        assert cache.stat(key("a")).size == 10_500
+        assert origin.stats == ["a"]
+        cache.listing("d")
+        assert cache.stat(key("b")).size == 10_500
+        assert origin.stats == ["a"]
+        for _ in range(3):
+            with pytest.raises(AbsentError):
+                cache.stat(key("nothing"))
+        assert origin.stats == ["a", "nothing"]
+
+
+def test_warming_brings_what_matches_and_tells_how_far_it_is(origin, directory):
+    told = []
+    with cache_before(directory, origin) as cache:
+        warmed = cache.warm("d", ["deep", "[ab]"], lambda *progress: told.append(progress)).result(SOON_S)
+        assert (warmed.files, warmed.bytes, warmed.failed) == (3, 21_999, 0)
+        assert told[-1] == (3, 3, 21_999, 21_999)
+        assert cache.has(key("deep/c"))
+        assert not cache.has(key("empty"))
+        assert cache.warm("d").result(SOON_S).files == 4
+
+
+def test_warming_more_than_fits_is_refused_at_once(origin, directory):
+    with (
+        cache_before(directory, origin, limit_bytes=20_000) as cache,
+        pytest.raises(RoomError, match="do not fit into the cache"),
+    ):
+        cache.warm("d").result(SOON_S)
+
+
+def test_warming_goes_on_past_a_file_that_fails(origin, directory):
+    with cache_before(directory, origin) as cache:
+        cache.listing("d")
+        del origin.contents["b"]
+        warmed = cache.warm("d").result(SOON_S)
+        assert (warmed.files, warmed.failed) == (3, 1)
+        assert warmed.error.startswith("b: ")
+
+
+def test_warming_stops_when_whoever_asked_has_gone(origin, directory):
+    turnstile = held(origin)
+    with cache_before(directory, origin) as cache:
+        ticket = cache.warm("d")
+        until(lambda: origin.begun)
+        ticket.cancel()
+        until(lambda: cache.stats().in_flight == 0)
+        turnstile.release(100)
+        assert cache.stats().used_bytes == 0
+
+
+def test_a_dataset_that_is_removed_leaves_and_what_is_open_is_read_on(origin, directory):
+    turnstile = held(origin)
+    turnstile.release(11)
+    with cache_before(directory, {"d": origin, "e": origin}) as cache:
+        handle = cache.open(key("a")).result(SOON_S)
+        coming = cache.open(key("b"))
+        until(lambda: len(origin.begun) > 11)
+        cache.remove("d")
+        with pytest.raises(AbsentError, match="removed"):
+            coming.result(SOON_S)
+        assert all_of(handle) == content("a")
+        assert not cache.has(key("a"))
+        handle.close()
+        turnstile.release(100)
+        assert opened(cache, "deep/c", "e")[1] == content("c", 999)
+        assert cache.stats().used_bytes == 999
+        assert cache.empty("e") == 999
+        assert list((directory / "files").glob("*/*")) == []
+
+
+def test_another_origin_under_the_same_name_has_other_files(origin, directory):
+    origins = {"d": origin}
+    with cache_before(directory, origins, revalidate_s=60) as cache:
+        opened(cache, "a")
+        origins["d"] = ScriptedOrigin({"a": content("other")}, link="other")
+        assert opened(cache, "a") == (Found.FETCHED, content("other"))
