@@ -81,6 +81,8 @@ def _headline(gateway: Gateway, found: dict[str, Any]) -> Text:
         f"{len(found.get('sandboxes', ()))} sandboxes ({found.get('sandboxes_started', 0)} started so far), "
         f"policies {', '.join(found.get('policies', ()))}"
     )
+    if loose := [device["name"] for device in found.get("devices", ()) if device.get("enforced") is False]:
+        line.append(f"\nnot enforced on {', '.join(loose)}: nothing keeps functions to their slices there", "yellow")
     return line
 
 

@@ -79,7 +79,7 @@ def _show(found: "list[Row]") -> None:
             row.function,
             row.device,
             numbers if len(row.sandboxes) <= 4 else str(len(row.sandboxes)),  # noqa: PLR2004 - what a column holds
-            percent(row.request),
+            percent(row.request) + ("" if row.enforced else "!"),
             f"{100 * row.share:.1f}%",
             f"{100 * row.deviation:.1f}%",
             percent(row.peak),
@@ -89,6 +89,8 @@ def _show(found: "list[Row]") -> None:
             clock(row.windows[-1].t_ms) if row.windows else "",
         )
     show(made)
+    if not all(row.enforced for row in found):
+        output.print("[yellow]! not enforced: nothing kept these to what they had asked for; see aliquot doctor[/]")
 
 
 def _draw(found: "list[Row]", path: Path) -> None:

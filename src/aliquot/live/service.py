@@ -205,11 +205,11 @@ class Service:
             self._engine.post(FunctionRemoved(tenant, function))
 
     def misfit(self, action: Action) -> str | None:
+        """Neither what it asks for nor how far it may go may be more than any device has."""
         if names := needs_of(action).datasets:
             complaint = self.fabric.datasets.complaint(action.namespace, names)
             if complaint is not None:
                 return complaint
-        """Neither what it asks for nor how far it may go may be more than any device has."""
         spec, limit = function_spec(Reached.own(action)), needs_of(action).memory_limit_bytes
         return misfit(replace(spec, memory_bytes=max(spec.memory_bytes, limit)), self._node.devices)
 

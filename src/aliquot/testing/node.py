@@ -45,6 +45,9 @@ class ScriptedNode:
         self.running.pop(sandbox, None)
         self.stopped.append(sandbox)
 
+    def keeps(self, _device: str) -> bool:
+        return True
+
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
         self.slices[sandbox] = (share, ceiling)
 

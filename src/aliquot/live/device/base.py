@@ -13,6 +13,8 @@ from msgspec import Struct
 from aliquot.core.model import DeviceSpec
 from aliquot.live.device.used import Used
 
+NOT_ENFORCED = "not enforced"
+
 
 class Enforcement(Struct, frozen=True):
     """How each promise is kept on this machine; a reason in `lacking` says why one is not."""
@@ -21,6 +23,10 @@ class Enforcement(Struct, frozen=True):
     memory: str
     swap: str
     lacking: tuple[str, ...] = ()
+
+    @property
+    def keeps_compute(self) -> bool:
+        return not self.compute.startswith(NOT_ENFORCED)
 
 
 class Opening(Struct, frozen=True):

@@ -46,6 +46,11 @@ class Drivers:
     def enforcement(self) -> dict[str, Enforcement]:
         return {kind: driver.enforcement for kind, driver in self._by_kind.items()}
 
+    def keeps(self, place: str) -> bool:
+        """Whether sandboxes are kept to their compute there."""
+        driver = self._on(place)
+        return driver is not None and driver.enforcement.keeps_compute
+
     def place(self, sandbox: int, place: str) -> None:
         """The sandbox will be on that device, or on those: all that is called `place` here may name several."""
         slice_ = self._early.pop(sandbox, None)

@@ -102,11 +102,11 @@ class HostDriver(Driver):
             part.remove()
 
     def used(self) -> list[Used]:
-        """A virtual device's memory is the host's: the node counts it. What is swapped out has none of it."""
+        """A virtual device's memory is the host's: mostly the node counts it. What is swapped out has none of it."""
         found: list[Used] = []
         for sandbox, part in self._made.items():
             try:
-                found.append(Used(sandbox, part.used_s(), 0 if sandbox in self._frozen else None))
+                found.append(Used(sandbox, part.used_s(), 0 if sandbox in self._frozen else part.held_bytes()))
             except OSError:  # its groups have gone with it
                 continue
         return found

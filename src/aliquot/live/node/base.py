@@ -148,6 +148,10 @@ class Node(Protocol):
         """Kill it with all its children; nothing is reported. One that is gone already is passed over."""
         ...
 
+    def keeps(self, device: str) -> bool:
+        """Whether sandboxes are kept to their slices there."""
+        ...
+
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
         """Its part of its device's compute: so much when others want it too, and at most so much."""
         ...

@@ -258,6 +258,9 @@ class LocalNode(Node):
         if handle is not None:
             self._end(handle)
 
+    def keeps(self, device: str) -> bool:
+        return self._drivers.keeps(device)
+
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
         self._drivers.resize(sandbox, share, ceiling)
 

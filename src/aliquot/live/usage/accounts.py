@@ -12,12 +12,13 @@ class Account:
     """One sandbox's."""
 
     __slots__ = (
-        "ceiling", "compute_s", "device", "devices", "label", "labelled", "memory_bytes", "quiet", "sandbox", "seen_s",
-        "share", "window_s", "written_s",
+        "ceiling", "compute_s", "device", "devices", "enforced", "label", "labelled", "memory_bytes", "quiet",
+        "sandbox", "seen_s", "share", "window_s", "written_s",
     )  # fmt: skip
 
-    def __init__(self, sandbox: Sandbox, now_s: float) -> None:
+    def __init__(self, sandbox: Sandbox, now_s: float, *, enforced: bool = True) -> None:
         self.sandbox = sandbox
+        self.enforced = enforced  # whether it is kept to what it asked for
         self.device = sandbox.place
         self.devices = [device.spec.name for device in sandbox.devices]
         self.compute_s = 0.0

@@ -80,7 +80,7 @@ class Diary:
     def _name(self, file: UsageFile, account: Account) -> None:
         flow = account.sandbox.flow.key
         account.labelled = file.position
-        meaning = Label(flow.tenant, flow.function, account.sandbox.id, account.device)
+        meaning = Label(flow.tenant, flow.function, account.sandbox.id, account.device, account.enforced)
         account.label = file.label(meaning, account.label)
 
     def _write(self, file: UsageFile, account: Account, at_s: float, share: float) -> None:

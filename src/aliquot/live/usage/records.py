@@ -46,6 +46,7 @@ class Label(Struct, frozen=True, array_like=True):
     function: str
     sandbox: int
     device: str
+    enforced: bool = True  # whether it was kept to what it asked for
 
 
 def pack_head(capacity: int) -> bytes:

@@ -78,6 +78,10 @@ class Sampler:
             return None
         return 0.0 if self._is_stale(time.monotonic()) else account.share
 
+    def keeps(self, device: str) -> bool:
+        """Whether functions are kept to what they asked for there."""
+        return self._node.keeps(device)
+
     # --- time -------------------------------------------------------------------------------------------
 
     def _begin(self, now_s: float) -> None:
@@ -156,7 +160,8 @@ class Sampler:
         sandbox = self._scheduler.pool.sandboxes.get(number)
         if sandbox is not None:  # otherwise the core has sent it away, and it is still dying
             # What it has used before it was first seen counts as used since waking, or in the last look's time.
-            self.accounts[number] = Account(sandbox, max(self._woke_s, now_s - EVERY_S))
+            since_s = max(self._woke_s, now_s - EVERY_S)
+            self.accounts[number] = Account(sandbox, since_s, enforced=self._node.keeps(sandbox.place))
 
     def _close(self, number: int) -> None:
         account = self.accounts.pop(number)

@@ -31,6 +31,7 @@ class Row(Struct, frozen=True):
     peak: float  # and the most
     peak_bytes: int
     windows: list[Window]
+    enforced: bool = True  # whether it was kept to what it asked for
 
 
 class _Sum:
@@ -73,6 +74,7 @@ def _row(group: list[Track], window_ms: int) -> Row:
         max(active, default=0.0),
         max((window.memory_bytes for window in windows), default=0),
         windows,
+        all(track.label.enforced for track in group),
     )
 
 

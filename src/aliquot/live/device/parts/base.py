@@ -44,6 +44,10 @@ class Part(Protocol):
         """Seconds of the whole device. Takes microseconds."""
         ...
 
+    def held_bytes(self) -> int | None:
+        """None: it is counted elsewhere."""
+        ...
+
     def remove(self) -> None: ...
 
 

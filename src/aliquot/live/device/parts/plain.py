@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from math import log
 from pathlib import Path
 
-from aliquot.live.device.base import Enforcement
+from aliquot.live.device.base import NOT_ENFORCED, Enforcement
 from aliquot.live.device.parts.base import Carved, Part, Parts
 
 _STEP = log(1.25)  # what one nice value is worth to the kernel's scheduler
 _MOST = 19
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def nice_for(share: float) -> int:
@@ -54,6 +55,14 @@ class PlainPart(Part):
             ticks += int(fields[11]) + int(fields[12])
         return ticks / _TICKS / self._carved.cores
 
+    def held_bytes(self) -> int:
+        """Of its process, without files that others may share."""
+        pages = 0
+        for pid in self._pids:
+            fields = Path(f"/proc/{pid}/statm").read_text().split()
+            pages += int(fields[1]) - int(fields[2])
+        return pages * _PAGE_BYTES
+
     def remove(self) -> None:
         self._pids.clear()
 
@@ -65,7 +74,9 @@ class PlainParts(Parts):
     @property
     def enforcement(self) -> Enforcement:
         why = f"slices of host devices are not enforced, nice values and cores alone ask for them: {self._why}"
-        return Enforcement("not enforced (nice, cores)", "with the sandbox's own memory", "stopped (signals)", (why,))
+        return Enforcement(
+            f"{NOT_ENFORCED} (nice, cores)", "with the sandbox's own memory", "stopped (signals)", (why,)
+        )
 
     def make(self, sandbox: int, carved: Carved) -> PlainPart:
         return PlainPart(carved)

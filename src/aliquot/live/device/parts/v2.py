@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from aliquot.live.device.base import Enforcement
+from aliquot.live.device.base import NOT_ENFORCED, Enforcement
 from aliquot.live.device.counter import Counter
 from aliquot.live.device.parts.base import AGAINST_OTHERS, Carved, Part, Parts, quota_us
 from aliquot.live.unified import Unified, claim, give_back, pass_on
@@ -52,6 +52,9 @@ class V2Part(Part):
     def used_s(self) -> float:
         return self._used_us.read() / 1e6 / self._carved.cores
 
+    def held_bytes(self) -> None:
+        """The node counts it with the sandbox's memory."""
+
     def remove(self) -> None:
         self._used_us.close()
         with contextlib.suppress(OSError):
@@ -78,7 +81,7 @@ class V2Parts(Parts):
 
     @property
     def enforcement(self) -> Enforcement:
-        kept = "weight and quota (cgroups v2)" if "cpu" in self._tree.controllers else "not enforced"
+        kept = "weight and quota (cgroups v2)" if "cpu" in self._tree.controllers else NOT_ENFORCED
         return Enforcement(kept, "with the sandbox's own memory", "frozen (cgroups v2)", (_NOT_RUN,))
 
     def make(self, sandbox: int, carved: Carved) -> V2Part:
