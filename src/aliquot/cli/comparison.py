@@ -63,7 +63,10 @@ def _simulate_all(
         _check_tenants(scenario, overview)
         writer = _open_schedule(schedule, stack)
         for settings in runs:
-            task = bar.add_task(f"{settings.queueing}, seed {settings.seed}", total=overview.calls)
+            name = settings.queueing
+            if any(other.prefetching != settings.prefetching for other in runs):
+                name += f", {settings.prefetching}"
+            task = bar.add_task(f"{name}, seed {settings.seed}", total=overview.calls)
             recorder = simulate(
                 scenario,
                 settings,
@@ -71,7 +74,7 @@ def _simulate_all(
                 on_dispatch=None if writer is None else partial(writer.write, settings),
                 on_progress=partial(_show, bar, task),
             )
-            results.append((report(settings.queueing, settings.seed, recorder, scenario.devices), recorder))
+            results.append((report(name, settings.seed, recorder, scenario.devices), recorder))
     return results
 
 

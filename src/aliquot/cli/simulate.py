@@ -1,22 +1,26 @@
 """`aliquot simulate`: one trace under several policies."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec.structs import replace
 
-from aliquot.assemble import assemble
+from aliquot.assemble import assemble, look_up
 from aliquot.config import PolicySettings, parse_policy_params, parse_size, parse_weights
 from aliquot.core.errors import InputError
+
+if TYPE_CHECKING:
+    from aliquot.sim.fabric.storage import Storage
 
 
 def simulate(
     arrivals: Annotated[
-        Path, typer.Option(help="CSV: time_s,function and optionally tenant,run_s,deadline_s,cost_limit,session.")
+        Path, typer.Option(help="CSV: time_s,function and optionally tenant,run_s,deadline_s,cost_limit,session,reads.")
     ],
     functions: Annotated[
-        Path, typer.Option(help="CSV: name,run_s,cold_s,memory_mib and optionally load_s,share,weight,run_s@KIND.")
+        Path,
+        typer.Option(help="CSV: name,run_s,cold_s,memory_mib and optionally load_s,share,weight,datasets,run_s@KIND."),
     ],
     devices: Annotated[str, typer.Option(help="How many, or kinds: rtx4090:2,rtx3090:2.")] = "1",
     device_spec: Annotated[
@@ -32,6 +36,19 @@ def simulate(
     packing: Annotated[
         str, typer.Option(help="Which device a new slice goes to: first_fit, best_fit or least_fragmented.")
     ] = "first_fit",
+    prefetching: Annotated[
+        str,
+        typer.Option(help="Which files are brought before they are opened: none, threshold or both, comma separated."),
+    ] = "threshold",
+    files: Annotated[Path | None, typer.Option(help="CSV: dataset,path,mib; what calls may read.")] = None,
+    link: Annotated[str, typer.Option(help="Bytes per second between the files' origin and the node.")] = "100MB",
+    link_latency: Annotated[float, typer.Option(min=0, help="Seconds before the first byte of a file.")] = 0.002,
+    cache: Annotated[str, typer.Option(help="How much of the files the node keeps.")] = "100GiB",
+    cache_eviction: Annotated[str, typer.Option(help="What leaves it first; see aliquot policies.")] = "lru",
+    predictor: Annotated[
+        str, typer.Option(help="Who says what is opened next: markov1, markov2, popular, none or clairvoyant.")
+    ] = "markov2",
+    session_lead: Annotated[float, typer.Option(min=0, help="Seconds from a session's begin to its first call.")] = 0,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A policy's parameter, such as mqfq_sticky.T=5. Repeatable.")
     ] = None,
@@ -61,9 +78,10 @@ def simulate(
     from aliquot.sim.traces import FunctionsFile, TraceFile
 
     outputs = Outputs(json, plot, schedule)
-    outputs.check({"--arrivals": arrivals, "--functions": functions, "--device-spec": device_spec})
+    outputs.check({"--arrivals": arrivals, "--functions": functions, "--files": files, "--device-spec": device_spec})
     runs = _runs(
         policy,
+        prefetching,
         seed,
         PolicySettings(
             "", keepalive, eviction, parse_policy_params(set_ or [], "--set"), sharing=sharing, packing=packing
@@ -82,25 +100,53 @@ def simulate(
     check_kinds(all_devices, kinds or {})
     all_devices = with_cpu(all_devices, listed.functions.values(), concurrency=concurrency, kinds=kinds)
     listed.check_fit(all_devices)
+    storage = _storage(files, link, link_latency, cache, cache_eviction, predictor, session_lead)
     scenario = Scenario(
         all_devices,
         listed.functions,
-        TraceFile(arrivals, listed.functions),
+        TraceFile(arrivals, listed.functions, storage.files),
         parse_weights(tenant_weight or [], "--tenant-weight"),
         parse_curve(interference),
         bus == "shared",
         check,
+        storage,
     )
     compare(scenario, runs, outputs, f"{arrivals.name} on {len(all_devices)} devices, D = {concurrency}")
 
 
-def _runs(policy: str, seed: str, common: PolicySettings) -> list[PolicySettings]:
-    """One for each policy and seed; what is wrong with a policy's name or parameters comes up here."""
+def _storage(
+    files: Path | None, link: str, latency_s: float, cache: str, eviction: str, predictor: str, lead_s: float
+) -> "Storage":
+    from aliquot.policies.eviction import EVICTION
+    from aliquot.sim.fabric.predicting import PREDICTORS
+    from aliquot.sim.fabric.storage import Storage, read_files
+
+    _check_one_of("--predictor", predictor, PREDICTORS)
+    look_up(EVICTION, eviction, "--cache-eviction")
+    return Storage(
+        {} if files is None else read_files(files),
+        parse_size(link, "--link") or 1,
+        latency_s,
+        parse_size(cache, "--cache"),
+        eviction,
+        predictor,
+        lead_s,
+    )
+
+
+def _runs(policy: str, prefetching: str, seed: str, common: PolicySettings) -> list[PolicySettings]:
+    """One for each of both policies and seed; what is wrong with a policy's name or parameters comes up here."""
     from aliquot.sim.clairvoyant import SIMULATED
 
     names = _split(policy, "--policy")
     seeds = [_seed(text) for text in _split(seed, "--seed")]
-    runs = [replace(common, queueing=name, seed=number) for name in names for number in seeds]
+    ways = _split(prefetching, "--prefetching")
+    runs = [
+        replace(common, queueing=name, prefetching=way, seed=number)
+        for name in names
+        for way in ways
+        for number in seeds
+    ]
     used = dict.fromkeys(name for run in runs for name in assemble(run, SIMULATED).policy_names)
     for name in common.params:
         if name not in used:
@@ -108,7 +154,7 @@ def _runs(policy: str, seed: str, common: PolicySettings) -> list[PolicySettings
     return runs
 
 
-def _check_one_of(option: str, value: str, known: tuple[str, str]) -> None:
+def _check_one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InputError(f"{option}: '{value}' is not known; it takes {' or '.join(known)}")
 

@@ -75,6 +75,41 @@ def make(
     say(f"wrote {count} arrivals of {len(called)} functions to {arrivals}")
 
 
+@app.command("readers")
+def readers(
+    arrivals: Annotated[Path, typer.Option(help="Write the arrivals there, with what each call reads.")],
+    functions: Annotated[Path, typer.Option(help="Write the functions there.")],
+    files: Annotated[Path, typer.Option(help="Write the files of the dataset there.")],
+    users: Annotated[int, typer.Option(min=1, help="Each a tenant with files of its own.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1, help="Sessions of each, of three calls.")] = 40,
+    gap: Annotated[float, typer.Option(help="Seconds between two rounds of a user, on average.")] = 120,
+    think: Annotated[float, typer.Option(min=0, help="Seconds between two calls of a round.")] = 2,
+    parts: Annotated[int, typer.Option(min=1, help="Parts of the dataset that a round reads.")] = 4,
+    part_mib: Annotated[int, typer.Option(min=0, help="The size of a part.")] = 64,
+    shuffled: Annotated[bool, typer.Option(help="Each round reads the parts in another order.")] = False,
+    drawn_from: Annotated[int, typer.Option(min=0, help="Shuffled: draw the parts from so many.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same files.")] = 0,
+) -> None:
+    """Make a workload of users who read files again and again, for `aliquot simulate --files`.
+
+    aliquot workload readers --arrivals A.csv --functions F.csv --files D.csv
+    """
+    from aliquot.sim import readers as made
+    from aliquot.sim.trace_output import write_arrivals, write_files, write_functions
+
+    _check_range({"--gap": gap}, 0, 1e6)
+    _check_range({"--think": think}, None, 1e6)
+    written = {"--functions": functions, "--arrivals": arrivals, "--files": files}
+    check_distinct(written)
+    for option, path in written.items():
+        check_writable(path, option)
+    recipe = made.Rounds(users, rounds, gap, think, parts, part_mib, shuffled, drawn_from, seed)
+    write_functions(made.functions().values(), functions)
+    write_files(made.files(recipe), files)
+    count = write_arrivals(made.arrivals(recipe), arrivals, reads=True)
+    say(f"wrote {count} calls of {users} users to {arrivals}, and {len(made.files(recipe))} files to {files}")
+
+
 @app.command("import")
 def import_trace(
     kind: Annotated[str, typer.Argument(help="azure_functions, azure_llm, mooncake, philly or servegen.")],

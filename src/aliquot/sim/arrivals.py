@@ -17,6 +17,7 @@ class Arrival(NamedTuple):
     deadline_s: float | None = None
     cost_limit: float | None = None
     session: str | None = None  # of the tenant
+    reads: tuple[str, ...] = ()  # files that it opens, one after the other, as `dataset/path`
 
 
 class Overview(NamedTuple):

@@ -1,6 +1,7 @@
 """The loop: take the next moment, tell the core what happened, do what it says. The core cannot tell it from life."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from math import inf
 
@@ -9,11 +10,14 @@ from msgspec import Struct
 from aliquot.assemble import assemble
 from aliquot.config import PolicySettings
 from aliquot.core.commands import (
+    CancelFetch,
     Command,
     Complete,
     Dispatch,
     Fail,
+    Fetch,
     LoadMemory,
+    Predict,
     Reject,
     Run,
     SetSlice,
@@ -38,6 +42,8 @@ from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.sim.agenda import Agenda
 from aliquot.sim.arrivals import Arrival, Overview, Workload
 from aliquot.sim.clairvoyant import informed
+from aliquot.sim.fabric.fabric import Fabric
+from aliquot.sim.fabric.storage import Storage
 from aliquot.sim.interference import Curve
 from aliquot.sim.machine import Machine
 from aliquot.sim.recorder import Call, DispatchLine, Recorder
@@ -57,6 +63,7 @@ class Scenario(Struct):
     interference: Curve | None = None
     shared_bus: bool = False  # transfers to one device slow each other down
     check: bool = False  # the invariants, after every step
+    storage: Storage = Storage()
 
 
 class Simulation:
@@ -84,6 +91,7 @@ class Simulation:
             shared_bus=scenario.shared_bus,
             sliced=settings.sharing != "hard",
         )
+        self._fabric = Fabric(scenario.storage, scenario.workload, self._agenda)
         self._calls: dict[str, Call] = {}
         self._next_number = 0
         self.ended = 0
@@ -105,6 +113,9 @@ class Simulation:
             SetSlice: self._machine.set_slice,
             StopSandbox: self._machine.stop,
             WakeAt: self._set_wake,
+            Predict: self._fabric.predict,
+            Fetch: self._fabric.fetch,
+            CancelFetch: self._fabric.cancel,
         }
 
     def moments(self) -> Iterator[float]:
@@ -153,6 +164,8 @@ class Simulation:
 
     def _step(self, now: float, events: list[Event]) -> None:
         performers = self._performers
+        if self._scenario.storage.files:
+            self._fabric.notice(events)
         if self._machine.shares_compute:
             self._machine.finished([event for event in events if type(event) is RunFinished], now)
         for command in self.scheduler.step(now, events):
@@ -168,10 +181,20 @@ class Simulation:
     def _run(self, command: Run, now: float) -> None:
         call, home = self._calls[command.invocation], self._machine.home(command.sandbox)
         self.recorder.started(call, home.total, now, accelerated=home.accelerated)
-        self._machine.run(command, call.arrival.run_s, now)
+        arrival = call.arrival
+        if arrival.reads:
+            self._fabric.read(command.invocation, arrival, now, partial(self._compute, command, arrival.run_s, now))
+        else:
+            self._machine.run(command, arrival.run_s, now)
+
+    def _compute(self, command: Run, run_s: float | None, began: float, now: float) -> None:
+        """It has read its files: to the core, that was part of the run."""
+        self._machine.run(command, run_s, now, began=began)
 
     def _complete(self, command: Complete, now: float) -> None:
         call = self._calls.pop(command.invocation)
+        if call.arrival.reads:
+            self._fabric.close(command.invocation, now)
         self.recorder.finished(call, now)
         self._ended(call, now)
 
@@ -203,6 +226,7 @@ class Simulation:
         self._agenda.set_wake(command.at)
 
     def _check_end(self) -> None:
+        self.recorder.data = self._fabric.figures()
         left = self.scheduler.invocations.values()
         if left:
             stories = "; ".join(invocation.tell() for invocation in list(left)[:3])

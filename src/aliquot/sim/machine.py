@@ -125,15 +125,20 @@ class Machine:
         parts = divide([self._claims[sandbox] for sandbox in uses])
         return [self._home[sandbox].share / part for sandbox, part in zip(uses, parts, strict=True)]
 
-    def run(self, command: Run, actual_s: float | None, now: float) -> None:
-        """`actual_s` is what the call takes where its function's times were declared; None: just the declared."""
+    def run(self, command: Run, actual_s: float | None, now: float, *, began: float | None = None) -> None:
+        """`actual_s` is what the call takes where its function's times were declared; None: just the declared.
+
+        The run `began` before now where files had to be read first.
+        """
         sandbox = command.sandbox
         home = self._home[sandbox]
         run_s = _actual(home, actual_s)
         if not self.shares_compute:
-            self._agenda.add(after(now, run_s), RunFinished(command.invocation, sandbox, run_s))
+            whole_s = run_s if began is None else after(run_s, now - began)
+            self._agenda.add(after(now, run_s), RunFinished(command.invocation, sandbox, whole_s))
             return
         use = Use(run_s, home.demand, now, partial(_run_finished, command))
+        use.started = now if began is None else began
         self._compute[home.device].begin(sandbox, use, now)
 
     def finished(self, events: Iterable[RunFinished], now: float) -> None:

@@ -8,6 +8,7 @@ from aliquot.core.clock import between
 from aliquot.core.commands import Dispatch, Start
 from aliquot.core.model import FlowKey
 from aliquot.sim.arrivals import Arrival
+from aliquot.sim.fabric.account import DataFigures
 from aliquot.sim.fairness import LEAST_DUE_S, FairnessMeter, FlowMeter, jain_of
 
 
@@ -69,6 +70,7 @@ class Recorder:
         self.meters = list(meters.values())
         self._arrived: list[Call] = []  # at this moment
         self.bytes_moved = 0
+        self.data: DataFigures | None = None  # once it is over, where there are files
         self.busy_s = 0.0  # time of accelerators, by share
         self.first_arrival_s: float | None = None
         self.last_finish_s: float = 0

@@ -7,6 +7,7 @@ import msgspec
 
 from aliquot.core.commands import Start
 from aliquot.core.model import CPU, DeviceSpec, FlowKey
+from aliquot.sim.fabric.account import DataFigures
 from aliquot.sim.fairness import jain
 from aliquot.sim.recorder import FlowRecord, Recorder
 from aliquot.sim.statistics import Summary, summarise, tidy, variance
@@ -54,6 +55,7 @@ class RunReport(msgspec.Struct):
     slo: Slo
     per_function: dict[str, Group]
     per_tenant: dict[str, Group]
+    data: DataFigures | None = None  # where there are files to read
 
 
 def report(policy: str, seed: int, recorder: Recorder, devices: Sequence[DeviceSpec]) -> RunReport:
@@ -84,6 +86,7 @@ def report(policy: str, seed: int, recorder: Recorder, devices: Sequence[DeviceS
         slo=Slo(deadlines, met, tidy(met / deadlines) if deadlines else None),
         per_function=per_function,
         per_tenant=_groups(recorder, lambda key: key.tenant),
+        data=recorder.data,
     )
 
 

@@ -1,11 +1,15 @@
 """Comparisons as people read them in a terminal."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from rich.markup import escape
 from rich.table import Table
 
+from aliquot.sim.fabric.account import DataFigures
 from aliquot.sim.report import RunReport
+
+Column: TypeAlias = tuple[str, list[float | None], Callable[[list[float]], float] | None]  # and who is the best
 
 
 def seconds(value: float | None) -> str:
@@ -17,7 +21,7 @@ def seconds(value: float | None) -> str:
 
 def comparison(runs: Sequence[RunReport], title: str) -> Table:
     """One row a run; the best of each column stands out."""
-    columns: list[tuple[str, list[float | None], Callable[[list[float]], float] | None]] = [
+    columns: list[Column] = [
         ("mean s", [run.latency_s.mean for run in runs], min),
         ("p50 s", [run.latency_s.p50 for run in runs], min),
         ("p95 s", [run.latency_s.p95 for run in runs], min),
@@ -30,6 +34,8 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
         ("jain", [run.fairness.jain for run in runs], max),
         ("gap s", [run.fairness.max_gap_s for run in runs], min),
     ]
+    if any(run.data is not None for run in runs):
+        columns += _data_columns([run.data for run in runs])
     table = Table(title=escape(title), title_justify="left", caption=None)
     table.add_column("policy")
     several_seeds = len({run.seed for run in runs}) > 1
@@ -47,3 +53,14 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
             cells.append(cell)
         table.add_row(*cells)
     return table
+
+
+def _data_columns(figures: Sequence[DataFigures | None]) -> list[Column]:
+    """Of the files that calls read."""
+    hidden = [data.hidden if data else None for data in figures]
+    return [
+        ("data s", [data.data_s.mean if data else None for data in figures], min),
+        ("hidden %", [None if share is None else 100 * share for share in hidden], max),
+        ("wasted %", [100 * data.wasted if data else None for data in figures], min),
+        ("link GiB", [data.moved_bytes / 2**30 if data else None for data in figures], min),
+    ]

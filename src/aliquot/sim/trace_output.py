@@ -2,27 +2,36 @@
 
 import csv
 import gzip
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO
 
 from aliquot.core.model import FunctionSpec
+from aliquot.core.prefetching.records import FileKey
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.traces import MIB
+from aliquot.sim.traces import MIB, SEPARATOR
 
 
-def write_arrivals(arrivals: Iterable[Arrival], path: Path) -> int:
-    """Returns how many; what an arrival does not have is an empty field."""
+def write_arrivals(arrivals: Iterable[Arrival], path: Path, *, reads: bool = False) -> int:
+    """Returns how many; what an arrival does not have is an empty field. `reads`: with the files that calls open."""
     count = 0
     with _create(path) as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Arrival._fields)
+        writer.writerow(Arrival._fields if reads else Arrival._fields[:-1])
         for arrival in arrivals:
-            writer.writerow(arrival)
+            writer.writerow((*arrival[:-1], SEPARATOR.join(arrival.reads)) if reads else arrival[:-1])
             count += 1
     return count
+
+
+def write_files(files: Mapping[FileKey, int], path: Path) -> None:
+    """As `simulate --files` reads them."""
+    with _create(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("dataset", "path", "mib"))
+        writer.writerows((*key, size / MIB) for key, size in files.items())
 
 
 def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
@@ -31,7 +40,9 @@ def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
     shares = any(function.share is not None for function in listed)
     kinds = list(dict.fromkeys(kind for function in listed for kind in function.times_by_kind))
     own = [(time, kind) for kind in kinds for time in ("run_s", "cold_s", "load_s") if _differs(listed, kind, time)]
+    datasets = any(function.datasets for function in listed)
     header = ["name", "run_s", "cold_s", "memory_mib", "load_s", "weight", *(["share"] if shares else [])]
+    header += ["datasets"] if datasets else []
     with _create(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*header, *(f"{time}@{kind}" for time, kind in own)])
@@ -40,6 +51,7 @@ def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
             mib = function.memory_bytes / MIB
             line = [function.name, times.run_s, times.cold_s, mib, times.load_s, function.weight]
             line += [function.share] if shares else []
+            line += [SEPARATOR.join(function.datasets)] if datasets else []
             there = function.times_by_kind
             writer.writerow(line + [getattr(there[kind], time) if kind in there else None for time, kind in own])
 

@@ -1,29 +1,35 @@
 """The two files of a simulation: arrivals as a stream, and the functions they call."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec, Times
+from aliquot.core.prefetching.records import FileKey
 from aliquot.sim.arrivals import Arrival, Overview, overview
 from aliquot.sim.csv_input import Row, read_rows
+from aliquot.sim.fabric.storage import file_key
 
 MIB = 2**20
+SEPARATOR = ";"  # between files, and between datasets
 _SHARE = "a part of a device, 0 (none) to 1, or a whole number of devices"
 _SECONDS = "seconds, 0 or more"
 
 
 class TraceFile:
-    """An arrivals file: `time_s,function` and optionally `tenant`, `run_s`, `deadline_s`, `cost_limit`, `session`."""
+    """An arrivals file: `time_s,function`, optionally `tenant,run_s,deadline_s,cost_limit,session,reads`."""
 
     required = ("time_s", "function")
-    optional = ("tenant", "run_s", "deadline_s", "cost_limit", "session")
+    optional = ("tenant", "run_s", "deadline_s", "cost_limit", "session", "reads")
 
-    def __init__(self, path: Path, functions: Mapping[str, FunctionSpec]) -> None:
+    def __init__(
+        self, path: Path, functions: Mapping[str, FunctionSpec], files: Container[FileKey] = frozenset()
+    ) -> None:
         self.path = path
         self._functions = functions
+        self._files = files
 
     def overview(self) -> Overview:
         """Reads the whole file once: whatever is wrong in it comes up here, before anything is simulated."""
@@ -47,14 +53,33 @@ class TraceFile:
                 row.optional("deadline_s", "seconds after arrival, more than 0", above=0),
                 row.optional("cost_limit", "a cost, 0 or more"),
                 row.values.get("session", "").strip() or None,
+                self._reads(row, function),
             )
+
+    def _reads(self, row: Row, function: str) -> tuple[str, ...]:
+        text = row.values.get("reads", "").strip()
+        if not text:
+            return ()
+        names = tuple(text.split(SEPARATOR))
+        datasets = self._functions[function].datasets
+        for name in names:
+            key = file_key(name)
+            if key not in self._files:
+                raise row.error(
+                    f"reads: '{name}' is not in the files file; it takes DATASET/PATH{SEPARATOR}DATASET/PATH"
+                )
+            if key[0] not in datasets:
+                raise row.error(
+                    f"reads: '{name}' is of no dataset that {function} declares: {', '.join(datasets) or '-'}"
+                )
+        return names
 
 
 class FunctionsFile:
-    """A functions file: `name,run_s,cold_s,memory_mib`, optionally `load_s`, `share`, `weight`, `run_s@KIND`."""
+    """A functions file: `name,run_s,cold_s,memory_mib`, optionally `load_s,share,weight,datasets,run_s@KIND`."""
 
     required = ("name", "run_s", "cold_s", "memory_mib")
-    optional = ("load_s", "share", "weight")
+    optional = ("load_s", "share", "weight", "datasets")
     by_kind = ("run_s@", "cold_s@", "load_s@")
 
     def __init__(self, path: Path) -> None:
@@ -110,4 +135,5 @@ def _function(row: Row) -> FunctionSpec:
         times=Times(run_s, cold_s, load_s),
         times_by_kind=by_kind,
         weight=1 if weight is None else weight,
+        datasets=tuple(filter(None, row.values.get("datasets", "").strip().split(SEPARATOR))),
     )

@@ -1,0 +1,134 @@
+"""Who says which files come next: nobody, what was learned from the run so far, or one who has read the trace."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from aliquot.core.events import LikelyFile
+from aliquot.core.prefetching.records import AudienceKey, FileKey, without_session
+from aliquot.learn.markov import Markov, Popular
+from aliquot.learn.predictor import Predictor
+from aliquot.learn.reach import Outlook, reach_of
+from aliquot.learn.rollout import roll_out
+from aliquot.learn.steps import Session, Step, begin, call
+from aliquot.learn.tables import Tables, count
+from aliquot.sim.arrivals import Arrival
+from aliquot.sim.fabric.storage import file_key
+
+AHEAD = 32  # files that the clairvoyant names
+GROWTH, FIRST = 1.1, 8  # it is learned anew when there are so many times more opens than the last time, and so many
+
+
+def audience_of(arrival: Arrival) -> AudienceKey:
+    return (arrival.tenant, arrival.session or without_session(arrival.function))
+
+
+class Predicting(ABC):
+    """Is told what happens, and answers what it expects, most likely first."""
+
+    def began(self, audience: AudienceKey) -> None:
+        """A session."""
+
+    def called(self, arrival: Arrival) -> None:
+        """Before it opens anything."""
+
+    def opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
+        pass
+
+    @abstractmethod
+    def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
+        """The function has just been called, and has not run yet; empty: none has."""
+
+
+class Nobody(Predicting):
+    def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
+        return []
+
+
+class Clairvoyant(Predicting):
+    """Knows every open to come, in order: what no predictor can pass."""
+
+    def __init__(self, workload: Iterable[Arrival], sizes: dict[FileKey, int]) -> None:
+        self._sizes = sizes
+        self._coming: dict[AudienceKey, dict[FileKey, int]] = {}  # how often, in order of the first time
+        for arrival in workload:
+            coming = self._coming.setdefault(audience_of(arrival), {})
+            for name in arrival.reads:
+                key = file_key(name)
+                coming[key] = coming.get(key, 0) + 1
+
+    def opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
+        coming = self._coming[audience]
+        times = coming.pop(key) - 1
+        if times:
+            coming[key] = times
+
+    def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
+        keys = list(self._coming.get(audience, {}))[:AHEAD]
+        return [LikelyFile(*key, self._sizes[key], 1.0) for key in keys]
+
+
+class Learned(Predicting):
+    """Counts what follows what, as the storage agent does, in the sessions of the run so far."""
+
+    def __init__(self, make: Callable[[Tables], Predictor]) -> None:
+        self._make = make
+        self._sessions: list[Session] = []
+        self._under_way: dict[AudienceKey, Session] = {}
+        self._steps: dict[str, Step] = {}
+        self._opens = self._learned = 0
+        self._predictor: Predictor | None = None
+        self._outlook: Outlook | None = None
+
+    def began(self, audience: AudienceKey) -> None:
+        self._begin(audience, begin(audience[0]))
+
+    def called(self, arrival: Arrival) -> None:
+        audience, step = audience_of(arrival), call(arrival.tenant, arrival.function)
+        if arrival.session is None or audience not in self._under_way:
+            self._begin(audience, step)
+        else:
+            self._note(audience, step)
+
+    def opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
+        self._opens += 1
+        self._note(audience, Step("/".join(key), size))
+
+    def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
+        if self._opens >= max(FIRST, GROWTH * self._learned):
+            self._learn()
+        if self._predictor is None:
+            return []
+        history = self._under_way.get(audience, [])
+        if function:
+            history = [*history, call(audience[0], function)]
+        guesses = roll_out(self._predictor, self._outlook, history, self._steps.__getitem__)
+        return [LikelyFile(*file_key(file), self._steps[file].size, chance) for file, chance in guesses]
+
+    def _begin(self, audience: AudienceKey, step: Step) -> None:
+        self._under_way[audience] = []
+        self._sessions.append(self._under_way[audience])
+        self._note(audience, step)
+
+    def _note(self, audience: AudienceKey, step: Step) -> None:
+        self._steps[step.file] = step
+        self._under_way[audience].append(step)
+
+    def _learn(self) -> None:
+        self._learned = self._opens
+        self._predictor = self._make(count(self._sessions))
+        self._outlook = Outlook(reach_of(self._sessions))
+
+
+LEARNED: dict[str, Callable[[Tables], Predictor]] = {
+    "markov1": partial(Markov, order=1),
+    "markov2": partial(Markov, order=2),
+    "popular": Popular,
+}
+PREDICTORS = ("clairvoyant", *sorted(LEARNED), "none")
+
+
+def make_predicting(name: str, workload: Iterable[Arrival], sizes: dict[FileKey, int]) -> Predicting:
+    if name == "clairvoyant":
+        return Clairvoyant(workload, sizes)
+    return Learned(LEARNED[name]) if name in LEARNED else Nobody()

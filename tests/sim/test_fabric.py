@@ -1,0 +1,227 @@
+"""Datasets in the simulator: what reading takes, what prefetching hides, and what it costs."""
+
+import pytest
+
+from aliquot.config import PolicySettings
+from aliquot.core.commands import CancelFetch, Fetch
+from aliquot.core.errors import InputError
+from aliquot.core.events import FetchEnded
+from aliquot.core.model import FlowKey
+from aliquot.sim import readers
+from aliquot.sim.agenda import Agenda
+from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.fabric.fabric import Fabric
+from aliquot.sim.fabric.predicting import PREDICTORS
+from aliquot.sim.fabric.storage import Storage, read_files
+from aliquot.sim.report import report, to_json
+from aliquot.sim.trace_output import write_arrivals, write_files, write_functions
+from aliquot.sim.traces import FunctionsFile, TraceFile
+from aliquot.testing.builders import device, function
+
+MB = 10**6
+SECOND = 100 * MB  # what the link brings in one
+READER = function("f", cold_s=0, load_s=0, run_s=1, datasets=("d",))
+
+
+def storage(sizes, **more):
+    return Storage({("d", path): size for path, size in sizes.items()}, 100 * MB, **{"latency_s": 0, **more})
+
+
+def run(arrivals, files, *, functions=(READER,), prefetching="none"):
+    scenario = Scenario(
+        [device(concurrency=9)],
+        {function.name: function for function in functions},
+        ListedWorkload(arrivals),
+        check=True,
+        storage=files,
+    )
+    recorder = simulate(scenario, PolicySettings("fcfs", prefetching=prefetching))
+    return recorder, report("fcfs", 0, recorder, scenario.devices).data
+
+
+def latencies(recorder, name="f"):
+    return list(recorder.flows[FlowKey("default", name)].latency_s)
+
+
+def test_a_call_waits_for_its_files_one_after_the_other_and_then_computes():
+    files = storage({"a": SECOND, "b": 2 * SECOND}, latency_s=0.5)
+    recorder, data = run([Arrival(0, "f", reads=("d/a", "d/b"))], files)
+    assert latencies(recorder) == [0.5 + 1 + 0.5 + 2 + 1]
+    assert data.opened == {"cached": 0, "prefetched": 0, "fetched": 2}
+    assert (data.data_s.mean, data.hidden, data.moved_bytes) == (4, 0, 3 * SECOND)
+
+
+def test_the_core_learns_the_whole_run_with_what_was_waited_for():
+    scenario = Scenario(
+        [device()], {"f": READER}, ListedWorkload([Arrival(0, "f", reads=("d/a",))]), storage=storage({"a": SECOND})
+    )
+    assert report("fcfs", 0, simulate(scenario, PolicySettings("fcfs")), scenario.devices).latency_s.mean == 2
+
+
+def test_what_was_read_before_is_there():
+    arrivals = [Arrival(0, "f", reads=("d/a",)), Arrival(5, "f", reads=("d/a",))]
+    recorder, data = run(arrivals, storage({"a": SECOND}))
+    assert latencies(recorder) == [2, 1]
+    assert data.opened["cached"] == 1
+
+
+def test_two_who_wait_share_the_link_and_a_file_that_both_want_comes_once():
+    arrivals = [Arrival(0, "f", reads=("d/a",)), Arrival(0, "f", reads=("d/b",)), Arrival(0.5, "f", reads=("d/b",))]
+    recorder, data = run(arrivals, storage({"a": SECOND, "b": SECOND}))
+    assert latencies(recorder) == [3, 3, 2.5]
+    assert data.moved_bytes == 2 * SECOND
+
+
+def test_files_come_while_the_sandbox_starts():
+    slow = function("f", cold_s=3, load_s=0, run_s=1, datasets=("d",))
+    arrivals = [Arrival(0, "f", reads=("d/a", "d/b"))]
+    files = storage({"a": SECOND, "b": SECOND}, predictor="clairvoyant")
+    recorder, data = run(arrivals, files, functions=[slow], prefetching="threshold")
+    assert latencies(recorder) == [4]
+    assert (data.hidden, data.wasted_bytes, data.opened["prefetched"]) == (1, 0, 2)
+
+
+def test_what_does_not_come_in_time_is_hidden_as_far_as_it_came():
+    arrivals = [Arrival(10, "f", session="s", reads=("d/a",))]
+    files = storage({"a": 4 * SECOND}, predictor="clairvoyant", lead_s=3)
+    recorder, data = run(arrivals, files, prefetching="threshold")
+    assert latencies(recorder) == [pytest.approx(2, abs=0.01)]
+    assert data.hidden == pytest.approx(0.75, abs=0.01)
+
+
+def test_what_somebody_waits_for_overtakes_what_is_prefetched():
+    arrivals = [Arrival(10, "f", session="s", reads=("d/large",)), Arrival(2, "g", reads=("e/now",))]
+    other = function("g", cold_s=0, load_s=0, run_s=1, datasets=("e",))
+    files = Storage({("d", "large"): 5 * SECOND, ("e", "now"): SECOND}, 100 * MB, 0, predictor="clairvoyant", lead_s=9)
+    recorder, _ = run(arrivals, files, functions=[READER, other], prefetching="threshold")
+    assert latencies(recorder, "g") == [2], "the prefetch that was under way stood still"
+    assert latencies(recorder) == [1], "and was here in time all the same"
+
+
+def test_what_was_brought_and_never_opened_is_wasted():
+    agenda = Agenda()
+    fabric = Fabric(storage({"a": SECOND, "b": SECOND}), [], agenda)
+    fabric.fetch(Fetch(1, "t", "s", "d", "a", ""), 0)
+    fabric.fetch(Fetch(2, "t", "s", "d", "b", ""), 0)
+    assert agenda.take(9) == (0, [])  # the origin answers
+    assert agenda.take(9) == (1, [FetchEnded(1, 1)])
+    fabric.cancel(CancelFetch(2, ""), 1.25)
+    assert agenda.take(9) == (1.25, [FetchEnded(2, 1.25)])
+    assert fabric.figures().wasted_bytes == SECOND + SECOND // 4
+
+
+def test_a_prefetch_that_somebody_waits_for_is_not_cancelled():
+    agenda = Agenda()
+    fabric = Fabric(storage({"a": SECOND}), [], agenda)
+    fabric.fetch(Fetch(1, "t", "s", "d", "a", ""), 0)
+    agenda.take(9)
+    done = []
+    fabric.read("1", Arrival(0, "f", reads=("d/a",)), 0.5, done.append)
+    fabric.cancel(CancelFetch(1, ""), 0.75)
+    assert agenda.take(9) == (1, [FetchEnded(1, 1)])
+    assert done == [1]
+    assert fabric.figures().wasted_bytes == 0
+
+
+def test_the_cache_is_bounded_and_keeps_what_is_open():
+    long = function("long", cold_s=0, load_s=0, run_s=50, datasets=("d",))
+    arrivals = [
+        Arrival(0, "long", reads=("d/a",)),
+        Arrival(10, "f", reads=("d/b",)),
+        Arrival(20, "f", reads=("d/c",)),
+        Arrival(30, "f", reads=("d/a",)),
+        Arrival(40, "f", reads=("d/b",)),
+    ]
+    files = storage({"a": SECOND, "b": SECOND, "c": SECOND}, cache_bytes=2 * SECOND)
+    recorder, _ = run(arrivals, files, functions=[READER, long])
+    assert latencies(recorder) == [2, 2, 1, 2], "b went for c, though a was used longer ago"
+
+
+def test_a_file_larger_than_the_cache_can_be_read():
+    recorder, data = run([Arrival(0, "f", reads=("d/a", "d/a"))], storage({"a": SECOND}, cache_bytes=1))
+    assert latencies(recorder) == [3]
+    assert data.opened["fetched"] == 2
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS)
+def test_the_same_seed_gives_the_same_bytes(predictor):
+    recipe = readers.Rounds(users=3, rounds=6, gap_s=30, shuffled=True, drawn_from=6)
+    files = Storage(readers.files(recipe), cache_bytes=800 * MB, predictor=predictor, lead_s=2)
+    runs = []
+    for _ in range(2):
+        scenario = Scenario(
+            [device(concurrency=4)],
+            readers.functions(),
+            ListedWorkload(readers.arrivals(recipe)),
+            check=True,
+            storage=files,
+        )
+        recorder = simulate(scenario, PolicySettings("fair_resident"))
+        runs.append(to_json([report("", 0, recorder, scenario.devices)]))
+    assert runs[0] == runs[1]
+
+
+def data_of(recipe, prefetching, **more):
+    scenario = Scenario(
+        [device(concurrency=16)],
+        readers.functions(),
+        ListedWorkload(readers.arrivals(recipe)),
+        storage=Storage(readers.files(recipe), cache_bytes=2**30, **more),
+    )
+    recorder = simulate(scenario, PolicySettings("fcfs", prefetching=prefetching))
+    return report("", 0, recorder, scenario.devices).data
+
+
+def test_what_repeats_is_learned_and_more_of_it_is_hidden_the_longer_the_lead():
+    recipe = readers.Rounds(users=4, rounds=25, gap_s=240)
+    hidden = [data_of(recipe, "threshold", lead_s=lead_s) for lead_s in (0, 1, 3)]
+    assert hidden[0].hidden < hidden[1].hidden < hidden[2].hidden
+    assert hidden[2].hidden > 0.8, "but for the first rounds, from which it is learned"
+    assert all(data.wasted <= 0.1 for data in hidden)
+
+
+def test_what_cannot_be_known_does_no_harm():
+    recipe = readers.Rounds(users=4, rounds=25, gap_s=240, shuffled=True, parts=4, drawn_from=40)
+    plain, guessed = data_of(recipe, "none"), data_of(recipe, "threshold", lead_s=3)
+    assert guessed.data_s.mean <= 1.02 * plain.data_s.mean
+    assert guessed.wasted <= 0.1
+
+
+def test_a_made_workload_is_read_as_it_was_written(tmp_path):
+    recipe = readers.Rounds(users=2, rounds=2)
+    paths = [tmp_path / name for name in ("A.csv", "F.csv", "D.csv")]
+    write_arrivals(readers.arrivals(recipe), paths[0], reads=True)
+    write_functions(readers.functions().values(), paths[1])
+    write_files(readers.files(recipe), paths[2])
+    functions, files = FunctionsFile(paths[1]).functions, read_files(paths[2])
+    assert files == readers.files(recipe)
+    assert functions == readers.functions()
+    assert list(TraceFile(paths[0], functions, files)) == list(readers.arrivals(recipe))
+
+
+@pytest.mark.parametrize(
+    ("reads", "complaint"),
+    [("d/other", "reads: 'd/other' is not in the files file"), ("e/a", "is of no dataset that f declares: d")],
+)
+def test_reads_that_cannot_be_are_named_with_their_line(tmp_path, reads, complaint):
+    path = tmp_path / "A.csv"
+    path.write_text(f"time_s,function,reads\n0,f,{reads}\n")
+    with pytest.raises(InputError, match="A.csv:2: .*" + complaint):
+        TraceFile(path, {"f": READER}, {("d", "a"): 1, ("e", "a"): 1}).overview()
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("d,a,x", ":2: mib is 'x'"),
+        ("d/e,a,1", ":2: 'd/e', 'a': the name of a dataset takes no /"),
+        ("d,a,1\nd,a,1", ":3: d/a is there twice"),
+        ("", ":2: there are no files"),
+    ],
+)
+def test_what_is_wrong_with_a_files_file_is_named(tmp_path, line, complaint):
+    path = tmp_path / "D.csv"
+    path.write_text(f"dataset,path,mib\n{line}\n" if line else "dataset,path,mib\n")
+    with pytest.raises(InputError, match=complaint):
+        read_files(path)
