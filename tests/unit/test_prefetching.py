@@ -101,6 +101,16 @@ def test_what_is_likely_enough_is_brought_most_likely_first_with_its_reason():
     ]
 
 
+def test_of_those_about_as_likely_the_models_first_is_brought_first():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    assert paths(harness.send(predicted(likely("soon", 0.96), likely("later", 0.99), likely("then", 0.97)))) == [
+        "soon",
+        "later",
+        "then",
+    ]
+
+
 def test_no_more_than_the_first_few_are_brought():
     harness = reading(top_n=2)
     harness.send(SessionBegan("default", "s"))

@@ -6,6 +6,7 @@ from aliquot.core.events import LikelyFile
 from aliquot.core.interfaces import Limits, Params, Prefetching, Wish
 
 MIB = 2**20
+ALIKE = 1  # decimals that make a difference to the order: of those alike the model names first what comes sooner
 
 
 class ThresholdParams(Params, frozen=True):
@@ -32,5 +33,5 @@ class Threshold(Prefetching):
             for file in files
             if file.probability > (self._keep if (file.dataset, file.path) in under_way else self._theta)
         ]
-        likely.sort(key=lambda file: -file.probability)  # equals stay in the model's order
+        likely.sort(key=lambda file: -round(file.probability, ALIKE))
         return [Wish(file, f"P {file.probability:.2f} of being opened, by {model}") for file in likely[: self._top_n]]

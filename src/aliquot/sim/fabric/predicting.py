@@ -7,9 +7,9 @@ from functools import partial
 from aliquot.core.events import LikelyFile
 from aliquot.core.prefetching.records import AudienceKey, FileKey, without_session
 from aliquot.learn.markov import Markov, Popular
+from aliquot.learn.model import Model, seen_until
 from aliquot.learn.predictor import Predictor
 from aliquot.learn.reach import Outlook, reach_of
-from aliquot.learn.rollout import roll_out
 from aliquot.learn.steps import Session, Step, begin, call
 from aliquot.learn.tables import Tables, count
 from aliquot.sim.arrivals import Arrival
@@ -77,8 +77,7 @@ class Learned(Predicting):
         self._under_way: dict[AudienceKey, Session] = {}
         self._steps: dict[str, Step] = {}
         self._opens = self._learned = 0
-        self._predictor: Predictor | None = None
-        self._outlook: Outlook | None = None
+        self._model: Model | None = None
 
     def began(self, audience: AudienceKey) -> None:
         self._begin(audience, begin(audience[0]))
@@ -97,12 +96,12 @@ class Learned(Predicting):
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
         if self._opens >= max(FIRST, GROWTH * self._learned):
             self._learn()
-        if self._predictor is None:
+        if self._model is None:
             return []
         history = self._under_way.get(audience, [])
         if function:
             history = [*history, call(audience[0], function)]
-        guesses = roll_out(self._predictor, self._outlook, history, self._steps.__getitem__)
+        guesses = self._model.likely(seen_until(history, len(history)))
         return [LikelyFile(*file_key(file), self._steps[file].size, chance) for file, chance in guesses]
 
     def _begin(self, audience: AudienceKey, step: Step) -> None:
@@ -116,8 +115,8 @@ class Learned(Predicting):
 
     def _learn(self) -> None:
         self._learned = self._opens
-        self._predictor = self._make(count(self._sessions))
-        self._outlook = Outlook(reach_of(self._sessions))
+        outlook = Outlook(reach_of(self._sessions))
+        self._model = Model(self._make(count(self._sessions)), outlook, self._steps.__getitem__)
 
 
 LEARNED: dict[str, Callable[[Tables], Predictor]] = {
