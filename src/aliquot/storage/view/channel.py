@@ -2,7 +2,6 @@
 
 import errno
 import os
-import threading
 
 from aliquot.storage.view import wire
 
@@ -15,13 +14,11 @@ class GoneError(Exception):
 
 
 class Channel:
-    """Closed when the last who holds it lets go: another connection may get the number of a closed descriptor."""
+    """Used on the views' thread alone: another connection may get the number of a closed descriptor."""
 
     def __init__(self, device: int) -> None:
         os.set_blocking(device, False)
         self.device = device
-        self._lock = threading.Lock()
-        self._held = 1
 
     def receive(self) -> tuple[int, int, int, bytes] | None:
         """Operation, unique, inode and body of the next request; None when there is none right now."""
@@ -42,13 +39,5 @@ class Channel:
             return False
         return True
 
-    def hold(self) -> None:
-        with self._lock:
-            self._held += 1
-
-    def let_go(self) -> None:
-        with self._lock:
-            self._held -= 1
-            if self._held:
-                return
+    def close(self) -> None:
         os.close(self.device)

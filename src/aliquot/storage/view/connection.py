@@ -1,7 +1,7 @@
 """One sandbox's view: answers what the kernel asks on one descriptor of `/dev/fuse`.
 
-All of it happens on the views' one thread, but pieces of whole files, which others read and answer. What must be waited
-for, a file or a first listing, is waited for aside: no other request waits with it.
+All of it happens on the views' one thread. What must be waited for, a file, a piece or a first listing, is waited for
+aside, and its request answered when it is there: no other one waits with it.
 """
 
 import errno
@@ -44,9 +44,7 @@ class Connection:
         self._directories = Directories(names, inodes, datasets)
         self._files = OpenFiles(device)
         naming = Naming(self._requests, inodes, self._directories, names, aside, self._failed)
-        self._reading = Reading(
-            self._requests, inodes, self._files, cache, names, aside, self._succeeded, self._failed
-        )  # fmt: skip
+        self._reading = Reading(self._requests, inodes, self._files, cache, names, self._succeeded, self._failed)
         self._operations: dict[int, Callable[[int, int, bytes], None]] = {
             Operation.INIT: self._init,
             Operation.LOOKUP: naming.look_up,
@@ -84,10 +82,6 @@ class Connection:
         except Exception:  # whatever it is, whoever asked must not wait for ever
             log.exception("a view's request failed", operation=operation, sandbox=self.sandbox)
             self._requests.refuse(unique, errno.EIO)
-
-    def drop(self, dataset: str) -> None:
-        """It is not shown any more; what is open stays readable."""
-        self._directories.datasets = tuple(name for name in self._directories.datasets if name != dataset)
 
     def close(self) -> None:
         """Nothing is held for it any more; if it is still mounted somewhere, whoever reads there gets an error."""

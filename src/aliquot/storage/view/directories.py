@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from aliquot.storage.view import wire
 from aliquot.storage.view.inodes import ROOT, Inodes, Node
-from aliquot.storage.view.names import Names
+from aliquot.storage.view.names import Contents, Names
 
 VALID_S = 10  # for which the kernel need not ask again; an open always does
 _UNKNOWN = 0xFFFFFFFF  # a number where none is given yet
@@ -25,7 +25,7 @@ class Read(Struct, eq=False):
 
 class Directories:
     def __init__(self, names: Names, inodes: Inodes, datasets: Sequence[str]) -> None:
-        self.datasets = tuple(sorted(datasets))
+        self._datasets = tuple(sorted(datasets))
         self.block = 4096  # how much programs are told to read at a time
         self._names = names
         self._inodes = inodes
@@ -36,12 +36,11 @@ class Directories:
     def child(self, node: Node, name: str) -> Node | None:
         """What is called so in this directory. Its dataset's listing is known."""
         if not node.dataset:
-            return Node(name) if name in self.datasets else None
-        path = node.below(name)
-        listed = self._names.find(node.dataset, path)
-        if listed is not None:
-            return Node(node.dataset, path, listed)
-        return Node(node.dataset, path) if self._names.listing(node.dataset).is_directory(path) else None
+            return Node(name) if name in self._shown() else None
+        return _child(node, name, self._names.contents(node.dataset))
+
+    def _shown(self) -> tuple[str, ...]:
+        return tuple(name for name in self._datasets if not self._names.is_gone(name))
 
     # --- what the kernel is told of them --------------------------------------------------------------------
 
@@ -58,7 +57,7 @@ class Directories:
 
     def open(self, node: Node) -> int:
         """`KeyError` when it is no directory any more."""
-        names = self._names.listing(node.dataset).names(node.path) if node.dataset else self.datasets
+        names = self._names.contents(node.dataset).listing.names(node.path) if node.dataset else self._shown()
         handle = next(self._handles)
         self._open[handle] = Read(node, names)
         return handle
@@ -77,12 +76,13 @@ class Directories:
             place += 1
             parts.append((_NO_ENTRY if plus else b"") + wire.dirent(ROOT, place, dots, wire.DIRECTORY_TYPE))
         room = size - sum(map(len, parts))
+        contents = self._names.contents(read.node.dataset) if read.node.dataset else None
         for name in itertools.islice(read.names, place - len(_DOTS), None):
             place += 1
             room -= _entry_bytes(name, plus=plus)
             if room < 0:
                 break
-            node = self.child(read.node, name)
+            node = Node(name) if contents is None else _child(read.node, name, contents)
             if node is not None:  # or it has gone since
                 parts.append(self._entry(node, place, name.encode(), plus=plus))
         return b"".join(parts)
@@ -93,6 +93,14 @@ class Directories:
             return wire.dirent(_UNKNOWN, place, name, kind)
         inode = self._inodes.told(node)  # as by a lookup: the kernel will say when it has forgotten it
         return self.entry(node, inode) + wire.dirent(inode, place, name, kind)
+
+
+def _child(node: Node, name: str, contents: Contents) -> Node | None:
+    path = f"{node.path}/{name}" if node.path else name
+    listed = contents.find(path)
+    if listed is not None:
+        return Node(node.dataset, path, listed)
+    return Node(node.dataset, path) if contents.listing.is_directory(path) else None
 
 
 def _entry_bytes(name: str, *, plus: bool) -> int:

@@ -23,10 +23,6 @@ class OpenFile(Struct, eq=False):
     inode: int
     opened: Opened
 
-    @property
-    def fd(self) -> int | None:
-        return self.opened.fd
-
 
 class OpenFiles:
     def __init__(self, device: int) -> None:

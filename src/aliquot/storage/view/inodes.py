@@ -26,9 +26,6 @@ class Node(Struct, frozen=True, gc=False):
     def identity(self) -> Hashable:
         return self.dataset, self.path, None if self.listed is None else (self.listed.version, self.listed.size)
 
-    def below(self, name: str) -> str:
-        return f"{self.path}/{name}" if self.path else name
-
 
 class Inodes:
     """Numbers are never used twice, nor by another agent after this one: the kernel may remember them."""

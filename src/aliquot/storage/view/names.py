@@ -5,38 +5,53 @@ from aliquot.storage.cache.listing import Listing
 from aliquot.storage.records import FileKey, Listed
 
 
-class Names:
-    """A listing may be older than what an open found; what it found is then shown until there is a newer listing."""
+class Contents:
+    """A dataset's, as they are known right now: its listing, but for what an open has found to be otherwise since."""
 
+    def __init__(self, listing: Listing) -> None:
+        self.listing = listing
+        self.newer: dict[str, Listed | None] = {}  # None: it is there no more
+
+    def find(self, path: str) -> Listed | None:
+        return self.newer[path] if path in self.newer else self.listing.files.get(path)
+
+
+class Names:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._listings: dict[str, Listing] = {}
-        self._newer: dict[str, dict[str, Listed | None]] = {}
+        self._contents: dict[str, Contents] = {}
+        self._gone: set[str] = set()  # datasets that were removed
 
     def is_known(self, dataset: str) -> bool:
-        """Whether `listing` answers without waiting for the origin."""
-        return dataset in self._listings
+        """Whether `contents` answers without waiting for the origin."""
+        return dataset in self._contents
 
     def learn(self, dataset: str) -> Listing:
         """Waits for the origin; from any thread. Raises `StorageError`."""
         return self._cache.listing(dataset)
 
-    def listing(self, dataset: str) -> Listing:
+    def contents(self, dataset: str) -> Contents:
         listing = self._cache.listing(dataset)
-        if self._listings.get(dataset) is not listing:
-            self._listings[dataset] = listing
-            self._newer.pop(dataset, None)
-        return listing
+        known = self._contents.get(dataset)
+        if known is None or known.listing is not listing:
+            known = self._contents[dataset] = Contents(listing)
+        return known
 
-    def forget(self, dataset: str) -> None:
-        """It could not be had; the next one to ask waits for it again."""
-        self._listings.pop(dataset, None)
+    def drop(self, dataset: str) -> None:
+        """It is removed; until it is renewed, no view shows it."""
+        self._gone.add(dataset)
+        self._contents.pop(dataset, None)
 
-    def find(self, dataset: str, path: str) -> Listed | None:
-        listing = self.listing(dataset)
-        newer = self._newer.get(dataset)
-        return newer[path] if newer is not None and path in newer else listing.find(path)
+    def renew(self, dataset: str) -> None:
+        """It is new, or another: whoever asks next waits for what is in it."""
+        self._gone.discard(dataset)
+        self._contents.pop(dataset, None)
+
+    def is_gone(self, dataset: str) -> bool:
+        return dataset in self._gone
 
     def correct(self, key: FileKey, listed: Listed | None) -> None:
-        """The file is this now; None: there is none."""
-        self._newer.setdefault(key.dataset, {})[key.path] = listed
+        """The file is this now; None: there is none. Until there is a newer listing."""
+        known = self._contents.get(key.dataset)
+        if known is not None:
+            known.newer[key.path] = listed

@@ -99,6 +99,8 @@ class Naming:
         if node is None:
             # The number of an agent that has died: the kernel looks the path up again, from the root.
             self._requests.refuse(unique, errno.ESTALE)
+        elif self._names.is_gone(node.dataset):
+            self._requests.refuse(unique, errno.ENOENT)
         elif not node.dataset or self._names.is_known(node.dataset):
             then(node)
         else:
@@ -108,7 +110,7 @@ class Naming:
     def _learnt(self, unique: int, node: Node, future: Future[Listing], then: Callable[[Node], None]) -> None:
         error = future.exception()
         if error is None:
-            self._names.listing(node.dataset)
+            self._names.contents(node.dataset)
             then(node)
         else:
             self._failed(node, error)

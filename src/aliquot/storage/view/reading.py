@@ -2,8 +2,9 @@
 
 import errno
 import os
+import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Executor
+from concurrent.futures import CancelledError
 
 from aliquot.storage.cache.base import Cache, Opened, Ticket
 from aliquot.storage.errors import AbsentError, PathError, StorageError
@@ -14,13 +15,15 @@ from aliquot.storage.view.inodes import Inodes, Node
 from aliquot.storage.view.names import Names
 from aliquot.storage.view.requests import Requests
 
+_AGAIN_S = 2.0  # in which the kernel comes again for the version that there is
+
 Failed = Callable[[Node, BaseException], None]
 Succeeded = Callable[[Opened], None]
 
 
 class Reading:
     def __init__(
-        self, requests: Requests, inodes: Inodes, files: OpenFiles, cache: Cache, names: Names, aside: Executor,
+        self, requests: Requests, inodes: Inodes, files: OpenFiles, cache: Cache, names: Names,
         succeeded: Succeeded, failed: Failed,
     ) -> None:  # fmt: skip
         self._requests = requests
@@ -28,17 +31,17 @@ class Reading:
         self._files = files
         self._cache = cache
         self._names = names
-        self._aside = aside
         self._succeeded = succeeded
         self._failed = failed
-        self._newer: dict[FileKey, Opened] = {}  # opened, and found to be another version than was asked for
+        # Opened, and found to be another version than was asked for; until when it may be had for the asking.
+        self._newer: dict[FileKey, tuple[Opened, float]] = {}
 
     def open(self, unique: int, inode: int, _body: bytes) -> None:
         node = self._inodes.get(inode)
         if node is None or node.listed is None:
             self._requests.refuse(unique, errno.ESTALE if node is None else errno.EISDIR)
             return
-        newer = self._newer.pop(node.key, None)
+        newer = self._take_newer(node.key)
         if newer is not None:
             self._have(unique, inode, node, newer)
             return
@@ -67,13 +70,10 @@ class Reading:
             self._have(unique, inode, node, opened)
 
     def _have(self, unique: int, inode: int, node: Node, opened: Opened) -> None:
-        if node.listed is None or (opened.listed.version, opened.listed.size) != (
-            node.listed.version,
-            node.listed.size,
-        ):
+        if Node(node.dataset, node.path, opened.listed).identity != node.identity:
             # It has changed at its origin. The kernel looks its name up again, finds another inode, and opens that.
             self._names.correct(node.key, opened.listed)
-            self._newer[node.key] = opened
+            self._keep_newer(node.key, opened)
             self._requests.refuse(unique, errno.ESTALE)
             return
         self._succeeded(opened)
@@ -81,15 +81,30 @@ class Reading:
         if not self._requests.answer(unique, said):
             self._files.release(handle)
 
+    def _keep_newer(self, key: FileKey, opened: Opened) -> None:
+        before = self._newer.pop(key, None)
+        if before is not None:
+            before[0].close()
+        self._newer[key] = opened, time.monotonic() + _AGAIN_S
+
+    def _take_newer(self, key: FileKey) -> Opened | None:
+        """If whoever asked for another version has just come again for this one."""
+        opened, until = self._newer.pop(key, (None, 0))
+        if opened is not None and time.monotonic() > until:
+            opened.close()
+            return None
+        return opened
+
     def read(self, unique: int, _inode: int, body: bytes) -> None:
         handle, place, size = wire.READ_IN.unpack_from(body)
         file = self._files.get(handle)
         if file is None:
             self._requests.refuse(unique, errno.EIO)  # of an agent that has died; what it had open is not ours to guess
             return
-        if file.fd is not None:
-            self._requests.channel.hold()
-            self._aside.submit(self._send_piece, unique, file.fd, place, size)
+        fd = file.opened.fd
+        if fd is not None:
+            # Here and now: to hand it to another thread takes longer than it does.
+            self._requests.answer(unique, os.pread(fd, size, place))
             return
         ticket = file.opened.read(place, size)
         self._requests.wait(unique, ticket, lambda: self._read(unique, file.inode, ticket))
@@ -105,23 +120,12 @@ class Reading:
         else:
             self._requests.answer(unique, piece)
 
-    def _send_piece(self, unique: int, fd: int, place: int, size: int) -> None:
-        """On another thread."""
-        channel = self._requests.channel
-        try:
-            piece = os.pread(fd, size, place)
-            channel.send(wire.ANSWER.pack(wire.ANSWER.size + len(piece), 0, unique), piece)
-        except OSError as error:
-            channel.send(wire.refusal(unique, error.errno or errno.EIO))
-        finally:
-            channel.let_go()
-
     def release(self, unique: int, _inode: int, body: bytes) -> None:
         self._files.release(*wire.HANDLE.unpack_from(body))
         self._requests.answer(unique)
 
     def close(self) -> None:
-        for opened in self._newer.values():
+        for opened, _ in self._newer.values():
             opened.close()
         self._newer.clear()
         self._files.close()

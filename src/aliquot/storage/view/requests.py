@@ -25,9 +25,9 @@ class Requests:
         """Those that wait."""
         return len(self._waiting)
 
-    def answer(self, unique: int, *body: bytes) -> bool:
+    def answer(self, unique: int, body: bytes = b"") -> bool:
         """Whether it was taken: whoever asked may have gone."""
-        return self.channel.send(wire.answer(unique, *body))
+        return self.channel.send(*wire.answer(unique, body))
 
     def refuse(self, unique: int, code: int) -> None:
         self.channel.send(wire.refusal(unique, code))
@@ -65,4 +65,4 @@ class Requests:
         for waiting in list(self._waiting.values()):
             waiting.cancel()
         self._waiting.clear()
-        self.channel.let_go()
+        self.channel.close()

@@ -21,7 +21,7 @@ from aliquot.storage.view.names import Names
 
 log = structlog.get_logger("aliquot.view")
 
-_ASIDE = 8  # listings that are waited for, and pieces that are read, at a time
+_ASIDE = 8  # listings that are waited for at a time
 
 
 class Views:
@@ -53,12 +53,12 @@ class Views:
         self._post(lambda: self._close_of(sandbox))
 
     def drop(self, dataset: str) -> None:
-        """It is removed: no view shows it any more. What is open stays readable."""
-        self._post(lambda: self._drop(dataset))
+        """It is removed: no view shows it until it is renewed. What is open stays readable."""
+        self._post(lambda: self._names.drop(dataset))
 
     def renew(self, dataset: str) -> None:
-        """It has another origin: what is known of it is old."""
-        self._post(lambda: self._names.forget(dataset))
+        """It is there again, or has another origin: what was known of it is old."""
+        self._post(lambda: self._names.renew(dataset))
 
     def stop(self) -> None:
         """Whoever reads in a view gets an error from now on."""
@@ -113,8 +113,3 @@ class Views:
         del self._connections[connection.device]
         self._epoll.unregister(connection.device)
         connection.close()
-
-    def _drop(self, dataset: str) -> None:
-        self._names.forget(dataset)
-        for connection in self._connections.values():
-            connection.drop(dataset)

@@ -88,8 +88,8 @@ DIRECTORY_TYPE, FILE_TYPE = 4, 8
 _PADDING = b"\0" * 8
 
 
-def answer(unique: int, *body: bytes) -> bytes:
-    return ANSWER.pack(ANSWER.size + sum(map(len, body)), 0, unique) + b"".join(body)
+def answer(unique: int, body: bytes) -> tuple[bytes, bytes]:
+    return ANSWER.pack(ANSWER.size + len(body), 0, unique), body
 
 
 def refusal(unique: int, code: int) -> bytes:

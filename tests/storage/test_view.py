@@ -1,0 +1,288 @@
+"""Views of datasets: real mounts, real readers in processes of their own, a real cache behind."""
+
+import errno
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from seen import has_views, seeing, until
+
+from aliquot.storage.cache.base import Urgency
+from aliquot.storage.records import FileKey, Found, Listed
+from aliquot.storage.view import wire
+
+pytestmark = [
+    pytest.mark.skipif(not has_views(), reason="this machine has no views"),
+    pytest.mark.usefixtures("origin"),
+]
+each_way = pytest.mark.usefixtures("way")
+
+READ = "import sys, hashlib; print(hashlib.md5(open(sys.argv[1] + '/' + sys.argv[2], 'rb').read()).hexdigest())"
+
+
+@pytest.fixture
+def origin(tmp_path):
+    place = tmp_path / "origin"
+    (place / "a" / "b").mkdir(parents=True)
+    (place / "plain.txt").write_text("hello")
+    (place / "a" / "b" / "numbers").write_bytes(random.Random(1).randbytes(3_000_000))
+    (place / "a" / "b" / "empty").touch()
+    os.utime(place / "plain.txt", (1_000_000_000.25, 1_000_000_000.25))
+    return place
+
+
+@pytest.fixture(params=["passed through", "in pieces", "in pieces, kept"])
+def way(request, monkeypatch):
+    """Each way in which the kernel may read a file."""
+    if request.param != "passed through":
+        monkeypatch.setattr(wire, "WANTED", wire.WANTED & ~wire.PASSTHROUGH)
+    if request.param == "in pieces, kept":
+        monkeypatch.setattr(wire, "WANTED", wire.WANTED & ~wire.DIRECT_MAPPABLE)
+    return request.param
+
+
+def md5(data: bytes) -> str:
+    return hashlib.md5(data).hexdigest()  # noqa: S324 - a sum, no secret
+
+
+def test_files_and_directories_look_as_at_their_origin_and_nothing_is_fetched_to_show_them(tmp_path):
+    with seeing(tmp_path) as seen:
+        shown = seen.place / "data"
+        assert [(Path(top).name, sorted(below), sorted(files)) for top, below, files in os.walk(shown)] == [
+            ("data", ["a"], ["plain.txt"]),
+            ("a", ["b"], []),
+            ("b", [], ["empty", "numbers"]),
+        ]
+        about = (shown / "plain.txt").stat()
+        assert (about.st_size, about.st_mtime, oct(about.st_mode)) == (5, 1_000_000_000.25, "0o100444")
+        assert (shown / "a" / "b" / "numbers").stat().st_size == 3_000_000
+        assert oct((shown / "a").stat().st_mode) == "0o40555"
+        listed = subprocess.run(["ls", "-lR", shown], capture_output=True, text=True, check=True).stdout
+        assert "plain.txt" in listed
+        assert "numbers" in listed
+        assert not seen.told
+        assert not seen.cache.stats().datasets  # nothing was asked of any
+
+
+@each_way
+def test_every_way_to_read_gives_the_same_bytes(tmp_path, origin):
+    whole = (origin / "a" / "b" / "numbers").read_bytes()
+    mapped = """
+import sys, mmap, hashlib
+with open(sys.argv[1] + "/data/a/b/numbers", "rb") as file:
+    for flags in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
+        with mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ) as mapping:
+            print(hashlib.md5(mapping).hexdigest())
+    print(hashlib.md5(file.read()).hexdigest())
+"""
+    in_parts = """
+import sys, os
+fd = os.open(sys.argv[1] + "/data/a/b/numbers", os.O_RDONLY)
+print([os.pread(fd, 5, place).hex() for place in (2_999_998, 0, 1_048_575, 3_000_000)])
+"""
+    with seeing(tmp_path) as seen:
+        path = seen.place / "data" / "a" / "b" / "numbers"
+        assert path.read_bytes() == whole
+        assert subprocess.run(["cat", path], capture_output=True, check=True).stdout == whole
+        assert seen.read_by(mapped).split() == [md5(whole)] * 3
+        expected = [whole[place : place + 5].hex() for place in (2_999_998, 0, 1_048_575, 3_000_000)]
+        assert seen.read_by(in_parts).strip() == str(expected)
+        assert (seen.place / "data" / "a" / "b" / "empty").read_bytes() == b""
+        assert [each.found for each in seen.told] == [Found.FETCHED, *[Found.CACHED] * 3, Found.FETCHED]
+        assert {each.key for each in seen.told} == {FileKey("data", "a/b/numbers"), FileKey("data", "a/b/empty")}
+
+
+def test_nothing_can_be_changed_and_what_is_not_there_is_not_there(tmp_path):
+    with seeing(tmp_path) as seen:
+        shown = seen.place / "data"
+        for change in (
+            lambda: (shown / "plain.txt").write_text("other"),
+            (shown / "new").touch,
+            (shown / "plain.txt").unlink,
+            lambda: (shown / "a").rename(shown / "c"),
+            (seen.place / "mine").mkdir,
+        ):
+            with pytest.raises(OSError, match="Read-only") as raised:
+                change()
+            assert raised.value.errno == errno.EROFS
+        for path in ("data/none", "data/plain.txt/x", "data/a/../none", "other"):
+            assert not (seen.place / path).exists()
+        assert os.listdir(seen.place) == ["data"]  # noqa: PTH208 - as a program would
+
+
+def test_an_open_waits_for_its_file_alone(tmp_path, origin):
+    with seeing(tmp_path) as seen:
+        go = seen.origin.hold("plain.txt")
+        waiting = seen.reader(READ, "data/plain.txt")
+        assert seen.origin.asked.wait()
+        assert seen.read_by(READ, "data/a/b/numbers").strip() == md5((origin / "a" / "b" / "numbers").read_bytes())
+        assert waiting.poll() is None
+        assert [each.key.path for each in seen.told] == ["a/b/numbers"]
+        go.set()
+        with waiting:
+            assert waiting.stdout.read().strip() == md5(b"hello")
+        assert seen.told[-1].found is Found.FETCHED
+        assert seen.told[-1].waited_s > seen.told[0].waited_s
+
+
+def test_two_that_ask_for_one_file_wait_for_one_transfer(tmp_path):
+    with seeing(tmp_path) as seen:
+        go = seen.origin.hold("plain.txt")
+        both = [seen.reader(READ, "data/plain.txt") for _ in range(2)]
+        assert seen.origin.asked.wait()
+        until(lambda: seen.waiting() == 2)
+        go.set()
+        for process in both:
+            with process:
+                assert process.stdout.read().strip() == md5(b"hello")
+        assert seen.cache.stats().datasets["data"].fetched_bytes == 5
+
+
+def test_a_reader_that_is_killed_while_it_waits_ends_at_once_and_its_transfer_with_it(tmp_path):
+    with seeing(tmp_path) as seen:
+        seen.origin.hold("a/b/numbers")
+        for how in (signal.SIGKILL, signal.SIGINT):
+            seen.origin.asked.clear()
+            with seen.reader(READ, "data/a/b/numbers") as waiting:
+                assert seen.origin.asked.wait()
+                os.kill(waiting.pid, how)
+                waiting.wait()
+            until(lambda: not seen.cache.stats().in_flight)
+            seen.origin.held["a/b/numbers"].set()
+            seen.origin.hold("a/b/numbers")
+        assert (seen.place / "data" / "plain.txt").read_text() == "hello"
+        assert [each.key.path for each in seen.told] == ["plain.txt"]
+
+
+@each_way
+def test_a_file_that_changes_is_another_file_to_new_readers_and_the_same_to_who_has_it_open(tmp_path, origin):
+    with seeing(tmp_path) as seen:
+        path = seen.place / "data" / "plain.txt"
+        with path.open() as first:
+            assert path.read_text() == "hello"
+            (origin / "plain.txt").write_text("something longer")
+            assert path.read_text() == "something longer"
+            assert path.stat().st_size == len("something longer")
+            assert first.read() == "hello"
+            assert os.fstat(first.fileno()).st_size == 5
+            (origin / "plain.txt").unlink()
+            with pytest.raises(FileNotFoundError):
+                path.open()
+            first.seek(0)
+            assert first.read() == "hello"
+
+
+def test_a_piece_of_a_large_file_waits_for_that_piece_alone(tmp_path, origin):
+    tail = b"the end"
+    with (origin / "huge").open("wb") as file:
+        file.seek(20 * 2**30)
+        file.write(tail)
+    code = "import sys; f = open(sys.argv[1] + '/data/huge', 'rb'); f.seek(-7, 2); print(f.read().decode())"
+    with seeing(tmp_path) as seen:
+        assert (seen.place / "data" / "huge").stat().st_size == 20 * 2**30 + 7
+        assert seen.read_by(code).strip() == tail.decode()
+        assert seen.cache.stats().used_bytes < 2**26
+
+
+def test_a_file_that_became_whole_while_it_is_read_in_pieces_can_be_opened_again(tmp_path, origin):
+    data = random.Random(2).randbytes(9 * 2**20)
+    (origin / "large").write_bytes(data)
+    with seeing(tmp_path, whole_bytes=2**20, chunk_bytes=2**20) as seen:
+        path = seen.place / "data" / "large"
+        with path.open("rb") as first:
+            assert first.read(10) == data[:10]
+            seen.cache.fetch(FileKey("data", "large"), urgency=Urgency.DEMAND).result()
+            assert path.read_bytes() == data  # as the first reads it: the kernel takes one way at a time
+            assert first.read() == data[10:]
+        until(lambda: not seen.cache.stats().open)
+        assert path.read_bytes() == data
+
+
+def test_an_origin_that_is_away_is_an_error_with_a_reason_and_what_is_cached_stays_readable(tmp_path):
+    with seeing(tmp_path, patience_s=0.1) as seen:
+        assert (seen.place / "data" / "plain.txt").read_text() == "hello"
+        seen.origin.down = True
+        with pytest.raises(OSError, match="Input/output") as raised:
+            (seen.place / "data" / "a" / "b" / "numbers").read_bytes()
+        assert raised.value.errno == errno.EIO
+        assert seen.told[-1].found is None
+        assert "away" in seen.told[-1].error
+        assert (seen.place / "data" / "plain.txt").read_text() == "hello"
+
+
+def test_a_dataset_that_cannot_be_listed_is_there_and_says_why_when_it_is_entered(tmp_path):
+    with seeing(tmp_path) as seen:
+        seen.origin.down = True
+        assert os.listdir(seen.place) == ["data"]  # noqa: PTH208
+        with pytest.raises(OSError, match="Input/output"):
+            list((seen.place / "data").iterdir())
+        assert "away" in seen.told[-1].error
+        seen.origin.down = False
+        assert (seen.place / "data" / "plain.txt").read_text() == "hello"
+
+
+def test_a_removed_dataset_is_gone_and_comes_back_when_it_is_added_again(tmp_path):
+    with seeing(tmp_path) as seen:
+        path = seen.place / "data" / "plain.txt"
+        with path.open() as kept:
+            seen.views.drop("data")
+            until(lambda: not os.listdir(seen.place))  # noqa: PTH208
+            with pytest.raises(FileNotFoundError):
+                (seen.place / "data" / "a" / "b" / "numbers").open()
+            assert kept.read() == "hello"
+        seen.views.renew("data")
+        until(lambda: os.listdir(seen.place))  # noqa: PTH208
+        assert path.read_text() == "hello"
+
+
+def test_a_hundred_thousand_files_are_listed_without_a_transfer(tmp_path):
+    files = [Listed(f"d{number // 1000:03}/f{number:06}", number, "1") for number in range(100_000)]
+    with seeing(tmp_path) as seen:
+        seen.origin.files = lambda: iter(files)
+        script = ["ls", "-lR", "--time-style=+", seen.place / "data"]
+        lines = subprocess.run(script, capture_output=True, text=True, check=True).stdout.splitlines()
+        shown = {line.split()[-1]: int(line.split()[4]) for line in lines if line.startswith("-r--r--r--")}
+        assert shown == {file.path.rpartition("/")[2]: file.size for file in files}
+        assert not seen.told
+        assert not seen.cache.stats().in_flight
+
+
+def test_many_readers_of_files_that_change_never_see_a_mixture(tmp_path, origin):
+    def write(number: int, round_: int) -> None:
+        target = origin / f"part-{number}"
+        target.with_suffix(".new").write_bytes(
+            bytes([number, round_]) * random.Random(round_).randrange(10_000, 400_000)
+        )
+        target.with_suffix(".new").rename(target)
+
+    code = """
+import sys, random
+random.seed(int(sys.argv[2]))
+for _ in range(60):
+    number = random.randrange(6)
+    try:
+        data = open(f"{sys.argv[1]}/data/part-{number}", "rb").read()
+    except OSError as error:
+        print("error", error.errno)
+        continue
+    print("whole" if data[0] == number and data == data[:2] * (len(data) // 2) else "mixed")
+"""
+    for number in range(6):
+        write(number, 0)
+    with seeing(tmp_path) as seen:
+        readers = [seen.reader(code, str(seed)) for seed in range(3)]
+        round_ = 0
+        while any(reader.poll() is None for reader in readers):
+            round_ = (round_ + 1) % 256
+            write(round_ % 6, round_)
+            time.sleep(0.02)
+        said = [line for reader in readers for line in reader.communicate()[0].splitlines()]
+        assert len(said) == 180
+        # It may change faster than it can be opened; that is said, never papered over.
+        assert set(said) <= {"whole", f"error {errno.ESTALE}", f"error {errno.ENOENT}"}
+        assert said.count("whole") > 60
