@@ -5,6 +5,7 @@ from gateway_client import ACTIONS, gateway, on_a_loop
 
 from aliquot.core.errors import InputError
 from aliquot.live.gateway.kinds import check_image
+from aliquot.live.groups import Served
 from aliquot.live.images import Image, find_image, parse_image
 from aliquot.live.launches import launch
 from aliquot.live.records import Action, Exec, Pair
@@ -67,7 +68,7 @@ def test_an_image_stands_for_a_kind_that_runs_here():
 def test_a_blackbox_is_launched_as_its_kind_with_what_the_image_has():
     code = Exec("blackbox", "x", image="acme/model:7")
     action = Action("ns", "a", "0.0.1", code, annotations=(Pair("requirements", ["pillow"]),))
-    made = launch(Reached.own(action), "cpu", "", (HUB,))
+    made = launch(Served.alone(reached := Reached.own(action)), reached, "cpu", "", (HUB,))
     assert (made.kind, made.requirements, made.code) == ("python:3.11", ("numpy", "pillow"), "x")
 
 

@@ -35,8 +35,8 @@ class Talk:
 
     def ask(self, what: int, first: object, second: bytes = b"") -> tuple[int, object, bytes]:
         head = json.dumps(first).encode()
-        self.sock.sendall(frames.REQUEST.pack(what, len(head), len(second)) + head + second)
-        status, size, pickled = frames.REPLY.unpack(self._exactly(frames.REPLY.size))
+        self.sock.sendall(frames.REQUEST.pack(what, 0, len(head), len(second)) + head + second)
+        status, _, size, pickled = frames.REPLY.unpack(self._exactly(frames.REPLY.size))
         return status, json.loads(self._exactly(size)), self._exactly(pickled)
 
     def _exactly(self, size: int) -> bytes:
@@ -89,7 +89,7 @@ def test_markers_stand_on_both_streams_after_init_and_each_run():
 def test_a_frame_may_arrive_in_pieces(talk):
     talk.init("def main(args):\n    return {'size': len(args['text'])}")
     body = json.dumps({"text": "x" * 300_000}).encode()
-    data = frames.REQUEST.pack(frames.RUN, 2, len(body)) + b"{}" + body
+    data = frames.REQUEST.pack(frames.RUN, 0, 2, len(body)) + b"{}" + body
     for start in range(0, len(data), 77_777):
         talk.sock.sendall(data[start : start + 77_777])
     assert talk._exactly(frames.REPLY.size + len('{"size":300000}')).endswith(b'{"size":300000}')

@@ -65,7 +65,7 @@ class Recorder:
             summary.encode(),
             response,
             logs,
-            outcome.pickled,
+            _kept(call, outcome),
             call.session or None,
             large,
         )
@@ -143,6 +143,13 @@ def _response(status: Status, result: bytes | memoryview) -> tuple[bytes, memory
     if isinstance(result, memoryview):
         return b'%s"size":%d,"result":' % (_RESPONSE_HEAD[status][: -len(_RESULT)], len(result)), result
     return b'%s%s,"size":%d}' % (_RESPONSE_HEAD[status], result, len(result)), None
+
+
+def _kept(call: Call, outcome: Outcome) -> bytes | memoryview | None:
+    """The pickled result. One that went by shared memory is its caller's alone, unless that will ask for it later."""
+    if outcome.parcel is None or outcome.pickled is None:
+        return outcome.pickled
+    return outcome.parcel.inlined(outcome.pickled) if call.durable else None
 
 
 def _binding(reached: Reached) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from aliquot.core.commands import Start
-from aliquot.live.node.base import Outcome
+from aliquot.live.node.base import Outcome, Parcel
+from aliquot.live.node.desk import Desk
 from aliquot.live.records import Accepted, Action, Activation, Namespace
 from aliquot.live.resolving import Reached
 
@@ -23,9 +24,10 @@ class Call:
     """Filled in as it goes. The gateway makes it, `Service.submit` takes it, and `done` is called once at its end."""
 
     __slots__ = (
-        "action", "activation", "arrived_s", "attempts", "begins", "begun_s", "cause", "device", "done", "durable",
-        "ended", "followers", "function", "id", "init_s", "namespace", "notes", "outcome", "parked", "payload",
-        "pickled", "reached", "reads", "reason", "session", "start", "transaction", "unbegun", "wait_ms",
+        "action", "activation", "arrived_s", "attempts", "begins", "begun_s", "carrier", "cause", "chain", "desk",
+        "device", "done", "durable", "ended", "followers", "function", "id", "init_s", "namespace", "notes",
+        "outcome", "parcel", "parked", "payload", "pickled", "reached", "reads", "reason", "session", "start",
+        "transaction", "unbegun", "wait_ms", "within",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +69,12 @@ class Call:
         self.start: Start | None = None
         self.reason = ""  # the policy's, or why it was refused
         self.reads: int | None = None  # the sandbox through whose view of datasets its run reads
+        self.parcel: Parcel | None = None  # with the large buffers of its arguments
+        self.desk: Desk | None = None  # of the sandbox that calls: where a result's large buffers may go
+        # What carries a chain has no record of its own; its steps have, each while it is the one that runs.
+        self.chain: list[Call] | None = None  # the steps that have not begun
+        self.within: list[Call] = []  # what runs inside its run now, outermost first
+        self.carrier: Call | None = None  # the other way: inside whose run it runs
         self.attempts = 1
         self.unbegun = False  # its sandbox was gone before the run began: it may be tried again
         self.parked = False  # left in the store's queue for the next server
@@ -92,7 +100,10 @@ class Call:
         self.done = done
 
     def accepted(self, now_ms: int) -> Accepted:
-        """As the store's queue keeps it."""
+        """As the store's queue keeps it: whole, unless it will never be run from there."""
+        rerun = self.action.annotation("rerun") is True
+        if self.parcel is not None and (rerun or not self.begun_s):
+            self.payload, self.parcel = self.parcel.inlined(self.payload), None
         return Accepted(
             self.id,
             self.namespace.name,
@@ -100,7 +111,7 @@ class Call:
             now_ms,
             self.payload,
             pickled=self.pickled,
-            rerun=self.action.annotation("rerun") is True,
+            rerun=rerun,
             started=bool(self.begun_s),
             cause=self.cause,
             session=self.session,

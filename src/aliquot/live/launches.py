@@ -2,65 +2,53 @@
 
 import json
 
-from msgspec import UNSET
-from msgspec.structs import replace
-
-from aliquot.core.model import CPU, FunctionSpec, Times
+from aliquot.core.model import CPU
 from aliquot.live.call import Call
+from aliquot.live.compose.payloads import defaults_of
+from aliquot.live.groups import MIB, Served
 from aliquot.live.images import Image, find_image
 from aliquot.live.needs import needs_of
-from aliquot.live.node.base import Launch, RunRequest
-from aliquot.live.records import NODEJS
+from aliquot.live.node.base import Launch, Member, RunRequest, Step
 from aliquot.live.resolving import Reached
+from aliquot.live.tenancies import Tenancy
 from aliquot.runtime.mounts import DATASETS
-
-MIB = 2**20
-# What a start takes, as the policies believe it: a fork from a zygote, or a fresh interpreter.
-COLD_S = {NODEJS: 0.1}
-FORK_S = 0.02
-
-
-def function_spec(reached: Reached) -> FunctionSpec:
-    action = reached.action
-    spec = needs_of(action).function(reached.function, host_bytes=action.limits.memory * MIB)
-    bound = action.limits.instances
-    return replace(
-        spec, instances=None if bound is UNSET else bound, times=Times(cold_s=COLD_S.get(action.exec.kind, FORK_S))
-    )
 
 
 def launch(
-    reached: Reached, device: str, api_host: str, images: tuple[Image, ...] = (), more: dict[str, str] | None = None
+    served: Served,
+    first: Reached,
+    device: str,
+    api_host: str,
+    images: tuple[Image, ...] = (),
+    more: dict[str, str] | None = None,
 ) -> Launch:
-    """`more`: of the environment, what this one sandbox is told."""
-    action = reached.action
-    needs = needs_of(action)
+    """`first`: for whose call it starts. `more`: of the environment, what this one sandbox is told."""
+    action = first.action
+    needs = served.needs()
     kind, requirements = action.exec.kind, needs.requirements
     if action.exec.image is not None and (image := find_image(images, action.exec.image)) is not None:
         kind, requirements = image.kind, (*image.requirements, *requirements)
-    env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
-    env |= {
+    around = {
         "__OW_API_HOST": api_host,
-        "__OW_NAMESPACE": reached.tenant,
-        "__OW_ACTION_NAME": str(action.full_name),
-        "__OW_ACTION_VERSION": action.version,
+        "__OW_NAMESPACE": served.tenant,
         "ALIQUOT_DEVICE": device,
         "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
         **({"ALIQUOT_DATASETS": DATASETS} if needs.datasets else {}),
-        **(more or {}),
     }
+    one = member(first)
+    is_group = served.is_group
     return Launch(
-        tenant=reached.tenant,
-        function=reached.function,
+        tenant=served.tenant,
+        function=served.flow,
         revision=action.revision,
         version=action.version,
         kind=kind,
-        code=action.exec.code,
-        binary=action.exec.binary,
-        main=action.exec.main or "main",
-        env=env,
+        code="" if is_group else one.code,
+        binary=not is_group and one.binary,
+        main=one.name if is_group else one.main,
+        env={**around, **(more or {})} if is_group else {**one.env, **around, **(more or {})},
         timeout_ms=action.limits.timeout,
-        memory_bytes=action.limits.memory * MIB,
+        memory_bytes=sum(reached.action.limits.memory for reached in served.members) * MIB,
         logs_bytes=action.limits.logs * MIB,
         imports=needs.imports,
         requirements=requirements,
@@ -69,7 +57,16 @@ def launch(
         device_bytes=0 if device == CPU else needs.memory_limit_bytes,
         sdk=needs.sdk,
         datasets=needs.datasets,
+        members=tuple(map(member, served.members)) if is_group else (),
     )
+
+
+def member(reached: Reached) -> Member:
+    action = reached.action
+    env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
+    env |= {"__OW_ACTION_NAME": str(action.full_name), "__OW_ACTION_VERSION": action.version}
+    code = action.exec
+    return Member(reached.function, code.code, code.binary, code.main or "main", env, needs_of(action).sdk)
 
 
 def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
@@ -84,10 +81,19 @@ def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
     return env
 
 
-def run_request(call: Call, key: str, now_ms: int) -> RunRequest:
-    limits = call.action.limits
-    env = activation_env(call, key, now_ms)
-    return RunRequest(call.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, call)
+def run_request(call: Call, tenancy: Tenancy, now_ms: int) -> RunRequest:
+    """Of a chain that has begun its first step is within it, and is what the activation is."""
+    one = call.within[0] if call.within else call
+    limits = one.action.limits
+    env = activation_env(one, tenancy.key_for(one.reached), now_ms)
+    steps: tuple[Step, ...] = ()
+    if tenancy.served.is_group:
+        chain = [tenancy.reached_for(step.function) for step in (one, *(call.chain or ()))]
+        steps = tuple(Step(reached.function, defaults_of(reached.action)) for reached in chain)
+    return RunRequest(
+        one.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, one, steps, call.parcel,
+        share=call.desk is not None,
+    )  # fmt: skip
 
 
 def _text(value: object) -> str:

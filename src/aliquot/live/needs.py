@@ -22,6 +22,7 @@ _LEAST_SHARE, _SHARE_STEP = 0.01, 0.005  # an eighth of a GPU is 0.125
 _MOST_GPUS = 1024
 _TOLERANCE = 1e-6  # 0.29 is no whole number of steps in binary
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 class Needs(Struct, frozen=True):
@@ -40,6 +41,7 @@ class Needs(Struct, frozen=True):
     requirements: tuple[str, ...] = ()
     rerun: bool = False  # may run again after a crash
     sdk: bool = False  # the code is a module of `aliquot.App` functions
+    group: str = ""  # whose functions share its sandboxes; empty: it has its own
 
     @property
     def memory_limit_bytes(self) -> int:
@@ -143,6 +145,10 @@ def _flag(value: object) -> object:
     return value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value), UNSET)
 
 
+def _group(value: object) -> object:
+    return value if isinstance(value, str) and _GROUP.fullmatch(value) else UNSET
+
+
 def _texts(fits: Callable[[str], object]) -> Callable[[object], object]:
     def read(value: object) -> object:
         if not isinstance(value, list) or len(value) > _MOST_LISTED:
@@ -184,6 +190,7 @@ ANNOTATIONS = {
         "requirements", 'a list of requirements as pip takes them, such as ["pillow>=10"]', _texts(_plain)
     ),
     "rerun": _Annotation("rerun", "true or false", _flag),
+    "group": _Annotation("group", "a name of letters, digits, '_', '-' and '.', at most 64 of them", _group),
     "sdk": _Annotation("sdk", "true or false", _flag),
 }
 

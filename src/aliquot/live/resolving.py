@@ -40,10 +40,15 @@ class Reached(Struct, frozen=True):
     action: Action  # with the parameters that it inherits
     binding: FullName | None = None  # the package through which it was reached, if that is another's under a new name
     composite: bool = False  # a call of it is more than one run: a sequence or a conductor
+    group: str = ""  # of functions that share its sandboxes; empty: it has its own
 
     def __post_init__(self) -> None:
         composite = self.is_sequence or is_truthy(self.action.annotation("conductor"))
         force_setattr(self, "composite", composite)  # worked out here, for it is asked at every call
+        # One that is another's, or is reached through a binding, runs for its caller alone.
+        own = self.tenant == self.action.namespace and self.function == self.action.name
+        group = self.action.annotation("group") if own and not self.is_sequence else None
+        force_setattr(self, "group", group if isinstance(group, str) else "")
 
     @staticmethod
     def own(action: Action) -> "Reached":

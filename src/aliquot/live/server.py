@@ -84,6 +84,7 @@ async def _serve(
         result_bytes=settings.gateway.payload_bytes,
         judge=judge,
         asked=settings.devices_asked,
+        parcels_bytes=settings.host_memory_bytes // 4,
     )
     fabric = Fabric(store, settings.fabric)
     node.views = fabric.readers
@@ -109,7 +110,7 @@ async def _serve(
             settings.gateway, api_host=url, nodejs=which("node") is not None, images=settings.images
         )
         app = make_app(composer, catalogue, store, gateway_settings, operator, sessions, judge, fabric)
-        composer.count = app.metrics.count
+        app.invoke.desks, composer.count = node.desks, app.metrics.count
         server = _Server(_uvicorn_config(settings, app, gateway_settings))
         chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]
 

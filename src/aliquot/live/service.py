@@ -30,8 +30,6 @@ from aliquot.core.commands import (
 from aliquot.core.events import (
     DeviceAdded,
     DeviceLost,
-    FunctionDeployed,
-    FunctionRemoved,
     HostMemorySet,
     InvocationArrived,
     InvocationCancelled,
@@ -42,18 +40,19 @@ from aliquot.core.events import (
     SessionEnded,
     TenantWeightSet,
 )
-from aliquot.core.fit import misfit
 from aliquot.core.model import CPU
 from aliquot.live.activations import failure
 from aliquot.live.call import Call, Follower
+from aliquot.live.deployments import Deployments
 from aliquot.live.ends import Ends
 from aliquot.live.engine import Engine
 from aliquot.live.fabric.fabric import Fabric
+from aliquot.live.flows import Flows
 from aliquot.live.images import Image
-from aliquot.live.launches import activation_env, function_spec, launch, run_request
+from aliquot.live.launches import activation_env, launch, run_request
 from aliquot.live.ledger import STOPPING, Ledger, now_ms
 from aliquot.live.needs import needs_of
-from aliquot.live.node.base import Node, Outcome, Status
+from aliquot.live.node.base import Inner, Node, Outcome, Status
 from aliquot.live.records import Action, Activation, Namespace
 from aliquot.live.resolving import Reached
 from aliquot.live.status import describe
@@ -61,6 +60,7 @@ from aliquot.live.store.base import Store
 from aliquot.live.tenancies import Tenancies, Tenancy
 from aliquot.live.usage.figures import with_usage
 from aliquot.live.usage.sampler import Sampler
+from aliquot.live.within import Within
 
 log = structlog.get_logger("aliquot.service")
 
@@ -95,7 +95,9 @@ class Service:
         self.fabric.readers.on_blind = self._blinded
         policies = "+".join(self.scheduler.policy_names)
         self.ends = Ends(policies, self.ledger, self.fabric.readers, self._engine.now)
-        self._functions: dict[tuple[str, str], Reached] = {}
+        self.within = Within(self.ledger, self.ends, self.fabric.readers, self._engine.now)
+        self.flows = Flows()
+        self._deployments = Deployments(self.flows, self.calls, self._engine.post, self.ends.forget)
         self._performers: dict[type[Command], Callable[..., None]] = {
             Dispatch: self._dispatch,
             StartSandbox: self._start_sandbox,
@@ -166,7 +168,7 @@ class Service:
         call = self.calls.get(activation_id)
         if call is None or call.namespace.name != namespace:
             return False
-        self._engine.post(InvocationCancelled(activation_id))
+        self._engine.post(InvocationCancelled((call.carrier or call).id))
         return True
 
     def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
@@ -182,7 +184,7 @@ class Service:
         """By a run that has begun and has not ended, with what its sandbox said when it started for it."""
         if call.begun_s:
             for sandbox, tenancy in self.tenancies.items():
-                if tenancy.call is call:
+                if tenancy.call is (call.carrier or call):
                     return tenancy.logs + self._node.output(sandbox)
         return ()
 
@@ -190,19 +192,11 @@ class Service:
         return await self._store.activation(namespace, activation_id)
 
     def deploy(self, reached: Reached) -> None:
-        key = (reached.tenant, reached.function)
-        old = self._functions.get(key)
-        if old is not None:
-            self.ends.forget(old.action)
-        self._functions[key] = reached
-        self._engine.post(FunctionDeployed(reached.tenant, function_spec(reached)))
-        self._node.prepare(launch(reached, CPU, self.api_host, self.images))
+        served = self._deployments.deploy(reached)
+        self._node.prepare(launch(served, reached, CPU, self.api_host, self.images))
 
     def remove(self, tenant: str, function: str) -> None:
-        reached = self._functions.pop((tenant, function), None)
-        if reached is not None:
-            self.ends.forget(reached.action)
-            self._engine.post(FunctionRemoved(tenant, function))
+        self._deployments.remove(tenant, function)
 
     def misfit(self, action: Action) -> str | None:
         """Neither what it asks for nor how far it may go may be more than any device has."""
@@ -210,8 +204,7 @@ class Service:
             complaint = self.fabric.datasets.complaint(action.namespace, names)
             if complaint is not None:
                 return complaint
-        spec, limit = function_spec(Reached.own(action)), needs_of(action).memory_limit_bytes
-        return misfit(replace(spec, memory_bytes=max(spec.memory_bytes, limit)), self._node.devices)
+        return self.flows.complaint(Reached.own(action), self._node.devices)
 
     def set_weight(self, namespace: Namespace) -> None:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))
@@ -233,7 +226,7 @@ class Service:
         tenant, session = call.namespace.name, call.session or None
         if session is not None and self.sessions.find(tenant, session) is None:
             session = None
-        self._engine.post(InvocationArrived(call.id, tenant, call.function, session=session))
+        self._engine.post(InvocationArrived(call.id, tenant, self.flows.flow(tenant, call.function), session=session))
 
     def begin_session(self, namespace: str, session_id: str) -> None:
         self.fabric.session_began(namespace, session_id)
@@ -275,10 +268,25 @@ class Service:
             log.error("a run finished that nobody asked for", sandbox=sandbox)
             return
         # The answer need not wait for the core's turn: a run that has finished completes its call, whatever is decided.
-        self._engine.post(RunFinished(call.id, sandbox, outcome.run_s))
+        run_s = outcome.run_s if call.chain is None else self._engine.now() - call.begun_s
+        self._engine.post(RunFinished(call.id, sandbox, run_s))
         if tenancy.blind:
             self._give_up(sandbox)
-        self.ends.end(call, tenancy.with_logs(outcome) if tenancy.logs else outcome)
+        self._end(call, tenancy.with_logs(outcome) if tenancy.logs else outcome)
+
+    def began_inside(self, sandbox: int, function: str) -> Inner | str:
+        return self.within.call(self.tenancies[sandbox], function)
+
+    def ended_inside(self, sandbox: int, outcome: Outcome) -> Inner | None:
+        return self.within.ended(sandbox, self.tenancies[sandbox], outcome)
+
+    def _end(self, call: Call, outcome: Outcome) -> None:
+        if call.chain is None:
+            self.ends.end(call, self.within.finish(call, outcome) if call.within else outcome)
+        else:
+            call.outcome, call.ended = outcome, True
+            self.within.finish(call, outcome)
+            self.ledger.forget(call)
 
     # --- what the fabric tells --------------------------------------------------------------------------
 
@@ -312,12 +320,13 @@ class Service:
 
     def _start_sandbox(self, command: StartSandbox) -> None:
         """It is started when its `Dispatch` comes, which is the next command: code is told for whom it starts."""
-        self.tenancies.open(command.sandbox, self._functions[command.tenant, command.function])
+        self.tenancies.open(command.sandbox, self.flows[command.tenant, command.function])
 
     def _launch(self, sandbox: int, tenancy: Tenancy, call: Call) -> None:
         tenancy.launched = True
-        env = activation_env(call, tenancy.key, now_ms())
-        made = launch(tenancy.reached, call.device, self.api_host, self.images, env)
+        first = tenancy.reached_for(call.function)
+        env = activation_env(call, tenancy.key_for(first), now_ms())
+        made = launch(tenancy.served, first, call.device, self.api_host, self.images, env)
         if made.datasets:  # its own were looked at when it was deployed; others' actions see what the caller sees
             if (complaint := self.fabric.datasets.complaint(made.tenant, made.datasets)) is not None:
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, complaint))
@@ -336,7 +345,11 @@ class Service:
             call.unbegun = True
             return
         tenancy.call = call
-        call.action = tenancy.action
+        if not tenancy.serves(call):  # its function came into the group later
+            self._give_up(command.sandbox)
+            return
+        call.unbegun = False
+        call.action = tenancy.reached_for(call.function).action
         call.begun_s = self._engine.now()
         if call.start is Start.COLD:
             call.init_s = tenancy.init_s
@@ -344,20 +357,23 @@ class Service:
                 call.printed(line)
         else:
             call.init_s = None
-        if tenancy.reads:
+        if call.chain is not None:
+            call.reads = command.sandbox if tenancy.reads else None
+            self.within.begin_chain(command.sandbox, tenancy, call)
+        elif tenancy.reads:
             call.reads = command.sandbox
             self.fabric.readers.begin_run(command.sandbox, call.namespace.name, call.function, call.id, call.session)
         if call.begins:
             self.ledger.spawn(self._run_durably(command.sandbox, call))
         else:
-            self._node.run(command.sandbox, run_request(call, tenancy.key, now_ms()))
+            self._node.run(command.sandbox, run_request(call, tenancy, now_ms()))
 
     async def _run_durably(self, sandbox: int, call: Call) -> None:
         """That the run has begun must be on disk before it begins: after a crash it must not begin again."""
         await self.ledger.mark_started(call.begins)
         tenancy = self.tenancies.get(sandbox)
         if tenancy is not None and tenancy.call is call:  # neither cancelled nor lost meanwhile
-            self._node.run(sandbox, run_request(call, tenancy.key, now_ms()))
+            self._node.run(sandbox, run_request(call, tenancy, now_ms()))
 
     def _fail(self, command: Fail) -> None:
         call = self.calls.get(command.invocation)
@@ -372,12 +388,12 @@ class Service:
             self._post_arrival(call)
         else:
             ended = failure(Status.INTERNAL_ERROR, command.reason)
-            self.ends.end(call, call.outcome or replace(ended, logs=self._printed(call)))
+            self._end(call, call.outcome or replace(ended, logs=self._printed(call)))
 
     def _reject(self, command: Reject) -> None:
         call = self.calls[command.invocation]
         call.reason = command.reason
         if call.durable:
-            self.ends.end(call, failure(Status.INTERNAL_ERROR, command.reason))
+            self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
         else:
             self.ledger.forget(call)

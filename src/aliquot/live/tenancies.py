@@ -5,6 +5,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from aliquot.live.call import Call
+from aliquot.live.groups import Served
 from aliquot.live.node.base import Outcome
 from aliquot.live.records import is_truthy
 from aliquot.live.resolving import Reached
@@ -18,13 +19,12 @@ class Keys(Protocol):
 
 
 class Tenancy:
-    """One sandbox: the revision it serves, from its start to its end."""
+    """One sandbox: the revisions it serves, from its start to its end."""
 
-    __slots__ = ("action", "blind", "call", "init_s", "key", "launched", "logs", "reached", "reads")
+    __slots__ = ("blind", "call", "init_s", "key", "launched", "logs", "reads", "served")
 
-    def __init__(self, reached: Reached, key: str) -> None:
-        self.reached = reached
-        self.action = reached.action
+    def __init__(self, served: Served, key: str) -> None:
+        self.served = served
         self.key = key  # of the caller's namespace, for what runs here; empty: its owner wants none
         self.call: Call | None = None
         self.launched = False  # one that starts for a call that is cancelled may be given to another: cold, too
@@ -33,12 +33,29 @@ class Tenancy:
         self.init_s: float | None = None
         self.logs: tuple[str, ...] = ()  # of its start, until a record has them
 
+    def serves(self, call: Call) -> bool:
+        """Whether it can run all of it: a sandbox of a group has the functions that the group had when it started."""
+        if not self.served.is_group:
+            return True
+        return all(self.served.member(one.function) is not None for one in call.chain or (call,))
+
+    def reached_for(self, function: str) -> Reached:
+        return self.served.member(function) or self.served.members[0]
+
+    def key_for(self, reached: Reached) -> str:
+        """Of a group, some may have no key."""
+        return self.key if wants_key(reached) else ""
+
     def with_logs(self, outcome: Outcome) -> Outcome:
         """What a sandbox printed when it started belongs to the record of its first run."""
         if not self.logs:
             return outcome
         logs, self.logs = self.logs, ()
         return replace(outcome, logs=logs + outcome.logs)
+
+
+def wants_key(reached: Reached) -> bool:
+    return is_truthy(reached.action.annotation("provide-api-key", default=True))
 
 
 class Tenancies:
@@ -51,10 +68,10 @@ class Tenancies:
     def __getitem__(self, sandbox: int) -> Tenancy:
         return self._by_sandbox[sandbox]
 
-    def open(self, sandbox: int, reached: Reached) -> None:
-        wanted = is_truthy(reached.action.annotation("provide-api-key", default=True))
-        key = self.keys.ephemeral_key(reached.tenant) if wanted and self.keys is not None else ""
-        self._by_sandbox[sandbox] = Tenancy(reached, key)
+    def open(self, sandbox: int, served: Served) -> None:
+        wanted = any(wants_key(reached) for reached in served.members)
+        key = self.keys.ephemeral_key(served.tenant) if wanted and self.keys is not None else ""
+        self._by_sandbox[sandbox] = Tenancy(served, key)
 
     def close(self, sandbox: int) -> Tenancy | None:
         """It is gone, and its key opens nothing any more."""

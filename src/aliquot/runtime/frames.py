@@ -2,7 +2,8 @@
 
 A request has two parts: the environment as JSON, and the payload (of an init: empty, and its description is the first
 part). A reply has two parts too: the result as JSON, and the pickled result where there is one. There is one request
-under way at a time, so that whatever has arrived belongs to it.
+under way at a time, so that whatever has arrived belongs to it. The large buffers of a pickle may be in a parcel
+(`values`), whose number on the sandbox's side channel (`side`) the header has.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import socket
 import struct
 
-REQUEST = struct.Struct("<BxxxII")  # what, bytes of the first part, bytes of the second
-REPLY = struct.Struct("<BxxxII")  # status, bytes of the JSON, bytes of the pickle (none: 0)
+REQUEST = struct.Struct("<BxHII")  # what, parcel (none: 0), bytes of the first part, bytes of the second
+REPLY = struct.Struct("<BxHII")  # status, parcel (none: 0), bytes of the JSON, bytes of the pickle (none: 0)
 
 INIT = 1
 RUN = 2  # the payload is a JSON object
 RUN_PICKLED = 3  # the payload is a pickle of (args, kwargs)
+RUN_SHARED = 4  # the same, and the result may come in a parcel
+RUN_GROUP = 5  # the first part says which functions of a group run, one on what the other returned
 
 # The reply's status; the first three are OpenWhisk's.
 SUCCESS = 0
@@ -29,17 +32,26 @@ MARKER = b"XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 _CHUNK = 65536
 
 
-def receive(sock: socket.socket) -> tuple[int, bytes, bytes | memoryview]:
+def receive(sock: socket.socket) -> tuple[int, int, bytes, bytes | memoryview]:
     """The next request, waited for. `EOFError` when the server has gone."""
-    data = sock.recv(_CHUNK)
+    return _whole(sock, sock.recv(_CHUNK))
+
+
+def receive_first(sock: socket.socket) -> tuple[tuple[int, int, bytes, bytes | memoryview], list[int]]:
+    """The same for the first, with which the side channel's descriptor may come."""
+    data, fds, _, _ = socket.recv_fds(sock, _CHUNK, 1, socket.MSG_CMSG_CLOEXEC)
+    return _whole(sock, data), list(fds)
+
+
+def _whole(sock: socket.socket, data: bytes) -> tuple[int, int, bytes, bytes | memoryview]:
     if len(data) < REQUEST.size:
         data = _complete(sock, data, REQUEST.size)
-    what, first, second = REQUEST.unpack_from(data)
+    what, parcel, first, second = REQUEST.unpack_from(data)
     middle = REQUEST.size + first
     if len(data) == middle + second:
-        return what, data[REQUEST.size : middle], data[middle:]
+        return what, parcel, data[REQUEST.size : middle], data[middle:]
     whole = memoryview(_complete(sock, data, middle + second))
-    return what, bytes(whole[REQUEST.size : middle]), whole[middle:]
+    return what, parcel, bytes(whole[REQUEST.size : middle]), whole[middle:]
 
 
 def _complete(sock: socket.socket, begun: bytes, size: int) -> bytes:
@@ -57,8 +69,8 @@ def _complete(sock: socket.socket, begun: bytes, size: int) -> bytes:
     return bytes(whole) if size <= _CHUNK else whole  # type: ignore[return-value] # read, never changed
 
 
-def send(sock: socket.socket, status: int, result: bytes, pickled: bytes = b"") -> None:
-    head = REPLY.pack(status, len(result), len(pickled))
+def send(sock: socket.socket, status: int, result: bytes, pickled: bytes = b"", parcel: int = 0) -> None:
+    head = REPLY.pack(status, parcel, len(result), len(pickled))
     if len(result) + len(pickled) < _CHUNK:
         sock.sendall(head + result + pickled)
         return

@@ -19,7 +19,7 @@ BROKEN = "The action failed to generate or locate a binary. See logs for details
 FAILED = "Cannot start action. Check logs for details."
 
 # Not `__main__`: what a module does when it is run as a script is not for the sandbox.
-_MODULE = "__aliquot_main__"
+MODULE = "__aliquot_main__"
 _HERE = Path(__file__).resolve().parent
 
 
@@ -33,7 +33,7 @@ def load(description: dict[str, Any]) -> Callable[..., Any]:
     if not main or not code.strip():
         raise InitError(MISSING_CODE)
     if description["binary"]:
-        code, path = _unpacked(code)
+        code, path = _unpacked(code, description.get("directory") or "action")
     else:
         path = description["name"].rpartition("/")[2] + ".py"
     module = _execute(code, path)
@@ -47,10 +47,10 @@ def load(description: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _execute(code: str, path: str) -> ModuleType:
-    module = ModuleType(_MODULE)
+    module = ModuleType(MODULE)
     module.__file__ = path
     # Pickles and multiprocessing look for what the module defines under either name.
-    sys.modules[_MODULE] = sys.modules["__main__"] = module
+    sys.modules[MODULE] = sys.modules["__main__"] = module
     # Tracebacks show the source, though it is in no file.
     linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)
     try:
@@ -68,9 +68,9 @@ def _execute(code: str, path: str) -> ModuleType:
     return module
 
 
-def _unpacked(code: str) -> tuple[str, str]:
+def _unpacked(code: str, name: str) -> tuple[str, str]:
     """The text and path of a zip's `__main__.py`; its directory becomes the working directory and importable."""
-    directory = Path(os.environ["TMPDIR"], "action")
+    directory = Path(os.environ["TMPDIR"], name)
     try:
         directory.mkdir()
         archive.unpack(code, directory)

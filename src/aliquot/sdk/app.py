@@ -77,6 +77,8 @@ class App:
         requirements: list[str] | tuple[str, ...] = ...,
         datasets: list[str] | tuple[str, ...] = ...,
         rerun: bool = ...,
+        group: str | None = ...,
+        calls: bool | None = ...,
     ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
     def function(
         self,
@@ -95,6 +97,8 @@ class App:
         requirements: list[str] | tuple[str, ...] = (),
         datasets: list[str] | tuple[str, ...] = (),
         rerun: bool = False,
+        group: str | None = None,
+        calls: bool | None = None,
     ) -> Any:
         """Say what a function needs.
 
@@ -105,6 +109,8 @@ class App:
         loaded before the function starts, so that it starts fast; `requirements` are installed for it. `datasets` are
         names of datasets, which it finds as directories below `/datasets` (ALIQUOT_DATASETS), and whose files are
         brought before it asks. `rerun=True`: it may run again if a crash interrupts it.
+        Functions of the same `group` share a sandbox, and hand each other values without a copy. `calls=True`: it may
+        call functions outside of its group, and is given a key for that.
         """
         needs = read_needs(
             gpu=gpu,
@@ -119,6 +125,8 @@ class App:
             requirements=requirements,
             datasets=datasets,
             rerun=rerun,
+            group=group,
+            calls=calls,
         )
         return self._add(raw, needs) if raw is not None else lambda decorated: self._add(decorated, needs)
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from aliquot.sdk import answers
 from aliquot.sdk.errors import RemoteError, UsageError
+from aliquot.sdk.inside import host
 from aliquot.sdk.portable import dump, load
-from aliquot.sdk.wire import PICKLE, Operation, Reply, Request, ask, pause
+from aliquot.sdk.wire import PICKLE, Apart, Operation, Reply, Request, ask, pause
 
 NAMESPACE = "/api/v1/namespaces/_"
 # A refusal for being too many at once means that nothing was begun: it is worth a few more tries.
@@ -77,7 +78,7 @@ def _in(session: str) -> dict[str, str | int]:
 def _post(
     app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any], query: dict[str, str | int]
 ) -> Operation[Reply]:
-    body = dump((args, kwargs), app)
+    body = dump((args, kwargs), app) if host.side is None else Apart((args, kwargs), app)
     headers = {"Content-Type": PICKLE, "Accept": PICKLE}
     request = Request("POST", action_path(action), query, headers, body)
     give_up = time.monotonic() + _BUSY_PATIENCE_S
@@ -98,7 +99,7 @@ def _outcome(app: str, action: str, reply: Reply, activation_id: str) -> Operati
         raise answers.failure_of(reply, action, activation_id)
     raised = reply.headers.get(answers.STATUS, "0") == "1"
     try:
-        value = load(reply.body, app)
+        value = load(reply.body, app, reply.memory)
     except Exception as error:
         text = (yield from _told(activation_id)) if raised else ""
         what = "what it raised" if raised else "its result"

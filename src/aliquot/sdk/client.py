@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from aliquot.sdk.answers import error_of
 from aliquot.sdk.errors import NoServerError, PlatformError, UsageError
 from aliquot.sdk.server import START_ONE, Server, read_server
+from aliquot.sdk.sharing import received, to_send
 from aliquot.sdk.wire import Body, Operation, Pause, Reply, Request
 
 if TYPE_CHECKING:
@@ -114,12 +115,12 @@ class Client:
     def _send(self, request: Request) -> Reply:
         import httpx
 
-        body = request.body
+        request = to_send(request, self.server)
         try:
-            response = self._connections().request(**self._arguments(request), content=cast("bytes", body))
+            response = self._connections().request(**self._arguments(request), content=cast("bytes", request.body))
         except httpx.TransportError as error:
             _explain(error, self.server, request)
-        return Reply(response.status_code, response.headers, response.content)
+        return received(Reply(response.status_code, response.headers, response.content))
 
     def lines(self, request: Request, what: str) -> Iterator[str]:
         """Of a good answer, as they come; another is the error that it means. `what` was asked for."""
@@ -137,13 +138,14 @@ class Client:
     async def _send_async(self, request: Request) -> Reply:
         import httpx
 
+        request = to_send(request, self.server)
         body = _async_pieces(request.body) if isinstance(request.body, Body) else request.body
         client = await self._async_connections()
         try:
             response = await client.request(**self._arguments(request), content=cast("bytes", body))
         except httpx.TransportError as error:
             _explain(error, self.server, request)
-        return Reply(response.status_code, response.headers, response.content)
+        return received(Reply(response.status_code, response.headers, response.content))
 
     def _arguments(self, request: Request) -> dict[str, Any]:
         headers = dict(request.headers)

@@ -5,10 +5,10 @@ from functools import update_wrapper
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from aliquot.sdk import calls
+from aliquot.sdk import calls, in_process
 from aliquot.sdk.client import Client
 from aliquot.sdk.deploying import Deployment, deploy
-from aliquot.sdk.dual import dual
+from aliquot.sdk.dual import Dual, dual
 from aliquot.sdk.errors import NotFoundError
 from aliquot.sdk.events import joining, read_events
 from aliquot.sdk.needs import Needs
@@ -96,10 +96,13 @@ class Function(Generic[P, R]):
     def client(self) -> Client:
         return self.app.client()
 
-    @dual
-    def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]:
-        """Run it on the platform and wait for its result; what it raises is raised here."""
-        return cast("R", (yield from self.on_platform(calls.call, args, kwargs)))
+    @property
+    def remote(self) -> "Remote[P, R]":
+        """`f.remote(x)`: run it on the platform and wait for its result; what it raises is raised here.
+
+        From a function of its own group it runs in that very process: it gets the very same objects.
+        """
+        return Remote(self)
 
     @dual
     def spawn(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[Handle[R]]:
@@ -167,6 +170,21 @@ class Function(Generic[P, R]):
                 self._deployed = "no"
                 raise
             self._deployed = "yes"
+
+
+class Remote(Dual[P, R]):
+    def __init__(self, function: Function[P, R]) -> None:
+        super().__init__(self._over_http, function.client)
+        self._function = function
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        function = self._function
+        if in_process.runs_here(function.action):
+            return cast("R", in_process.call(function.app.name, function.action, args, kwargs))
+        return super().__call__(*args, **kwargs)
+
+    def _over_http(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]:
+        return cast("R", (yield from self._function.on_platform(calls.call, args, kwargs)))
 
 
 class Many(Generic[A, R]):

@@ -1,5 +1,6 @@
 """What a function needs, as its decorator says it, and as an action's limits and annotations say it."""
 
+import re
 from typing import Any, NamedTuple
 
 from aliquot.sdk.errors import UsageError
@@ -7,10 +8,11 @@ from aliquot.sdk.units import read_mib, read_ms, read_names, read_positive, read
 
 DEFAULT_TIMEOUT_MS = 60_000
 DEFAULT_MEMORY_MIB = 256
+_GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 # Every annotation that a deployment may set: those it does not set are removed from an older version's.
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
-    *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun"),
+    *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group"),
 )
 
 
@@ -29,6 +31,8 @@ class Needs(NamedTuple):
     requirements: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     rerun: bool = False
+    group: str | None = None
+    calls: bool | None = None
 
     def limits(self) -> dict[str, int]:
         return {"timeout": self.timeout_ms, "memory": self.memory_mib}
@@ -45,6 +49,8 @@ class Needs(NamedTuple):
             "requirements": list(self.requirements) or None,
             "datasets": list(self.datasets) or None,
             "rerun": self.rerun or None,
+            "group": self.group,
+            "provide-api-key": self.calls,
         }
         return {key: value for key, value in said.items() if value is not None}
 
@@ -63,14 +69,19 @@ def read_needs(
     requirements: list[str] | tuple[str, ...],
     datasets: list[str] | tuple[str, ...],
     rerun: bool,
+    group: str | None,
+    calls: bool | None,
 ) -> Needs:
     """What the decorator was given, strictly: a typing mistake must not become a default."""
     of_gpu = {"gpu_memory": gpu_memory, "gpu_limit": gpu_limit, "gpu_memory_limit": gpu_memory_limit}
     for argument, value in of_gpu.items():
         if value is not None and gpu is None:
             raise UsageError(f"{argument}: {value!r} needs a GPU; say how much of one, such as gpu=0.25")
-    if not isinstance(rerun, bool):
-        raise UsageError(f"rerun: {rerun!r} does not fit; it takes True or False")
+    for name, flag in (("rerun", rerun), ("calls", bool(calls) if calls is None else calls)):
+        if not isinstance(flag, bool):
+            raise UsageError(f"{name}: {flag!r} does not fit; it takes True or False")
+    if group is not None and not re.fullmatch(_GROUP, str(group)):
+        raise UsageError(f"group: {group!r} is not a name; it takes letters, digits, '_', '-' and '.', at most 64")
     for module in read_names(imports, "imports"):
         if not all(part.isidentifier() for part in module.split(".")):
             raise UsageError(f"imports: {module!r} is not a module's name; versions belong into requirements")
@@ -87,4 +98,6 @@ def read_needs(
         requirements=read_names(requirements, "requirements"),
         datasets=read_names(datasets, "datasets"),
         rerun=rerun,
+        group=group,
+        calls=calls,
     )

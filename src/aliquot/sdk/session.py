@@ -82,6 +82,10 @@ def current(client: Client) -> str:
     return session.id if session is not None and session.client() is client else ""
 
 
+def in_session() -> bool:
+    return _current.get() is not None
+
+
 def make(app: "App", name: object, metadata: object, session_id: object) -> Session:
     if not isinstance(name, str):
         raise UsageError(f"name: {name!r} is not a name; it takes a text")

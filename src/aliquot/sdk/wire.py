@@ -30,12 +30,19 @@ class Body:
                 yield piece[start : start + PIECE_BYTES]
 
 
+class Apart(NamedTuple):
+    """A value that is pickled when it is sent: how it is sent then decides where its large buffers go."""
+
+    value: Any
+    app: str
+
+
 class Request(NamedTuple):
     method: str
     path: str  # below the server's address
     query: Mapping[str, str | int] = {}
     headers: Mapping[str, str] = {}
-    body: bytes | Body = b""
+    body: bytes | Body | Apart = b""
     as_operator: bool = False
     patience_s: float = 90  # for the answer: the platform holds a blocking call for at most 60 s
 
@@ -44,6 +51,7 @@ class Reply(NamedTuple):
     status: int
     headers: Mapping[str, str]  # httpx's: names in any case
     body: bytes
+    memory: Any = None  # with what is not in the body: the parcel that came
 
     def json(self) -> Any:  # noqa: ANN401 - whatever JSON holds
         import json

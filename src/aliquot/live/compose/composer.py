@@ -62,6 +62,10 @@ class Composer:
         self._ids = Ids()
         self._performances: dict[str, Performance] = {}  # by the id of the call
         self.count: Callable[[Call], None] = lambda _: None  # told of every component that has ended
+        service.within.count = self._called
+
+    def _called(self, component: Call) -> None:
+        self.count(component)
 
     # --- what the gateway asks --------------------------------------------------------------------------
 
@@ -209,10 +213,24 @@ class Composer:
 
     def _run(self, performance: Performance, command: Run) -> None:
         call = performance.call
-        component = performance.component = Call(
-            command.id,
+        component = self._component(performance, command, command.id, command.reached)
+        if command.then:
+            steps = [self._component(performance, command, *step) for step in command.then]
+            carrier = Call(self._ids(), call.namespace, command.reached, command.payload, session=call.session)
+            carrier.done = lambda carrier: self._carried(performance, carrier)
+            carrier.chain = [component, *steps]
+            component = carrier
+        performance.component = component
+        if call.durable and not performance.begun:
+            component.begins = call.id
+        self._service.enqueue(component)
+
+    def _component(self, performance: Performance, command: Run, component_id: str, reached: Reached) -> Call:
+        call = performance.call
+        component = Call(
+            component_id,
             call.namespace,
-            command.reached,
+            reached,
             command.payload,
             transaction=call.transaction,
             cause=command.cause,
@@ -221,13 +239,22 @@ class Composer:
             done=lambda component: self._returned(performance, component),
         )
         component.followers = (performance,)
-        if call.durable and not performance.begun:
-            component.begins = call.id
-        self._service.enqueue(component)
+        return component
+
+    def _carried(self, performance: Performance, carrier: Call) -> None:
+        """What carried a chain is done with. Its steps have told how they ended, unless none could begin."""
+        carrier.done = None
+        if carrier.parked or carrier.outcome is None:
+            self._returned(performance, carrier)
+        elif performance.component is carrier:
+            performance.component = None
 
     def _returned(self, performance: Performance, component: Call) -> None:
         component.done = None  # the two would hold each other until the collector comes
-        performance.component = None
+        if performance.call.id not in self._performances:  # it was ended before its chain could be stopped
+            return
+        if component.carrier is None:
+            performance.component = None
         call, machine = performance.call, performance.machine
         outcome, activation = component.outcome, component.activation
         if component.parked:

@@ -5,6 +5,7 @@ actions of nested sequences, a `Budget` for conductors and all that they call.
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -24,6 +25,7 @@ class Next(Struct, frozen=True, gc=False):
     reached: Reached
     payload: bytes
     itself: bool = False  # a conductor's own turn: not a composition within it
+    then: tuple[Reached, ...] = ()  # these follow in the same sandbox, each on what the one before returned
 
 
 class End(Struct, frozen=True, gc=False):
@@ -31,7 +33,11 @@ class End(Struct, frozen=True, gc=False):
     result: bytes
 
 
-Step: TypeAlias = Next | End
+class GoesOn(Struct, frozen=True, gc=False):
+    """What follows runs already, in the same sandbox."""
+
+
+Step: TypeAlias = Next | End | GoesOn
 
 
 class Ending(Struct, frozen=True, gc=False):
@@ -112,7 +118,8 @@ class Sequence(Frame):
         self._reach = reach
         self._count = count
         self._most = most
-        self._ahead = iter(reached.action.exec.components)
+        self._ahead = deque(reached.action.exec.components)
+        self._following = 0  # components that run in the sandbox of the one before them
 
     @property
     def count(self) -> Count:
@@ -124,12 +131,17 @@ class Sequence(Frame):
 
     def follow(self, ending: Ending) -> Step:
         last = End(ending.status, ending.result)
-        return self._next(last) if ending.status is Status.SUCCESS else last
+        if ending.status is not Status.SUCCESS:
+            return last
+        if self._following:
+            self._following -= 1
+            return GoesOn()
+        return self._next(last)
 
     def _next(self, so_far: End) -> Step:
-        name = next(self._ahead, None)
-        if name is None:
+        if not self._ahead:
             return so_far
+        name = self._ahead.popleft()
         if self._count.value >= self._most:
             return _refused(texts.SEQUENCE_TOO_LONG)
         try:
@@ -139,7 +151,24 @@ class Sequence(Frame):
         if reached.is_sequence:
             return Next(reached, so_far.result)
         self._count.value += 1
-        return Next(reached, payloads.with_defaults(reached.action, so_far.result))
+        then = self._chain(reached)
+        return Next(reached, payloads.with_defaults(reached.action, so_far.result), then=then)
+
+    def _chain(self, first: Reached) -> tuple[Reached, ...]:
+        """Those of its group that come next: they run in its sandbox, and its result need not leave it."""
+        chain: list[Reached] = []
+        while self._ahead and first.group and not first.composite and self._count.value < self._most:
+            try:
+                reached = self._reach(self._ahead[0])
+            except (Missing, NotEntitled):  # told when it is its turn
+                break
+            if reached.composite or (reached.tenant, reached.group) != (first.tenant, first.group):
+                break
+            self._ahead.popleft()
+            self._count.value += 1
+            chain.append(reached)
+        self._following = len(chain)
+        return tuple(chain)
 
 
 class Conductor(Frame):

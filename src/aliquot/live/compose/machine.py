@@ -10,7 +10,19 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from aliquot.live.compose import payloads, texts
-from aliquot.live.compose.frames import Budget, Conductor, Count, End, Ending, Frame, Next, Reach, Sequence, Step
+from aliquot.live.compose.frames import (
+    Budget,
+    Conductor,
+    Count,
+    End,
+    Ending,
+    Frame,
+    GoesOn,
+    Next,
+    Reach,
+    Sequence,
+    Step,
+)
 from aliquot.live.node.base import Status
 from aliquot.live.resolving import Reached
 
@@ -24,6 +36,7 @@ class Run(Struct, frozen=True, gc=False):
     reached: Reached
     payload: bytes
     cause: str
+    then: tuple[tuple[str, Reached], ...] = ()  # and these after it in its sandbox: `returned` for each, as it ends
 
 
 class Close(Struct, frozen=True, gc=False):
@@ -89,8 +102,11 @@ class Machine:
                     return commands
                 figures = (frame.duration_ms, frame.memory_mb, frame.wait_ms)
                 step = self._stack[-1].returned(Ending(frame.id, step.status, step.result, *figures))
+            elif isinstance(step, GoesOn):
+                return commands
             elif step.itself or not step.reached.composite:
-                commands.append(Run(self._new_id(), step.reached, step.payload, frame.id))
+                then = tuple((self._new_id(), reached) for reached in step.then)
+                commands.append(Run(self._new_id(), step.reached, step.payload, frame.id, then))
                 return commands
             else:
                 step = self._enter(step, frame.id, now_ms)

@@ -111,6 +111,11 @@ class Exchange:
         status = outcome.status
         if call.pickled:
             pickled = activation.pickled
+            if outcome.parcel is not None and call.desk is not None and outcome.pickled is not None:
+                content_type = (b"content-type", b"%b; parcel=%d" % (PICKLE, call.desk.put(outcome.parcel)))
+                headers = self._headers(content_type, activation_id)
+                self.respond(_HTTP_STATUS[status], (*headers, _STATUS_HEADER[status]), outcome.pickled)
+                return
             if pickled is not None:
                 headers = self._headers(_PICKLE_TYPE, activation_id)
                 self.respond(_HTTP_STATUS[status], (*headers, _STATUS_HEADER[status]), pickled)

@@ -18,6 +18,7 @@ from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
+from aliquot.live.gateway.parcels import shared
 from aliquot.live.gateway.query import InvokeOptions, check_patience, invoke_options
 from aliquot.live.gateway.refusal import (
     ELSEWHERE,
@@ -33,6 +34,7 @@ from aliquot.live.gateway.refusal import (
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.target import Target
 from aliquot.live.judging.judge import Judge
+from aliquot.live.node.desk import Desks
 from aliquot.live.platform import Overloaded, Platform
 from aliquot.live.records import FullName
 from aliquot.live.resolving import Misplaced, Missing, NotEntitled
@@ -75,6 +77,7 @@ class Invoke:
         self._options: dict[bytes, InvokeOptions] = {}
         self._waiting: Deadlines[Exchange] = Deadlines(settings.blocking_ms / 1000, self._expire)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.desks: Desks | None = None  # of the sandboxes here, which hand over large values
 
     @property
     def waiting(self) -> int:
@@ -137,6 +140,13 @@ class Invoke:
         self, exchange: Exchange, principal: Principal, payload: bytes | memoryview, session: str, *, pickled: bool
     ) -> None:
         target, gate, options = exchange.target, exchange.gate, exchange.options
+        desk = parcel = None
+        if pickled and b"; " in (exchange.content_type or b""):
+            try:
+                desk, parcel = shared(exchange.content_type or b"", payload, self.desks)
+            except Refusal as refusal:
+                exchange.refuse(refusal)
+                return
         exchange.body = b""  # the call has it now, and lets go of it earlier
         call = exchange.call = Call(
             self._ids(),
@@ -148,6 +158,7 @@ class Invoke:
             session=session,
             done=exchange.done,
         )
+        call.desk, call.parcel = desk, parcel
         gate.running += 1
         if not options.blocking or exchange.followers:
             call.durable = True

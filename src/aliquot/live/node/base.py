@@ -7,7 +7,7 @@ outcomes come through the listener, also on the event loop, and never from withi
 from enum import IntEnum
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from aliquot.core.model import DeviceSpec
 from aliquot.live.device.used import Used
@@ -22,8 +22,35 @@ class Status(IntEnum):
     INTERNAL_ERROR = 3  # the platform's own fault
 
 
+class Parcel(Protocol):
+    """Shared memory with the large buffers of a pickled value (`desk`)."""
+
+    @property
+    def fd(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+    def inlined(self, body: bytes | memoryview) -> bytes:
+        """The pickle's envelope with what is in here behind it."""
+        ...
+
+
+class Member(Struct, frozen=True):
+    """One function of a group, at one revision."""
+
+    name: str  # `name` or `package/name`
+    code: str
+    binary: bool
+    main: str
+    env: dict[str, str]
+    sdk: bool
+
+
 class Launch(Struct, frozen=True):
-    """All that a sandbox needs to become ready for a function. One revision of one action of one tenant."""
+    """All that a sandbox needs to become ready for a function, or for those of a group, of one tenant.
+
+    Of a group the code and its environment are the members'; it starts with the one whose name is `main`.
+    """
 
     tenant: str
     function: str  # `name` or `package/name`
@@ -44,12 +71,30 @@ class Launch(Struct, frozen=True):
     device_bytes: int = 0  # of each device's memory: the limit
     sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
     datasets: tuple[str, ...] = ()  # that it sees as directories
+    members: tuple[Member, ...] = ()  # of a group
 
 
 class Hearer(Protocol):
     """Who is told of each line that a run prints, as soon as the node has read it."""
 
     def printed(self, line: str) -> None: ...
+
+
+class Inner(Struct, frozen=True):
+    """One function's run inside another's, or after it in a chain: its activation."""
+
+    invocation: str
+    env: dict[str, str]  # __OW_* of this activation
+    timeout_ms: int
+    logs_bytes: int
+    hearer: Hearer | None = None
+
+
+class Step(Struct, frozen=True):
+    """What a group's sandbox is to run: a function, and what it gets beneath what the one before returned."""
+
+    function: str
+    defaults: dict[str, Raw] = {}
 
 
 class RunRequest(Struct, frozen=True, gc=False):
@@ -62,6 +107,9 @@ class RunRequest(Struct, frozen=True, gc=False):
     timeout_ms: int
     logs_bytes: int
     hearer: Hearer | None = None
+    steps: tuple[Step, ...] = ()  # of a group: what runs, one on what the other returned
+    parcel: Parcel | None = None  # with the large buffers of pickled arguments
+    share: bool = False  # a pickled result may come in a parcel
 
 
 class Outcome(Struct, frozen=True, gc=False):
@@ -73,6 +121,8 @@ class Outcome(Struct, frozen=True, gc=False):
     logs: tuple[str, ...] = ()  # formatted lines, both streams
     pickled: bytes | memoryview | None = None  # the SDK's result; `result` then says so in JSON
     timed_out: bool = False
+    parcel: Parcel | None = None  # with the large buffers of the pickled result
+    outer: tuple[tuple[str, ...], ...] = ()  # the lines of those that had called it in its sandbox, innermost first
 
 
 class Listener(Protocol):
@@ -101,6 +151,14 @@ class Listener(Protocol):
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
         """The sandbox is fit for another run."""
+        ...
+
+    def began_inside(self, sandbox: int, function: str) -> Inner | str:
+        """A function that runs calls another of its group, in its own process: its activation, or why not."""
+        ...
+
+    def ended_inside(self, sandbox: int, outcome: Outcome) -> Inner | None:
+        """The innermost activation has ended while the run goes on; in a chain, the activation of what comes next."""
         ...
 
 

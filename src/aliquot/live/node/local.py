@@ -1,7 +1,6 @@
 """The machine itself as a node: its devices, and sandboxes forked from zygotes."""
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,15 +16,19 @@ from aliquot.live.device.surroundings import Surroundings
 from aliquot.live.device.used import Used
 from aliquot.live.judging.judge import Judge
 from aliquot.live.judging.judgement import Verdict
-from aliquot.live.node.base import Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
+from aliquot.live.node.base import Inner, Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import Cells
+from aliquot.live.node.desk import Desks
 from aliquot.live.node.environments import Environments, Progress, RequirementsError
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
 from aliquot.live.node.lanes import Lanes
 from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters, tag_of
-from aliquot.live.node.sandbox import GONE, IDLE, Sandbox
+from aliquot.live.node.sandbox import Sandbox
+from aliquot.live.node.side import Side
+from aliquot.live.node.states import GONE, IDLE
+from aliquot.live.node.swaps import Swaps
 from aliquot.live.node.views import NO_VIEWS, NoViews, Views
 from aliquot.live.node.watch import watch
 from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
@@ -55,6 +58,7 @@ class LocalNode(Node):
         progress: Progress | None = None,
         judge: Judge | None = None,
         asked: str = "",
+        parcels_bytes: int = RESULT_BYTES,
     ) -> None:
         """`asked`: what was said of the devices' driver beside which they are."""
         self._data = data.absolute()
@@ -62,6 +66,7 @@ class LocalNode(Node):
         self._most_processes = processes
         self._progress = progress
         self._judge = judge or Judge()
+        self.desks = Desks(parcels_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
         self._devices = tuple(devices)
         self._asked = asked
@@ -93,6 +98,7 @@ class LocalNode(Node):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._quarters, self._drivers = await self._loop.run_in_executor(None, self._prepare)
+        self._swaps = Swaps(self._drivers, self._lanes, self._loop, self._swapper)
         self._cells = Cells(self._quarters, self._cell_ended, self._loop)
         self._environments = Environments(self._data, self.isolation, self._progress)
         self._zygotes = Zygotes(self._walls, self._loop)
@@ -226,8 +232,14 @@ class LocalNode(Node):
         view = cell.take_view()
         if view is not None:
             self.views.open(sandbox.number, launch, view)
-        sandbox.move_in(cell, runtime.command(memory_bytes), data_bytes)
+        sandbox.move_in(cell, runtime.command(memory_bytes), data_bytes, self._side(sandbox, runtime))
         self._look_after(sandbox)
+
+    def _side(self, sandbox: Sandbox, runtime: Runtime) -> Side | None:
+        """For what has a use for it: the SDK's functions, and those of a group."""
+        launch = sandbox.launch
+        wanted = runtime.python and (launch.sdk or launch.members)
+        return Side(sandbox, self.desks.open(), self._loop) if wanted else None
 
     def _attach(self, sandbox: Sandbox, cell: Cell) -> None:
         group = cell.process.group
@@ -266,50 +278,13 @@ class LocalNode(Node):
 
     def unload(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
-        if handle is None or handle.cell is None:
-            return
-        if self._drivers.has_own_memory(handle.launch.device):
-            self._swap_out(handle)
-        elif not self._drivers.swap_out(sandbox):
-            handle.cell.process.send_all(signal.SIGSTOP)
-
-    def _swap_out(self, sandbox: Sandbox) -> None:
-        place, swap = sandbox.launch.device, ("swap", sandbox.number)
-        self._lanes.ending(place, swap)
-
-        def done(ok: bool) -> None:
-            if not ok:
-                self._failed(sandbox, Status.INTERNAL_ERROR, "The sandbox could not be swapped out, and was ended.")
-            elif sandbox.state != GONE and sandbox.cell is not None:
-                sandbox.cell.process.send_all(signal.SIGSTOP)
-            self._lanes.ended(place, swap)
-
-        self._aside(lambda: self._drivers.swap_out(sandbox.number), done)
-
-    def _aside(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
-        """What takes a while, in a thread; one after the other."""
-        future = self._loop.run_in_executor(self._swapper, work)
-        future.add_done_callback(lambda done: then(done.result()))
+        if handle is not None:
+            self._swaps.out(handle)
 
     def load(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
         if handle is not None:
-            self._lanes.do(handle.launch.device, lambda: self._load(handle))
-
-    def _load(self, sandbox: Sandbox) -> None:
-        if sandbox.cell is not None and self._drivers.has_own_memory(sandbox.launch.device):
-            sandbox.cell.process.send_all(signal.SIGCONT)
-            self._aside(lambda: self._drivers.swap_in(sandbox.number), lambda ok: self._swapped_in(sandbox, ok=ok))
-            return
-        if sandbox.cell is not None and not self._drivers.swap_in(sandbox.number):
-            sandbox.cell.process.send_all(signal.SIGCONT)
-        self._loop.call_soon(self._loaded, sandbox)
-
-    def _swapped_in(self, sandbox: Sandbox, *, ok: bool) -> None:
-        if ok:
-            self._loaded(sandbox)
-        else:
-            self._failed(sandbox, Status.INTERNAL_ERROR, "The sandbox could not be swapped in, and was ended.")
+            self._lanes.do(handle.launch.device, lambda: self._swaps.back(handle, self._loaded))
 
     def _loaded(self, sandbox: Sandbox) -> None:
         if sandbox.state != GONE:
@@ -350,6 +325,12 @@ class LocalNode(Node):
             self._failed(sandbox, Status.INTERNAL_ERROR, f"The device {device} was lost: {why}.")
         self._listener.device_lost(device, why)
 
+    def began_inside(self, sandbox: Sandbox, function: str) -> Inner | str:
+        return self._listener.began_inside(sandbox.number, function)
+
+    def ended_inside(self, sandbox: Sandbox, outcome: Outcome) -> Inner | None:
+        return self._listener.ended_inside(sandbox.number, outcome)
+
     def judge(self, result: memoryview, answer: Callable[[Verdict], None]) -> None:
         self._judge.ask(result, answer)
 
@@ -365,6 +346,8 @@ class LocalNode(Node):
         if sandbox.cell is not None and not sandbox.cell.has_ended:
             self._lanes.ending(sandbox.launch.device, sandbox.number)
         self._drivers.let_go(sandbox.number)
+        if sandbox.side is not None:
+            self.desks.close(sandbox.side.desk)
         sandbox.kill()
         if sandbox.launch.datasets:
             self.views.close(sandbox.number)

@@ -55,15 +55,13 @@ class Logs:
             self._take(stream, data)
         return bool(data)
 
+    def pause(self) -> None:
+        """Another activation prints from now on; the markers of this one are in the pipes."""
+        self._read_out()
+
     def finish(self, *, failed: bool = False) -> tuple[str, ...]:
         """The activation has ended, its markers are in the pipes: what it printed."""
-        for stream, fd in enumerate(self._fds):
-            try:
-                data = os.read(fd, _READ_BYTES)
-            except BlockingIOError:
-                continue
-            if data != MARKER or self._begun[stream]:
-                self._drain(stream, data)
+        self._read_out()
         hearer, self._hearer = self._hearer, None
         if not (self._lines or self._truncated or failed):
             return ()
@@ -76,6 +74,15 @@ class Logs:
         self._lines = []
         self._truncated = False
         return lines
+
+    def _read_out(self) -> None:
+        for stream, fd in enumerate(self._fds):
+            try:
+                data = os.read(fd, _READ_BYTES)
+            except BlockingIOError:
+                continue
+            if data != MARKER or self._begun[stream]:
+                self._drain(stream, data)
 
     def _drain(self, stream: int, data: bytes) -> None:
         for _ in range(_DRAIN_READS):

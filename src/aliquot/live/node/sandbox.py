@@ -1,29 +1,39 @@
 """One sandbox as the server sees it: its socket, its output, its process. Plain callbacks, no task a call."""
 
-import json
 import math
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
 from aliquot.live.judging.judgement import Verdict
 from aliquot.live.large import LARGE
-from aliquot.live.node.base import Hearer, Launch, Outcome, RunRequest, Status
+from aliquot.live.node.base import Hearer, Inner, Launch, Outcome, Parcel, RunRequest, Status
 from aliquot.live.node.cell import Cell
+from aliquot.live.node.desk import NoParcel
+from aliquot.live.node.initial import description_of, run_group
 from aliquot.live.node.large_reply import LargeReply
 from aliquot.live.node.logs import Logs
 from aliquot.live.node.process import Loop
+from aliquot.live.node.side import Side
+from aliquot.live.node.states import (
+    EXITED,
+    EXITED_IN_INIT,
+    GONE,
+    IDLE,
+    JUDGED,
+    NOT_JSON,
+    NOTHING_RUNS,
+    OUT_OF_MEMORY,
+    RUNNING,
+    STARTING,
+    TIME,
+    TIME_IN_INIT,
+    Owner,
+    error,
+)
 from aliquot.runtime import frames
 from aliquot.runtime.frames import REPLY, REQUEST
-
-EXITED_IN_INIT = "The action did not initialize and exited unexpectedly."
-EXITED = "The action did not produce a valid response and exited unexpectedly."
-NOT_JSON = "The action did not produce a valid JSON or JSON Array response: {}"
-OUT_OF_MEMORY = "The action exhausted its memory and was aborted."
-TIME = "The action exceeded its time limits of {} milliseconds."
-TIME_IN_INIT = "The action exceeded its time limits of {} milliseconds during initialization."
 
 _RECV_BYTES = 65536
 # More than a launcher sends: the JSON of an error, the bytes of a result.
@@ -35,33 +45,11 @@ _STATUSES = {int(status): status for status in Status}
 _DEVELOPER_ERROR, _INTERNAL_ERROR = Status.DEVELOPER_ERROR, Status.INTERNAL_ERROR
 
 
-# A sandbox's states: plain numbers, for they are looked at several times a call.
-STARTING = 0  # being forked and initialised
-IDLE = 1
-RUNNING = 2
-GONE = 3  # reported, or told to stop
-JUDGED = 4  # it has answered, and its answer is being looked over
-
-
-def error(text: str) -> bytes:
-    return json.dumps({"error": text}, ensure_ascii=False).encode()
-
-
-class Owner(Protocol):
-    """Who is told: the node."""
-
-    def initialised(self, sandbox: "Sandbox", seconds: float, logs: tuple[str, ...]) -> None: ...
-    def finished(self, sandbox: "Sandbox", outcome: Outcome) -> None: ...
-    def lost(self, sandbox: "Sandbox", outcome: Outcome) -> None: ...
-    def refused(self, sandbox: "Sandbox") -> None: ...
-    def judge(self, result: memoryview, answer: Callable[[Verdict], None]) -> None: ...
-
-
 class Sandbox:
     __slots__ = (
-        "_begun_s", "_expected", "_fds", "_large", "_loop", "_outbox", "_owner", "_partial", "_reading", "_recv",
-        "_result_bytes", "_runs", "_timeout_ms", "_transmit", "_unread", "cell", "deadline_s", "launch", "logs",
-        "number", "state",
+        "_begun_s", "_expected", "_fds", "_large", "_loop", "_outbox", "_outer", "_owner", "_partial", "_reading",
+        "_recv", "_result_bytes", "_runs", "_steps", "_timeout_ms", "_transmit", "_unread", "cell", "deadline_s",
+        "launch", "logs", "number", "side", "state",
     )  # fmt: skip
 
     def __init__(self, number: int, launch: Launch, owner: Owner, loop: Loop, result_bytes: int) -> None:
@@ -80,10 +68,14 @@ class Sandbox:
         self._large: LargeReply | None = None  # a reply that is not to be copied
         self._outbox: list[memoryview] = []
         self._reading = [False, False]
+        self.side: Side | None = None
+        self._steps = 0  # of a chain, that come after the one that runs
+        # The activations that wait for one that they called: their output, deadline, time limit and beginning.
+        self._outer: list[tuple[Logs, float, int, float]] = []
 
     # --- its life ---------------------------------------------------------------------------------------
 
-    def move_in(self, cell: Cell, command: list[str] | None, data_bytes: int | None) -> None:
+    def move_in(self, cell: Cell, command: list[str] | None, data_bytes: int | None, side: Side | None = None) -> None:
         """Make the cell this function's: send the init. The command, if any, is what runs functions of its kind."""
         launch = self.launch
         self.cell = cell
@@ -93,19 +85,10 @@ class Sandbox:
         self.logs = Logs(cell.out, cell.err)
         self._loop.add_reader(cell.sock.fileno(), self._readable)
         self._begin(launch.timeout_ms, launch.logs_bytes)
-        description = {
-            "name": launch.function,
-            "code": launch.code,
-            "binary": launch.binary,
-            "main": launch.main or "main",
-            "env": launch.env,
-            "sdk": launch.sdk,
-            "result_bytes": self._result_bytes,
-            "command": command,
-            "data_bytes": data_bytes,
-        }
-        body = msgspec.json.encode(description)
-        self._write(REQUEST.pack(frames.INIT, len(body), 0) + body)
+        body = description_of(launch, self._result_bytes, command, data_bytes, side)
+        init = REQUEST.pack(frames.INIT, 0, len(body), 0) + body
+        self.side = side
+        self._write(init, side.introduce(cell.sock) if side is not None else None)
 
     def kill(self) -> None:
         """End it and all its children. Nothing is reported any more."""
@@ -122,6 +105,8 @@ class Sandbox:
             loop.remove_writer(fd)
         loop.remove_reader(fd)
         self._stop_reading()
+        if self.side is not None:
+            self.side.close()
         cell.close()
         cell.kill()
 
@@ -150,13 +135,18 @@ class Sandbox:
         """False when the sandbox has gone and has not seen the request."""
         self._begin(request.timeout_ms, request.logs_bytes, request.hearer)
         self.state = RUNNING
-        env = _encode_env(request.env)
         payload = request.payload
-        what = frames.RUN_PICKLED if request.pickled else frames.RUN
-        head = REQUEST.pack(what, len(env), len(payload)) + env
+        parcel = self.side.desk.put(request.parcel) if request.parcel is not None and self.side is not None else 0
+        if request.steps:
+            what, env = frames.RUN_GROUP, run_group(request)
+            self._steps = len(request.steps) - 1
+        else:
+            env = _encode_env(request.env)
+            what = (frames.RUN_SHARED if request.share else frames.RUN_PICKLED) if request.pickled else frames.RUN
+        head = REQUEST.pack(what, parcel, len(env), len(payload)) + env
         if type(payload) is bytes:
             return self._write(head + payload)
-        return self._write(head, payload)
+        return self._write(head, large=payload)
 
     def _begin(self, timeout_ms: int, logs_bytes: int, hearer: Hearer | None = None) -> None:
         self._timeout_ms = timeout_ms
@@ -180,9 +170,11 @@ class Sandbox:
             self._loop.remove_reader(self._fds[stream])
             self._reading[stream] = False
 
-    def _write(self, data: bytes, large: bytes | memoryview = b"") -> bool:
+    def _write(
+        self, data: bytes, transmit: Callable[[bytes], int] | None = None, large: bytes | memoryview = b""
+    ) -> bool:
         try:
-            sent = self._transmit(data)
+            sent = (transmit or self._transmit)(data)
         except BlockingIOError:
             sent = 0
         except OSError:
@@ -234,19 +226,19 @@ class Sandbox:
         if len(data) < REPLY.size:
             self._partial, self._expected = bytearray(data), REPLY.size
             return
-        status, size, pickled = REPLY.unpack_from(data)
+        status, parcel, size, pickled = REPLY.unpack_from(data)
         expected = REPLY.size + size + pickled
         if len(data) < expected <= self._result_bytes + _SLACK_BYTES:
             large = expected > LARGE and self.state == RUNNING
-            self._large = LargeReply(status, size, pickled, data) if large else None
+            self._large = LargeReply(status, parcel, size, pickled, data) if large else None
             self._partial, self._expected = None if large else bytearray(data), expected
             return
         self._partial = None
-        if len(data) != expected or self.state not in (STARTING, RUNNING):
+        if len(data) != expected or self.state not in (STARTING, RUNNING) or self._outer:
             self._lose(Status.DEVELOPER_ERROR, EXITED)  # it speaks out of turn: not the launcher's words
             return
         middle = REPLY.size + size
-        self._answered(status, data[REPLY.size : middle], data[middle:] or None)
+        self._answered(status, data[REPLY.size : middle], data[middle:] or None, parcel)
 
     def _receive_large(self, large: LargeReply) -> None:
         try:
@@ -266,7 +258,7 @@ class Sandbox:
         seconds = time.perf_counter() - self._begun_s
         result = large.result
         if len(result) <= LARGE:
-            self._answered(large.status, bytes(result), large.pickled)
+            self._answered(large.status, bytes(result), large.pickled, large.parcel)
             return
         # Its run is over; nothing it does until it has been judged counts.
         self.state, self.deadline_s = JUDGED, math.inf
@@ -283,11 +275,11 @@ class Sandbox:
         if verdict.why is not None:
             self._lose(Status.DEVELOPER_ERROR, NOT_JSON.format(bytes(large.result[:1024]).decode(errors="replace")))
             return
-        self._settle(large.status, large.result, large.pickled, seconds)
+        self._settle(large.status, large.result, large.pickled, seconds, large.parcel)
         if died and self.state == IDLE:
             self._hang_up()
 
-    def _answered(self, code: int, result: bytes, pickled: bytes | memoryview | None) -> None:
+    def _answered(self, code: int, result: bytes, pickled: bytes | memoryview | None, parcel: int) -> None:
         seconds = time.perf_counter() - self._begun_s
         try:
             _check_json(result)
@@ -297,10 +289,10 @@ class Sandbox:
             text = NOT_JSON.format(result[:1024].decode(errors="replace"))
             self._lose(Status.DEVELOPER_ERROR, text)
             return
-        self._settle(code, result, pickled, seconds)
+        self._settle(code, result, pickled, seconds, parcel)
 
     def _settle(
-        self, code: int, result: bytes | memoryview, pickled: bytes | memoryview | None, seconds: float
+        self, code: int, result: bytes | memoryview, pickled: bytes | memoryview | None, seconds: float, number: int
     ) -> None:
         status = _STATUSES.get(code, _DEVELOPER_ERROR)
         starting = self.state == STARTING
@@ -309,6 +301,13 @@ class Sandbox:
         if status is _DEVELOPER_ERROR or status is _INTERNAL_ERROR:
             self._lose(status, bytes(result))
             return
+        parcel: Parcel | None = None
+        if number:
+            try:
+                parcel = self.side.desk.hand_on(number, pickled or b"") if self.side is not None else None
+            except (NoParcel, ValueError):
+                self._lose(Status.DEVELOPER_ERROR, EXITED)  # not the launcher's words
+                return
         self.state = IDLE
         logs = self.logs.finish()
         if self._reading[0] or self._reading[1]:
@@ -317,7 +316,43 @@ class Sandbox:
             self._owner.initialised(self, seconds, logs)
         else:
             self._runs += 1
-            self._owner.finished(self, Outcome(status, result, seconds, logs, pickled))
+            self._owner.finished(self, Outcome(status, result, seconds, logs, pickled, parcel=parcel))
+
+    # --- activations inside a run -----------------------------------------------------------------------
+
+    def begin_inside(self, function: str) -> Inner | str:
+        """What runs waits, and another function's activation begins."""
+        if self.state != RUNNING:
+            return NOTHING_RUNS
+        inner = self._owner.began_inside(self, function)
+        if isinstance(inner, Inner):
+            self.logs.pause()
+            self._outer.append((self.logs, self.deadline_s, self._timeout_ms, self._begun_s))
+            latest = self.deadline_s
+            self.logs = Logs(*self._fds)
+            self._begin(inner.timeout_ms, inner.logs_bytes, inner.hearer)
+            self.deadline_s = min(latest, self.deadline_s)
+        return inner
+
+    def end_inside(self, status: Status, result: bytes) -> Inner | None:
+        """The innermost has ended: what waits for it goes on, or the chain's next activation begins."""
+        if self.state != RUNNING or not (self._outer or self._steps):
+            self.misbehaved()
+            return None
+        outcome = Outcome(status, result, time.perf_counter() - self._begun_s, self.logs.finish())
+        if self._outer:
+            self.logs, self.deadline_s, self._timeout_ms, self._begun_s = self._outer.pop()
+            self._owner.ended_inside(self, outcome)
+            return None
+        self._steps -= 1
+        following = self._owner.ended_inside(self, outcome)
+        if following is not None:
+            self._begin(following.timeout_ms, following.logs_bytes, following.hearer)
+        return following
+
+    def misbehaved(self) -> None:
+        if self.state in (STARTING, RUNNING):
+            self._lose(Status.DEVELOPER_ERROR, EXITED)
 
     def _stop_reading(self) -> None:
         for stream in (0, 1):
@@ -356,4 +391,5 @@ class Sandbox:
         logs = self.logs.finish(failed=True) if self.cell is not None else ()
         self.kill()
         body = result if isinstance(result, bytes) else error(result)
-        self._owner.lost(self, Outcome(status, body, seconds, logs, timed_out=timed_out))
+        outer = tuple(waiting[0].lines for waiting in reversed(self._outer))
+        self._owner.lost(self, Outcome(status, body, seconds, logs, timed_out=timed_out, outer=outer))

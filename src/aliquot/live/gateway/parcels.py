@@ -1,0 +1,27 @@
+"""Pickled bodies whose large buffers are in shared memory: what a sandbox says of them in its content type.
+
+`application/x-aliquot-pickle; desk=TOKEN; parcel=3`: the desk is the sandbox's own, where a result's buffers may go;
+the parcel has the arguments'. An answer names the parcel that the caller finds at its desk.
+"""
+
+import re
+
+from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.node.base import Parcel
+from aliquot.live.node.desk import Desk, Desks, NoParcel
+
+_SHARED = re.compile(rb"[^;]+; desk=([0-9a-f]{32})(?:; parcel=([0-9]{1,5}))?")
+
+
+def shared(content_type: bytes, body: bytes | memoryview, desks: Desks | None) -> tuple[Desk | None, Parcel | None]:
+    """The caller's desk, and the parcel that belongs to the body. A desk that is not known here is none."""
+    found = _SHARED.fullmatch(content_type)
+    desk = desks.find(found[1].decode()) if found is not None and desks is not None else None
+    if found is None or found[2] is None:
+        return desk, None
+    if desk is None:
+        raise Refusal(400, "The parcel with the arguments cannot be taken: the desk is not of this platform.")
+    try:
+        return desk, desk.hand_on(int(found[2]), body)
+    except (NoParcel, ValueError) as error:
+        raise Refusal(400, f"The parcel with the arguments cannot be taken: {error}.") from error

@@ -1,0 +1,123 @@
+"""The server's end of a sandbox's side channel: what a function's code asks while it runs (`aliquot.runtime.side`)."""
+
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+
+from aliquot.live.node.base import Inner, Status
+from aliquot.live.node.desk import Desk, NoParcel
+from aliquot.live.node.process import Loop
+
+_PACKET = 256 * 1024
+_NOT_SO = "it is not asked like this"
+_check_json = msgspec.json.Decoder(Raw).decode
+
+
+class Question(Struct, forbid_unknown_fields=True):
+    begin: str | None = None
+    end: int | None = None
+    room: int | None = None
+    close: int | None = None
+    drop: int | None = None
+    take: int | None = None
+
+
+_read = msgspec.json.Decoder(Question).decode
+
+
+class Runner(Protocol):
+    """Whose side it is: the sandbox, while it runs something."""
+
+    def begin_inside(self, function: str) -> Inner | str: ...
+    def end_inside(self, status: Status, result: bytes) -> Inner | None: ...
+    def misbehaved(self) -> None: ...
+
+
+class Side:
+    def __init__(self, runner: Runner, desk: Desk, loop: Loop) -> None:
+        self._runner = runner
+        self.desk = desk
+        self._loop = loop
+        self._sock, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._sock.setblocking(False)
+        loop.add_reader(self._sock.fileno(), self._readable)
+
+    def introduce(self, sock: socket.socket) -> Callable[[bytes], int]:
+        """What sends the first frame, and with its first bytes the other end of this channel."""
+
+        def send(data: bytes) -> int:
+            sent = socket.send_fds(sock, [data], [self._theirs.fileno()])
+            self._theirs.close()
+            return sent
+
+        return send
+
+    def close(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+            self._theirs.close()
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(_PACKET)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()  # what becomes of the sandbox is learnt elsewhere
+            return
+        head, _, body = data.partition(b"\n")
+        try:
+            question = _read(head)
+        except msgspec.DecodeError:
+            self._answer({"error": _NOT_SO})
+            return
+        try:
+            self._take(question, body)
+        except NoParcel as error:
+            self._answer({"error": str(error)})
+
+    def _take(self, question: Question, body: bytes) -> None:
+        desk = self.desk
+        if question.begin is not None:
+            inner = self._runner.begin_inside(question.begin)
+            self._answer({"error": inner} if isinstance(inner, str) else {"id": inner.invocation, "env": inner.env})
+        elif question.end is not None:
+            self._end(question.end, body)
+        elif question.room is not None:
+            number, parcel = desk.room(question.room)
+            self._answer({"number": number}, parcel.fd)
+        elif question.close is not None:
+            desk.seal(question.close)
+            self._answer({})
+        elif question.drop is not None:
+            desk.drop(question.drop)
+            self._answer({})
+        elif question.take is not None:
+            taken = desk.take(question.take)
+            self._answer({"size": taken.size}, taken.fd)
+        else:
+            self._answer({"error": _NOT_SO})
+
+    def _end(self, status: int, result: bytes) -> None:
+        try:
+            known = Status(status)
+            _check_json(result)
+            result.decode()
+        except (ValueError, msgspec.DecodeError):
+            self._runner.misbehaved()
+            return
+        following = self._runner.end_inside(known, result)
+        self._answer({"env": following.env} if following is not None else {})
+
+    def _answer(self, answer: dict[str, Any], *fds: int) -> None:
+        if self._sock.fileno() < 0:  # it was lost meanwhile
+            return
+        with contextlib.suppress(OSError):  # it asks, but does not listen; or has gone
+            socket.send_fds(self._sock, [msgspec.json.encode(answer)], fds)

@@ -1,0 +1,42 @@
+"""A sandbox's states, what is said of one that is lost, and to whom."""
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from aliquot.live.judging.judgement import Verdict
+from aliquot.live.node.base import Inner, Outcome
+
+if TYPE_CHECKING:
+    from aliquot.live.node.sandbox import Sandbox
+
+EXITED_IN_INIT = "The action did not initialize and exited unexpectedly."
+EXITED = "The action did not produce a valid response and exited unexpectedly."
+NOT_JSON = "The action did not produce a valid JSON or JSON Array response: {}"
+OUT_OF_MEMORY = "The action exhausted its memory and was aborted."
+NOTHING_RUNS = "nothing runs here that could call another function"
+TIME = "The action exceeded its time limits of {} milliseconds."
+TIME_IN_INIT = "The action exceeded its time limits of {} milliseconds during initialization."
+
+# A sandbox's states: plain numbers, for they are looked at several times a call.
+STARTING = 0  # being forked and initialised
+IDLE = 1
+RUNNING = 2
+GONE = 3  # reported, or told to stop
+JUDGED = 4  # it has answered, and its answer is being looked over
+
+
+def error(text: str) -> bytes:
+    return json.dumps({"error": text}, ensure_ascii=False).encode()
+
+
+class Owner(Protocol):
+    """Who is told: the node."""
+
+    def initialised(self, sandbox: "Sandbox", seconds: float, logs: tuple[str, ...]) -> None: ...
+    def finished(self, sandbox: "Sandbox", outcome: Outcome) -> None: ...
+    def lost(self, sandbox: "Sandbox", outcome: Outcome) -> None: ...
+    def refused(self, sandbox: "Sandbox") -> None: ...
+    def judge(self, result: memoryview, answer: Callable[[Verdict], None]) -> None: ...
+    def began_inside(self, sandbox: "Sandbox", function: str) -> Inner | str: ...
+    def ended_inside(self, sandbox: "Sandbox", outcome: Outcome) -> Inner | None: ...

@@ -1,0 +1,102 @@
+"""One run of one function: from the bytes that came to what is called, and from its result to the answer."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
+
+from . import answers, frames, program, values
+from .answers import Answer
+from .frames import APPLICATION_ERROR, SUCCESS
+from .side import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .side import Side
+
+
+def on_json(main: Callable[..., Any], payload: bytes | memoryview, most_bytes: int, *, sdk: bool) -> Answer:
+    try:
+        arguments = answers.decode(str(payload, "utf-8"))
+        result = main(**arguments) if sdk else main(arguments)
+    except (SystemExit, MemoryError) as error:
+        return answers.ended(error)
+    except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
+        return raised(error)
+    if sdk and not isinstance(result, dict):
+        result = {"value": result}
+    return answers.judged(result, most_bytes)
+
+
+def raised(error: BaseException) -> Answer:
+    program.print_exception(error)
+    return Answer(APPLICATION_ERROR, answers.error(answers.text(error)))
+
+
+def on_pickle(
+    main: Callable[..., Any],
+    payload: bytes | memoryview,
+    parcel: int,
+    most_bytes: int,
+    *,
+    side: Side | None,
+    share: bool,
+) -> Answer:
+    """`share`: the caller takes a parcel."""
+    try:
+        args, kwargs = loaded(payload, parcel, side)
+        answer = pickled(main(*args, **kwargs), most_bytes, side if share else None)
+    except (SystemExit, MemoryError) as error:
+        return answers.ended(error)
+    except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
+        trace = program.print_exception(error)
+        return answers.raised(error, trace)
+    return answer
+
+
+def loaded(payload: bytes | memoryview, parcel: int, side: Side | None) -> Any:  # noqa: ANN401 - what was sent
+    if not values.is_envelope(payload):
+        return pickle.loads(payload)  # noqa: S301 - from the function's own caller, in the function's sandbox
+    body, sizes, behind = values.opened(payload)
+    memory = side.take(parcel) if parcel and side is not None else values.copied(sizes, behind)
+    return values.load(body, sizes, memory)
+
+
+def pickled(result: Any, most_bytes: int, side: Side | None) -> Answer:  # noqa: ANN401 - the function's
+    if side is not None:
+        apart = values.Buffers()
+        body = pickle.dumps(values.with_bytes_apart(result), protocol=5, buffer_callback=apart)
+        if apart.views:
+            try:
+                parcel = side.put(apart.views)
+            except (Refused, OSError):
+                parcel = 0  # no room: as a plain body, then
+            if parcel:
+                sizes = [len(view) for view in apart.views]
+                whole = len(body) + sum(sizes)
+                sealed = values.seal_up(body, sizes)
+                return Answer(SUCCESS, b'{"pickled":true,"size":%d}' % whole, sealed, parcel)
+    body = pickle.dumps(result, protocol=5)
+    if len(body) > most_bytes:
+        return answers.too_long(len(body), most_bytes)
+    return Answer(SUCCESS, b'{"pickled":true,"size":%d}' % len(body), body)
+
+
+def flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105 - the warm path
+            stream.flush()
+        except Exception:  # noqa: BLE001, S110 - the function may have closed or replaced it
+            pass
+
+
+def finish_streams() -> None:
+    """Before the server is told that an activation's output is whole: when it hears it, all is in the pipes."""
+    flush()
+    for fd in (1, 2):
+        try:  # noqa: SIM105 - the warm path
+            os.write(fd, frames.MARKER)
+        except OSError:  # the function may have closed it
+            pass
