@@ -62,9 +62,9 @@ def test_a_run_whose_sandbox_is_gone_is_settled_all_the_same():
     assert accounts.end(1, "i1", ()).opened == {Found.FETCHED: 1}
 
 
-def test_a_run_that_an_earlier_agent_knew_says_so():
+def test_a_run_that_nobody_began_is_settled_with_a_word():
     accounts, _ = books()
-    assert accounts.end(1, "i1", ()).error == "the storage agent was started anew while it ran"
+    assert accounts.end(1, "i1", ()).error == "the storage agent knows nothing of it"
 
 
 def test_an_open_that_failed_says_why_and_is_no_access():

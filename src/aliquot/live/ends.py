@@ -28,7 +28,7 @@ class Ends:
             return
         call.ended, ended_s = True, self._now()
 
-        def settled(told: RunSettled | None) -> None:
+        def settled(told: RunSettled | str) -> None:
             call.notes += notes_of(told)
             self._ledger.end(call, self._record(call, outcome, ended_s))
 

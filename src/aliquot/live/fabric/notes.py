@@ -3,13 +3,11 @@
 from aliquot.live.activations import note
 from aliquot.storage.messages import RunSettled
 
-_LOST = "the storage agent ended while it ran"
 
-
-def notes_of(settled: RunSettled | None) -> str:
-    """None: there is nobody left who could say."""
-    if settled is None:
-        return note("dataError", _LOST)
+def notes_of(settled: RunSettled | str) -> str:
+    """A text says why there is nothing to be told."""
+    if isinstance(settled, str):
+        return note("dataError", settled)
     opened = {str(found): number for found, number in sorted(settled.opened.items())}
     text = (
         note("dataTime", round(settled.data_s * 1000, 3))

@@ -11,6 +11,7 @@ Audience: TypeAlias = tuple[str, str]  # the tenant, and its session or `functio
 _MOST_EARLY = 10_000  # opens of one sandbox that belong to no run yet
 _MOST_REASONS = 10_000  # that are remembered
 _MOST_TOLD = 16  # in a record
+UNKNOWN = "the storage agent knows nothing of it"
 WITHOUT_SESSION = "function/"
 
 
@@ -69,8 +70,8 @@ class Accounts:
     def end(self, sandbox: int, invocation: str, expected: Iterable[FileKey]) -> RunSettled:
         """`expected`: what the model still believes to come for the run's audience."""
         run = self._by_invocation.pop(invocation, None)
-        if run is None:  # an earlier agent knew it
-            return RunSettled(invocation, 0, {}, 0, 0, "the storage agent was started anew while it ran")
+        if run is None:
+            return RunSettled(invocation, 0, {}, 0, 0, UNKNOWN)
         if self._by_sandbox.get(sandbox) is run:
             del self._by_sandbox[sandbox]
         wasted = self._give_up(run, set(expected))

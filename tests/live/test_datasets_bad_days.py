@@ -1,0 +1,154 @@
+"""Datasets on bad days: the agent is killed, the server is killed, the origin goes; every call ends, and right."""
+
+import errno
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+
+import httpx
+import pytest
+from fabric_server import FabricServer, digest, eventually, fuse_mounts, stop_origin
+
+from aliquot.live.replay import replay_file
+from aliquot.testing.origin.link import Shape, shaped
+from aliquot.testing.server import alive
+
+MB = 1_000_000
+FILES = {"slow.bin": 12 * MB, "large/a.bin": 5 * MB, "large/b.bin": 5 * MB, "small.bin": 1000, "later.bin": MB}
+
+
+@pytest.fixture(scope="module")
+def link():
+    with shaped(FILES, Shape(10 * MB, 0.001), force="paced") as link:
+        yield link
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, link):
+    server = FabricServer(tmp_path_factory.mktemp("bad") / "data", "--cache-size", "100MB").start()
+    server.add("nas", link.url)
+    server.deploy_reader("nas")
+    yield server
+    assert server.stop() == 0
+    assert replay_file(server.data).differences == []
+    assert fuse_mounts() == []
+
+
+def sent(link):
+    return sum(link.counted().sent.values())
+
+
+def moves(link):
+    """Whether files are on their way since now."""
+    before = sent(link)
+    return lambda: sent(link) > before
+
+
+def test_an_agent_that_is_killed_in_an_open_ends_the_open_and_not_the_call(server, link):
+    records, moving = [], moves(link)
+    call = threading.Thread(target=lambda: records.append(server.read("nas/slow.bin")))
+    call.start()
+    eventually(moving)
+    killed = server.kill_agent()
+    call.join()
+    (record,) = records
+    assert record["response"]["success"]
+    assert record["response"]["result"]["read"]["nas/slow.bin"] in {errno.ENOTCONN, errno.ECONNABORTED}
+    assert record["annotations"]["dataError"] == "the storage agent ended while it ran"
+    again = server.read("nas/slow.bin")
+    assert again["response"]["result"]["read"] == {"nas/slow.bin": digest("slow.bin", FILES["slow.bin"])}
+    assert server.agent() != killed
+
+
+def test_an_agent_that_is_killed_while_it_warms_is_followed_by_another(server, link):
+    server.as_operator("POST", "/nas/evict").raise_for_status()
+    answers, moving = [], moves(link)
+
+    def warm():
+        with server.client() as client:
+            answers.append(client.post(f"{server.url}/api/v1/datasets/nas/warm", json={"patterns": ["large/*"]}))
+
+    asking = threading.Thread(target=warm)
+    asking.start()
+    eventually(moving)
+    server.kill_agent()
+    asking.join()
+    assert answers[0].status_code == 503
+    assert answers[0].json()["error"] == "the storage agent ended; try again"
+    warm()
+    assert answers[1].json() == {"files": 2, "bytes": 10 * MB}
+    record = server.read("nas/large/a.bin", "nas/large/b.bin")
+    expected = {f"nas/{path}": digest(path, FILES[path]) for path in ("large/a.bin", "large/b.bin")}
+    assert record["response"]["result"]["read"] == expected
+    assert record["annotations"]["opened"] == {"cached": 2}
+
+
+def test_whoever_stops_listening_stops_the_warming(server, link):
+    server.as_operator("POST", "/nas/evict").raise_for_status()
+    with server.client() as client:
+        where = f"{server.url}/api/v1/datasets/nas/warm"
+        with client.stream("POST", where, json={}, headers={"accept": "text/event-stream"}) as stream:
+            next(line for line in stream.iter_lines() if line.startswith("event: progress"))
+    eventually(lambda: server.figures()["in_flight"] == 0)
+    moved = sent(link)
+    time.sleep(0.5)
+    assert sent(link) == moved
+
+
+def test_a_server_that_is_killed_leaves_no_agent_no_mount_and_no_half_file(server, link):
+    server.as_operator("POST", "/nas/evict").raise_for_status()
+    assert server.read("nas/small.bin")["response"]["success"]
+
+    def call():
+        with suppress(httpx.TransportError):
+            server.read("nas/slow.bin")
+
+    moving = moves(link)
+    calling = threading.Thread(target=call)
+    calling.start()
+    eventually(moving)
+    agent = server.agent()
+    server.kill()
+    calling.join()
+    eventually(lambda: not alive(agent))
+    assert fuse_mounts() == []
+    server.start()
+    assert [one["name"] for one in server.as_operator("GET", "").json()] == ["nas"]
+    record = server.read("nas/small.bin")
+    assert record["annotations"]["opened"] == {"cached": 1}
+    cached = [file for file in (server.data / "fabric" / "cache").rglob("*") if file.is_file()]
+    assert not [file for file in cached if "arriving" in file.parts]
+    record = server.read("nas/slow.bin")
+    assert record["response"]["result"]["read"] == {"nas/slow.bin": digest("slow.bin", FILES["slow.bin"])}
+
+
+def test_an_agent_that_stands_still_holds_up_no_result_for_long(server):
+    assert server.read("nas/small.bin")["response"]["success"]
+    agent = server.agent()
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        server.deploy("plain", "def main(args): return {}")
+        assert server.read(name="plain")["response"]["success"]
+        record = server.read()  # opens nothing, so that nothing waits but its record
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    assert record["response"]["success"]
+    assert record["annotations"]["dataError"] == "the storage agent did not say what it read"
+
+
+def test_an_origin_that_is_down_is_an_error_of_the_open_and_the_record_says_why(server, link):
+    """The last: nobody starts it again."""
+    stop_origin(link)
+    record = server.read("nas/later.bin", "nas/small.bin")
+    assert record["response"]["success"]
+    found = record["response"]["result"]["read"]
+    assert found["nas/small.bin"] == digest("small.bin", 1000)  # it is here, and the origin cannot say it has changed
+    assert found["nas/later.bin"] == errno.EIO
+    assert record["annotations"]["dataError"].startswith("nas/later.bin: ")
+    assert "http://127.0.0.1" in record["annotations"]["dataError"]
+    assert server.show("nas")["name"] == "nas"
+    refused = server.as_operator("PUT", "/other", json={"url": link.url})
+    assert refused.status_code == 400
+    assert refused.json()["error"].startswith("url: http://127.0.0.1")
