@@ -66,6 +66,18 @@ class FabricServer(LiveServer):
         headers = {"authorization": f"Bearer {self.operator}"}
         return httpx.get(f"{self.url}/operator/v1/status", headers=headers).json().get("fabric", {})
 
+    def learn(self) -> dict:
+        """Train a model from what was read so far; what is told of models then."""
+        headers = {"authorization": f"Bearer {self.operator}"}
+        url = f"{self.url}/operator/v1/models"
+        httpx.post(f"{url}/train", headers=headers, timeout=60).raise_for_status()
+
+        def trained():
+            state = httpx.get(url, headers=headers, timeout=60).json()
+            return None if state["training"]["running"] else state
+
+        return eventually(trained, 120)
+
     def agent(self) -> int:
         """The storage agent's process."""
         for pid in self.descendants():
