@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aliquot.runtime import linux, view_mount
@@ -100,16 +100,17 @@ def mounted(place: Path) -> Iterator[tuple[int, Path]]:
 
 
 @contextlib.contextmanager
-def seeing(base: Path, datasets: tuple[str, ...] = ("data",), **settings) -> Iterator[Seen]:
-    """What lies at `base`/origin is the dataset; when it is over, nothing is open any more."""
+def seeing(base: Path, prepare: Callable[[HeldOrigin], None] = lambda _: None, **settings) -> Iterator[Seen]:
+    """What lies at `base`/origin is the dataset `data`; when it is over, nothing is open any more."""
     origin = HeldOrigin(base / "origin")
+    prepare(origin)
     cache = NodeCache(
         base / "cache", CacheSettings(**{"limit_bytes": 2**28, "revalidate_s": 0, **settings}), lambda _: origin
     )
     try:
         with mounted(base / "seen") as (device, place):
             seen = Seen(place, origin, cache)
-            seen.views.open(1, device, datasets)
+            seen.views.open(1, device, ["data"])
             yield seen
         until(lambda: not len(seen.views))  # the mount has gone, and so has the connection
         assert not cache.stats().open

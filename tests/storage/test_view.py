@@ -216,8 +216,10 @@ def test_an_origin_that_is_away_is_an_error_with_a_reason_and_what_is_cached_sta
 
 
 def test_a_dataset_that_cannot_be_listed_is_there_and_says_why_when_it_is_entered(tmp_path):
-    with seeing(tmp_path) as seen:
-        seen.origin.down = True
+    def go_away(origin):
+        origin.down = True
+
+    with seeing(tmp_path, go_away) as seen:
         assert os.listdir(seen.place) == ["data"]  # noqa: PTH208
         with pytest.raises(OSError, match="Input/output"):
             list((seen.place / "data").iterdir())
@@ -242,8 +244,11 @@ def test_a_removed_dataset_is_gone_and_comes_back_when_it_is_added_again(tmp_pat
 
 def test_a_hundred_thousand_files_are_listed_without_a_transfer(tmp_path):
     files = [Listed(f"d{number // 1000:03}/f{number:06}", number, "1") for number in range(100_000)]
-    with seeing(tmp_path) as seen:
-        seen.origin.files = lambda: iter(files)
+
+    def list_many(origin):
+        origin.files = lambda: iter(files)
+
+    with seeing(tmp_path, list_many) as seen:
         script = ["ls", "-lR", "--time-style=+", seen.place / "data"]
         lines = subprocess.run(script, capture_output=True, text=True, check=True).stdout.splitlines()
         shown = {line.split()[-1]: int(line.split()[4]) for line in lines if line.startswith("-r--r--r--")}

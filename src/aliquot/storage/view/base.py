@@ -14,7 +14,7 @@ class FileOpened(Struct, frozen=True):
     sandbox: int
     key: FileKey
     size: int
-    waited_s: float
+    waited_s: float  # for it, and for what was in its dataset where that was not known yet
     found: Found | None  # None: it could not be opened
     error: str = ""  # for people: why not. The sandbox sees an errno alone
 

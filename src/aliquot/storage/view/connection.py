@@ -7,7 +7,6 @@ aside, and its request answered when it is there: no other one waits with it.
 import errno
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from functools import partial
 
 import structlog
@@ -34,7 +33,7 @@ _PIECE_BYTES = 128 * 1024  # what programs are told to read at a time where each
 class Connection:
     def __init__(
         self, sandbox: int, device: int, datasets: Sequence[str], *, cache: Cache, names: Names, tell: Tell,
-        post: Post, aside: Executor,
+        post: Post,
     ) -> None:  # fmt: skip
         self.sandbox = sandbox
         self.device = device
@@ -43,7 +42,7 @@ class Connection:
         inodes = Inodes()
         self._directories = Directories(names, inodes, datasets)
         self._files = OpenFiles(device)
-        naming = Naming(self._requests, inodes, self._directories, names, aside, self._failed)
+        self._naming = naming = Naming(self._requests, inodes, self._directories, names, self._failed)
         self._reading = Reading(self._requests, inodes, self._files, cache, names, self._succeeded, self._failed)
         self._operations: dict[int, Callable[[int, int, bytes], None]] = {
             Operation.INIT: self._init,
@@ -62,6 +61,9 @@ class Connection:
             Operation.INTERRUPT: self._interrupt,
             Operation.DESTROY: lambda _unique, _inode, _body: None,
         }
+        for dataset in datasets:
+            if not names.is_known(dataset):
+                names.learn(dataset)  # while the function starts
         # If another agent has answered here before: what it read and left unanswered is asked again.
         self._requests.channel.send(wire.resend())
 
@@ -100,7 +102,8 @@ class Connection:
         self._requests.interrupt(*wire.HANDLE.unpack_from(body))
 
     def _succeeded(self, opened: Opened) -> None:
-        self._tell(FileOpened(self.sandbox, opened.key, opened.listed.size, opened.waited_s, opened.found))
+        waited_s = opened.waited_s + self._naming.waited_s()
+        self._tell(FileOpened(self.sandbox, opened.key, opened.listed.size, waited_s, opened.found))
 
     def _failed(self, node: Node, error: BaseException) -> None:
         self._tell(FileOpened(self.sandbox, node.key, 0, 0, None, str(error) or type(error).__name__))

@@ -1,5 +1,7 @@
 """What a node's datasets have in them, as all its views show it."""
 
+from concurrent.futures import Executor, Future
+
 from aliquot.storage.cache.base import Cache
 from aliquot.storage.cache.listing import Listing
 from aliquot.storage.records import FileKey, Listed
@@ -17,8 +19,10 @@ class Contents:
 
 
 class Names:
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, aside: Executor) -> None:
         self._cache = cache
+        self._aside = aside
+        self._learning: dict[str, Future[Listing]] = {}
         self._contents: dict[str, Contents] = {}
         self._gone: set[str] = set()  # datasets that were removed
 
@@ -26,9 +30,14 @@ class Names:
         """Whether `contents` answers without waiting for the origin."""
         return dataset in self._contents
 
-    def learn(self, dataset: str) -> Listing:
-        """Waits for the origin; from any thread. Raises `StorageError`."""
-        return self._cache.listing(dataset)
+    def learn(self, dataset: str) -> Future[None]:
+        """Done when it is known, or with why not. One question to the origin, however many wait; each may give up."""
+        learning = self._learning.get(dataset)
+        if learning is None or learning.done():
+            learning = self._learning[dataset] = self._aside.submit(self._cache.listing, dataset)
+        mine: Future[None] = Future()
+        learning.add_done_callback(lambda done: _pass_on(done.exception(), mine))
+        return mine
 
     def contents(self, dataset: str) -> Contents:
         listing = self._cache.listing(dataset)
@@ -55,3 +64,11 @@ class Names:
         known = self._contents.get(key.dataset)
         if known is not None:
             known.newer[key.path] = listed
+
+
+def _pass_on(error: BaseException | None, to: Future[None]) -> None:
+    if to.set_running_or_notify_cancel():
+        if error is None:
+            to.set_result(None)
+        else:
+            to.set_exception(error)

@@ -1,10 +1,9 @@
 """Answers what is asked about names: which there are, what they are, what is in a directory."""
 
 import errno
+import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 
-from aliquot.storage.cache.listing import Listing
 from aliquot.storage.errors import StorageError
 from aliquot.storage.view import wire
 from aliquot.storage.view.directories import VALID_S, Directories
@@ -22,15 +21,14 @@ class Naming:
         inodes: Inodes,
         directories: Directories,
         names: Names,
-        aside: Executor,
         failed: Failed,
     ) -> None:
         self._requests = requests
         self._inodes = inodes
         self._directories = directories
         self._names = names
-        self._aside = aside
         self._failed = failed
+        self._waited_s = 0.0
 
     def look_up(self, unique: int, inode: int, body: bytes) -> None:
         name = body.rstrip(b"\0").decode(errors="replace")
@@ -91,6 +89,11 @@ class Naming:
     def describe(self, unique: int, _inode: int, _body: bytes) -> None:
         self._requests.answer(unique, wire.STATFS_OUT.pack(0, 0, 0, 0, 0, 4096, 255, 4096, 0))
 
+    def waited_s(self) -> float:
+        """For listings, since this was last asked."""
+        waited_s, self._waited_s = self._waited_s, 0.0
+        return waited_s
+
     # --- listings -----------------------------------------------------------------------------------------
 
     def _in_directory(self, unique: int, inode: int, then: Callable[[Node], None]) -> None:
@@ -104,11 +107,15 @@ class Naming:
         elif not node.dataset or self._names.is_known(node.dataset):
             then(node)
         else:
-            future = self._aside.submit(self._names.learn, node.dataset)
-            self._requests.wait(unique, future, lambda: self._learnt(unique, node, future, then))
+            begun_s, future = time.monotonic(), self._names.learn(node.dataset)
 
-    def _learnt(self, unique: int, node: Node, future: Future[Listing], then: Callable[[Node], None]) -> None:
-        error = future.exception()
+            def learnt() -> None:
+                self._waited_s += time.monotonic() - begun_s
+                self._learnt(unique, node, future.exception(), then)
+
+            self._requests.wait(unique, future, learnt)
+
+    def _learnt(self, unique: int, node: Node, error: BaseException | None, then: Callable[[Node], None]) -> None:
         if error is None:
             self._names.contents(node.dataset)
             then(node)

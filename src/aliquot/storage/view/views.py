@@ -30,8 +30,8 @@ class Views:
     def __init__(self, cache: Cache, tell: Tell) -> None:
         self._cache = cache
         self._tell = tell
-        self._names = Names(cache)
         self._aside = ThreadPoolExecutor(_ASIDE, "view-aside")
+        self._names = Names(cache, self._aside)
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._posted: deque[Callable[[], None]] = deque()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -99,9 +99,8 @@ class Views:
 
     def _open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
         connection = Connection(
-            sandbox, device, datasets, cache=self._cache, names=self._names, tell=self._tell, post=self._post,
-            aside=self._aside,
-        )  # fmt: skip
+            sandbox, device, datasets, cache=self._cache, names=self._names, tell=self._tell, post=self._post
+        )
         self._connections[device] = connection
         self._epoll.register(device, select.EPOLLIN)
 

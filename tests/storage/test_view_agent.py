@@ -1,0 +1,71 @@
+"""Views whose agent is killed: readers get an error, never a wrong byte; another agent may go on where it left off."""
+
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from seen import has_views, mounted, until
+
+pytestmark = pytest.mark.skipif(not has_views(), reason="this machine has no views")
+
+DATA = bytes(range(256)) * 8000
+READ = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"
+
+
+@pytest.fixture
+def base(tmp_path):
+    (tmp_path / "origin").mkdir()
+    for name in ("first", "second", "held"):
+        (tmp_path / "origin" / name).write_bytes(name.encode() + DATA)
+    return tmp_path
+
+
+@contextlib.contextmanager
+def agent(device: int, base: Path):
+    script = Path(__file__).parent / "view_agent.py"
+    process = subprocess.Popen([sys.executable, script, str(device), base], pass_fds=[device])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_when_the_agent_is_killed_readers_get_an_error_and_what_they_have_open_goes_on(base):
+    with mounted(base / "seen") as (device, place), agent(device, base) as process:
+        os.close(device)  # the agent alone has it
+        with (place / "data" / "first").open("rb") as opened:
+            assert opened.read(5) == b"first"
+            waiting = subprocess.Popen([sys.executable, "-c", READ, place / "data" / "held"], stderr=subprocess.PIPE)
+            until((base / "asked").exists)
+            process.kill()
+            process.wait()
+            said = waiting.communicate()[1].decode()
+            assert waiting.returncode
+            assert "connect" in said  # not connected, or aborted
+            with pytest.raises(OSError, match="connect") as raised:
+                (place / "data" / "second").open()
+            assert raised.value.errno in {errno.ENOTCONN, errno.ECONNABORTED}
+            # It was whole, and the kernel reads it by itself.
+            assert opened.read() == DATA
+
+
+def test_another_agent_goes_on_where_a_killed_one_left_off(base):
+    with mounted(base / "seen") as (device, place):
+        with agent(device, base):
+            opened = (place / "data" / "first").open("rb")
+            waiting = subprocess.Popen([sys.executable, "-c", READ, place / "data" / "held"], stdout=subprocess.PIPE)
+            until((base / "asked").exists)
+        assert waiting.poll() is None
+        (base / "go").touch()
+        with agent(device, base), opened, waiting:
+            assert waiting.stdout.read() == b"held" + DATA
+            assert (place / "data" / "second").read_bytes() == b"second" + DATA
+            assert sorted(os.listdir(place / "data")) == ["first", "held", "second"]  # noqa: PTH208
+            assert opened.read() == b"first" + DATA
+            assert (place / "data" / "first").read_bytes() == b"first" + DATA
+        os.close(device)

@@ -1,0 +1,36 @@
+"""Answers a view, to be killed: `python view_agent.py DEVICE BASE`. Files named `held…` wait for BASE/go."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+from aliquot.storage.cache.base import CacheSettings
+from aliquot.storage.cache.node import NodeCache
+from aliquot.storage.origins.local import LocalOrigin
+from aliquot.storage.view.views import Views
+
+
+class Waiting(LocalOrigin):
+    def __init__(self, base: Path) -> None:
+        super().__init__(str(base / "origin"), {})
+        self._base = base
+
+    def read(self, listed, offset, length):
+        if listed.path.startswith("held"):
+            (self._base / "asked").touch()
+            while not (self._base / "go").exists():
+                time.sleep(0.005)
+        return super().read(listed, offset, length)
+
+
+def main() -> None:
+    base = Path(sys.argv[2])
+    origin = Waiting(base)
+    views = Views(NodeCache(base / "cache", CacheSettings(limit_bytes=2**28), lambda _: origin), lambda _: None)
+    views.open(1, int(sys.argv[1]), ["data"])
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main()
