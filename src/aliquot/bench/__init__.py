@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from aliquot.bench import eviction, fairness, latency, sharing, simulator
+from aliquot.bench import eviction, fairness, latency, sharing, simulator, views
 from aliquot.bench.run import Bench, Request
 
 BENCHES: dict[str, Callable[[Request], Bench]] = {
@@ -11,4 +11,5 @@ BENCHES: dict[str, Callable[[Request], Bench]] = {
     "latency": latency.LatencyBench,
     "sharing": sharing.SharingBench,
     "sim": simulator.SimulatorBench,
+    "views": views.ViewsBench,
 }

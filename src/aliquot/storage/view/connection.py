@@ -5,7 +5,6 @@ aside, and its request answered when it is there: no other one waits with it.
 """
 
 import errno
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -33,10 +32,11 @@ _PIECE_BYTES = 128 * 1024  # what programs are told to read at a time where each
 class Connection:
     def __init__(
         self, sandbox: int, device: int, datasets: Sequence[str], *, cache: Cache, names: Names, tell: Tell,
-        post: Post,
+        post: Post, passthrough: bool,
     ) -> None:  # fmt: skip
         self.sandbox = sandbox
         self.device = device
+        self._passthrough = passthrough
         self._tell = tell
         self._requests = Requests(Channel(device), post)
         inodes = Inodes()
@@ -92,7 +92,7 @@ class Connection:
 
     def _init(self, unique: int, _inode: int, body: bytes) -> None:
         agreed, said = wire.init(body)
-        self._files.passes = bool(agreed & wire.PASSTHROUGH) and os.geteuid() == 0
+        self._files.passes = bool(agreed & wire.PASSTHROUGH) and self._passthrough
         if not self._files.passes:
             self._files.direct = bool(agreed & wire.DIRECT_MAPPABLE)
             self._directories.block = _PIECE_BYTES

@@ -27,7 +27,9 @@ _ASIDE = 8  # listings that are waited for at a time
 class Views:
     """Every method may be called from any thread and returns at once, but `stop`."""
 
-    def __init__(self, cache: Cache, tell: Tell) -> None:
+    def __init__(self, cache: Cache, tell: Tell, *, passthrough: bool = True) -> None:
+        """`passthrough`: the kernel reads whole files by itself, where it can and this process may say so."""
+        self._passthrough = passthrough and os.geteuid() == 0
         self._cache = cache
         self._tell = tell
         self._aside = ThreadPoolExecutor(_ASIDE, "view-aside")
@@ -99,8 +101,9 @@ class Views:
 
     def _open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
         connection = Connection(
-            sandbox, device, datasets, cache=self._cache, names=self._names, tell=self._tell, post=self._post
-        )
+            sandbox, device, datasets, cache=self._cache, names=self._names, tell=self._tell, post=self._post,
+            passthrough=self._passthrough,
+        )  # fmt: skip
         self._connections[device] = connection
         self._epoll.register(device, select.EPOLLIN)
 

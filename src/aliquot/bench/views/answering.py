@@ -1,0 +1,31 @@
+"""Answers one view in a process of its own, as the storage agent does: `python answering.py DEVICE FOLDER passed|pieces`.
+
+FOLDER/origin is the dataset `data`. It says a line when all of it is in the cache.
+"""
+
+import signal
+import sys
+from pathlib import Path
+
+from aliquot.storage.cache.base import CacheSettings
+from aliquot.storage.cache.node import NodeCache
+from aliquot.storage.origins.local import LocalOrigin
+from aliquot.storage.view.views import Views
+
+CACHE_BYTES = 8 * 2**30
+
+
+def main() -> None:
+    device, folder, way = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    origin = LocalOrigin(str(folder / "origin"), {})
+    cache = NodeCache(folder / f"cache-{way}", CacheSettings(CACHE_BYTES, revalidate_s=3600), lambda _: origin)
+    cache.warm("data").result()
+    views = Views(cache, lambda _: None, passthrough=way == "passed")
+    views.open(1, device, ["data"])
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main()
