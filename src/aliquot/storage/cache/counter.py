@@ -22,7 +22,7 @@ from aliquot.storage.cache.shelf import Shelf
 from aliquot.storage.cache.steps import Steps
 from aliquot.storage.cache.ticket import Claim, refused
 from aliquot.storage.cache.transfer import Kind, Reader, Step, Transfer, Waiter
-from aliquot.storage.errors import ChangedError, OriginError, RefusedError
+from aliquot.storage.errors import OriginError, RefusedError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import Found
 
@@ -111,13 +111,10 @@ class Counter:
             ahead = AHEAD if offset == handle.next_offset else 0
             handle.next_offset = offset + length
             here = entry.has(offset, length)
-            if not here and entry.gone:
-                text = f"{entry.key}: has changed, or was removed, since it was opened"
-                return refused(ChangedError(text))
             if not here:
                 self.flights.read(entry, origin, reader, ahead, now=now)
         if here:
-            self.steps.serve(entry, reader)
+            self.steps.serve(entry, origin, reader)
         return reader.claim
 
     def pick(self, now: float) -> Step | None:

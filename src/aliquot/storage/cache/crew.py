@@ -74,9 +74,11 @@ class Crew:
                     self._threads.discard(me)
                     self._abandoned.discard(me)
                     return
-            self._work.perform(step)
-            with self._lock:
-                self._running.pop(me, None)
+            try:
+                self._work.perform(step)
+            finally:
+                with self._lock:
+                    self._running.pop(me, None)
 
     def _next(self, me: threading.Thread) -> Step | None:
         while not self._closing and me not in self._abandoned:

@@ -48,6 +48,10 @@ class Flights:
 
     def read(self, entry: Entry, origin: Origin, reader: Reader, ahead: int, *, now: float) -> None:
         """One more waits for a part of an open file; up to `ahead` chunks after it are brought as well."""
+        if entry.gone:
+            error = ChangedError(f"{entry.key}: has changed, or was removed, since it was opened")
+            self.due.append(lambda: reader.claim.fail(error))
+            return
         transfer = self._transfer(entry.key, origin, now=now)
         if transfer.entry is None:
             self._take_up(transfer, entry, now=now)
@@ -217,14 +221,6 @@ class Flights:
         transfer.wanted.clear()
         self.consider(transfer, now=now)
 
-    def read_again(self, entry: Entry, reader: Reader, *, now: float) -> None:
-        """What it was to be given has been taken away meanwhile."""
-        transfer = self.transfers.get(entry.key)
-        if transfer is None or transfer.entry is not entry:
-            self.due.append(lambda: reader.claim.fail(ChangedError(f"{entry.key}: is no more in the cache")))
-            return
-        self.read(entry, transfer.origin, reader, 0, now=now)
-
     def count_fetched(self, transfer: Transfer, length: int) -> None:
         stats = self.shelf.of(transfer.key.dataset)
         stats.fetched_bytes += length
@@ -295,7 +291,8 @@ class Flights:
     def let_go(self, transfer: Transfer, *, now: float) -> None:
         """If nobody waits any more, the transfer ends. What is read by parts is kept, what was to come whole is not."""
         entry = transfer.entry
-        wanted_still = entry is not None and entry.pins > 0 and (transfer.wanted or transfer.state is State.COMPLETE)
+        # What is read ahead for an open file is brought although nobody waits for it yet.
+        wanted_still = entry is not None and entry.pins > 0 and transfer.has_work
         if transfer.waiting or transfer.readers or wanted_still or self.transfers.get(transfer.key) is not transfer:
             return
         del self.transfers[transfer.key]

@@ -13,6 +13,7 @@ from aliquot.storage.cache.flights import Flights
 from aliquot.storage.cache.listings import Listings
 from aliquot.storage.cache.transfer import Kind, Reader, Step, Transfer
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RoomError, StorageError
+from aliquot.storage.origins.base import Origin
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -52,6 +53,8 @@ class Steps:
         finally:
             with self._deciding() as now:
                 step.transfer.running.discard(step)
+                if _counts(step):
+                    self._flights.let_go(step.transfer, now=now)
 
     def _failed(self, step: Step, error: Exception, now: float) -> None:
         flights, transfer = self._flights, step.transfer
@@ -141,6 +144,7 @@ class Steps:
             return
         with self._deciding() as now:
             if not _counts(step) or not self._flights.reserve_chunk(transfer, step.chunk, now=now):
+                transfer.running.discard(step)  # at once: whoever asks for this chunk from now on must see it not coming
                 return
         offset, length = entry.span(step.chunk)
         fd = entry.body.acquire(entry.listed.size)
@@ -160,7 +164,7 @@ class Steps:
             if _counts(step):
                 served = self._flights.arrived(transfer, step.chunk, digest, is_hole=is_hole, now=now)
         for reader in served:
-            self.serve(entry, reader)
+            self.serve(entry, transfer.origin, reader)
 
     def _copy(self, step: Step) -> None:
         transfer, entry = step.transfer, step.transfer.entry
@@ -213,7 +217,7 @@ class Steps:
                     self._disk.keep(entry)
                 self._flights.committed(transfer, now=now)
 
-    def serve(self, entry: Entry, reader: Reader) -> None:
+    def serve(self, entry: Entry, origin: Origin, reader: Reader) -> None:
         """Give a reader its bytes, which are here; if they were taken away in between, they are brought once more."""
         length = min(reader.length, max(entry.listed.size - reader.offset, 0))
         try:
@@ -229,7 +233,7 @@ class Steps:
         with self._deciding() as now:
             kept = entry.whole or entry.punched == punched
             if not kept:
-                self._flights.read_again(entry, reader, now=now)
+                self._flights.read(entry, origin, reader, 0, now=now)
         if kept:
             reader.claim.deliver(data)
 

@@ -86,9 +86,10 @@ class Transfer:
         return bool(self.waiting) and all(waiter.claim.urgency is Urgency.PREFETCH for waiter in self.waiting)
 
     @property
-    def is_idle(self) -> bool:
-        """Nobody waits, and nothing is left to do."""
-        return not (self.waiting or self.readers or self.wanted or self.running or self.state is State.COMPLETE)
+    def has_work(self) -> bool:
+        """Whether something is to be done for it, or is being done."""
+        under_way = any(step.attempt == self.attempt for step in self.running)
+        return bool(self.wanted) or under_way or self.state is State.COMPLETE
 
     @property
     def arrived_bytes(self) -> int:
