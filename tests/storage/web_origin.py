@@ -16,7 +16,7 @@ class WebOrigin:
         self.cuts_left = 0
         self.status = None  # answer everything with it
         self.too_much = b""  # sent after the body
-        self.gate = threading.Event()  # bodies wait for it
+        self.gate = threading.Event()  # bodies wait for it when half of them is sent
         self.gate.set()
         self.bodies = 0  # that have begun
         self.pages = {}  # path -> html, instead of the listing
@@ -62,10 +62,18 @@ class _Handler(BaseHTTPRequestHandler):
                 start, end = (int(number) for number in wanted.removeprefix("bytes=").split("-"))
                 status, part = 206, content[start : end + 1]
                 headers["Content-Range"] = f"bytes {start}-{end}/{len(content)}"
-        if body:
-            origin.bodies += 1
-            origin.gate.wait(30)
         self.send(status, part, headers, body=body)
+
+    def rest(self, origin, content):
+        """A server reads as it sends: what is written to the file meanwhile is sent as well."""
+        origin.bodies += 1
+        if not origin.gate.is_set():
+            self.wfile.flush()
+            origin.gate.wait(30)
+            path = unquote(self.path.partition("?")[0]).removeprefix("/data/")
+            if content and path in origin.files:
+                return origin.files[path][-len(content) :]
+        return content
 
     def send(self, status, content, headers, *, body=True):
         origin = self.server.origin
@@ -81,7 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content[: origin.cut_after])
             self.close_connection = True
             return
-        self.wfile.write(content + origin.too_much)
+        half = len(content) // 2
+        self.wfile.write(content[:half])
+        self.wfile.write(self.rest(origin, content[half:]) + origin.too_much)
 
     def log_message(self, *_):
         pass

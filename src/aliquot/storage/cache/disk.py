@@ -14,6 +14,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
@@ -73,7 +74,8 @@ class Disk:
             if name not in whole:
                 path.unlink()
         entries = [_entry(kept[name], there[name], self._boot) for name in newest.values()]
-        self.rewrite(entries)
+        with suppress(OSError):  # a full disk: the old one has more lines than it needs, and no wrong ones
+            self.rewrite(entries)
         yield from entries
 
     def arriving(self) -> Path:
@@ -98,8 +100,12 @@ class Disk:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         lines = [_line(_kept(entry, entry.body.path.name, self._boot)) for entry in entries if entry.whole]
         fresh = self._directory / f"index-{next(self._numbers):x}"
-        fresh.write_bytes(b"".join(lines))
-        fresh.rename(self._directory / "index")
+        try:
+            fresh.write_bytes(b"".join(lines))
+            fresh.rename(self._directory / "index")
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
         self._close_index()
         self._lines = len(lines)
 

@@ -5,6 +5,7 @@ told to others is kept in `due` until the lock is free.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -234,12 +235,12 @@ class Flights:
             return
         entry.whole = True
         entry.reload_s = now - transfer.started_s
-        entry.checked_s = now
         self.shelf.unreserve(entry)
         transfer.state = State.MOVING
         self.consider(transfer, now=now)
         if self._disk.crowded(len(self.shelf.entries)):
-            self._disk.rewrite(self.shelf.entries.values())
+            with suppress(OSError):  # the old one is good for a while yet
+                self._disk.rewrite(self.shelf.entries.values())
 
     def changed(self, transfer: Transfer, *, now: float) -> None:
         """The origin has another version than the one that is being brought: from the beginning, a few times."""

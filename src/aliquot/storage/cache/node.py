@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -145,7 +146,8 @@ class NodeCache:
         with counter.deciding() as now:
             for entry in [each for each in counter.shelf.entries.values() if not each.whole]:
                 counter.shelf.drop(entry, now=now)
-            counter.disk.rewrite(counter.shelf.entries.values())
+            with suppress(OSError):  # the old index is as true
+                counter.disk.rewrite(counter.shelf.entries.values())
             counter.disk.close()
 
 

@@ -144,7 +144,9 @@ class Steps:
             return
         with self._deciding() as now:
             if not _counts(step) or not self._flights.reserve_chunk(transfer, step.chunk, now=now):
-                transfer.running.discard(step)  # at once: whoever asks for this chunk from now on must see it not coming
+                transfer.running.discard(
+                    step
+                )  # at once: whoever asks for this chunk from now on sees that it is not coming
                 return
         offset, length = entry.span(step.chunk)
         fd = entry.body.acquire(entry.listed.size)

@@ -92,6 +92,7 @@ class HttpOrigin(Origin):
             data = b"".join(_bounded(answer.iter_raw(), length))
         if len(data) != length:
             raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
+        self._still(listed)
         return data
 
     def copy(self, listed: Listed, target: Path, go: Go) -> None:
@@ -106,6 +107,12 @@ class HttpOrigin(Origin):
                 file.write(part)
             if file.tell() != listed.size:
                 raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
+        self._still(listed)
+
+    def _still(self, listed: Listed) -> None:
+        """An answer has the version that the file had when it began; a file written to meanwhile is another by now."""
+        if self.stat(listed.path).version != listed.version:
+            raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
     def close(self) -> None:
         self._client.close()
