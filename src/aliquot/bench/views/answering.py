@@ -1,4 +1,4 @@
-"""Answers one view in a process of its own, as the storage agent does: `python answering.py DEVICE FOLDER passed|pieces`.
+"""Answers one view as the storage agent does: `python answering.py DEVICE FOLDER passed|pieces`.
 
 FOLDER/origin is the dataset `data`. It says a line when all of it is in the cache.
 """
