@@ -31,7 +31,7 @@ class Parcel:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.fd = os.memfd_create("aliquot-parcel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.fd = os.memfd_create(f"aliquot-parcel-{os.getpid()}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         Parcel.in_use += size
         os.ftruncate(self.fd, size)
 

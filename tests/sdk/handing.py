@@ -1,0 +1,116 @@
+"""An app whose functions hand values to each other: inside their sandbox, and from sandbox to sandbox."""
+
+import builtins
+import os
+import time
+
+import numpy as np
+
+import aliquot
+from aliquot.sdk.inside import host
+
+app = aliquot.App("handing")
+count = 0
+
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+
+class OwnError(Exception):
+    pass
+
+
+@app.function(group="pair", imports=["numpy"])
+def outer(kind, size=1000):
+    global count
+    count += 1
+    print("outer before")
+    value = np.arange(size, dtype=np.float64) if kind == "array" else b"x" * size
+    builtins.here = [id(value)]
+    if kind == "own":
+        return inner.remote(Point(3)).x
+    if kind == "raise":
+        try:
+            inner.remote("raise")
+        except OwnError as error:
+            return str(error), error.__notes__[-1]
+    if kind == "end":
+        return inner.remote("end")
+    back = inner.remote(value)
+    print("outer after")
+    return back is value, builtins.here == [id(value), id(value)], count
+
+
+@app.function(group="pair", timeout=2)
+def inner(value):
+    print("inner")
+    if isinstance(value, Point):
+        return Point(value.x * 2)
+    if isinstance(value, str):
+        if value == "raise":
+            raise OwnError("of inner")
+        if value == "sleep":
+            time.sleep(60)
+        os._exit(3)
+    builtins.here.append(id(value))
+    assert count == 0
+    return value
+
+
+@app.function(calls=True, imports=["numpy"], memory="1GiB")
+def sender(size, kind="array"):
+    """Calls a function in another sandbox; what came of it, and how it looked on the way."""
+    value = np.arange(size // 8, dtype=np.float64) if kind == "array" else bytes(size)
+    builtins.sender = True
+    if kind == "bytes":
+        put, parcels = host.side.put, []
+        host.side.put = lambda buffers: parcels.append(put(buffers)) or parcels[-1]
+        try:
+            return *receiver.remote(value), len(parcels)
+        finally:
+            host.side.put = put
+    total, back = receiver.remote(value)
+    same = bool((back[1:] == value[1:]).all())
+    return {
+        "total": total,
+        "same": same,
+        "first": float(back[0]),
+        "mine": float(value[0]),
+        "writable": back.flags.writeable,
+    }
+
+
+@app.function(imports=["numpy"], memory="1GiB")
+def receiver(value):
+    assert not hasattr(builtins, "sender")  # another process
+    with open("/proc/self/maps") as maps:
+        shared = "aliquot-parcel" in maps.read()
+    if isinstance(value, bytes):
+        return type(value).__name__, len(value)
+    total = float(value.sum())
+    value[0] = -1.0  # its own copy of that page
+    return (total, shared), value
+
+
+@app.function(calls=True, imports=["numpy"], memory="512MiB")
+def holder(size):
+    value = np.ones(size // 8)
+    return sleeper.remote(value)
+
+
+@app.function(imports=["numpy"])
+def sleeper(value):
+    print("holds", value.nbytes, flush=True)
+    time.sleep(60)
+
+
+@app.function(calls=True)
+def spawner(size):
+    return taker.spawn(bytes(size)).get()
+
+
+@app.function
+def taker(value):
+    return len(value), value[:1]

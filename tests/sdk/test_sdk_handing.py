@@ -1,0 +1,154 @@
+"""Values from function to function: the very objects within a group, shared memory between sandboxes."""
+
+import importlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from aliquot.live.replay import replay_file
+from aliquot.testing.server import LiveServer
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LiveServer(tmp_path_factory.mktemp("live") / "data") as server:
+        yield server
+    assert not replay_file(server.data).differences
+
+
+@pytest.fixture
+def handing(server, monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setenv("ALIQUOT_DATA", str(server.data))
+    for name in ("ALIQUOT_URL", "ALIQUOT_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    sys.modules.pop("handing", None)
+    handing = importlib.import_module("handing")
+    handing.app.deploy()
+    yield handing
+    sys.modules.pop("handing", None)
+
+
+def records(server, name):
+    with server.client() as client:
+        found = client.get("activations", params={"name": name, "docs": "true"}).json()
+    return sorted(found, key=lambda record: record["start"])
+
+
+@pytest.mark.parametrize("kind", ["array", "bytes"])
+def test_a_function_of_the_group_gets_and_gives_the_very_object(handing, server, kind):
+    before = len(records(server, "handing.inner"))
+    same, seen, _ = handing.outer.remote(kind, 100_000)
+    assert (same, seen) == (True, True)
+    inner, outer = records(server, "handing.inner"), records(server, "handing.outer")[-1]
+    assert len(inner) == before + 1
+    assert inner[-1]["cause"] == outer["activationId"]
+    assert [line.rpartition(": ")[2] for line in inner[-1]["logs"]] == ["inner"]
+    assert [line.rpartition(": ")[2] for line in outer["logs"]] == ["outer before", "outer after"]
+    told = inner[-1]["response"]["result"]
+    assert (
+        told == {"type": "numpy.ndarray", "bytes": 800_000} if kind == "array" else {"type": "bytes", "bytes": 100_000}
+    )
+
+
+def test_what_the_apps_own_module_defines_is_made_anew_where_it_goes(handing):
+    assert handing.outer.remote("own") == 6
+    text, note = handing.outer.remote("raise")
+    assert text == "of inner"
+    assert note.startswith("raised by handing.inner in its group, activation ")
+
+
+def test_what_ends_the_process_ends_all_that_run_in_it(handing, server):
+    with pytest.raises(Exception, match="while the action waited for handing.inner"):
+        handing.outer.remote("end")
+    inner, outer = records(server, "handing.inner")[-1], records(server, "handing.outer")[-1]
+    assert inner["response"]["result"]["error"].endswith("exited unexpectedly.")
+    assert inner["response"]["status"] == outer["response"]["status"] == "action developer error"
+    assert any("outer before" in line for line in outer["logs"])
+    assert handing.outer.remote("bytes")[0] is True
+
+
+def test_a_large_array_goes_from_sandbox_to_sandbox_by_shared_memory_and_is_its_receivers_own(handing):
+    size = 8_000_000
+    told = handing.sender.remote(size)
+    expected = float(np.arange(size // 8).sum())
+    assert told == {"total": (expected, True), "same": True, "first": -1.0, "mine": 0.0, "writable": True}
+
+
+def test_large_bytes_go_by_shared_memory_and_small_ones_in_the_body(handing):
+    assert handing.sender.remote(65_536, "bytes") == ("bytes", 65_536, 1)
+    assert handing.sender.remote(65_535, "bytes") == ("bytes", 65_535, 0)
+
+
+def test_a_value_that_must_be_on_disk_is_kept_whole(handing):
+    assert handing.spawner.remote(300_000) == (300_000, b"\0")
+
+
+def test_from_outside_values_are_plain_bodies(handing):
+    value = np.arange(20_000, dtype=np.float64)
+    (total, shared), back = handing.receiver.remote(value)
+    assert (total, shared) == (float(value.sum()), False)
+    assert back.flags.writeable
+
+
+def parcels(server):
+    """Descriptors and mappings of this server's parcels, of all processes that there are."""
+    name, found = f"aliquot-parcel-{server.process.pid}", 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found += sum(name in os.readlink(fd) for fd in (process / "fd").iterdir())
+            found += (process / "maps").read_text().count(name)
+        except OSError:
+            continue
+    return found
+
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.02)
+
+
+def sandboxes_of(server, function):
+    headers = {"authorization": f"Bearer {server.operator}"}
+    status = httpx.get(f"{server.url}/operator/v1/status", headers=headers).json()
+    return [one["pid"] for one in status["sandboxes"] if one["function"] == function and one["pid"]]
+
+
+def hold(handing, server):
+    """A call that waits, with a large value of its in the hands of another sandbox."""
+    wait_for(lambda: parcels(server) == 0)
+    handle = handing.holder.spawn(40_000_000)
+    wait_for(lambda: parcels(server) >= 2 and sandboxes_of(server, "handing.sleeper"))
+    return handle
+
+
+@pytest.mark.parametrize("killed", ["handing.sleeper", "handing.holder"])
+def test_nothing_is_left_of_a_value_when_the_one_that_has_it_or_gave_it_is_killed(handing, server, killed):
+    handle = hold(handing, server)
+    for pid in sandboxes_of(server, killed):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(Exception, match="exited unexpectedly"):
+        handle.get(timeout=30)
+    if killed == "handing.holder":  # what it called goes on by itself
+        for pid in sandboxes_of(server, "handing.sleeper"):
+            os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: parcels(server) == 0)
+
+
+def test_nothing_is_left_of_a_value_when_the_server_is_killed(handing, tmp_path, monkeypatch):
+    with LiveServer(tmp_path / "data") as server:
+        monkeypatch.setenv("ALIQUOT_DATA", str(server.data))
+        sys.modules.pop("handing", None)
+        handing = importlib.import_module("handing")
+        handing.app.deploy()
+        hold(handing, server)
+        server.kill()
+        wait_for(lambda: parcels(server) == 0)
