@@ -153,6 +153,9 @@ def test_an_origin_that_is_down_is_an_error_of_the_open_and_the_record_says_why(
     assert found["nas/later.bin"] == errno.EIO
     assert record["annotations"]["dataError"].startswith("nas/later.bin: ")
     assert "http://127.0.0.1" in record["annotations"]["dataError"]
+    with server.client() as client:
+        (line,) = client.get(f"activations/{record['activationId']}/logs").json()["logs"]
+    assert line.partition(" stderr: ")[2] == record["annotations"]["dataError"]
     assert server.show("nas")["name"] == "nas"
     refused = server.as_operator("PUT", "/other", json={"url": link.url})
     assert refused.status_code == 400

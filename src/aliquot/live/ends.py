@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from aliquot.live.activations import Recorder, failure
 from aliquot.live.call import Call
 from aliquot.live.fabric.notes import notes_of
 from aliquot.live.fabric.readers import Readers
 from aliquot.live.ledger import Ledger, now_ms
 from aliquot.live.node.base import Outcome, Status
+from aliquot.live.node.logs import error_line
 from aliquot.live.records import Activation
 from aliquot.storage.messages import RunSettled
 
@@ -30,7 +33,12 @@ class Ends:
 
         def settled(told: RunSettled | str) -> None:
             call.notes += notes_of(told)
-            self._ledger.end(call, self._record(call, outcome, ended_s))
+            error = told.error if isinstance(told, RunSettled) else told
+            line = error_line(error) if error else ""
+            if line:  # the function itself has seen a number, at most
+                call.printed(line)
+            whole = replace(outcome, logs=(*outcome.logs, line)) if line else outcome
+            self._ledger.end(call, self._record(call, whole, ended_s))
 
         self._readers.end_run(call.reads, call.id, settled)
 

@@ -22,6 +22,11 @@ def _stamp(stream: int) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds:09d}Z {_STREAMS[stream]}: "
 
 
+def error_line(text: str) -> str:
+    """As if the function had printed it."""
+    return f"{_stamp(1)}{text}"
+
+
 class Logs:
     """The output of one sandbox, an activation at a time."""
 

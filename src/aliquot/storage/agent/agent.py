@@ -76,6 +76,8 @@ class Agent:
         models = ModelDesk(self._guesses.serving, self._threads, lambda told: self._soon(send, told))
         self._prefetches = Prefetches(self._cache, self._accounts, send)
         self._views = Views(self._cache, self._opened)
+        for dataset in begin.datasets:
+            self._threads.submit(self._shelf.prime, dataset.name)
         self._warming: dict[int, Future[Warmed]] = {}
         self._hearers: dict[type, Callable[..., None]] = {
             CheckDataset: lambda message: self._answer(message.request, self._shelf.check, message.dataset),
@@ -154,11 +156,12 @@ class Agent:
     def _put(self, message: PutDataset) -> None:
         self._let_go(self._shelf.put(message.dataset))
         self._views.renew(message.dataset.name)
+        self._threads.submit(self._shelf.prime, message.dataset.name)
 
     def _remove(self, message: RemoveDataset) -> None:
         self._let_go(self._shelf.remove(message.name))
         self._views.drop(message.name)
-        self._answer(message.request, self._shelf.evict, message.name)
+        self._answer(message.request, self._shelf.forget, message.name)
 
     def _let_go(self, origin: Origin | None) -> None:
         """Of an origin that is no dataset's any more; transfers that are under way may come to their end before."""

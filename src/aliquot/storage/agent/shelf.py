@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from aliquot.core.errors import AliquotError
-from aliquot.storage.cache.base import Cache, CacheSettings
+from aliquot.storage.cache.base import Cache, CacheSettings, DatasetStats
 from aliquot.storage.cache.node import NodeCache
 from aliquot.storage.errors import AbsentError
 from aliquot.storage.origins import Origin, origin_for
@@ -67,17 +68,28 @@ class Shelf:
             return self._origins.pop(name, None)
 
     def evict(self, name: str) -> Value:
-        """Its files leave the node; what is open stays readable."""
-        here = self.cache.stats().datasets.get(name)
+        """Its files leave the node, but those that are open or on their way; what is known of it stays."""
+        before = self._here(name)
+        self.cache.empty(name)
+        after = self._here(name)
+        return {"files": max(0, before.files - after.files), "bytes": max(0, before.bytes - after.bytes)}
+
+    def forget(self, name: str) -> Value:
+        """It was removed: all of it leaves the node."""
         self.cache.remove(name)
-        return {"files": here.files if here is not None else 0, "bytes": here.bytes if here is not None else 0}
+        return {}
+
+    def prime(self, name: str) -> None:
+        """Have its listing at hand before somebody looks into it."""
+        with suppress(AliquotError):  # whoever looks will be told
+            self.cache.listing(name)
+
+    def _here(self, name: str) -> DatasetStats:
+        return self.cache.stats().datasets.get(name) or DatasetStats()
 
     def show(self, name: str) -> Value:
-        here = self.cache.stats().datasets.get(name)
-        value: Value = {
-            "cached_files": here.files if here is not None else 0,
-            "cached_bytes": here.bytes if here is not None else 0,
-        }
+        here = self._here(name)
+        value: Value = {"cached_files": here.files, "cached_bytes": here.bytes}
         try:
             listing = self.cache.listing(name)
         except AliquotError as error:
