@@ -23,6 +23,7 @@ class ScriptedOrigin(Origin):
         self.ended = []
         self.stats = []
         self.listings = 0
+        self.confirmed = 0
         self.down = False
         self.is_ranged = True
         self.before_read = lambda _path, _offset: None
@@ -59,10 +60,18 @@ class ScriptedOrigin(Origin):
         self.begun.append((listed.path, offset))
         self.before_read(listed.path, offset)
         self._up()
+        if listed.path not in self.contents:
+            raise AbsentError(f"no {listed.path}")
         if self._listed(listed.path) != listed:
             raise ChangedError(f"{listed.path} has changed")
         self.ended.append((listed.path, offset))
         return self.contents[listed.path][offset : offset + length]
+
+    def confirm(self, listed):
+        self.confirmed += 1
+        self._up()
+        if self._listed(listed.path) != listed:
+            raise ChangedError(f"{listed.path} has changed")
 
     def copy(self, listed, target, go):
         with target.open("xb") as file:

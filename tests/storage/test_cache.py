@@ -12,7 +12,7 @@ from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, cache_before, held, k
 from aliquot.core.errors import InputError
 from aliquot.policies.eviction import EVICTION
 from aliquot.storage.cache import CacheSettings, NodeCache, Urgency
-from aliquot.storage.errors import AbsentError, OriginError, PathError, RefusedError, RoomError
+from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RefusedError, RoomError
 from aliquot.storage.records import Found
 
 
@@ -350,6 +350,39 @@ def test_parts_of_two_versions_are_never_mixed(origin, directory):
                 handle.read(1000, 10).result(SOON_S)
         with cache.open(key("a")).result(SOON_S) as handle:
             assert handle.read(8000, 10).result(SOON_S) == content("new")[8000:8010]
+
+
+def test_what_has_come_of_a_prediction_is_confirmed_before_it_is_read(origin, directory):
+    turnstile = held(origin)
+    with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
+        prefetch = cache.fetch(key("a"))
+        turnstile.release(5)
+        until(lambda: len(origin.ended) == 5 and cache.arrived_bytes(key("a")) == 5000)
+        assert origin.confirmed == 0
+        with cache.open(key("a")).result(SOON_S) as handle:
+            assert handle.found is Found.PREFETCHED
+            assert handle.read(0, 10).result(SOON_S) == content("a")[:10]
+            assert origin.confirmed == 1
+            origin.contents["a"] = content("new")
+            turnstile.release(100)
+            with pytest.raises(ChangedError):
+                handle.read(9000, 10).result(SOON_S)
+            assert handle.read(0, 10).result(SOON_S) == content("a")[:10]
+        assert prefetch.result(SOON_S)
+        assert opened(cache, "a")[1] == content("new")
+
+
+def test_a_file_that_the_listing_names_is_brought_without_asking_first(origin, directory):
+    with cache_before(directory, origin, revalidate_s=60) as cache:
+        cache.listing("d")
+        assert opened(cache, "a")[1] == content("a")
+        assert (origin.stats, origin.confirmed) == ([], 1)
+        origin.contents["b"] = content("new")  # and the listing does not know
+        assert opened(cache, "b")[1] == content("new")
+        assert origin.stats == ["b"]
+        del origin.contents["deep/c"]
+        with pytest.raises(AbsentError):
+            opened(cache, "deep/c")
 
 
 def test_a_fetch_of_what_is_half_there_brings_the_other_half(origin, directory):

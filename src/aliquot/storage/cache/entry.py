@@ -16,6 +16,7 @@ class Entry:
         self.body = body
         self.chunk_bytes = chunk_bytes
         self.digests: dict[int, bytes] = {}  # of the chunks that are here
+        self.doubtful: set[int] = set()  # of these, those that are of this version only if the origin still has it
         self.holes: set[int] = set()  # of these, those that are all zeros: they take no room
         self.whole = False
         self.trusted = True  # False: written before the machine's last start; to be read and compared before use
@@ -77,7 +78,9 @@ class Entry:
         return range(offset // self.chunk_bytes, max(-(-end // self.chunk_bytes), offset // self.chunk_bytes))
 
     def has(self, offset: int, length: int) -> bool:
-        return self.whole or all(chunk in self.digests for chunk in self.chunks_of(offset, length))
+        """Whether these bytes are here and may be given to somebody."""
+        chunks = self.chunks_of(offset, length)
+        return self.whole or all(chunk in self.digests and chunk not in self.doubtful for chunk in chunks)
 
     def missing(self) -> list[int]:
         return [chunk for chunk in range(self.chunk_count) if chunk not in self.digests]

@@ -190,7 +190,9 @@ class Flights:
                 return True
         return False
 
-    def arrived(self, transfer: Transfer, chunk: int, digest: bytes, *, is_hole: bool, now: float) -> list[Reader]:
+    def arrived(
+        self, transfer: Transfer, chunk: int, digest: bytes, *, is_hole: bool, is_sure: bool, now: float
+    ) -> list[Reader]:
         """Those who have all they waited for: they are to be given it."""
         entry = transfer.entry
         if entry is None or chunk in entry.digests:
@@ -200,12 +202,28 @@ class Flights:
         length = entry.span(chunk)[1]
         if is_hole:
             entry.holes.add(chunk)
+        if not is_sure:
+            entry.doubtful.add(chunk)
         self.shelf.arrived(entry, length, is_hole=is_hole)
         self.count_fetched(transfer, length)
-        served = [reader for reader in transfer.readers if entry.has(reader.offset, reader.length)]
-        transfer.readers = [reader for reader in transfer.readers if reader not in served]
+        served = self._ready(transfer, entry)
         if entry.complete and not entry.whole and transfer.state is State.MOVING:
             transfer.state = State.COMPLETE
+        self.consider(transfer, now=now)
+        return served
+
+    def _ready(self, transfer: Transfer, entry: Entry) -> list[Reader]:
+        served = [reader for reader in transfer.readers if entry.has(reader.offset, reader.length)]
+        transfer.readers = [reader for reader in transfer.readers if reader not in served]
+        return served
+
+    def confirmed(self, transfer: Transfer, chunks: set[int], *, now: float) -> list[Reader]:
+        """These chunks are of the version that they were taken for; as `arrived`."""
+        entry = transfer.entry
+        if entry is None:
+            return []
+        entry.doubtful -= chunks
+        served = self._ready(transfer, entry)
         self.consider(transfer, now=now)
         return served
 
@@ -215,6 +233,7 @@ class Flights:
         if entry is None:
             return
         entry.digests = dict(enumerate(digests))
+        entry.doubtful = set(entry.digests)
         self.count_fetched(transfer, entry.listed.size)
         self.shelf.unreserve(entry)
         entry.disk_bytes = min(taken_bytes, entry.listed.size)
@@ -234,6 +253,7 @@ class Flights:
         if entry is None:
             return
         entry.whole = True
+        entry.doubtful.clear()
         entry.reload_s = now - transfer.started_s
         self.shelf.unreserve(entry)
         transfer.state = State.MOVING

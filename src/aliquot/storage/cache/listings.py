@@ -14,6 +14,7 @@ from aliquot.storage.errors import AbsentError, OriginError, StorageError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import FileKey, Listed
 
+SETTLED_S = 2.0  # times of files may be told in seconds
 MOST_KNOWN = 20_000
 MOST_FILES = 5_000_000
 
@@ -45,6 +46,7 @@ class Listings:
         self._held: dict[str, _Held] = {}
         self._listing: dict[str, threading.Lock] = {}  # one listing of a dataset at a time
         self._renewing: set[str] = set()
+        self._doubted: set[FileKey] = set()  # of whom the listing says what is not so any more
         self._known: OrderedDict[FileKey, _Known] = OrderedDict()
 
     def listing(self, dataset: str, origin: Origin) -> Listing:
@@ -86,9 +88,20 @@ class Listings:
         self._remember(key, _Known(listed, now))
         return listed
 
+    def expected(self, key: FileKey, origin: Origin) -> Listed | None:
+        """As the listing has it, however old that is. Not if it had just been written to: it may have been again."""
+        held = self._current(key.dataset, origin)
+        listed = held.listing.find(key.path) if held is not None else None
+        if listed is None or not listed.version or time.time() - listed.mtime_s < SETTLED_S:
+            return None
+        with self._lock:
+            return None if key in self._doubted else listed
+
     def forget(self, key: FileKey) -> None:
+        """What is known of it has turned out not to be so."""
         with self._lock:
             self._known.pop(key, None)
+            self._doubted.add(key)
 
     def remove(self, dataset: str) -> None:
         with self._lock:
@@ -135,6 +148,7 @@ class Listings:
         held = _Held(listing, began, origin.identity)
         with self._lock:
             self._held[dataset] = held
+            self._doubted = {key for key in self._doubted if key.dataset != dataset}
         if changed:
             self._save(dataset, held)
         return held

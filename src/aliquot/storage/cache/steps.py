@@ -38,7 +38,13 @@ class Steps:
         self._listings = listings
         self._deciding = deciding
         self._goes_on = goes_on
-        self._kinds = {Kind.ASK: self._ask, Kind.CHUNK: self._chunk, Kind.COPY: self._copy, Kind.COMMIT: self._commit}
+        self._kinds = {
+            Kind.ASK: self._ask,
+            Kind.CHUNK: self._chunk,
+            Kind.COPY: self._copy,
+            Kind.CONFIRM: self._confirm,
+            Kind.COMMIT: self._commit,
+        }
 
     def perform(self, step: Step) -> None:
         try:
@@ -107,13 +113,13 @@ class Steps:
 
     def _ask(self, step: Step) -> None:
         transfer = step.transfer
-        listed = self._listings.ask(transfer.key, transfer.origin)
-        ranged = transfer.origin.ranged(listed)
         with self._deciding() as now:
             entry = self._flights.shelf.entries.get(transfer.key)
-            if entry is not None and not (entry.whole and not entry.trusted):
-                entry = None
-        if entry is not None:
+        # What is not here yet is brought as the version that it was last known to have: if it is another, that shows.
+        expected = self._listings.expected(transfer.key, transfer.origin) if entry is None else None
+        listed = expected or self._listings.ask(transfer.key, transfer.origin)
+        ranged = transfer.origin.ranged(listed)
+        if entry is not None and entry.whole and not entry.trusted:
             self.check(entry)
         with self._deciding() as now:
             step.transfer.running.discard(step)
@@ -153,6 +159,9 @@ class Steps:
         try:
             is_hole = transfer.origin.empty(entry.listed, offset, length)
             data = b"" if is_hole else transfer.origin.read(entry.listed, offset, length)
+            is_sure = not transfer.whole or entry.pins > 0
+            if is_sure:  # it is given to a reader at once; what is to come whole is confirmed when all is here
+                transfer.origin.confirm(entry.listed)
             is_hole = is_hole or is_zeros(data)
             digest = digest_of_zeros(length) if is_hole else digest_of(data)
             if not is_hole:
@@ -164,7 +173,7 @@ class Steps:
             transfer.moved_bytes += len(data)
             served: list[Reader] = []
             if _counts(step):
-                served = self._flights.arrived(transfer, step.chunk, digest, is_hole=is_hole, now=now)
+                served = self._flights.arrived(transfer, step.chunk, digest, is_hole=is_hole, is_sure=is_sure, now=now)
         for reader in served:
             self.serve(entry, transfer.origin, reader)
 
@@ -202,10 +211,24 @@ class Steps:
             if _counts(step):
                 self._flights.copied(transfer, found, taken, now=now)
 
+    def _confirm(self, step: Step) -> None:
+        transfer, entry = step.transfer, step.transfer.entry
+        if entry is None:
+            return
+        chunks = set(entry.doubtful)
+        transfer.origin.confirm(entry.listed)
+        with self._deciding() as now:
+            transfer.running.discard(step)
+            served = self._flights.confirmed(transfer, chunks, now=now) if _counts(step) else []
+        for reader in served:
+            self.serve(entry, transfer.origin, reader)
+
     def _commit(self, step: Step) -> None:
         transfer, entry = step.transfer, step.transfer.entry
         if entry is None:
             return
+        if entry.doubtful:
+            transfer.origin.confirm(entry.listed)
         if entry.listed.checksum:
             fd = entry.body.acquire(entry.listed.size)
             try:

@@ -38,6 +38,7 @@ class Kind(Enum):
     ASK = auto()
     CHUNK = auto()
     COPY = auto()
+    CONFIRM = auto()  # that the origin still has this version: then what has come may be read
     COMMIT = auto()
 
 
@@ -105,6 +106,8 @@ class Transfer:
             return None if self._runs(Kind.ASK) else Step(self, self.attempt, Kind.ASK)
         if self.state is State.COMPLETE:
             return None if self._runs(Kind.COMMIT) else Step(self, self.attempt, Kind.COMMIT)
+        if self.readers and self.entry is not None and self.entry.doubtful and not self._runs(Kind.CONFIRM):
+            return Step(self, self.attempt, Kind.CONFIRM)
         if not self.wanted:
             return None
         if not self.ranged:

@@ -22,7 +22,7 @@ LONGEST_REASON = 300
 class Origin(ABC):
     """Thread-safe. Every error is a `StorageError` whose text holds no secret.
 
-    What a method returns is of the version that it was asked for: who puts chunks together never mixes two.
+    What was read and confirmed is of the version that was asked for: who puts chunks together never mixes two.
     """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
@@ -57,12 +57,16 @@ class Origin(ABC):
         return False
 
     @abstractmethod
-    def read(self, listed: Listed, offset: int, length: int) -> bytes:
-        """Exactly these bytes of exactly this version; `ChangedError` when it is there no more."""
+    def read(self, listed: Listed, offset: int, length: int) -> bytes | bytearray:
+        """Exactly these bytes; `ChangedError` when this version is there no more. They count once it is confirmed."""
 
     @abstractmethod
     def copy(self, listed: Listed, target: Path, go: Go) -> None:
-        """All of it, of this version, into a file that is not there yet; asks `go` several times a second."""
+        """All of it into a file that is not there yet; asks `go` several times a second. As `read` otherwise."""
+
+    @abstractmethod
+    def confirm(self, listed: Listed) -> None:
+        """Whether what was read until now is of this version: the file has not changed; `ChangedError` if it has."""
 
     def close(self) -> None:
         """Connections and the like are given back."""

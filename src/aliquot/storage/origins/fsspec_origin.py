@@ -75,12 +75,14 @@ class FsspecOrigin(Origin):
     def read(self, listed: Listed, offset: int, length: int) -> bytes:
         with self._calling(f"{listed.path} cannot be read", listed.path):
             data = self._driver.files.cat_file(self._full(listed.path), start=offset, end=offset + length)
-        # The drivers do not say of which version the bytes are: the file is as it was before, so they are of that one.
-        if self.stat(listed.path).version != listed.version:
-            raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
         if not isinstance(data, bytes) or len(data) != length:
             raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
         return data
+
+    def confirm(self, listed: Listed) -> None:
+        # The drivers do not say of which version the bytes are: the file is as it was before, so they are of that one.
+        if self.stat(listed.path).version != listed.version:
+            raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
     def copy(self, listed: Listed, target: Path, go: Go) -> None:
         with target.open("xb") as file:

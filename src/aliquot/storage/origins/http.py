@@ -11,23 +11,22 @@ from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import quote, unquote, urljoin, urlsplit
-
-import httpx
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from aliquot.core.errors import InputError
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
 from aliquot.storage.origins.base import Go, Origin
+from aliquot.storage.origins.connections import BLOCK_BYTES, TROUBLE, Answer, Connections
 from aliquot.storage.origins.manifest import read_manifest
 from aliquot.storage.origins.options import option_values
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
-TIMEOUTS = httpx.Timeout(30.0, connect=10.0)
 ASKED_AT_ONCE = 8  # files of a listing page, which has no sizes
 MOST_PAGES = 100_000
+LARGEST_PAGE_BYTES = 1 << 28
 PAUSE_S = 0.02
-GONE = (httpx.codes.NOT_FOUND, httpx.codes.GONE)
+OK, PARTIAL, OUT_OF_RANGE, GONE = 200, 206, 416, (404, 410)
 
 
 class HttpOrigin(Origin):
@@ -43,15 +42,11 @@ class HttpOrigin(Origin):
             raise InputError(f"options {', '.join(values)}: http takes manifest, headers, username and password")
         parts = urlsplit(url)
         self._query = f"?{parts.query}" if parts.query else ""
-        self._root = url.partition("?")[0].rstrip("/") + "/"
-        self._ranged = False  # whether the server sends parts of files, as it said last
-        self._client = httpx.Client(
-            headers={"Accept-Encoding": "identity", **{str(name): str(value) for name, value in headers.items()}},
-            auth=(user, password) if user else None,
-            timeout=TIMEOUTS,
-            follow_redirects=True,
-            limits=httpx.Limits(max_keepalive_connections=16, max_connections=64),
-        )
+        address = parts.netloc.rpartition("@")[2]
+        self._root = urlunsplit((parts.scheme, address, parts.path.rstrip("/") + "/", "", ""))
+        self._ranged: bool | None = None  # whether the server sends parts of files, as it said last
+        named = {str(name): str(value) for name, value in headers.items()}
+        self._connections = Connections(named, user or parts.username or "", password or parts.password or "")
 
     @property
     def link(self) -> str:
@@ -64,7 +59,7 @@ class HttpOrigin(Origin):
     def files(self) -> Iterator[Listed]:
         if self._manifest:
             with self._answer("GET", self._manifest, "the manifest cannot be read") as answer:
-                yield from read_manifest(answer.iter_lines(), self.shown_url)
+                yield from read_manifest(answer.lines(), self.shown_url)
             return
         with ThreadPoolExecutor(ASKED_AT_ONCE, "listing") as pool:
             for page in self._pages():
@@ -74,26 +69,32 @@ class HttpOrigin(Origin):
 
     def stat(self, path: str) -> Listed:
         with self._answer("HEAD", check_path(path), f"{path} cannot be asked after") as answer:
-            self._ranged = answer.headers.get("Accept-Ranges") == "bytes"
+            self._ranged = answer.header("Accept-Ranges") == "bytes"
             return _listed(path, answer)
 
     def ranged(self, listed: Listed) -> bool:
-        return self._ranged
+        if self._ranged is None:
+            self.stat(listed.path)
+        return bool(self._ranged)
 
-    def read(self, listed: Listed, offset: int, length: int) -> bytes:
+    def read(self, listed: Listed, offset: int, length: int) -> bytearray:
         wanted = {"Range": f"bytes={offset}-{offset + length - 1}"}
         with self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read", wanted) as answer:
             _same(listed, answer, self.shown_url)
-            if answer.status_code != httpx.codes.PARTIAL_CONTENT:
+            if answer.status != PARTIAL:
                 self._ranged = False
                 raise OriginError(f"{self.shown_url}: the server sends no ranges of {listed.path}, as it said it would")
-            if not answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-{offset + length - 1}/"):
+            if not answer.header("Content-Range").startswith(f"bytes {offset}-{offset + length - 1}/"):
                 raise OriginError(f"{self.shown_url}: the server sends another range of {listed.path} than asked for")
-            data = b"".join(_bounded(answer.iter_raw(), length))
+            data = answer.read(length)
         if len(data) != length:
             raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
-        self._still(listed)
         return data
+
+    def confirm(self, listed: Listed) -> None:
+        # An answer has the version that the file had when it began; one that was written to meanwhile is another now.
+        if self.stat(listed.path).version != listed.version:
+            raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
     def copy(self, listed: Listed, target: Path, go: Go) -> None:
         with (
@@ -101,37 +102,30 @@ class HttpOrigin(Origin):
             self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read") as answer,
         ):
             _same(listed, answer, self.shown_url)
-            for part in _bounded(answer.iter_raw(), listed.size):
-                while not go(file.tell()):
+            while file.tell() < listed.size:
+                if not go(file.tell()):
                     time.sleep(PAUSE_S)
-                file.write(part)
-            if file.tell() != listed.size:
-                raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
-        self._still(listed)
-
-    def _still(self, listed: Listed) -> None:
-        """An answer has the version that the file had when it began; a file written to meanwhile is another by now."""
-        if self.stat(listed.path).version != listed.version:
-            raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
+                elif part := answer.read(min(BLOCK_BYTES, listed.size - file.tell())):
+                    file.write(part)
+                else:
+                    raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
 
     def close(self) -> None:
-        self._client.close()
+        self._connections.close()
 
     @contextmanager
-    def _answer(
-        self, method: str, path: str, doing: str, headers: Mapping[str, str] | None = None
-    ) -> Iterator[httpx.Response]:
+    def _answer(self, method: str, path: str, doing: str, headers: Mapping[str, str] | None = None) -> Iterator[Answer]:
         address = urljoin(self._root, quote(path)) + self._query
         try:
-            with self._client.stream(method, address, headers=headers) as answer:
-                if answer.status_code in GONE and path:
+            with self._connections.answer(method, address, headers or {}) as answer:
+                if answer.status in GONE and path:
                     raise AbsentError(f"{self.shown_url}: has no file {path}")
-                if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                if answer.status == OUT_OF_RANGE:
                     raise ChangedError(f"{self.shown_url}: {path} has changed")
-                if not answer.is_success:
-                    raise OriginError(f"{self.shown_url}: {doing}: the server answers {answer.status_code}")
+                if answer.status not in {OK, PARTIAL}:
+                    raise OriginError(f"{self.shown_url}: {doing}: the server answers {answer.status}")
                 yield answer
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except TROUBLE as error:
             raise self.failed(doing, error) from error
 
     def _pages(self) -> Iterator[list[str]]:
@@ -140,8 +134,7 @@ class HttpOrigin(Origin):
         while waiting:
             directory = waiting.pop(0)
             with self._answer("GET", directory, f"{directory or 'the root'} cannot be listed") as answer:
-                answer.read()
-                links = _links(answer.text)
+                links = _links(answer.read_all(LARGEST_PAGE_BYTES).decode(errors="replace"))
             found = [path for link in links if (path := self._below(directory, link)) is not None]
             fresh = [path for path in dict.fromkeys(found) if path not in seen]
             seen.update(fresh)
@@ -187,11 +180,11 @@ def _links(page: str) -> list[str]:
     return parser.found
 
 
-def _listed(path: str, answer: httpx.Response) -> Listed:
-    size = answer.headers.get("Content-Length", "")
+def _listed(path: str, answer: Answer) -> Listed:
+    size = answer.header("Content-Length")
     if not size.isdecimal():
         raise OriginError(f"{path}: the server does not say how large it is")
-    return Listed(path, int(size), _version(answer, int(size)), mtime_s=_time(answer.headers.get("Last-Modified", "")))
+    return Listed(path, int(size), _version(answer, int(size)), mtime_s=_time(answer.header("Last-Modified")))
 
 
 def _time(text: str) -> float:
@@ -201,21 +194,12 @@ def _time(text: str) -> float:
         return 0.0
 
 
-def _version(answer: httpx.Response, size: int) -> str:
-    tag = answer.headers.get("ETag", "")
-    return tag or f"{answer.headers.get('Last-Modified', '')}-{size:x}"
+def _version(answer: Answer, size: int) -> str:
+    tag = answer.header("ETag")
+    return tag or f"{answer.header('Last-Modified')}-{size:x}"
 
 
-def _same(listed: Listed, answer: httpx.Response, where: str) -> None:
-    total = answer.headers.get("Content-Range", "").rpartition("/")[2] or answer.headers.get("Content-Length", "")
+def _same(listed: Listed, answer: Answer, where: str) -> None:
+    total = answer.header("Content-Range").rpartition("/")[2] or answer.header("Content-Length")
     if not total.isdecimal() or int(total) != listed.size or _version(answer, listed.size) != listed.version:
         raise ChangedError(f"{where}: {listed.path} has changed")
-
-
-def _bounded(parts: Iterator[bytes], most: int) -> Iterator[bytes]:
-    """A server that sends more than it said is cut off before it fills memory or disk."""
-    for part in parts:
-        yield part[:most]
-        most -= len(part)
-        if most <= 0:
-            return

@@ -91,9 +91,13 @@ class RsyncOrigin(Origin):
             brought = Path(folder) / listed.path.rpartition("/")[2]
             if brought.is_symlink() or not brought.is_file():
                 raise AbsentError(f"{self.shown_url}: has no file {listed.path}")
-            if brought.stat().st_size != listed.size or self.stat(listed.path).version != listed.version:
+            if brought.stat().st_size != listed.size:
                 raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
             brought.rename(target)
+
+    def confirm(self, listed: Listed) -> None:
+        if self.stat(listed.path).version != listed.version:
+            raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
     def _bring(self, listed: Listed, folder: Path, go: Go) -> None:
         # --inplace: the file grows under its own name, in a folder of its own, and can be watched.
