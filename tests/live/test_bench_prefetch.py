@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot.bench.environments import PeerError
+from aliquot.bench.prefetch import picture
+from aliquot.bench.prefetch.bench import PrefetchBench
+from aliquot.bench.prefetch.control import Control
+from aliquot.bench.prefetch.interference import Interference
+from aliquot.bench.prefetch.methods import LEARNED, PLAIN, PRELOADED, VIEW, Methods
+from aliquot.bench.prefetch.part import Sizes
 from aliquot.bench.prefetch.trial import Trial, curve, hidden, ideal, make_trial, moved_between, quantile, wasted_share
 from aliquot.bench.prefetch.workload import RECORDED, SHARDS, Shuffled, Workflow
+from aliquot.bench.run import Request
+from aliquot.core.errors import InputError
 from aliquot.testing.origin import link as links
 from aliquot.testing.origin.content import PERIOD, pieces
 from aliquot.testing.origin.link import MB, LinkError, Shape, addresses, shaped, sweep
@@ -263,3 +272,64 @@ def test_no_more_fits_than_the_link_carries_before_the_first_read(lead_s, transf
 def test_a_quantile_of_one_value_is_that_value():
     assert quantile([3.0], 99) == 3
     assert quantile(list(range(101)), 99) == 99
+
+
+# --- the real thing, shrunk -----------------------------------------------------------------------------------
+
+TINY = Sizes(
+    users=2,
+    session_bytes=4 * MB,
+    training=4,
+    leads_s=(0, 1),
+    each_lead=1,
+    each_method=1,
+)
+
+
+def test_the_files_of_a_session_that_repeats_are_there_before_it_asks():
+    part = Methods(TINY)
+    steps = []
+    with shaped(part.files, Shape(20 * MB, 0.001), force="paced") as link:
+        part.run(link, steps.append)
+    assert len(steps) == part.steps
+    methods, leads = part.tables()
+    loading = {row[0]: row[2] for row in methods.rows}
+    assert list(loading) == [PLAIN, VIEW, PRELOADED, f"{LEARNED}, enough lead"]
+    assert all(row[6] == pytest.approx(0 if row[0] == PRELOADED else 4, rel=0.2) for row in methods.rows)
+    assert [row[0] for row in leads.rows] == [0, 1]
+    ahead = part._trials[LEARNED][-1]
+    assert ahead.opened["prefetched"] >= 6  # its evaluation may be out of the ordinary
+    assert ahead.waited_s < loading[VIEW]
+    assert [goal.name for goal in part.goals() if goal.value is None] == []
+
+
+def test_a_part_that_fails_is_named_and_its_goals_are_not_met(monkeypatch, tmp_path):
+    def fail(*_):
+        raise PeerError("there is no server")
+
+    for part in (Methods, Control, Interference):
+        monkeypatch.setattr(part, "run", fail)
+    chosen = PrefetchBench(Request(tmp_path), TINY)
+    result = chosen.run(lambda _: None)
+    assert result.tables[-1].rows == [[name, "there is no server"] for name in ("methods", "control", "interference")]
+    assert not any(goal.met for goal in result.goals)
+    assert "cable" in result.tables[0].rows[0][1] or "paces itself" in result.tables[0].rows[0][1]
+    with pytest.raises(InputError, match="nothing to draw"):
+        chosen.draw(tmp_path / "o.png")
+
+
+def test_the_control_is_against_the_plain_mount():
+    part = Control(TINY)
+    for name, loading_s in ((PLAIN, 2.0), (VIEW, 2.2), (LEARNED, 2.02)):
+        part._trials[name] = [trial(loading_s=loading_s, moved={"volumes/000.npz": 5}, files=("volumes/000.npz",))]
+    assert part.slowdown(LEARNED) == pytest.approx(1)
+    (goal,) = part.goals()
+    assert goal.met
+    (table,) = part.tables()
+    assert [row[0] for row in table.rows] == [PLAIN, VIEW, LEARNED]
+
+
+def test_the_picture_is_drawn(tmp_path):
+    points = curve([trial("u", 1, 1.0), trial("u", 4, 0.1)], {"u": 2.0})
+    picture.draw(points, {PLAIN: 2.0, f"{LEARNED}, enough lead": 0.1}, tmp_path / "o.png")
+    assert (tmp_path / "o.png").stat().st_size > 0

@@ -16,6 +16,7 @@ from aliquot.bench.prefetch.methods import Methods
 from aliquot.bench.prefetch.part import QUICK, Part, Sizes
 from aliquot.bench.result import Goal, Result, Rows, at_least
 from aliquot.bench.run import Request
+from aliquot.core.errors import InputError
 from aliquot.testing.origin.link import MB, Link, Measured, Shape, shaped
 
 
@@ -51,7 +52,7 @@ class PrefetchBench:
 
     def draw(self, path: Path) -> None:
         if self._methods.name in self._left_out:
-            raise PeerError(f"there is nothing to draw: {self._left_out[self._methods.name]}")
+            raise InputError(f"--plot: there is nothing to draw: {self._left_out[self._methods.name]}")
         picture.draw(self._methods.points(), self._methods.bars(), path)
 
 

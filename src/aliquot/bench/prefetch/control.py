@@ -3,16 +3,14 @@
 from collections.abc import Callable
 from statistics import fmean
 
-from aliquot.bench.prefetch.part import Sizes
+from aliquot.bench.prefetch.methods import LEARNED, PLAIN, VIEW
+from aliquot.bench.prefetch.part import ENOUGH, Sizes
 from aliquot.bench.prefetch.platform import serving
 from aliquot.bench.prefetch.trial import POINTS, Trial, wasted_share
 from aliquot.bench.prefetch.workload import Shuffled
 from aliquot.bench.result import Goal, Rows, at_most
 from aliquot.testing.origin.link import MB, Link
 
-PLAIN = "plain remote mount"
-VIEW = "the view, nothing predicted"
-LEARNED = "learned prefetch"
 LEAD_S = 0.5  # time enough to begin with something wrong
 
 
@@ -33,7 +31,7 @@ class Control:
         users = [Shuffled.user]
         with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as still:
             on_step("shuffled epochs, to learn from")
-            for _ in range(self._sizes.training):
+            for _ in range(ENOUGH):
                 learned.run(self._shuffled.epoch())
             learned.learn()
             for number in range(self._sizes.epochs):

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from statistics import fmean
 
-from aliquot.bench.prefetch.part import Sizes
+from aliquot.bench.prefetch.part import ENOUGH, Sizes
 from aliquot.bench.prefetch.platform import Platform, serving
 from aliquot.bench.prefetch.trial import POINTS, Trial, hidden, moved_between
 from aliquot.bench.prefetch.workload import Session, Workflow
@@ -13,7 +12,7 @@ from aliquot.testing.origin.link import MB, Link
 
 USERS = 8
 LEAD_S = 5.0  # enough for the files of all
-PREFETCHED = "prefetched"
+FETCHED = "fetched"
 
 
 class Interference:
@@ -35,15 +34,15 @@ class Interference:
     def run(self, link: Link, on_step: Callable[[str], None]) -> None:
         for user in self._flow.users[: self._sizes.alone]:
             on_step(f"{user} alone")
-            own = [self._regular(user) for _ in range(self._sizes.training)]
+            own = [self._regular(user) for _ in range(ENOUGH)]
             with serving(link, [user]) as platform:
                 self._learn(platform, own)
-                self._plain[user] = platform.run(self._regular(user), plain=True).loading_s
                 self._alone[user] = platform.run(self._regular(user), LEAD_S)
         with serving(link, self._flow.users) as platform:
             on_step(f"{USERS} users' sessions in turn, to learn from")
             self._learn(platform, [self._regular(each.user) for each in self._flow.interleaved(self._sizes.training)])
             on_step(f"{USERS} users at once")
+            self._plain = {user: platform.run(self._regular(user), plain=True).loading_s for user in self._flow.users}
             self._crowd(platform, link)
 
     def _regular(self, user: str) -> Session:
@@ -70,7 +69,7 @@ class Interference:
         rows: list[list[str | float | None]] = []
         for user in self._flow.users:
             alone, together = self._alone.get(user), self._together[user]
-            plain = self._plain.get(user, fmean(self._plain.values()))
+            plain = self._plain[user]
             figures = [value for trial in (alone, together) for value in _figures(trial, plain)]
             rows.append([user, plain, *figures])
         columns = ["user", "plain, s", "alone: hidden, %", "opens foreseen, %"]
@@ -87,5 +86,5 @@ def _figures(trial: Trial | None, plain_s: float) -> tuple[float | None, float |
     if trial is None:
         return None, None
     opens = sum(trial.opened.values())
-    foreseen = POINTS * trial.opened.get(PREFETCHED, 0) / opens if opens else None
+    foreseen = POINTS * (1 - trial.opened.get(FETCHED, 0) / opens) if opens else None
     return POINTS * hidden(trial.loading_s, plain_s), foreseen

@@ -9,6 +9,7 @@ from aliquot.bench.result import Goal, Rows
 from aliquot.testing.origin.link import Link
 
 MB = 1_000_000
+ENOUGH = 10  # sessions of one user alone, for a model to be made of them
 
 
 class Sizes(Struct, frozen=True):
@@ -16,7 +17,7 @@ class Sizes(Struct, frozen=True):
 
     users: int = 8
     session_bytes: int = 240 * MB
-    training: int = 6  # sessions of each user, before anything is predicted
+    training: int = 12  # sessions of each user, before anything is predicted
     leads_s: tuple[float, ...] = (0, 0.5, 1, 1.5, 2, 2.5, 3, 4, 6, 8, 10)
     each_lead: int = 4  # sessions
     each_method: int = 8
@@ -29,7 +30,7 @@ class Sizes(Struct, frozen=True):
 QUICK = Sizes(
     users=4,
     session_bytes=120 * MB,
-    training=5,
+    training=10,
     leads_s=(0, 0.5, 1, 1.5, 2, 4, 10),
     each_lead=2,
     each_method=4,

@@ -24,6 +24,7 @@ FUNCTION = "reader"
 CODE = Path(__file__).with_name("functions") / "reader.py"
 MOST_MS = 300_000  # a run
 FORGETFUL = ("--keepalive", "fixed_ttl", "--param", "fixed_ttl.ttl_s=0")  # every call finds a sandbox of its own
+POLL_S = 0.1
 SETTLE_S = 0.1  # what is cancelled at the end of a session may still be on the cable
 
 
@@ -85,28 +86,32 @@ class Platform:
 
     def add(self) -> None:
         """The origin's files as a dataset, and what files there are."""
-        self._operate("PUT", json={"url": self._link.url})
-        self._operate("GET")
+        self._operate("PUT", f"datasets/{DATASET}", json={"url": self._link.url})
+        self._operate("GET", f"datasets/{DATASET}")
 
     def empty(self) -> None:
-        """Make it a cold node: nothing is in the cache; what was learned stays."""
-        self._operate("DELETE", params={"force": "true"})
-        self.add()
-        if here := self._operate("GET")["cached_files"]:
-            raise PeerError(f"{here} files are still in the cache that was emptied")
-
-    def _operate(self, method: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - httpx's
-        headers = {"authorization": f"Bearer {self._server.operator}"}
-        url = f"{self._server.url}/operator/v1/datasets/{DATASET}"
-        answer = httpx.request(method, url, headers=headers, timeout=60, **more)
-        if not answer.is_success:
-            raise PeerError(f"{method} of the dataset answered {answer.status_code}: {answer.text[:400]}")
-        told: dict[str, Any] = answer.json()
-        return told
+        """Make it a cold node: nothing is in the cache; the names of the files and what was learned stay."""
+        self._operate("POST", f"datasets/{DATASET}/evict")
+        self._operate("GET", f"datasets/{DATASET}")
 
     def learn(self) -> str:
         """Train on what the log holds, now; the name of what serves then."""
-        return self.command("model", "train")
+        state = self._operate("POST", "models/train")
+        while state["training"] is None or state["training"]["running"]:
+            time.sleep(POLL_S)
+            state = self._operate("GET", "models")
+        if state["training"]["error"]:
+            raise PeerError(f"nothing was learned: {state['training']['error']}")
+        return str(state["model"])
+
+    def _operate(self, method: str, path: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - httpx's
+        headers = {"authorization": f"Bearer {self._server.operator}"}
+        url = f"{self._server.url}/operator/v1/{path}"
+        answer = httpx.request(method, url, headers=headers, timeout=60, **more)
+        if not answer.is_success:
+            raise PeerError(f"{method} {url} answered {answer.status_code}: {answer.text[:400]}")
+        told: dict[str, Any] = answer.json()
+        return told
 
 
 @contextmanager
