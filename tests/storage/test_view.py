@@ -14,7 +14,7 @@ from seen import has_views, seeing, until
 
 from aliquot.storage.cache.base import Urgency
 from aliquot.storage.records import FileKey, Found, Listed
-from aliquot.storage.view import wire
+from aliquot.storage.view import reading, wire
 
 pytestmark = [
     pytest.mark.skipif(not has_views(), reason="this machine has no views"),
@@ -291,3 +291,16 @@ for _ in range(60):
         # It may change faster than it can be opened; that is said, never papered over.
         assert set(said) <= {"whole", f"error {errno.ESTALE}", f"error {errno.ENOENT}"}
         assert said.count("whole") > 60
+
+
+def test_a_function_has_a_bounded_number_of_files_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_OPEN", 2)
+    with seeing(tmp_path) as seen:
+        path = seen.place / "data" / "plain.txt"
+        with path.open(), path.open():
+            with pytest.raises(OSError, match="Too many open files") as raised:
+                path.open()
+            assert raised.value.errno == errno.ENFILE
+            assert "2 files" in seen.told[-1].error
+        until(lambda: not seen.cache.stats().open)
+        assert path.read_text() == "hello"

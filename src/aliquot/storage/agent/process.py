@@ -5,6 +5,7 @@ The first descriptor is for messages, the second for views, which come with a de
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import sys
@@ -49,6 +50,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then hangs up
     with suppress(OSError):
         os.nice(NICE)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # what all sandboxes have open is open here
     set_up_logs()
     with socket.socket(fileno=int(sys.argv[1])) as channel, socket.socket(fileno=int(sys.argv[2])) as hands:
         asyncio.run(serve(channel, hands))

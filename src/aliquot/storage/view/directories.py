@@ -99,7 +99,7 @@ def _child(node: Node, name: str, contents: Contents) -> Node | None:
     path = f"{node.path}/{name}" if node.path else name
     listed = contents.find(path)
     if listed is not None:
-        return Node(node.dataset, path, listed)
+        return Node(node.dataset, listed.path, listed)  # its own text: there are many
     return Node(node.dataset, path) if contents.listing.is_directory(path) else None
 
 

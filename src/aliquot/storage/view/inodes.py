@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from collections.abc import Hashable
 
 from msgspec import Struct
 
@@ -11,20 +10,25 @@ from aliquot.storage.records import FileKey, Listed
 ROOT = 1
 
 
-class Node(Struct, frozen=True, gc=False):
+class Node(Struct, eq=False, gc=False):
     """The view's root has no dataset. A file is its version: another version is another node."""
 
     dataset: str = ""
     path: str = ""  # below the dataset
     listed: Listed | None = None  # None: a directory
+    number: int = 0  # 0: the kernel does not know it
+    times: int = 0  # that the kernel was told of it, and has not forgotten
 
     @property
     def key(self) -> FileKey:
         return FileKey(self.dataset, self.path)
 
-    @property
-    def identity(self) -> Hashable:
-        return self.dataset, self.path, None if self.listed is None else (self.listed.version, self.listed.size)
+    def is_as(self, listed: Listed | None) -> bool:
+        """Whether it is the same version, or a directory still."""
+        mine = self.listed
+        if mine is None or listed is None:
+            return mine is listed
+        return mine.version == listed.version and mine.size == listed.size
 
 
 class Inodes:
@@ -32,33 +36,33 @@ class Inodes:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(time.time_ns() >> 8)
-        self._nodes: dict[int, tuple[Node, list[int]]] = {ROOT: (Node(), [1])}
-        self._known: dict[Hashable, int] = {}
+        self._nodes = {ROOT: Node(number=ROOT)}
+        self._newest: dict[str, dict[str, Node]] = {}  # by dataset and path
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def get(self, number: int) -> Node | None:
-        found = self._nodes.get(number)
-        return None if found is None else found[0]
+        return self._nodes.get(number)
 
     def told(self, node: Node) -> int:
         """Its number, which the kernel now knows once more."""
-        identity = node.identity
-        number = self._known.get(identity)
-        if number is None:
-            number = self._known[identity] = next(self._numbers)
-            self._nodes[number] = node, [1]
-        else:
-            self._nodes[number][1][0] += 1
-        return number
+        newest = self._newest.setdefault(node.dataset, {})
+        known = newest.get(node.path)
+        if known is None or not known.is_as(node.listed):
+            known = newest[node.path] = node
+            known.number = next(self._numbers)
+            self._nodes[known.number] = known
+        known.times += 1
+        return known.number
 
     def forget(self, number: int, times: int) -> None:
-        found = self._nodes.get(number)
-        if found is None or number == ROOT:
+        node = self._nodes.get(number)
+        if node is None or number == ROOT:
             return
-        node, count = found
-        count[0] -= times
-        if count[0] <= 0:
+        node.times -= times
+        if node.times <= 0:
             del self._nodes[number]
-            del self._known[node.identity]
+            newest = self._newest[node.dataset]
+            if newest.get(node.path) is node:
+                del newest[node.path]

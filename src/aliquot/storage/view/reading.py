@@ -15,10 +15,15 @@ from aliquot.storage.view.inodes import Inodes, Node
 from aliquot.storage.view.names import Names
 from aliquot.storage.view.requests import Requests
 
+MOST_OPEN = 4096  # of one sandbox at a time: the agent holds as many for it
 _AGAIN_S = 2.0  # in which the kernel comes again for the version that there is
 
 Failed = Callable[[Node, BaseException], None]
 Succeeded = Callable[[Opened], None]
+
+
+class TooManyError(StorageError):
+    errno = errno.ENFILE
 
 
 class Reading:
@@ -40,6 +45,10 @@ class Reading:
         node = self._inodes.get(inode)
         if node is None or node.listed is None:
             self._requests.refuse(unique, errno.ESTALE if node is None else errno.EISDIR)
+            return
+        if len(self._files) >= MOST_OPEN:
+            self._failed(node, TooManyError(f"{node.key}: the function has {MOST_OPEN} files of datasets open already"))
+            self._requests.refuse(unique, errno.ENFILE)
             return
         newer = self._take_newer(node.key)
         if newer is not None:
@@ -70,7 +79,7 @@ class Reading:
             self._have(unique, inode, node, opened)
 
     def _have(self, unique: int, inode: int, node: Node, opened: Opened) -> None:
-        if Node(node.dataset, node.path, opened.listed).identity != node.identity:
+        if not node.is_as(opened.listed):
             # It has changed at its origin. The kernel looks its name up again, finds another inode, and opens that.
             self._names.correct(node.key, opened.listed)
             self._keep_newer(node.key, opened)
