@@ -125,4 +125,6 @@ def _story(record: dict[str, Any]) -> str:
         parts.append(f"started in {seconds(said['initTime'] / 1000)}")
     ran_ms = said.get("deviceTime", record.get("duration", 0))
     parts.append(f"ran {seconds(ran_ms / 1000)}")
+    if "dataTime" in said:
+        parts.append(f"of it {seconds(said['dataTime'] / 1000)} for files")
     return ", ".join(parts)
