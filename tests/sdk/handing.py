@@ -1,8 +1,10 @@
+# ruff: noqa: T201 - written as users would write it
 """An app whose functions hand values to each other: inside their sandbox, and from sandbox to sandbox."""
 
 import builtins
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -10,7 +12,7 @@ import aliquot
 from aliquot.sdk.inside import host
 
 app = aliquot.App("handing")
-count = 0
+calls = []
 
 
 class Point:
@@ -24,8 +26,7 @@ class OwnError(Exception):
 
 @app.function(group="pair", imports=["numpy"])
 def outer(kind, size=1000):
-    global count
-    count += 1
+    calls.append(kind)
     print("outer before")
     value = np.arange(size, dtype=np.float64) if kind == "array" else b"x" * size
     builtins.here = [id(value)]
@@ -40,7 +41,7 @@ def outer(kind, size=1000):
         return inner.remote("end")
     back = inner.remote(value)
     print("outer after")
-    return back is value, builtins.here == [id(value), id(value)], count
+    return back is value, builtins.here == [id(value), id(value)], len(calls)
 
 
 @app.function(group="pair", timeout=2)
@@ -55,7 +56,7 @@ def inner(value):
             time.sleep(60)
         os._exit(3)
     builtins.here.append(id(value))
-    assert count == 0
+    assert not calls  # of its own module, which is another
     return value
 
 
@@ -85,7 +86,7 @@ def sender(size, kind="array"):
 @app.function(imports=["numpy"], memory="1GiB")
 def receiver(value):
     assert not hasattr(builtins, "sender")  # another process
-    with open("/proc/self/maps") as maps:
+    with Path("/proc/self/maps").open() as maps:
         shared = "aliquot-parcel" in maps.read()
     if isinstance(value, bytes):
         return type(value).__name__, len(value)

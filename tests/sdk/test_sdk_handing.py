@@ -67,7 +67,7 @@ def test_what_the_apps_own_module_defines_is_made_anew_where_it_goes(handing):
 
 
 def test_what_ends_the_process_ends_all_that_run_in_it(handing, server):
-    with pytest.raises(Exception, match="while the action waited for handing.inner"):
+    with pytest.raises(Exception, match=r"while the action waited for handing\.inner"):
         handing.outer.remote("end")
     inner, outer = records(server, "handing.inner")[-1], records(server, "handing.outer")[-1]
     assert inner["response"]["result"]["error"].endswith("exited unexpectedly.")
@@ -104,7 +104,7 @@ def parcels(server):
     name, found = f"aliquot-parcel-{server.process.pid}", 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            found += sum(name in os.readlink(fd) for fd in (process / "fd").iterdir())
+            found += sum(name in str(fd.readlink()) for fd in (process / "fd").iterdir())
             found += (process / "maps").read_text().count(name)
         except OSError:
             continue

@@ -84,7 +84,7 @@ async def _serve(
         result_bytes=settings.gateway.payload_bytes,
         judge=judge,
         asked=settings.devices_asked,
-        parcels_bytes=settings.host_memory_bytes // 4,
+        parcels_bytes=settings.host_memory_bytes // 8,
     )
     fabric = Fabric(store, settings.fabric)
     node.views = fabric.readers

@@ -54,8 +54,7 @@ class Side:
         size = values.places([len(buffer) for buffer in buffers])[1]
         answer, fd = self.ask({"room": size})
         try:
-            with mmap.mmap(fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)) as room:
-                values.fill(room, buffers)
+            values.fill(fd, buffers)
         except BaseException:
             self.ask({"drop": answer["number"]})
             raise

@@ -8,7 +8,9 @@ else sees, and only what is changed is copied.
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
 import pickle
 import struct
 from typing import Any
@@ -20,6 +22,7 @@ _HEAD = struct.Struct("<4sIQ")  # magic, buffers, bytes of the pickle
 _SIZE = struct.Struct("<Q")
 _ALIGNED = 64
 _DEPTH = 4
+_PIECE = 2**26
 _LOOKED_AT = 1000  # values, in search of large bytes
 
 
@@ -55,12 +58,28 @@ def inlined(body: bytes | memoryview, parcel: memoryview) -> bytes:
     return b"".join((body, *(parcel[span] for span in places(opened(body)[1])[0])))
 
 
-def fill(room: mmap.mmap, buffers: list[memoryview]) -> None:
-    """Put the buffers into a parcel, each in its place."""
-    spans, _ = places([len(buffer) for buffer in buffers])
-    with memoryview(room) as view:
-        for number, buffer in enumerate(buffers):
-            view[spans[number]] = buffer
+def fill(fd: int, buffers: list[memoryview]) -> None:
+    """Put the buffers into a parcel, each in its place.
+
+    Written, not mapped: the kernel need not clear pages first, which halves what it costs.
+    """
+    spans, size = places([len(buffer) for buffer in buffers])
+    for number, buffer in enumerate(buffers):
+        begin, done = spans[number].start, 0
+        while done < len(buffer):
+            try:
+                done += os.pwrite(fd, buffer[done : done + _PIECE], begin + done)
+            except OSError as error:
+                if error.errno != errno.EFBIG:
+                    raise
+                _fill_mapped(fd, size, begin + done, buffer[done:])
+                break
+
+
+def _fill_mapped(fd: int, size: int, begin: int, rest: memoryview) -> None:
+    """What is beyond the size that a sandbox may give its files."""
+    with mmap.mmap(fd, size) as room, memoryview(room) as view:
+        view[begin : begin + len(rest)] = rest
 
 
 def take(fd: int, size: int) -> mmap.mmap:

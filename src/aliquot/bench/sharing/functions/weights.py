@@ -1,0 +1,39 @@
+"""An app whose functions hand weights to each other: from sandbox to sandbox, and inside one."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+import aliquot
+
+app = aliquot.App("weights")
+
+
+@app.function(calls=True)
+def give(size: int) -> dict[str, Any]:
+    """To another sandbox: when it was begun there, when all was read, and whether it was the same."""
+    weights = np.random.default_rng(3).random(size // 4, dtype=np.float32)
+    began = time.monotonic()
+    taken_at, read_at, total = take.remote(weights)
+    return {"give_s": taken_at - began, "take_s": read_at - taken_at, "whole": total == float(weights.sum())}
+
+
+@app.function
+def take(weights: "np.ndarray[Any, Any]") -> tuple[float, float, float]:
+    taken_at = time.monotonic()
+    total = float(weights.sum())
+    return taken_at, time.monotonic(), total
+
+
+@app.function(group="weights")
+def hold(size: int) -> dict[str, Any]:
+    """To another function of the group: whether what comes back is what was given."""
+    weights = np.random.default_rng(3).random(size // 4, dtype=np.float32)
+    number, back = look.remote(weights)
+    return {"same": back is weights and number == id(weights)}
+
+
+@app.function(group="weights")
+def look(weights: "np.ndarray[Any, Any]") -> tuple[int, Any]:
+    return id(weights), weights
