@@ -38,10 +38,13 @@ class ScriptedOrigin(Origin):
     def files(self):
         self.listings += 1
         self._up()
-        yield from [self._listed(path) for path in self.contents]
+        for path, content in dict(self.contents).items():  # another thread may write meanwhile
+            yield self._listed_as(path, content)
 
     def _listed(self, path):
-        content = self.contents[path]
+        return self._listed_as(path, self.contents[path])
+
+    def _listed_as(self, path, content):
         version = hashlib.md5(content, usedforsecurity=False).hexdigest()
         return Listed(path, len(content), version, self.checksums.get(path, ""))
 
@@ -116,6 +119,10 @@ def cache_before(directory, origins, **settings):
         yield cache
     finally:
         cache.close()
-    assert not [thread for thread in set(threading.enumerate()) - threads if "cache" in thread.name]
+    assert not [
+        thread
+        for thread in set(threading.enumerate()) - threads
+        if thread.name.startswith(("cache", "renew", "warming"))
+    ]
     arriving = directory / "arriving"
     assert not arriving.exists() or not list(arriving.iterdir())

@@ -45,7 +45,8 @@ class Listings:
         self._lock = threading.Lock()
         self._held: dict[str, _Held] = {}
         self._listing: dict[str, threading.Lock] = {}  # one listing of a dataset at a time
-        self._renewing: set[str] = set()
+        self._renewing: dict[str, threading.Thread] = {}
+        self._closed = False
         self._doubted: set[FileKey] = set()  # of whom the listing says what is not so any more
         self._known: OrderedDict[FileKey, _Known] = OrderedDict()
 
@@ -103,6 +104,14 @@ class Listings:
             self._known.pop(key, None)
             self._doubted.add(key)
 
+    def close(self, patience_s: float) -> None:
+        with self._lock:
+            self._closed = True
+            threads = list(self._renewing.values())
+        ends = time.monotonic() + patience_s
+        for thread in threads:
+            thread.join(max(0.0, ends - time.monotonic()))
+
     def remove(self, dataset: str) -> None:
         with self._lock:
             self._held.pop(dataset, None)
@@ -155,10 +164,11 @@ class Listings:
 
     def _renew_behind(self, dataset: str, origin: Origin) -> None:
         with self._lock:
-            if dataset in self._renewing:
+            if dataset in self._renewing or self._closed:
                 return
-            self._renewing.add(dataset)
-        threading.Thread(target=self._renewal, args=(dataset, origin), name="renew listing", daemon=True).start()
+            thread = threading.Thread(target=self._renewal, args=(dataset, origin), name="renew listing", daemon=True)
+            self._renewing[dataset] = thread
+            thread.start()
 
     def _renewal(self, dataset: str, origin: Origin) -> None:
         try:
@@ -171,7 +181,7 @@ class Listings:
                     self._held[dataset] = held._replace(at_s=time.monotonic() - self._relist_s + self._revalidate_s)
         finally:
             with self._lock:
-                self._renewing.discard(dataset)
+                self._renewing.pop(dataset, None)
 
     def _file(self, dataset: str) -> Path:
         return self._directory / f"{blake2b(dataset.encode(), digest_size=16).hexdigest()}.listing"

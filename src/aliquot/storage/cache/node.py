@@ -140,6 +140,7 @@ class NodeCache:
             for transfer in list(counter.flights.transfers.values()):
                 counter.flights.fail(transfer, RefusedError(f"{transfer.key}: the cache is closed"), now=now)
         counter.crew.close()
+        counter.listings.close(ENDING_S)
         ends = time.monotonic() + ENDING_S
         for warming in list(self._warmings):
             warming.join(max(0.0, ends - time.monotonic()))
