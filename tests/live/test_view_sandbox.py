@@ -2,6 +2,9 @@
 
 import asyncio
 import hashlib
+import os
+import subprocess
+import sys
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -217,3 +220,20 @@ def test_without_mounts_of_their_own_functions_with_datasets_are_refused_with_a_
         assert "aliquot doctor" in result(outcome)["error"]
 
     play(tmp_path / "data", scene, isolation=NO_ISOLATION)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_ordinary_user_who_may_open_the_device_shows_datasets_too(tmp_path):
+    here = Path(__file__)
+    wanted = [
+        f"{here}::{test.__name__}"
+        for test in (
+            test_a_function_and_its_subprocesses_read_a_dataset_as_ordinary_files,
+            test_a_sandbox_that_is_stopped_while_it_waits_for_a_file_leaves_nothing_behind,
+        )
+    ]
+    command = [sys.executable, here.parent / "as_ordinary_user.py", tmp_path]
+    pytest_there = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/there"]
+    done = subprocess.run([*command, *pytest_there, *wanted], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "s" not in done.stdout.split()[0]  # none was skipped
