@@ -101,6 +101,7 @@ def test_every_policy_file_is_in_its_table(kind):
         "arrival_order",
         "expected_end",
         "flow_heap",
+        "likeliest",
         "next_arrival",
         "occupancy",
         "passed_over",

@@ -18,6 +18,12 @@ from aliquot.core.events import (
     SessionEnded,
 )
 from aliquot.live import snapshot
+from aliquot.policies.prefetching import PREFETCHING
+from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.fabric.predicting import PREDICTORS
+from aliquot.sim.fabric.storage import Storage
+from aliquot.sim.report import report
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import of
 
@@ -106,3 +112,43 @@ def test_every_fetch_ends_once_and_nothing_is_left_over(moments):
     assert not prefetcher.files
     assert not prefetcher.turns.lines
     assert not prefetcher.turns.bytes
+
+
+SIZES = {("d", "1"): MIB, ("d", "2"): 30 * MIB, ("d", "3"): 0, ("e", "1"): 8 * MIB, ("e", "2"): 100 * MIB}
+
+
+@given(
+    arrivals=st.lists(
+        st.builds(
+            lambda time_s, tenant, session, reads: Arrival(
+                time_s, "reader", tenant, session=session, reads=tuple("/".join(key) for key in reads)
+            ),
+            st.sampled_from([0, 0, 0.1, 1, 2, 5, 20]),
+            st.sampled_from(TENANTS),
+            st.sampled_from([None, "s", "t"]),
+            st.lists(st.sampled_from(sorted(SIZES)), max_size=4),
+        ),
+        max_size=20,
+    ),
+    cache_bytes=st.sampled_from([0, 40 * MIB, 2**40]),
+    predictor=st.sampled_from(PREDICTORS),
+    lead_s=st.sampled_from([0, 1, 10]),
+    theta=st.sampled_from(["0.1", "0.75"]),
+)
+def test_a_simulated_call_has_all_its_files_and_every_byte_is_accounted_for(
+    arrivals, cache_bytes, predictor, lead_s, theta
+):
+    storage = Storage(SIZES, 10 * MIB, 0.1, cache_bytes, "lru", predictor, lead_s)
+    functions = {"reader": function("reader", datasets=("d", "e"))}
+    workload = ListedWorkload(arrivals)
+    for prefetching in PREFETCHING:
+        scenario = Scenario([device(concurrency=4)], functions, workload, check=True, storage=storage)
+        own = {"threshold": {"theta": theta, "keep": "0.1", "budget_mib": "60"}}
+        recorder = simulate(scenario, PolicySettings("fcfs", params=own, prefetching=prefetching))
+        figures = report("", 0, recorder, scenario.devices)
+        assert figures.completed == len(arrivals)
+        data = figures.data
+        assert sum(data.opened.values()) == sum(len(arrival.reads) for arrival in arrivals)
+        assert 0 <= data.wasted_bytes <= data.prefetched_bytes <= data.moved_bytes
+        assert prefetching != "none" or not data.prefetched_bytes
+        assert data.hidden is None or 0 <= data.hidden <= 1

@@ -28,7 +28,7 @@ def reading(*tenants, prefetching="threshold", **params):
     harness = Harness(
         devices=[device(concurrency=4)],
         prefetching=prefetching,
-        params={"threshold": {name: str(value) for name, value in params.items()}} if params else None,
+        params={prefetching: {name: str(value) for name, value in params.items()}},
     )
     for tenant in tenants or ("default",):
         harness.send(FunctionDeployed(tenant, function("train", datasets=("d",))))
@@ -175,6 +175,19 @@ def test_what_is_under_way_is_not_cancelled_for_being_a_little_less_likely():
     harness.send(predicted(likely("a", 0.8)))
     assert harness.send(predicted(likely("a", 0.6))) == []
     assert harness.send(predicted(likely("a", 0.5))) == [CancelFetch(1, "markov2 does not expect it any more")]
+
+
+def test_what_is_small_need_not_be_as_likely_where_the_wait_for_it_is_mostly_latency():
+    harness = reading(prefetching="expected_benefit", latency_ms=2, bandwidth_mb_s=100, price=3)
+    harness.send(SessionBegan("default", "s"))
+    files = [likely("large", 0.74, 10**9), likely("larger", 0.76, 10**9), likely("small", 0.2, 10**4)]
+    assert harness.send(predicted(*files)) == [
+        Fetch(
+            *(1, "default", "s", "d", "larger"),
+            "P 0.76 of being opened, by markov2: it would save 10 s for 10 s of the link",
+        ),
+    ]
+    assert paths(harness.send(FetchEnded(1, 10))) == ["small"], "the larger one was more than the budget"
 
 
 def test_what_was_cancelled_and_is_wanted_again_begins_when_its_end_is_told():

@@ -38,7 +38,7 @@ def simulate(
     ] = "first_fit",
     prefetching: Annotated[
         str,
-        typer.Option(help="Which files are brought before they are opened: none, threshold or both, comma separated."),
+        typer.Option(help="Which files are brought before they are opened, comma separated; see aliquot policies."),
     ] = "threshold",
     files: Annotated[Path | None, typer.Option(help="CSV: dataset,path,mib; what calls may read.")] = None,
     link: Annotated[str, typer.Option(help="Bytes per second between the files' origin and the node.")] = "100MB",

@@ -46,7 +46,7 @@ def up(
         str, typer.Option(help="Who gets a device's idle compute: hard (nobody), elastic or elastic_guarded.")
     ] = "elastic",
     prefetching: Annotated[
-        str, typer.Option(help="Which files are brought before anyone opens them: none, or threshold.")
+        str, typer.Option(help="Which files are brought before anyone opens them: none, threshold or expected_benefit.")
     ] = "threshold",
     cache_size: Annotated[
         str | None,

@@ -85,7 +85,7 @@ def readers(
     gap: Annotated[float, typer.Option(help="Seconds between two rounds of a user, on average.")] = 120,
     think: Annotated[float, typer.Option(min=0, help="Seconds between two calls of a round.")] = 2,
     parts: Annotated[int, typer.Option(min=1, help="Parts of the dataset that a round reads.")] = 4,
-    part_mib: Annotated[int, typer.Option(min=0, help="The size of a part.")] = 64,
+    part_mib: Annotated[float, typer.Option(min=0, help="The size of a part.")] = 64,
     shuffled: Annotated[bool, typer.Option(help="Each round reads the parts in another order.")] = False,
     drawn_from: Annotated[int, typer.Option(min=0, help="Shuffled: draw the parts from so many.")] = 0,
     seed: Annotated[int, typer.Option(help="The same seed makes the same files.")] = 0,

@@ -25,7 +25,7 @@ class Rounds(Struct, frozen=True):
     gap_s: float = 120  # between the rounds of a user, on average
     think_s: float = 2  # between the calls of a round
     parts: int = 4  # of the dataset that a round reads
-    part_mib: int = 64
+    part_mib: float = 64
     shuffled: bool = False
     drawn_from: int = 0  # that many parts, where it is shuffled; 0: just those
     seed: int = 0
@@ -41,7 +41,7 @@ def files(recipe: Rounds) -> dict[FileKey, int]:
     for user in range(1, recipe.users + 1):
         listed[DATASET, f"user{user}/config.json"] = MIB // 16
         for part in range(max(recipe.parts, recipe.drawn_from)):
-            listed[DATASET, f"user{user}/part-{part:03}.bin"] = recipe.part_mib * MIB
+            listed[DATASET, f"user{user}/part-{part:03}.bin"] = round(recipe.part_mib * MIB)
         listed[DATASET, f"user{user}/checkpoint.pt"] = 160 * MIB
         listed[DATASET, f"user{user}/eval.bin"] = 32 * MIB
     return listed

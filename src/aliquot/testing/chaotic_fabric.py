@@ -17,7 +17,8 @@ from aliquot.core.events import (
     SessionEnded,
 )
 from aliquot.core.interfaces import Limits
-from aliquot.policies.prefetching.threshold import MIB, ThresholdParams
+from aliquot.policies.prefetching.likeliest import MIB
+from aliquot.policies.prefetching.threshold import ThresholdParams
 
 THETA = ThresholdParams().theta
 DATASETS = ("images", "texts")
