@@ -1,7 +1,7 @@
 """What saves more than it risks: the wait for it, if it is opened, against the link's time, if it is not.
 
 A file that takes s seconds of the link after a latency of l is worth it when P (l + s) > price (1 - P) s. A large file
-needs P > price / (1 + price): for a price of 3 that is `threshold` with a theta of 0.75. The smaller a file, the more of
+needs P > price / (1 + price): for a price of 3 that is `threshold` with theta at 0.75. The smaller a file, the more of
 the wait for it is latency, which costs the link nothing, and the less likely it needs to be.
 """
 
