@@ -75,6 +75,7 @@ class Fabric:
 
     async def stop(self) -> None:
         await self._agent.stop()
+        self.readers.stop()
 
     # --- what people ask for ------------------------------------------------------------------------------
 

@@ -1,6 +1,11 @@
-"""The sandboxes that read datasets: their views, their runs, and what becomes of both when the agent dies."""
+"""The sandboxes that read datasets: their views, their runs, and what becomes of both when the agent dies.
+
+A view's end of FUSE is kept here, too: the next agent takes it over, and whoever waits for a file goes on waiting. Only
+where agents die again and again is it let go, so that whoever waits gets an error instead.
+"""
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -9,10 +14,22 @@ from aliquot.live.node.base import Launch
 from aliquot.storage.messages import BeginRun, CloseView, EndRun, OpenView, RunSettled, ToAgent
 from aliquot.storage.records import Dataset
 
+MOST_AGENTS = 4  # that a view may see
 SETTLE_S = 2.0  # how long a result may wait for an agent that lives and does not answer
 LOST = "the storage agent ended while it ran"
 SILENT = "the storage agent did not say what it read"
 Settled: TypeAlias = Callable[[RunSettled | str], None]  # or why there is nothing to be said
+
+
+class _Reader:
+    """A sandbox with a view."""
+
+    __slots__ = ("agents", "device", "launch")
+
+    def __init__(self, launch: Launch, device: int) -> None:
+        self.launch = launch
+        self.device = device
+        self.agents = 0  # that were given it
 
 
 class Readers:
@@ -21,51 +38,67 @@ class Readers:
     def __init__(self, send: Callable[[ToAgent], None], handover: Handover) -> None:
         self._send = send
         self._handover = handover
-        self._seen: dict[int, Launch] = {}  # by sandbox, while it has a view
-        self._running: dict[str, None] = {}  # invocations that the agent was told of
+        self._readers: dict[int, _Reader] = {}
+        self._running: dict[str, BeginRun] = {}  # by invocation: what the agent was told of
         self._settling: dict[str, tuple[Settled, asyncio.TimerHandle]] = {}  # by invocation
         self.on_blind: Callable[[int], None] = lambda _: None  # a sandbox's view is gone; set by the service
 
     # --- views --------------------------------------------------------------------------------------------
 
     def open(self, sandbox: int, launch: Launch, device: int) -> None:
-        self._seen[sandbox] = launch
-        self._handover.send(OpenView(sandbox, launch.datasets), device)
+        self._readers[sandbox] = _Reader(launch, device)
+        self._hand_over(sandbox)
+
+    def _hand_over(self, sandbox: int) -> None:
+        reader = self._readers[sandbox]
+        reader.agents += 1
+        self._handover.send(OpenView(sandbox, reader.launch.datasets), os.dup(reader.device))
 
     def close(self, sandbox: int) -> None:
         """The sandbox is gone; of one that has no view, nothing."""
-        if self._seen.pop(sandbox, None) is not None:
+        if self._let_go(sandbox):
             self._handover.send(CloseView(sandbox))
+
+    def _let_go(self, sandbox: int) -> bool:
+        reader = self._readers.pop(sandbox, None)
+        if reader is not None:
+            os.close(reader.device)
+        return reader is not None
 
     def retire(self, before: Dataset, after: Dataset | None) -> None:
         """Its readers do not go on, unless they would see the same."""
         same = after is not None and (after.url, after.options) == (before.url, before.options)
-        for sandbox, launch in list(self._seen.items()):
-            stays = same and after is not None and after.is_shown_to(launch.tenant)
-            if before.name in launch.datasets and not stays:
+        for sandbox, reader in list(self._readers.items()):
+            stays = same and after is not None and after.is_shown_to(reader.launch.tenant)
+            if before.name in reader.launch.datasets and not stays:
                 self.on_blind(sandbox)
 
     def lost(self) -> None:
-        """The agent is gone, and with it the other end of every view."""
-        seen, self._seen = self._seen, {}
-        for sandbox in seen:
-            self.on_blind(sandbox)
-        self._running = {}
+        """The agent is gone: the next one is told of every view and every run."""
+        for sandbox, reader in list(self._readers.items()):
+            if reader.agents < MOST_AGENTS:
+                self._hand_over(sandbox)
+            else:
+                self._let_go(sandbox)
+                self.on_blind(sandbox)
         for invocation in list(self._settling):
             self._settle(invocation, LOST)
+        for begun in self._running.values():
+            self._send(begun)
+
+    def stop(self) -> None:
+        for sandbox in list(self._readers):
+            self._let_go(sandbox)
 
     # --- runs ---------------------------------------------------------------------------------------------
 
     def begin_run(self, sandbox: int, tenant: str, function: str, invocation: str, session: str) -> None:
-        self._running[invocation] = None
-        self._send(BeginRun(sandbox, tenant, function, invocation, session))
+        begun = self._running[invocation] = BeginRun(sandbox, tenant, function, invocation, session)
+        self._send(begun)
 
     def end_run(self, sandbox: int, invocation: str, then: Settled) -> None:
-        """`then` comes once; at once when the agent that knew is gone."""
-        if invocation not in self._running:
-            then(LOST)
-            return
-        del self._running[invocation]
+        """`then` comes once, later."""
+        self._running.pop(invocation, None)
         timer = asyncio.get_running_loop().call_later(SETTLE_S, self._settle, invocation, SILENT)
         self._settling[invocation] = (then, timer)
         self._send(EndRun(sandbox, invocation))
