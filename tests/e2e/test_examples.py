@@ -9,7 +9,8 @@ import pytest
 from live_platform import LivePlatform
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), ROOT / "docs" / "how-to" / "first-function.md"]
+HOW_TOS = [ROOT / "docs" / "how-to" / name for name in ("first-function.md", "groups.md")]
+PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), *HOW_TOS]
 
 
 @pytest.fixture(scope="module")

@@ -150,5 +150,6 @@ def test_nothing_is_left_of_a_value_when_the_server_is_killed(handing, tmp_path,
         handing = importlib.import_module("handing")
         handing.app.deploy()
         hold(handing, server)
+        handing.app.client().close()
         server.kill()
         wait_for(lambda: parcels(server) == 0)
