@@ -114,7 +114,8 @@ def seeing(base: Path, prepare: Callable[[HeldOrigin], None] = lambda _: None, *
             yield seen
         until(lambda: not len(seen.views))  # the mount has gone, and so has the connection
         assert not cache.stats().open
-        seen.views.stop()
+        if seen.views._thread.is_alive():
+            seen.views.stop()
     finally:
         for event in origin.held.values():
             event.set()

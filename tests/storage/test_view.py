@@ -304,3 +304,16 @@ def test_a_function_has_a_bounded_number_of_files_open(tmp_path, monkeypatch):
             assert "2 files" in seen.told[-1].error
         until(lambda: not seen.cache.stats().open)
         assert path.read_text() == "hello"
+
+
+def test_views_that_stop_while_a_file_is_on_its_way_let_its_readers_go_and_hold_nothing(tmp_path):
+    with seeing(tmp_path) as seen:
+        go = seen.origin.hold("plain.txt")
+        with seen.reader(READ, "data/plain.txt") as waiting:
+            assert seen.origin.asked.wait()
+            until(lambda: seen.waiting() == 1)
+            seen.views.stop()
+            assert waiting.wait() != 0
+        go.set()  # it arrives, and nobody is there any more
+        until(lambda: not seen.cache.stats().in_flight)
+        seen.views.close(1)

@@ -42,6 +42,7 @@ class Connection:
         inodes = Inodes()
         self._directories = Directories(names, inodes, datasets)
         self._files = OpenFiles(device)
+        self._files.passes = passthrough
         self._naming = naming = Naming(self._requests, inodes, self._directories, names, self._failed)
         self._reading = Reading(self._requests, inodes, self._files, cache, names, self._succeeded, self._failed)
         self._operations: dict[int, Callable[[int, int, bytes], None]] = {

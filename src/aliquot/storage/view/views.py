@@ -37,9 +37,10 @@ class Views:
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._posted: deque[Callable[[], None]] = deque()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._waking = threading.Lock()
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
-        self._stopping = False
+        self._stopping = self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="views", daemon=True)
         self._thread.start()
 
@@ -67,14 +68,18 @@ class Views:
         self._stopping = True
         self._post(lambda: None)
         self._thread.join()
-        self._aside.shutdown()
-        os.close(self._wake)
+        self._aside.shutdown(wait=False, cancel_futures=True)  # an origin that does not answer is not waited for
+        with self._waking:
+            self._stopped = True
+            os.close(self._wake)
 
     # --- on the thread -------------------------------------------------------------------------------------
 
     def _post(self, work: Callable[[], None]) -> None:
         self._posted.append(work)
-        os.eventfd_write(self._wake, 1)
+        with self._waking:
+            if not self._stopped:  # or the descriptor may be another's by now
+                os.eventfd_write(self._wake, 1)
 
     def _serve(self) -> None:
         while not self._stopping:
