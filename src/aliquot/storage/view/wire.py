@@ -5,6 +5,7 @@ and answers are a head and a body, in one read and one write.
 """
 
 import errno
+import re
 from enum import IntEnum
 from struct import Struct
 
@@ -98,6 +99,12 @@ def refusal(unique: int, code: int) -> bytes:
 
 def resend() -> bytes:
     return ANSWER.pack(ANSWER.size, _RESEND, 0)
+
+
+def resends(release: str) -> bool:
+    """Whether such a kernel asks again what was read and left unanswered: `uname -r`, Linux 6.9 on."""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (6, 9)
 
 
 def init(body: bytes) -> tuple[int, bytes]:

@@ -1,0 +1,44 @@
+"""FUSE's words: what is said to kernels of every age."""
+
+import errno
+
+import pytest
+
+from aliquot.storage.view import wire
+
+
+@pytest.mark.parametrize(
+    ("release", "again"),
+    [
+        ("6.18.44-fc-v490", True),
+        ("6.9.0", True),
+        ("7.0", True),
+        ("6.8.0-49-generic", False),
+        ("5.15", False),
+        ("", False),
+    ],
+)
+def test_a_kernel_asks_again_from_6_9_on(release, again):
+    assert wire.resends(release) is again
+
+
+def test_an_old_kernel_is_told_of_nothing_that_it_does_not_offer():
+    """Its flags end where its structure does."""
+    agreed, said = wire.init(wire.INIT_IN.pack(7, 31, 2**17, wire.ASYNC_READ | wire.MAX_PAGES, 0xFFFFFFFF)[:16])
+    assert agreed == wire.ASYNC_READ | wire.MAX_PAGES
+    _, minor, _, flags, *_, more, depth, _ = wire.INIT_OUT.unpack(said)
+    assert (minor, flags, more, depth) == (31, agreed, 0, 0)
+
+
+def test_a_new_kernel_is_told_what_both_know():
+    offered = wire.WANTED | 1 << 41
+    agreed, said = wire.init(wire.INIT_IN.pack(7, 99, 2**17, offered & 0xFFFFFFFF, offered >> 32))
+    assert agreed == wire.WANTED
+    _, minor, *_, more, depth, _ = wire.INIT_OUT.unpack(said)
+    assert (minor, more, depth) == (wire.MINOR, wire.WANTED >> 32, wire.STACK)
+
+
+def test_another_protocol_is_refused():
+    with pytest.raises(OSError, match="FUSE 8") as raised:
+        wire.init(wire.INIT_IN.pack(8, 0, 0, 0, 0))
+    assert raised.value.errno == errno.EPROTO
