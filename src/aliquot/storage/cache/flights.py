@@ -312,8 +312,10 @@ class Flights:
     def let_go(self, transfer: Transfer, *, now: float) -> None:
         """If nobody waits any more, the transfer ends. What is read by parts is kept, what was to come whole is not."""
         entry = transfer.entry
-        # What is read ahead for an open file is brought although nobody waits for it yet.
-        wanted_still = entry is not None and entry.pins > 0 and transfer.has_work
+        # What is read ahead for an open file is brought although nobody waits for it yet; and what has come part by
+        # part, and is all here, gets its place.
+        is_all = transfer.state is State.COMPLETE and not transfer.whole
+        wanted_still = entry is not None and (is_all or (entry.pins > 0 and transfer.has_work))
         if transfer.waiting or transfer.readers or wanted_still or self.transfers.get(transfer.key) is not transfer:
             return
         del self.transfers[transfer.key]
