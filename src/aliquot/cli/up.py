@@ -57,7 +57,7 @@ def up(
     ] = None,
     cache_eviction: Annotated[
         str, typer.Option(help="Which of them go when room is short: lru, lfu, gdsf, s3fifo or lecar, which learns.")
-    ] = "lecar",
+    ] = "s3fifo",
     prefetch_bandwidth: Annotated[
         str | None,
         typer.Option(help="Bytes a second for what is only predicted, such as 100MB.", show_default="no bound"),

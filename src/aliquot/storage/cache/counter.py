@@ -15,9 +15,10 @@ from aliquot.storage.cache.budget import Budget
 from aliquot.storage.cache.crew import Crew
 from aliquot.storage.cache.disk import Disk
 from aliquot.storage.cache.entry import Entry
-from aliquot.storage.cache.flights import AHEAD, Flights
+from aliquot.storage.cache.flights import Flights
 from aliquot.storage.cache.listings import Listings
 from aliquot.storage.cache.opened import Handle
+from aliquot.storage.cache.rooms import AHEAD
 from aliquot.storage.cache.shelf import Shelf
 from aliquot.storage.cache.steps import Steps
 from aliquot.storage.cache.ticket import Claim, refused

@@ -9,21 +9,21 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, TypeAlias
 
-from aliquot.storage.cache.base import CacheSettings, Urgency
+from aliquot.storage.cache.base import CacheSettings
 from aliquot.storage.cache.body import Body
 from aliquot.storage.cache.disk import Disk
 from aliquot.storage.cache.entry import Entry
+from aliquot.storage.cache.rooms import Rooms
 from aliquot.storage.cache.shelf import Shelf
 from aliquot.storage.cache.ticket import Claim
 from aliquot.storage.cache.transfer import Reader, State, Transfer, Waiter
-from aliquot.storage.errors import ChangedError, RoomError, StorageError
+from aliquot.storage.errors import ChangedError, StorageError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import FileKey, Listed
 
 HandOver: TypeAlias = Callable[[Waiter, Entry, bool, float], bool]  # False: its file is not there
 
 MOST_FAILURES = 3  # in a row, before whoever waits is told
-AHEAD = 8  # chunks that are brought for somebody who reads in order, before they are asked for
 RETRY_S = (0.1, 0.4, 1.0)
 MOST_CHANGES = 3
 
@@ -33,6 +33,7 @@ class Flights:
         self.settings = settings
         self.shelf = shelf
         self.transfers: dict[FileKey, Transfer] = {}
+        self.rooms = Rooms(shelf, self.transfers, lambda transfer, error, now: self.fail(transfer, error, now=now))
         self.due: list[Callable[[], object]] = []
         self._disk = disk
         self._numbers = count()
@@ -118,7 +119,7 @@ class Flights:
     def _bring_all(self, transfer: Transfer, entry: Entry, *, now: float) -> None:
         missing = entry.missing()
         wanted_bytes = sum(entry.span(chunk)[1] for chunk in missing) - entry.reserved_bytes
-        if self._room(transfer, wanted_bytes, now=now):
+        if self.rooms.make(transfer, wanted_bytes, now=now):
             self.shelf.reserve(entry, wanted_bytes)
             transfer.whole = True
             for chunk in missing:
@@ -126,69 +127,10 @@ class Flights:
             return
         if transfer.ranged:  # it need not be here all at once to be read
             self._serve(transfer, [waiter for waiter in transfer.waiting if waiter.opens], now=now)
-        error = self.no_room(entry)
+        error = self.rooms.lack(entry)
         for waiter in transfer.waiting:
             self.due.append(lambda waiter=waiter: waiter.claim.fail(error))  # type: ignore[misc]
         transfer.waiting = []
-
-    def no_room(self, entry: Entry) -> RoomError:
-        shelf = self.shelf
-        if entry.listed.size > shelf.limit_bytes:
-            why = f"the cache holds {shelf.limit_bytes} bytes in all (cache.limit_bytes)"
-        else:
-            why = f"{shelf.used_bytes} of the cache's {shelf.limit_bytes} bytes are of files that are open or coming"
-        return RoomError(f"{entry.key}: no room for its {entry.listed.size} bytes: {why}")
-
-    def _room(self, transfer: Transfer, wanted_bytes: int, *, now: float) -> bool:
-        if self.shelf.make_room(wanted_bytes, now=now):
-            return True
-        if transfer.urgency is not Urgency.DEMAND or wanted_bytes > self.shelf.limit_bytes:
-            return False
-        for other in sorted(self.transfers.values(), key=lambda other: -other.number):  # the latest goes first
-            if other.urgency is not Urgency.DEMAND and other.entry is not None:
-                self.fail(other, RoomError(f"{other.key}: gave way to {transfer.key}, which is waited for"), now=now)
-                if self.shelf.make_room(wanted_bytes, now=now):
-                    return True
-        return False
-
-    def reserve_chunk(self, transfer: Transfer, chunk: int, *, now: float) -> bool:
-        """Where room was not set aside for all of the file: it is for this chunk. Else older chunks of it give way."""
-        entry = transfer.entry
-        if transfer.whole or entry is None:
-            return True
-        length = entry.span(chunk)[1]
-        waited_for = {each for reader in transfer.readers for each in entry.chunks_of(reader.offset, reader.length)}
-        # What is only read ahead takes no chunk's place but of those that are well behind.
-        may_go = set(entry.digests) - waited_for if chunk in waited_for else set(range(chunk - AHEAD - 1))
-        if self._room(transfer, length, now=now) or self._punch(entry, length, may_go):
-            self.shelf.reserve(entry, length)
-            return True
-        if chunk in waited_for:
-            self.fail(transfer, self.no_room(entry), now=now)
-        return False
-
-    def evict_for(self, transfer: Transfer, *, now: float) -> bool:
-        """The disk is full before the cache is: somebody goes, or what nobody waits for does. False: nobody can."""
-        if self.shelf.evict(now=now):
-            return True
-        if transfer.urgency is Urgency.DEMAND:
-            others = [other for other in self.transfers.values() if other.urgency is not Urgency.DEMAND and other.entry]
-            for other in others[-1:]:
-                self.fail(other, RoomError(f"{other.key}: gave way to {transfer.key}, which is waited for"), now=now)
-                return True
-        return False
-
-    def _punch(self, entry: Entry, length: int, may_go: set[int]) -> bool:
-        """Take chunks away again, those that came first, until there is room: a file larger than the cache flows by."""
-        for chunk in [chunk for chunk in entry.digests if chunk in may_go and chunk not in entry.holes]:
-            if not entry.body.punch(*entry.span(chunk)):
-                return False
-            del entry.digests[chunk]
-            entry.punched += 1
-            self.shelf.punched(entry, entry.span(chunk)[1])
-            if self.shelf.used_bytes + length <= self.shelf.limit_bytes:
-                return True
-        return False
 
     def arrived(
         self, transfer: Transfer, chunk: int, digest: bytes, *, is_hole: bool, is_sure: bool, now: float

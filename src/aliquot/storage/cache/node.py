@@ -59,7 +59,7 @@ class NodeCache:
 
     def fetch(self, key: FileKey, *, urgency: Urgency = Urgency.PREFETCH) -> Ticket[Fetched]:
         if urgency is Urgency.PREFETCH and self._counter.settings.prefetch_bytes_per_s == 0:
-            return refused(RefusedError(f"{key}: prefetches have no bandwidth: cache.prefetch_bytes_per_s is 0"))
+            return refused(RefusedError(f"{key}: prefetches have no bandwidth: aliquot up --prefetch-bandwidth is 0"))
         return self._enter(Claim(urgency, key, self._counter.left, self._counter.promoted), key, opens=False)
 
     def open(self, key: FileKey) -> Ticket[Opened]:

@@ -1,6 +1,5 @@
 """What workers do, one step at a time: ask an origin, bring a chunk, copy a file, put a whole one in its place."""
 
-import errno
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,10 +11,9 @@ from aliquot.storage.cache.entry import Entry
 from aliquot.storage.cache.flights import Flights
 from aliquot.storage.cache.listings import Listings
 from aliquot.storage.cache.transfer import Kind, Reader, Step, Transfer
-from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RoomError, StorageError
+from aliquot.storage.cache.troubles import Troubles
+from aliquot.storage.errors import OriginError, StorageError
 from aliquot.storage.origins.base import Origin
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class StoppedError(Exception):
@@ -34,6 +32,7 @@ class Steps:
         goes_on: Callable[[Transfer, int], bool],
     ) -> None:
         self._flights = flights
+        self._troubles = Troubles(flights, listings)
         self._disk = disk
         self._listings = listings
         self._deciding = deciding
@@ -55,61 +54,12 @@ class Steps:
             with self._deciding() as now:
                 step.transfer.running.discard(step)
                 if _counts(step):
-                    self._failed(step, error, now)
+                    self._troubles.handle(step, error, now)
         finally:
             with self._deciding() as now:
                 step.transfer.running.discard(step)
                 if _counts(step):
                     self._flights.let_go(step.transfer, now=now)
-
-    def _failed(self, step: Step, error: Exception, now: float) -> None:
-        flights, transfer = self._flights, step.transfer
-        match error:
-            case ChangedError():
-                self._listings.forget(transfer.key)
-                flights.changed(transfer, now=now)
-            case AbsentError():
-                self._gone(transfer, error, now)
-            case PathError() | RoomError():
-                flights.fail(transfer, error, now=now)
-            case StorageError() if step.kind is Kind.COMMIT:  # not what its origin says it is
-                self._listings.forget(transfer.key)
-                self._spoiled(transfer, error, now)
-            case StorageError():
-                if not (step.kind is Kind.ASK and flights.unchecked(transfer, now=now)):
-                    flights.failed_once(transfer, step.chunk, error, now=now)
-            case OSError() if error.errno in FULL:
-                self._full(step, error, now)
-            case OSError() if error.errno == errno.ENOENT:  # the directory was wiped
-                self._spoiled(transfer, StorageError(f"{transfer.key}: the cache's directory: {error}"), now)
-            case _:
-                told = StorageError(f"{transfer.key}: {type(error).__name__}: {error}")
-                told.__cause__ = error
-                flights.fail(transfer, told, now=now)
-
-    def _gone(self, transfer: Transfer, error: Exception, now: float) -> None:
-        entry = self._flights.shelf.entries.get(transfer.key)
-        if entry is not None and entry is not transfer.entry:
-            self._flights.shelf.drop(entry, now=now)
-        self._flights.fail(transfer, error, now=now)
-
-    def _spoiled(self, transfer: Transfer, error: StorageError, now: float) -> None:
-        """Once more from the beginning, then no more."""
-        transfer.spoiled += 1
-        self._flights.again(transfer, now=now)
-        if transfer.spoiled > 1:
-            self._flights.fail(transfer, error, now=now)
-
-    def _full(self, step: Step, error: OSError, now: float) -> None:
-        """The disk is full, by others perhaps: the cache gives way until there is room, or nothing of it may go."""
-        flights, transfer = self._flights, step.transfer
-        if flights.evict_for(transfer, now=now):
-            transfer.failures = max(transfer.failures - 1, 0)
-            flights.failed_once(transfer, step.chunk, OriginError(""), now=now)
-            transfer.not_before_s = now
-            return
-        text = f"{transfer.key}: the cache's disk is full, and nothing in the cache may go: {error.strerror}"
-        flights.fail(transfer, RoomError(text), now=now)
 
     def _ask(self, step: Step) -> None:
         transfer = step.transfer
@@ -149,7 +99,7 @@ class Steps:
         if entry is None:
             return
         with self._deciding() as now:
-            if not _counts(step) or not self._flights.reserve_chunk(transfer, step.chunk, now=now):
+            if not _counts(step) or not self._flights.rooms.reserve_chunk(transfer, step.chunk, now=now):
                 transfer.running.discard(
                     step
                 )  # at once: whoever asks for this chunk from now on sees that it is not coming

@@ -67,7 +67,7 @@ class Warming:
         if total > self._limit_bytes:
             raise RoomError(
                 f"{dataset}: {len(wanted)} files of {total} bytes do not fit into the cache of {self._limit_bytes} "
-                "(cache.limit_bytes); name fewer by patterns"
+                "bytes (aliquot up --cache-size); name fewer by patterns"
             )
         return wanted
 
