@@ -81,7 +81,7 @@ class Origin(ThreadingHTTPServer):
             return Counted(dict(self.sent), self.requests)
 
     def names_in(self, folder: str) -> list[str]:
-        """What a directory page shows: files, and folders with a stroke at the end; what begins with a dot is hidden."""
+        """What a directory page shows: files, and folders with a stroke at the end; not what begins with a dot."""
         rest = (path[len(folder) :] for path in self.orders.files if path.startswith(folder))
         names = {head + stroke for head, stroke, _ in (path.partition("/") for path in rest)}
         return sorted(name for name in names if not name.startswith("."))
