@@ -64,7 +64,7 @@ def _setting(link: Link, shape: Shape, found: Measured) -> Rows:
         ["asked for, and measured by one reader", f"{asked}; {measured}"],
         [
             "plain remote mount",
-            "the function reads from the origin itself: one connection that is kept, a round trip a file, no cache",
+            "the function reads from the origin itself: a round trip to look a file up, one to read it, no cache",
         ],
         ["machine", f"{len(os.sched_getaffinity(0))} cores, Python {machine.python_version()}, {machine.release()}"],
         ["load average at the start", os.getloadavg()[0]],

@@ -19,7 +19,7 @@ class Control:
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
-        self._shuffled = Shuffled(sizes.epoch_bytes)
+        self._shuffled = Shuffled(sizes.epoch_files)
         self._trials: dict[str, list[Trial]] = {PLAIN: [], VIEW: [], LEARNED: []}
         self.steps = 1 + 3 * sizes.epochs
 
@@ -60,5 +60,5 @@ class Control:
             share = None if wasted is None else POINTS * wasted
             rows.append([method, fmean(times), min(times), max(times), self.slowdown(method), moved, share])
         columns = ["method", "loading, s", "least", "most", "slower, %", "moved, MB an epoch", "wasted, %"]
-        title = f"Shuffled epochs, {self._sizes.epochs} of about {self._sizes.epoch_bytes / MB:g} MB, on a cold node"
+        title = f"Shuffled epochs on a cold node, {self._sizes.epochs} of {self._sizes.epoch_files} files"
         return [Rows(title, columns, rows)]

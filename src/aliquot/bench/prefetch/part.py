@@ -21,8 +21,8 @@ class Sizes(Struct, frozen=True):
     leads_s: tuple[float, ...] = (0, 0.5, 1, 1.5, 2, 2.5, 3, 4, 6, 8, 10)
     each_lead: int = 4  # sessions
     each_method: int = 8
-    epochs: int = 6
-    epoch_bytes: int = 240 * MB
+    epochs: int = 5
+    epoch_files: int = 4
     crowd_bytes: int = 30 * MB  # a session, when all users are at work at once
     alone: int = 8  # users that are measured by themselves, too
 
@@ -34,8 +34,8 @@ QUICK = Sizes(
     leads_s=(0, 0.5, 1, 1.5, 2, 4, 10),
     each_lead=2,
     each_method=4,
-    epochs=4,
-    epoch_bytes=120 * MB,
+    epochs=3,
+    epoch_files=2,
     crowd_bytes=15 * MB,
     alone=2,
 )

@@ -85,29 +85,25 @@ class Workflow:
 
 
 # Megabytes of the first files that a recorded UNet3D training opened (DFTracer's example trace).
-RECORDED = (
-    119, 172, 209, 161, 161, 174, 168, 168, 188, 154, 200, 194,
-    143, 181, 148, 162, 116, 125, 148, 105, 210, 270, 132, 172,
-)  # fmt: skip
+RECORDED = (119, 172, 209, 161, 161, 174, 168, 168, 188, 154, 200, 194, 143, 181, 148, 162)
 
 
 class Shuffled:
     """A training run that reads files of a set in another order, and others of them, each epoch: the past says nothing.
 
-    Sizes are those of a recorded run, made smaller by one factor. An epoch reads half of the set, as the recorded run
-    read 99 of its 168 files.
+    Sizes are those of a recorded run. An epoch reads half of the set, as the recorded run read 99 of its 168 files.
     """
 
     user = "shuffler"
 
-    def __init__(self, epoch_bytes: int, seed: int = 0) -> None:
+    def __init__(self, files: int, megabyte: int = MB, seed: int = 0) -> None:
         self._random = Random(f"shuffled/{seed}")
-        factor = epoch_bytes / sum(RECORDED)
-        self._files = [File(f"volumes/{place:03}.npz", int(size * factor)) for place, size in enumerate(2 * RECORDED)]
+        self._each = files
+        self._files = [File(f"volumes/{place:03}.npz", RECORDED[place] * megabyte) for place in range(2 * files)]
 
     @property
     def files(self) -> dict[str, int]:
         return {file.path: file.size for file in self._files}
 
     def epoch(self) -> Session:
-        return Session(self.user, tuple(self._random.sample(self._files, len(RECORDED))), batch=1)
+        return Session(self.user, tuple(self._random.sample(self._files, self._each)), batch=1)

@@ -40,19 +40,24 @@ def _from_view(folder: Path, files: list[str]) -> Iterator[int]:
 
 
 def _from_origin(url: str, files: list[str]) -> Iterator[int]:
-    """As a plain mount does at best: one connection that is kept, one round trip a file, nothing kept of it."""
+    """As a mount does at best: a round trip to look a name up, another to read at the link's speed; nothing is kept."""
     buffer = memoryview(bytearray(PIECE))
     where = urlsplit(url)
     connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
     try:
         for name in files:
-            connection.request("GET", f"{where.path}/{quote(name)}")
-            answer = connection.getresponse()
-            if answer.status != http.client.OK:
-                raise OSError(f"{name}: the origin answered {answer.status}")
-            yield _drain(answer, buffer)
+            _drain(_ask(connection, "HEAD", f"{where.path}/{quote(name)}"), buffer)
+            yield _drain(_ask(connection, "GET", f"{where.path}/{quote(name)}"), buffer)
     finally:
         connection.close()
+
+
+def _ask(connection: http.client.HTTPConnection, method: str, path: str) -> http.client.HTTPResponse:
+    connection.request(method, path)
+    answer = connection.getresponse()
+    if answer.status != http.client.OK:
+        raise OSError(f"{path}: the origin answered {answer.status}")
+    return answer
 
 
 def _drain(file: Readable, buffer: memoryview) -> int:

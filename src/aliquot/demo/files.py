@@ -1,0 +1,112 @@
+"""A cold function whose files were there before it asked: a dataset behind a slow link, and sessions that repeat."""
+
+import time
+from typing import Any
+
+import httpx
+from msgspec import Struct
+
+from aliquot.testing.origin.link import Shape, shaped
+from aliquot.testing.server import LiveServer
+
+MB = 1_000_000
+LINK = Shape(bytes_per_s=50 * MB, latency_s=0.002)
+FILES = {"config.json": 2_000, "photos/1.bin": 12 * MB, "photos/2.bin": 12 * MB, "weights.bin": 24 * MB}
+DATASET, FUNCTION, TENANT = "photos", "train", "studio"
+SESSIONS = 9  # to learn from
+LEAD_S = 1.5  # between a session's beginning and its call
+POLL_S = 0.1
+CODE = """
+import os
+from pathlib import Path
+
+def main(args):
+    folder = Path(os.environ["ALIQUOT_DATASETS"]) / args["dataset"]
+    return {"bytes": sum(len((folder / name).read_bytes()) for name in args["files"])}
+"""
+
+
+class Waited(Struct, frozen=True):
+    """What a cold call waited for its files, as its record tells it."""
+
+    seconds: float
+    cold: bool
+    bytes: int
+    prefetched_bytes: int
+
+
+class FilesShown(Struct, frozen=True):
+    """The same call twice on an empty cache: as a stranger, and once its sessions are known."""
+
+    stranger: Waited
+    known: Waited
+    model: str
+
+    @property
+    def ok(self) -> bool:
+        return self.known.prefetched_bytes == self.known.bytes and self.known.seconds < self.stranger.seconds
+
+    def text(self) -> str:
+        saved = self.stranger.seconds - self.known.seconds
+        store = f"a store behind a link of {LINK.bytes_per_s / MB:.0f} MB/s"
+        return (
+            f"Files: a cold function read {self.known.bytes / MB:.0f} MB from {store}. The first time it waited"
+            f" {self.stranger.seconds:.2f} s for them. {SESSIONS} sessions later ({self.model} had learned them), on an empty"
+            f" cache again, they were there before it asked: it waited {self.known.seconds:.2f} s and saved {saved:.2f} s."
+        )
+
+
+def show_files(server: LiveServer) -> FilesShown:
+    """Some ten seconds: a first session, more to learn from, and one whose files are foreseen."""
+    with shaped(FILES, LINK, force="paced") as link:
+        _operate(server, "PUT", f"datasets/{DATASET}", json={"url": link.url})
+        key = server.create_namespace(TENANT)
+        with server.client(key) as client:
+            stranger = _first_call(client)
+            for _ in range(SESSIONS - 1):
+                _session(client)
+            model = _learn(server)
+            _operate(server, "POST", f"datasets/{DATASET}/evict")
+            return FilesShown(stranger, _first_call(client, LEAD_S), model)
+
+
+def _first_call(client: httpx.Client, lead_s: float = 0) -> Waited:
+    """In a sandbox of its own: the function is deployed anew."""
+    action = {
+        "exec": {"kind": "python:3.11", "code": CODE},
+        "annotations": [{"key": "datasets", "value": [DATASET]}],
+    }
+    client.put(f"actions/{FUNCTION}", params={"overwrite": "true"}, json=action).raise_for_status()
+    return _session(client, lead_s)
+
+
+def _session(client: httpx.Client, lead_s: float = 0) -> Waited:
+    session = client.post("/api/v1/sessions", json={"name": TENANT}).raise_for_status().json()["sessionId"]
+    time.sleep(lead_s)
+    query = {"blocking": "true", "session": session}
+    answer = client.post(f"actions/{FUNCTION}", params=query, json={"dataset": DATASET, "files": list(FILES)})
+    client.delete(f"/api/v1/sessions/{session}")
+    record = answer.raise_for_status().json()
+    told = {note["key"]: note["value"] for note in record["annotations"]}
+    return Waited(
+        told["dataTime"] / 1000,
+        told["start"] == "cold",
+        record["response"]["result"]["bytes"],
+        told["prefetched"],
+    )
+
+
+def _learn(server: LiveServer) -> str:
+    """What serves once the log has been learned from."""
+    state = _operate(server, "POST", "models/train")
+    while state["training"]["running"]:
+        time.sleep(POLL_S)
+        state = _operate(server, "GET", "models")
+    return str(state["model"]).partition(" ")[0]
+
+
+def _operate(server: LiveServer, method: str, path: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - httpx's
+    headers = {"authorization": f"Bearer {server.operator}"}
+    url = f"{server.url}/operator/v1/{path}"
+    told: dict[str, Any] = httpx.request(method, url, headers=headers, timeout=60, **more).raise_for_status().json()
+    return told
