@@ -19,6 +19,7 @@ def demo(
     seconds: Annotated[float, typer.Option(min=1, help="How long the tenants call.")] = 15,
 ) -> None:
     """Start the platform, deploy the examples, let three tenants call them, show what happened, stop."""
+    from aliquot.demo.files import show_files
     from aliquot.demo.report import draw, latency_table
     from aliquot.demo.tenants import TENANTS, run_load
     from aliquot.testing.server import LiveServer
@@ -29,7 +30,7 @@ def demo(
     with TemporaryDirectory(prefix="aliquot-demo-") as folder:
         server = LiveServer(Path(folder) / "data", "--devices", "host:1")
         with progress() as bar:
-            task = bar.add_task("starting the platform", total=4)
+            task = bar.add_task("starting the platform", total=5)
             with server:
                 bar.update(task, advance=1, description="deploying the examples")
                 keys = {tenant.name: server.create_namespace(tenant.name) for tenant in TENANTS}
@@ -41,6 +42,8 @@ def demo(
                     _run([sys.executable, "-m", "aliquot", "deploy", examples / file], environment)
                 bar.update(task, advance=1, description=f"three tenants call for {seconds:g} s")
                 samples = run_load(server.url, keys, seconds)
+                bar.update(task, advance=1, description="a session's files are there before it asks")
+                files = show_files(server)
                 bar.update(task, advance=1, description="stopping")
         from aliquot.live.replay import replay_file
 
@@ -50,9 +53,10 @@ def demo(
     say(f"{calls} calls, {cold} of them cold; all processes of the platform have ended.")
     same = "the same commands" if not replayed.differences else "DIFFERENT COMMANDS"
     say(f"Its journal, replayed through the core: {replayed.steps} steps, {replayed.commands} commands: {same}.")
+    say(files.text())
     draw(samples, out / "demo.png")
     say(f"Picture: {out / 'demo.png'}")
-    if replayed.differences or not all(sample.ok for sample in samples):
+    if replayed.differences or not files.ok or not all(sample.ok for sample in samples):
         raise typer.Exit(1)
 
 

@@ -1,0 +1,25 @@
+"""The demonstration's part about files, on a real server."""
+
+from aliquot.demo.files import FilesShown, NotShown, Waited, show_files
+from aliquot.testing.server import LiveServer
+
+
+def test_a_cold_function_finds_its_files_there_before_it_asks(tmp_path):
+    with LiveServer(tmp_path / "data") as server:
+        shown = show_files(server)
+    assert isinstance(shown, FilesShown), shown.text()
+    assert shown.stranger.cold
+    assert shown.known.cold
+    assert shown.stranger.prefetched_bytes == 0
+    assert shown.known.prefetched_bytes == shown.known.bytes
+    assert shown.known.seconds < shown.stranger.seconds
+    assert "s less." in shown.text()
+
+
+def test_what_cannot_be_shown_is_said_and_what_came_out_otherwise_is_no_success():
+    assert "FUSE" in NotShown("no FUSE").text()
+    first, later = (
+        Waited(1, cold=True, bytes=5, prefetched_bytes=0),
+        Waited(1.5, cold=True, bytes=5, prefetched_bytes=5),
+    )
+    assert not FilesShown(first, later, "markov1").ok
