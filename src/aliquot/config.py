@@ -17,6 +17,7 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6  # beyond that virtual times lose their meaning
 _MOST_BYTES = 2**60
+PACKING_DEFAULT = "first_fit"
 
 
 class PolicySettings(Struct, frozen=True):
@@ -28,7 +29,7 @@ class PolicySettings(Struct, frozen=True):
     params: dict[str, dict[str, str]] = {}  # by policy name, as the user wrote them
     seed: int = 0
     sharing: str = "hard"
-    packing: str = "first_fit"
+    packing: str = PACKING_DEFAULT
     prefetching: str = "threshold"
 
 

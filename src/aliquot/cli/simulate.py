@@ -7,7 +7,7 @@ import typer
 from msgspec.structs import replace
 
 from aliquot.assemble import assemble, look_up
-from aliquot.config import PolicySettings, parse_policy_params, parse_size, parse_weights
+from aliquot.config import PACKING_DEFAULT, PolicySettings, parse_policy_params, parse_size, parse_weights
 from aliquot.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def simulate(
     eviction: Annotated[str | None, typer.Option(help="Instead of the policy's own.")] = None,
     sharing: Annotated[str, typer.Option(help="hard, elastic or elastic_guarded: who gets idle compute.")] = "hard",
     packing: Annotated[
-        str, typer.Option(help="Which device a new slice goes to: first_fit, best_fit or least_fragmented.")
-    ] = "first_fit",
+        str, typer.Option(help="Which device a slice goes to: first_fit, best_fit or least_fragmented.")
+    ] = PACKING_DEFAULT,
     prefetching: Annotated[
         str,
         typer.Option(help="Which files are brought before they are opened, comma separated; see aliquot policies."),

@@ -7,7 +7,7 @@ import typer
 
 from aliquot.cli.console import output
 from aliquot.cli.results import size
-from aliquot.config import PolicySettings, parse_policy_params, parse_size
+from aliquot.config import PACKING_DEFAULT, PolicySettings, parse_policy_params, parse_size
 from aliquot.core.errors import InputError
 from aliquot.sdk.units import read_ms
 
@@ -45,6 +45,9 @@ def up(
     sharing: Annotated[
         str, typer.Option(help="Who gets a device's idle compute: hard (nobody), elastic or elastic_guarded.")
     ] = "elastic",
+    packing: Annotated[
+        str, typer.Option(help="Which device a slice goes to: first_fit, best_fit or least_fragmented.")
+    ] = PACKING_DEFAULT,
     prefetching: Annotated[
         str, typer.Option(help="Which files are brought before anyone opens them: none, threshold or expected_benefit.")
     ] = "threshold",
@@ -116,6 +119,7 @@ def up(
             parse_policy_params(param, "--param"),
             seed,
             sharing,
+            packing,
             prefetching=prefetching,
         ),
         fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction),

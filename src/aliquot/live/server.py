@@ -123,9 +123,9 @@ async def _serve(
             )
             public = {"url": url, "namespace": name, "key": key, "pid": ready.pid}
             data.publish(public | {"operator": operator})
+            on_ready(ready)  # what is said is there for whoever waits for the file
             if settings.ready_file is not None:
                 write_private(settings.ready_file, public)
-            on_ready(ready)
 
         server.on_started = started
         await app.clock.start()

@@ -89,9 +89,7 @@ class Isolation:
             platforms = {mode: stack.enter_context(host_device(mode)) for mode in MODES}
             for platform in platforms.values():
                 for setting in (ALONE, *self._settings):
-                    for name, share in zip(_names(setting), setting, strict=True):
-                        platform.put(name, "matrix", share)
-                        platform.call(name, {"turns": 1})
+                    platform.put_loops(list(zip(_names(setting), setting, strict=True)))
             for number in range(self._sizes.repetitions):
                 for setting in (ALONE, *self._settings):
                     for mode, platform in platforms.items():

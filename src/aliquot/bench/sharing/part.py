@@ -20,8 +20,8 @@ class Sizes(Struct, frozen=True):
     scaling_s: float = 2  # what the work takes on a whole device
     memory_s: float = 4
     weights_bytes: int = 550_000_000
-    packing_calls: int = 20_000
-    packing_seeds: int = 2
+    packing_calls: int = 3000
+    packing_seeds: int = 3
 
 
 QUICK = Sizes(
@@ -32,7 +32,7 @@ QUICK = Sizes(
     training_pairs=4,
     scaling_s=0.4,
     memory_s=2,
-    packing_calls=5000,
+    packing_calls=800,
     packing_seeds=1,
 )
 

@@ -19,6 +19,7 @@ FUNCTIONS = Path(__file__).with_name("functions")
 MOST_MS = 300_000  # a run
 POLL_S = 0.05
 LEAD_S = 0.3  # for calls that are to begin at one moment: until all of them wait for it
+AT_ONCE = 16
 UNENFORCED = "not enforced"
 
 
@@ -42,10 +43,17 @@ class Platform:
         self.unenforced = unenforced(server.log.read_text(encoding="utf-8"))
 
     def put(self, name: str, function: str, share: float, memory_mb: int = 256) -> None:
-        """Deploy a function with such a slice, and make its sandbox."""
+        """Deploy a function with such a slice."""
         code = (FUNCTIONS / f"{function}.py").read_text(encoding="utf-8")
         limits = {"timeout": MOST_MS, "memory": memory_mb}
         self._server.deploy(name, code, limits=limits, annotations=[{"key": "gpu-share", "value": share}])
+
+    def put_loops(self, slices: Sequence[tuple[str, float]]) -> None:
+        """Matrix loops with these slices. They are made side by side: a small slice takes its time."""
+        for name, share in slices:
+            self.put(name, "matrix", share)
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(lambda each: self.call(each[0], {"turns": 1}), slices))
 
     def call(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
         record = self.record(name, args)

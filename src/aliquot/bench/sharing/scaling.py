@@ -13,6 +13,7 @@ from aliquot.sim.plots import Line, Panel
 
 COUNTS = (1, 2, 4, 6, 8)
 EIGHTHS = 8
+STEPS = 200  # of a device, in which shares are asked for
 LINEAR = 0.99  # R² from which on a line is one
 LOOK_S = 0.5
 
@@ -45,11 +46,9 @@ class Scaling:
 
     def run(self, on_step: Callable[[str], None]) -> str:
         slices = [(_eighths(count), count / EIGHTHS) for count in self._counts]
-        slices += [(name, 1 / count) for count in self._counts for name in _equal(count)]
+        slices += [(name, _part(count)) for count in self._counts for name in _equal(count)]
         with host_device("hard") as platform:
-            for name, share in slices:
-                platform.put(name, "matrix", share)
-                platform.call(name, {"turns": 1})
+            platform.put_loops(slices)
             whole = tally(platform.call(_eighths(EIGHTHS), {"seconds": LOOK_S})).per_second
             work = {"turns": round(whole * self._sizes.scaling_s)}
             for number in range(self._sizes.repetitions):
@@ -86,7 +85,12 @@ class Scaling:
                 title += " (KNIX: linear for many, not for few)"
             whole = median(seconds[1 if unit == "slices" else EIGHTHS])
             rows: list[list[str | float | None]] = [
-                [count, median(values), median(values) / whole, count if unit == "slices" else EIGHTHS / count]
+                [
+                    count,
+                    median(values),
+                    median(values) / whole,
+                    (1 / _part(count) if unit == "slices" else EIGHTHS / count),
+                ]
                 for count, values in seconds.items()
             ]
             tables.append(Rows(title, [unit, "median s", "times the whole device's", "in proportion"], rows))
@@ -98,6 +102,11 @@ class Scaling:
         fitted = [at_once.at_none + at_once.each * count for count in self._counts]
         line = Line(f"line, R² = {at_once.r2:.4f}", self._counts, fitted)
         return [Panel("Scaling: the same work in equal slices at once", "slices", "s", [measured, line])]
+
+
+def _part(count: int) -> float:
+    """The largest share that may be asked for so many times: of six, 0.165."""
+    return int(STEPS / count) / STEPS
 
 
 def _mean_s(platform: Platform, names: Sequence[str], work: dict[str, int]) -> float:

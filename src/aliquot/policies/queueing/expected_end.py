@@ -5,9 +5,9 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, WARM
-from aliquot.core.view import DeviceView, FlowView, SandboxView, View
+from aliquot.core.view import DeviceView, FlowView, View
 from aliquot.policies.queueing.occupancy import Occupancy
-from aliquot.policies.queueing.placement import Place
+from aliquot.policies.queueing.placement import Place, packed
 
 ExpectedEnd: TypeAlias = tuple[float, float, Place]  # in so long, after a start of so long, there
 
@@ -58,32 +58,39 @@ class Expectations:
         return device.running < device.slots
 
     def best(self, view: View, flow: FlowView) -> ExpectedEnd | None:
-        """The place with the earliest expected end, an idle sandbox before a new one."""
+        """The place with the earliest expected end, an idle sandbox before a new one.
+
+        Of those with the same one: what the head's session is used to; then, for a declared share, as the packing says;
+        else the first device.
+        """
         best: ExpectedEnd | None = None
+        nearest = 0
+        as_good: list[Place] = []
         for device, sandbox in flow.idle_places():
             if self.allowed(device) and view.can_use(sandbox):
                 start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else reload_s(flow, device)
                 ends_s = start_s + self._stretched_run_s(flow, device)
-                place = device, sandbox
-                if best is None or ends_s < best[0] or (ends_s == best[0] and _nearer(flow, place, best[2])):
-                    best = (ends_s, start_s, place)
-        return best or self._best_new(view, flow)
+                nearness = flow.nearness(sandbox)
+                if best is None or (ends_s, nearness) < (best[0], nearest):
+                    best = (ends_s, start_s, (device, sandbox))
+                    nearest, as_good = nearness, [best[2]]
+                elif (ends_s, nearness) == (best[0], nearest):
+                    as_good.append((device, sandbox))
+        return _chosen(view, flow, best, as_good) if best else self._best_new(view, flow)
 
     def _best_new(self, view: View, flow: FlowView) -> ExpectedEnd | None:
         best: ExpectedEnd | None = None
-        as_good: list[DeviceView] = []
+        as_good: list[Place] = []
         for device in view.devices:
             if self.allowed(device) and view.can_start(flow, device) and flow.idle_on(device) is None:
                 start_s = cold_s(flow, device)
                 ends_s = start_s + self._stretched_run_s(flow, device)
                 if best is None or ends_s < best[0]:
                     best = (ends_s, start_s, (device, None))
-                    as_good = [device]
+                    as_good = [best[2]]
                 elif ends_s == best[0]:
-                    as_good.append(device)
-        if best is not None and len(as_good) > 1 and flow.spec.share:
-            return best[0], best[1], (view.packing.choose(flow, as_good), None)
-        return best
+                    as_good.append((device, None))
+        return _chosen(view, flow, best, as_good) if best else None
 
     def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:
         if flow.spec.share:  # a declared share is its own, whoever else is there
@@ -122,10 +129,12 @@ class Expectations:
         return shortest_s, idle
 
 
-def _nearer(flow: FlowView, one: tuple[DeviceView, SandboxView], other: Place) -> bool:
-    """Of two places with the same expected end: the one that the head's session is used to, else the first device."""
-    nearness = flow.nearness(one[1]), one[0].index
-    return other[1] is None or nearness < (flow.nearness(other[1]), other[0].index)
+def _chosen(view: View, flow: FlowView, best: ExpectedEnd, as_good: Sequence[Place]) -> ExpectedEnd:
+    if len(as_good) == 1:
+        return best
+    if flow.spec.share:
+        return best[0], best[1], packed(view, flow, as_good) or best[2]
+    return best[0], best[1], min(as_good, key=lambda place: place[0].index)
 
 
 def reload_s(flow: FlowView, device: DeviceView) -> float:

@@ -1,4 +1,8 @@
-"""Where a chosen flow goes: the ways that several policies share. Each answers None when it fits nowhere now."""
+"""Where a chosen flow goes: the ways that several policies share. Each answers None when it fits nowhere now.
+
+A flow that declares a share goes where the packing says, of the places that are otherwise as good: what these ways
+prefer beyond that, free slots or the longest idle device, says nothing about slices.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -19,6 +23,10 @@ def on_device(view: View, flow: FlowView, device: DeviceView) -> Place | None:
 
 def least_recent(view: View, flow: FlowView, devices: Iterable[DeviceView] | None = None) -> Place | None:
     """The device that has gone longest without a dispatch, never-used first, in index order; warm or not."""
+    if flow.spec.share:
+        return packed(
+            view, flow, [place for device in devices or view.devices if (place := on_device(view, flow, device))]
+        )
     best: Place | None = None
     for device in view.devices if devices is None else devices:
         if best is None or device.last_dispatch < best[0].last_dispatch:
@@ -28,6 +36,8 @@ def least_recent(view: View, flow: FlowView, devices: Iterable[DeviceView] | Non
 
 def sticky(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool] | None = None) -> Place | None:
     """Any idle sandbox of the flow, on its own device, resident ones first; else the device with most free slots."""
+    if flow.spec.share:
+        return _packed_sticky(view, flow, allowed or (lambda _: True))
     swapped_out: Place | None = None
     for device, sandbox in flow.idle_places():
         if not view.can_use(sandbox) or (allowed and not allowed(device)):
@@ -36,6 +46,23 @@ def sticky(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool] | N
             return device, sandbox
         swapped_out = swapped_out or (device, sandbox)
     return swapped_out or _most_free_slots(view, flow, allowed)
+
+
+def packed(view: View, flow: FlowView, places: Sequence[Place]) -> Place | None:
+    """Of these."""
+    if len(places) < 2:  # noqa: PLR2004 - there is nothing to choose
+        return places[0] if places else None
+    chosen = view.packing.choose(flow, [device for device, _ in places])
+    return next(place for place in places if place[0] is chosen)
+
+
+def _packed_sticky(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool]) -> Place | None:
+    idle = [(device, sandbox) for device, sandbox in flow.idle_places() if allowed(device) and view.can_use(sandbox)]
+    resident = [place for place in idle if place[1].state in HOLDS_DEVICE_MEMORY]
+    fresh: list[Place] = []
+    if not idle:
+        fresh = [(device, None) for device in view.devices if allowed(device) and view.can_start(flow, device)]
+    return packed(view, flow, resident or idle or fresh)
 
 
 def _most_free_slots(view: View, flow: FlowView, allowed: Callable[[DeviceView], bool] | None) -> Place | None:
