@@ -317,3 +317,33 @@ def test_views_that_stop_while_a_file_is_on_its_way_let_its_readers_go_and_hold_
         go.set()  # it arrives, and nobody is there any more
         until(lambda: not seen.cache.stats().in_flight)
         seen.views.close(1)
+
+
+@pytest.mark.parametrize("how", ["read", "mmap"])
+def test_a_reader_that_is_killed_while_it_waits_for_a_piece_ends_at_once(tmp_path, origin, how):
+    (origin / "large").write_bytes(random.Random(3).randbytes(3 * 2**20))
+    code = """
+import sys, mmap
+file = open(sys.argv[1] + "/data/large", "rb")
+print("opened", flush=True)
+print(file.read(10) if sys.argv[2] == "read" else mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)[0])
+"""
+    with seeing(tmp_path, whole_bytes=2**20, chunk_bytes=2**20) as seen:
+        go = seen.origin.hold("large")
+        with seen.reader(code, how) as waiting:
+            assert waiting.stdout.readline() == "opened\n"
+            assert seen.origin.asked.wait()
+            until(seen.waiting)
+            waiting.kill()
+            waiting.wait()
+        go.set()
+        until(lambda: not seen.cache.stats().open)
+        del seen.origin.held["large"]
+        assert (seen.place / "data" / "large").read_bytes() == (origin / "large").read_bytes()
+
+
+def test_a_name_that_is_no_text_names_no_file(tmp_path, origin):
+    (origin / "\ufffd").write_text("a sign of replacement")
+    with seeing(tmp_path) as seen:
+        assert (seen.place / "data" / "\ufffd").exists()
+        assert not os.path.exists(bytes(seen.place / "data") + b"/\xff")  # noqa: PTH110 - bytes

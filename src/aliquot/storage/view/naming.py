@@ -31,7 +31,7 @@ class Naming:
         self._waited_s = 0.0
 
     def look_up(self, unique: int, inode: int, body: bytes) -> None:
-        name = body.rstrip(b"\0").decode(errors="replace")
+        name = body.rstrip(b"\0").decode(errors="surrogateescape")  # what is not UTF-8 names no file
         self._in_directory(unique, inode, lambda node: self._look_up(unique, node, name))
 
     def _look_up(self, unique: int, node: Node, name: str) -> None:
