@@ -156,6 +156,9 @@ def test_a_mixed_cluster_with_a_device_file_and_a_cpu(tmp_path):
         (("--plot", "o.tiffany"), "--plot: o.tiffany has no ending of a picture; it takes one of"),
         (("--arrivals", "B.csv"), "B.csv: there is no such file"),
         (("--device-spec", "k.toml"), "k.toml: there is no such file"),
+        (("--files", "D.csv"), "D.csv: there is no such file"),
+        (("--prefetching", "all"), "prefetching: there is no 'all'; it takes expected_benefit, none, threshold"),
+        (("--predictor", "oracle"), "--predictor: 'oracle' is not known; it takes clairvoyant or markov1"),
     ],
 )
 def test_wrong_options_end_with_2_and_a_line_that_helps(thesis, options, complaint):
@@ -191,6 +194,24 @@ def test_mistakes_are_said_and_files_left_alone(thesis, options, complaint):
     assert (thesis / "A.csv").read_text() == THESIS_ARRIVALS
     assert (thesis / "F.csv").read_text() == THESIS_FUNCTIONS
     assert (thesis / "z").read_text() == "precious"
+
+
+def test_files_are_read_and_prefetching_is_compared(tmp_path):
+    files = ("--files", "D.csv")
+    aliquot(
+        *("workload", "readers", "--arrivals", "A.csv", "--functions", "F.csv", *files),
+        *("--users", 2, "--rounds", 8, "--gap", 60),
+        cwd=tmp_path,
+    )
+    options = ("--policy", "fcfs", "--prefetching", "none,threshold", "--session-lead", 8, "--cache", "600MiB")
+    printed = simulate(tmp_path, *files, *options, "--check", "--json", "o.json", COLUMNS="200")
+    assert "hidden %" in printed
+    assert "wasted %" in printed
+    plain, ahead = json.loads((tmp_path / "o.json").read_bytes())["runs"]
+    assert (plain["policy"], ahead["policy"]) == ("fcfs, none", "fcfs, threshold")
+    assert plain["data"]["prefetched_bytes"] == 0
+    assert ahead["data"]["hidden"] > plain["data"]["hidden"]
+    assert ahead["latency_s"]["mean"] < plain["latency_s"]["mean"]
 
 
 def test_more_at_once_than_pool_slots_just_wait(thesis):

@@ -88,7 +88,11 @@ class Prefetcher:
         under_way = audience.under_way()
         useful = [file for file in event.files if self._is_useful(audience, file, under_way, now)]
         chosen = self.policy.choose(event.model, useful, under_way)
-        self._replace(audience, chosen, f"{event.model} does not expect it any more")
+        self._replace(
+            audience,
+            chosen,
+            f"{event.model} does not expect it any more" if event.model else "no model expects it any more",
+        )
         if audience.again is not None:
             self._ask(audience, audience.again, now)
 
