@@ -14,13 +14,14 @@ from aliquot.core.errors import InputError
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo-output"),
     examples: Annotated[Path, typer.Option(help="The folder with the examples, in a clone.")] = Path("examples"),
     seconds: Annotated[float, typer.Option(min=1, help="How long the tenants call.")] = 15,
 ) -> None:
-    """Start the platform, deploy the examples, let three tenants call them, show what happened, stop."""
+    """Start the platform, let three tenants call the examples, a slice borrow and files come early, show it, stop."""
     from aliquot.demo.files import show_files
     from aliquot.demo.report import draw, latency_table
+    from aliquot.demo.slices import borrow_table, draw_borrow, run_borrow
     from aliquot.demo.tenants import TENANTS, run_load
     from aliquot.testing.server import LiveServer
 
@@ -30,7 +31,7 @@ def demo(
     with TemporaryDirectory(prefix="aliquot-demo-") as folder:
         server = LiveServer(Path(folder) / "data", "--devices", "host:1")
         with progress() as bar:
-            task = bar.add_task("starting the platform", total=5)
+            task = bar.add_task("starting the platform", total=6)
             with server:
                 bar.update(task, advance=1, description="deploying the examples")
                 keys = {tenant.name: server.create_namespace(tenant.name) for tenant in TENANTS}
@@ -42,6 +43,8 @@ def demo(
                     _run([sys.executable, "-m", "aliquot", "deploy", examples / file], environment)
                 bar.update(task, advance=1, description=f"three tenants call for {seconds:g} s")
                 samples = run_load(server.url, keys, seconds)
+                bar.update(task, advance=1, description="a tenth of a device borrows the rest, until its owner wakes")
+                borrow = run_borrow(server)
                 bar.update(task, advance=1, description="a session's files are there before it asks")
                 files = show_files(server)
                 bar.update(task, advance=1, description="stopping")
@@ -53,9 +56,13 @@ def demo(
     say(f"{calls} calls, {cold} of them cold; all processes of the platform have ended.")
     same = "the same commands" if not replayed.differences else "DIFFERENT COMMANDS"
     say(f"Its journal, replayed through the core: {replayed.steps} steps, {replayed.commands} commands: {same}.")
+    output.print(borrow_table(borrow))
+    if not borrow.enforced:
+        say("Slices are NOT ENFORCED on this machine (aliquot doctor says why): the table shows what came of it.")
     say(files.text())
     draw(samples, out / "demo.png")
-    say(f"Picture: {out / 'demo.png'}")
+    draw_borrow(borrow, out / "borrow.png")
+    say(f"Pictures: {out / 'demo.png'}, {out / 'borrow.png'}")
     if replayed.differences or not files.ok or not all(sample.ok for sample in samples):
         raise typer.Exit(1)
 

@@ -1,0 +1,41 @@
+"""What the demonstration says of a borrow, from the windows in which both counted."""
+
+import pytest
+from rich.console import Console
+
+from aliquot.demo.loop import main
+from aliquot.demo.slices import Borrow, borrow_table, draw_borrow
+
+BORROW = Borrow(
+    {
+        "borrower": {window: 10 if 20 <= window < 40 else 100 for window in range(60)},
+        "owner": dict.fromkeys(range(20, 40), 90),
+    },
+    enforced=True,
+)
+
+
+def test_paces_are_of_the_windows_in_which_the_owner_is_away_at_work_and_away_again():
+    phases = BORROW.phases()
+    assert list(phases.values()) == [range(2, 18), range(22, 37), range(42, 57)]
+    paces = [[BORROW.pace(name, windows) for name in ("borrower", "owner")] for windows in phases.values()]
+    assert paces == [[pytest.approx(100), 0], [pytest.approx(10), pytest.approx(90)], [pytest.approx(100), 0]]
+
+
+def test_it_is_a_table_and_a_picture(tmp_path):
+    console = Console(width=120, record=True)
+    console.print(borrow_table(BORROW))
+    shown = console.export_text()
+    assert "borrower, asks for 10%" in shown
+    (at_work,) = [line for line in shown.splitlines() if "the owner is at work" in line]
+    assert "10 %" in at_work
+    assert "90 %" in at_work
+    draw_borrow(BORROW, tmp_path / "borrow.png")
+    assert (tmp_path / "borrow.png").stat().st_size > 1000
+
+
+def test_the_loop_counts_in_windows_of_the_machines_clock():
+    windows = main({"seconds": 0.35})["windows"]
+    assert 4 <= len(windows) <= 5
+    assert all(count > 0 for _, count in windows)
+    assert main({}) == {"windows": []}
