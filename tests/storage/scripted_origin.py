@@ -59,7 +59,7 @@ class ScriptedOrigin(Origin):
     def ranged(self, listed):
         return self.is_ranged
 
-    def read(self, listed, offset, length):
+    def pieces(self, listed, offset, length):
         self.begun.append((listed.path, offset))
         self.before_read(listed.path, offset)
         self._up()
@@ -68,7 +68,9 @@ class ScriptedOrigin(Origin):
         if self._listed(listed.path) != listed:
             raise ChangedError(f"{listed.path} has changed")
         self.ended.append((listed.path, offset))
-        return self.contents[listed.path][offset : offset + length]
+        content = self.contents[listed.path][offset : offset + length]
+        for start in range(0, len(content), 300):
+            yield memoryview(content[start : start + 300])
 
     def confirm(self, listed):
         self.confirmed += 1

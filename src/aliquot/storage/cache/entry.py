@@ -18,6 +18,7 @@ class Entry:
         self.digests: dict[int, bytes] = {}  # of the chunks that are here
         self.doubtful: set[int] = set()  # of these, those that are of this version only if the origin still has it
         self.holes: set[int] = set()  # of these, those that are all zeros: they take no room
+        self.touched: set[int] = set()  # chunks that were begun: what is there may be of a try that failed
         self.whole = False
         self.trusted = True  # False: written before the machine's last start; to be read and compared before use
         self.gone = False  # no more in the cache: only who has it open sees it

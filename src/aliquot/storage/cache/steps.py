@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from aliquot.storage.cache.body import check_against, digest_of, digest_of_zeros, digests, is_zeros, read, write
+from aliquot.storage.cache.body import Filling, check_against, digest_of_zeros, digests, read
 from aliquot.storage.cache.disk import Disk
 from aliquot.storage.cache.entry import Entry
 from aliquot.storage.cache.flights import Flights
@@ -107,25 +107,40 @@ class Steps:
         offset, length = entry.span(step.chunk)
         fd = entry.body.acquire(entry.listed.size)
         try:
-            is_hole = transfer.origin.empty(entry.listed, offset, length)
-            data = b"" if is_hole else transfer.origin.read(entry.listed, offset, length)
+            filling = Filling(fd, offset, is_fresh=step.chunk not in entry.touched)
+            if filling.is_fresh and transfer.origin.empty(entry.listed, offset, length):
+                digest = digest_of_zeros(length)
+            else:
+                entry.touched.add(step.chunk)
+                self._fill(filling, step, offset, length)
+                digest = filling.digest
             is_sure = not transfer.whole or entry.pins > 0
             if is_sure:  # it is given to a reader at once; what is to come whole is confirmed when all is here
                 transfer.origin.confirm(entry.listed)
-            is_hole = is_hole or is_zeros(data)
-            digest = digest_of_zeros(length) if is_hole else digest_of(data)
-            if not is_hole:
-                write(fd, data, offset)
         finally:
             entry.body.release()
         with self._deciding() as now:
             transfer.running.discard(step)
-            transfer.moved_bytes += len(data)
             served: list[Reader] = []
             if _counts(step):
-                served = self._flights.arrived(transfer, step.chunk, digest, is_hole=is_hole, is_sure=is_sure, now=now)
+                served = self._flights.arrived(
+                    transfer, step.chunk, digest, is_hole=filling.is_hole, is_sure=is_sure, now=now
+                )
         for reader in served:
             self.serve(entry, transfer.origin, reader)
+
+    @staticmethod
+    def _fill(filling: Filling, step: Step, offset: int, length: int) -> None:
+        transfer, entry = step.transfer, step.transfer.entry
+        if entry is None:
+            raise StoppedError
+        for piece in transfer.origin.pieces(entry.listed, offset, length):
+            if not _counts(step):
+                raise StoppedError
+            filling.add(piece)
+            transfer.moved_bytes += len(piece)
+        if filling.length != length:
+            raise OriginError(f"{transfer.key}: the origin sent another number of bytes than it was asked for")
 
     def _copy(self, step: Step) -> None:
         transfer, entry = step.transfer, step.transfer.entry

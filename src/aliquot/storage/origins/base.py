@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from threading import local
 from typing import TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,6 +18,16 @@ Go: TypeAlias = Callable[[int], bool]  # told the bytes so far; False: pause; ra
 # Options that say where, not who: with another value of these the same address is another place.
 PLACE_OPTIONS = ("client_kwargs", "endpoint_url", "host", "manifest", "port")
 LONGEST_REASON = 300
+PIECE_BYTES = 1 << 18
+_own = local()
+
+
+def scratch() -> memoryview:
+    """The thread's buffer for pieces: fresh memory for each of them costs more than to fill it."""
+    buffer: memoryview | None = getattr(_own, "buffer", None)
+    if buffer is None:
+        buffer = _own.buffer = memoryview(bytearray(PIECE_BYTES))
+    return buffer
 
 
 class Origin(ABC):
@@ -57,12 +68,19 @@ class Origin(ABC):
         return False
 
     @abstractmethod
-    def read(self, listed: Listed, offset: int, length: int) -> bytes | bytearray:
-        """Exactly these bytes; `ChangedError` when this version is there no more. They count once it is confirmed."""
+    def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
+        """Exactly these bytes, as they come; a piece is good until the next one is asked for.
 
-    @abstractmethod
+        They count once the last has come and the version is confirmed; `ChangedError` when it is there no more.
+        """
+
+    def read(self, listed: Listed, offset: int, length: int) -> bytes:
+        """All of `pieces` at once."""
+        return b"".join(bytes(piece) for piece in self.pieces(listed, offset, length))
+
     def copy(self, listed: Listed, target: Path, go: Go) -> None:
-        """All of it into a file that is not there yet; asks `go` several times a second. As `read` otherwise."""
+        """All of it into a file that is not there yet; asks `go` several times a second. As `pieces` otherwise."""
+        raise OriginError(f"{self.shown_url}: {listed.path} is read in parts")
 
     @abstractmethod
     def confirm(self, listed: Listed) -> None:

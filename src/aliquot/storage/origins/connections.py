@@ -1,4 +1,4 @@
-"""HTTP connections that are kept and used again, and answers that are read without a copy.
+"""HTTP connections that are kept and used again, and answers that are read into a buffer of one's own.
 
 The standard library's client: large bodies go from the socket into one buffer, at a fifth of the processor's time that
 a client which cuts them into events takes.
@@ -15,12 +15,13 @@ from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from aliquot.storage.origins.base import scratch
+
 CONNECT_S = 10.0
 SILENT_S = 30.0  # without a byte: given up
 MOST_KEPT = 16
 MOST_REDIRECTS = 5
 REDIRECTS = (301, 302, 303, 307, 308)
-BLOCK_BYTES = 1 << 18
 TROUBLE = (HTTPException, OSError, ValueError)  # whatever a connection may end in
 
 _Place: TypeAlias = tuple[str, str]  # scheme, and host with port
@@ -37,15 +38,12 @@ class Answer:
     def header(self, name: str) -> str:
         return str(self.headers.get(name, ""))
 
-    def read(self, most: int) -> bytearray:
-        """So many bytes, or fewer if it ends before."""
-        buffer = bytearray(most)
-        view, filled = memoryview(buffer), 0
-        while filled < most and (count := self._response.readinto(view[filled:])):
-            filled += count
-        view.release()
-        del buffer[filled:]
-        return buffer
+    def pieces(self, most: int) -> Iterator[memoryview]:
+        """So many bytes, or fewer if it ends before; a piece is good until the next one is asked for."""
+        buffer = scratch()
+        while most > 0 and (count := self._response.readinto(buffer[:most])):
+            yield buffer[:count]
+            most -= count
 
     def read_all(self, most: int) -> bytes:
         body = self._response.read(most + 1)

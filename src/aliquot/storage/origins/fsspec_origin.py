@@ -4,14 +4,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
-from pathlib import Path
-from time import sleep
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from aliquot.core.errors import AliquotError, InputError
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError
-from aliquot.storage.origins.base import Go, Origin
+from aliquot.storage.origins.base import Origin
 from aliquot.storage.origins.manifest import read_manifest
 from aliquot.storage.origins.options import option_values
 from aliquot.storage.paths import check_path
@@ -72,25 +70,17 @@ class FsspecOrigin(Origin):
                 raise OriginError(f"{self.shown_url}: {path}: the driver does not say how large it is")
             return _listed(path, about)
 
-    def read(self, listed: Listed, offset: int, length: int) -> bytes:
+    def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
         with self._calling(f"{listed.path} cannot be read", listed.path):
             data = self._driver.files.cat_file(self._full(listed.path), start=offset, end=offset + length)
         if not isinstance(data, bytes) or len(data) != length:
             raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
-        return data
+        yield memoryview(data)
 
     def confirm(self, listed: Listed) -> None:
         # The drivers do not say of which version the bytes are: the file is as it was before, so they are of that one.
         if self.stat(listed.path).version != listed.version:
             raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
-
-    def copy(self, listed: Listed, target: Path, go: Go) -> None:
-        with target.open("xb") as file:
-            while file.tell() < listed.size:
-                if go(file.tell()):
-                    file.write(self.read(listed, file.tell(), min(COPIED_BYTES, listed.size - file.tell())))
-                else:
-                    sleep(PAUSE_S)
 
     def _full(self, path: str) -> str:
         return f"{self._driver.root.rstrip('/')}/{check_path(path)}"

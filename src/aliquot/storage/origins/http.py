@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 from aliquot.core.errors import InputError
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
 from aliquot.storage.origins.base import Go, Origin
-from aliquot.storage.origins.connections import BLOCK_BYTES, TROUBLE, Answer, Connections
+from aliquot.storage.origins.connections import TROUBLE, Answer, Connections
 from aliquot.storage.origins.manifest import read_manifest
 from aliquot.storage.origins.options import option_values
 from aliquot.storage.paths import check_path
@@ -77,7 +77,7 @@ class HttpOrigin(Origin):
             self.stat(listed.path)
         return bool(self._ranged)
 
-    def read(self, listed: Listed, offset: int, length: int) -> bytearray:
+    def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
         wanted = {"Range": f"bytes={offset}-{offset + length - 1}"}
         with self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read", wanted) as answer:
             _same(listed, answer, self.shown_url)
@@ -86,10 +86,11 @@ class HttpOrigin(Origin):
                 raise OriginError(f"{self.shown_url}: the server sends no ranges of {listed.path}, as it said it would")
             if not answer.header("Content-Range").startswith(f"bytes {offset}-{offset + length - 1}/"):
                 raise OriginError(f"{self.shown_url}: the server sends another range of {listed.path} than asked for")
-            data = answer.read(length)
-        if len(data) != length:
+            for piece in answer.pieces(length):
+                length -= len(piece)
+                yield piece
+        if length:
             raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
-        return data
 
     def confirm(self, listed: Listed) -> None:
         # An answer has the version that the file had when it began; one that was written to meanwhile is another now.
@@ -97,18 +98,18 @@ class HttpOrigin(Origin):
             raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
     def copy(self, listed: Listed, target: Path, go: Go) -> None:
-        with (
-            target.open("xb") as file,
-            self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read") as answer,
-        ):
-            _same(listed, answer, self.shown_url)
-            while file.tell() < listed.size:
-                if not go(file.tell()):
+        with target.open("xb") as file:
+            for piece in self._whole(listed):
+                while not go(file.tell()):
                     time.sleep(PAUSE_S)
-                elif part := answer.read(min(BLOCK_BYTES, listed.size - file.tell())):
-                    file.write(part)
-                else:
-                    raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
+                file.write(piece)
+            if file.tell() != listed.size:
+                raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
+
+    def _whole(self, listed: Listed) -> Iterator[memoryview]:
+        with self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read") as answer:
+            _same(listed, answer, self.shown_url)
+            yield from answer.pieces(listed.size)
 
     def close(self) -> None:
         self._connections.close()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
-from aliquot.storage.origins.base import Go, Origin
+from aliquot.storage.origins.base import Origin, scratch
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
@@ -88,31 +88,25 @@ class LocalOrigin(Origin):
                 return _ends_in_a_hole(fd, offset) and self._same(listed, fd)
             return data >= offset + length and self._same(listed, fd)
 
-    def read(self, listed: Listed, offset: int, length: int) -> bytes:
+    def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
+        buffer = scratch()
         with self._opened(listed.path) as fd:
-            parts: list[bytes] = []
             if time.time() - os.fstat(fd).st_mtime < SETTLED_S:
                 time.sleep(SETTLED_S)
-            try:
-                while length > 0 and (part := os.pread(fd, length, offset)):
-                    parts.append(part)
-                    offset, length = offset + len(part), length - len(part)
-            except OSError as error:
-                raise self.failed(f"{listed.path} cannot be read", error) from error
+            while length > 0 and (count := self._read_into(buffer[:length], fd, offset, listed.path)):
+                yield buffer[:count]
+                offset, length = offset + count, length - count
             if not self._same(listed, fd) or length:
                 raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
-            return b"".join(parts)
+
+    def _read_into(self, buffer: memoryview, fd: int, offset: int, path: str) -> int:
+        try:
+            return os.preadv(fd, [buffer], offset)
+        except OSError as error:
+            raise self.failed(f"{path} cannot be read", error) from error
 
     def confirm(self, listed: Listed) -> None:
         """`read` has looked already."""
-
-    def copy(self, listed: Listed, target: Path, go: Go) -> None:
-        with target.open("xb") as file:
-            while file.tell() < listed.size:
-                if go(file.tell()):
-                    file.write(self.read(listed, file.tell(), min(COPIED_BYTES, listed.size - file.tell())))
-                else:
-                    time.sleep(SETTLED_S)
 
     @staticmethod
     def _same(listed: Listed, fd: int) -> bool:

@@ -1,5 +1,6 @@
 """A NAS with nothing but rsync, as a daemon (`rsync://host/module/path`) or over SSH (`host:/path`): whole files."""
 
+import errno
 import os
 import re
 import shutil
@@ -81,7 +82,7 @@ class RsyncOrigin(Origin):
     def ranged(self, listed: Listed) -> bool:
         return False
 
-    def read(self, listed: Listed, offset: int, length: int) -> bytes:
+    def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
         raise OriginError(f"{self.shown_url}: rsync brings whole files, no parts of {listed.path}")
 
     def copy(self, listed: Listed, target: Path, go: Go) -> None:
@@ -164,6 +165,8 @@ class RsyncOrigin(Origin):
         said = os.fsdecode(errors).strip()
         if code == GONE and path and "No such file" in said:
             raise AbsentError(f"{self.shown_url}: has no file {path}")
+        if code != 0 and os.strerror(errno.ENOSPC) in said:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if code != 0:
             raise self.failed(doing, RuntimeError(said or f"rsync ended with {code}"))
 
