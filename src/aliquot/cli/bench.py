@@ -11,7 +11,7 @@ from aliquot.core.errors import InputError
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="eviction, fairness, latency, prefetch, sharing, sim or views.")],
+    name: Annotated[str, typer.Argument(help="eviction, fairness, latency, prediction, prefetch, sharing, sim or views.")],
     quick: Annotated[bool, typer.Option(help="A smaller run of the same, in minutes.")] = False,
     data: Annotated[Path, typer.Option(help="The folder that holds a folder for each trace.")] = Path("../shared/data"),
     json: Annotated[Path | None, typer.Option(help="Write goals and tables there.")] = None,
@@ -30,7 +30,7 @@ def bench(
         plots.check_plot(plot)
     for option, path in (("--json", json), ("--markdown", markdown), ("--plot", plot)):
         check_writable(path, option)
-    if name in {"eviction", "fairness"} and not data.is_dir():
+    if name in {"eviction", "fairness", "prediction"} and not data.is_dir():
         raise InputError(f"--data: there is no folder {data}; it takes the one that holds a folder for each trace")
     chosen = make(Request(data, quick))
     with progress() as bar:

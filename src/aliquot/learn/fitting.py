@@ -123,7 +123,7 @@ class _Course:
             nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
             self._optimizer.step()
             self._schedule.step()
-            total += float(loss)
+            total += loss.item()
             on_part(len(self.curve) + 1, (batch + 1) / self._batches)
         return total / self._batches
 

@@ -17,4 +17,6 @@ class LearnSettings(Struct, frozen=True):
     epochs: int = 12  # of the network, at most; it stops when held-back sessions are predicted no better
     most_steps: int = 200_000  # of the log's newest that the network is trained on
     most_minutes: float = 30.0  # of the network's training
+    niceness: int = 19  # of training
+    when_idle: bool = True  # it takes only what nobody else wants; where someone waits for it, it does not
     with_lstm: bool = True  # where torch is installed

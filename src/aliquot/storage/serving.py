@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import structlog
+from msgspec.structs import replace
 
 from aliquot.core.errors import AliquotError
 from aliquot.learn.lstm import LstmError
@@ -72,7 +73,7 @@ class Serving:
         """Raises `ModelError` while another training is under way."""
         self._log.flush()
         self._trained_at = self._log.added
-        if not self._trainer.start(self.settings):
+        if not self._trainer.start(replace(self.settings, when_idle=False)):  # someone waits for it
             raise ModelError("a training is under way already; `aliquot model list` shows how far it is")
         return self.state()
 

@@ -15,6 +15,7 @@ IDLE_S = 30 * 60
 BLOCKS = 512  # of a block trace without sessions, to a session
 PAGE = 4096
 LEARNED = 0.7
+_STARTS = Path("self_strace_python") / "self_strace_file_access.csv.xz"
 
 
 class Recorded(Struct, frozen=True):
@@ -59,6 +60,16 @@ def starts_app(data: Path) -> list[Session]:
 def starts_app_with_calls(data: Path) -> list[Session]:
     """The same as the platform logs it: with who begins and what is called."""
     return _starts(data, lambda row: row["path"].startswith("/app"), marks=True)
+
+
+def starts_by_user(data: Path) -> dict[str, list[Session]]:
+    """All opens, as files of a dataset; the users in the order in which they came."""
+    users: dict[str, dict[str, Session]] = {}
+    with _lines(data / _STARTS) as lines:
+        for row in csv.DictReader(lines):
+            step = Step(f"recorded{row['path']}", int(row["bytes"] or 0))
+            users.setdefault(row["user"], {}).setdefault(row["session"], []).append(step)
+    return {user: list(sessions.values()) for user, sessions in users.items()}
 
 
 def sprite(data: Path) -> list[Session]:
@@ -128,7 +139,7 @@ def _edits(path: Path) -> list[Session]:
 def _starts(data: Path, wanted: Callable[[dict[str, str]], bool], *, marks: bool = False) -> list[Session]:
     sessions: dict[str, Session] = {}
     invocations: dict[str, str] = {}
-    with _lines(data / "self_strace_python" / "self_strace_file_access.csv.xz") as lines:
+    with _lines(data / _STARTS) as lines:
         for row in csv.DictReader(lines):
             key = row["session"]
             if marks and invocations.get(key) != row["invocation"]:

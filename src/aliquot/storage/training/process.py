@@ -28,11 +28,12 @@ class Ended(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def step_back() -> None:
-    """Behind everybody else: nice where that counts, and idle where the kernel allows."""
-    os.nice(19)
-    with suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+def step_back(settings: LearnSettings) -> None:
+    """Behind everybody else."""
+    os.nice(settings.niceness)
+    if settings.when_idle:
+        with suppress(OSError):  # not every kernel lets one
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def run(log: Path, registry: Path, settings: LearnSettings) -> Ended:
@@ -58,8 +59,8 @@ def _say(line: bytes) -> None:
 
 
 if __name__ == "__main__":
-    step_back()
     chosen = msgspec.json.decode(sys.argv[3], type=LearnSettings)
+    step_back(chosen)
     ended = run(Path(sys.argv[1]), Path(sys.argv[2]), chosen)
     _say(msgspec.json.encode(ended))
     sys.exit(FAILED if ended.error else 0)

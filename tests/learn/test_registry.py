@@ -1,0 +1,121 @@
+"""Versions: whole or not there, checked when read, chosen, rolled back, pruned."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from aliquot.learn.registry import BrokenVersionError, Manifest, Registry
+from aliquot.learn.scoring import Score
+
+
+def manifest(version, *, accepted=True):
+    return Manifest(
+        version, 0, "markov1", {"markov1": Score()}, 10, 2, 100, 0.0, accepted=accepted, why="a test"
+    )  # fmt: skip
+
+
+@pytest.fixture
+def registry(tmp_path):
+    return Registry(tmp_path / "models")
+
+
+def test_what_is_added_is_read_back(registry):
+    registry.add(manifest(1), {"a": b"first", "b": b"second"})
+    assert registry.read(registry.manifest(1)) == {"a": b"first", "b": b"second"}
+    assert registry.next_version() == 2
+    assert [one.version for one in registry.versions()] == [1]
+
+
+@pytest.mark.parametrize("harm", ["changed", "shorter", "gone"])
+def test_a_version_that_is_not_as_it_was_written_is_never_read(registry, harm):
+    registry.add(manifest(1), {"a": b"first"})
+    path = registry.directory / "000001" / "a"
+    if harm == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"fir" if harm == "shorter" else b"farst")
+    with pytest.raises(BrokenVersionError, match="version 1"):
+        registry.read(registry.manifest(1))
+
+
+def test_a_manifest_that_cannot_be_read_is_no_version(registry):
+    registry.add(manifest(1), {})
+    (registry.directory / "000001" / "manifest.json").write_bytes(b"{")
+    assert registry.versions() == []
+    assert registry.next_version() == 2
+
+
+def test_the_one_before_serves_again_and_stays(registry):
+    for version in (1, 2, 3):
+        registry.add(manifest(version), {"a": b"x"})
+        registry.serve(version)
+    assert registry.roll_back().version == 2
+    assert registry.serving().pinned
+    assert registry.roll_back().version == 1
+    with pytest.raises(BrokenVersionError, match="before"):
+        registry.roll_back()
+    assert registry.unpin().version == 3
+    assert not registry.serving().pinned
+
+
+def test_a_broken_version_is_passed_over_when_rolling_back(registry):
+    for version in (1, 2, 3):
+        registry.add(manifest(version), {"a": b"x"})
+        registry.serve(version)
+    (registry.directory / "000002" / "a").write_bytes(b"y")
+    assert registry.roll_back().version == 1
+
+
+def test_the_oldest_go_but_not_the_one_that_serves_nor_the_one_before(registry):
+    for version in range(1, 8):
+        registry.add(manifest(version), {"a": b"x"})
+    registry.serve(1)
+    registry.serve(2)
+    registry.prune(2)
+    assert [one.version for one in registry.versions()] == [1, 2, 6, 7]
+
+
+def test_one_trains_at_a_time(registry):
+    with registry.training(), pytest.raises(BlockingIOError), Registry(registry.directory).training():
+        pytest.fail("there were two")
+    with registry.training() as work:
+        assert work.is_dir()
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from test_registry import manifest
+from aliquot.learn.registry import Registry
+registry = Registry(Path({path!r}))
+print("ready", flush=True)
+with registry.training():
+    for version in range(1, 10_000):
+        registry.add(manifest(version), {{"a": bytes([version % 251]) * 200_000, "b": b"second"}})
+        registry.serve(version)
+        registry.prune(3)
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.15, 0.3])
+def test_whenever_a_writer_is_killed_every_version_that_is_there_is_whole(registry, after_s):
+    script = _WRITER.format(here=os.path.dirname(__file__), path=str(registry.directory))  # noqa: PTH120
+    writer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    writer.stdout.readline()
+    time.sleep(after_s)
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    writer.stdout.close()
+    versions = registry.versions()
+    for one in versions:
+        assert len(registry.read(one)["a"]) == 200_000
+    serving = registry.serving().version
+    assert serving == 0 or registry.read(registry.manifest(serving))
+    with registry.training():  # the lock went with it, and so does what it left
+        pass
+    assert not [path for path in registry.directory.iterdir() if path.is_dir() and path.name.startswith(".unf")]

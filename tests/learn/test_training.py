@@ -1,0 +1,133 @@
+"""A training as a whole: the split by time, the choice, and that only what is better serves."""
+
+import random
+
+import pytest
+from flows import chain, many
+from msgspec.structs import replace
+
+from aliquot.learn.choosing import best_of, choose
+from aliquot.learn.markov import Markov, Popular
+from aliquot.learn.parts import PREDICTORS, open_parts
+from aliquot.learn.predictor import Guess, Nothing, OneByOne
+from aliquot.learn.registry import Registry
+from aliquot.learn.scoring import Score, places
+from aliquot.learn.settings import PREDICTORS as NAMES
+from aliquot.learn.settings import LearnSettings
+from aliquot.learn.steps import Step, begin
+from aliquot.learn.tables import count
+from aliquot.learn.training import Dated, TooLittleError, split, train
+
+PLAIN = LearnSettings(with_lstm=False)
+
+
+def quiet(_):
+    pass
+
+
+@pytest.fixture
+def registry(tmp_path):
+    return Registry(tmp_path / "models")
+
+
+def model_of(registry):
+    manifest = registry.manifest(registry.serving().version)
+    parts = open_parts(manifest, registry.read(manifest))
+    return parts.model(manifest.winner, manifest)
+
+
+def test_what_is_held_back_is_newer_than_what_is_learned():
+    dated = [Dated(float(when), chain(2)) for when in random.Random(2).sample(range(50), 50)]
+    learned, held_back = split(dated, 8)
+    assert (len(learned), len(held_back)) == (40, 10)
+    assert max(one.began_s for one in learned) < min(one.began_s for one in held_back)
+
+
+def test_too_little_says_how_much_there_must_be(registry):
+    with pytest.raises(TooLittleError, match=r"there are 3 sessions .* it takes 8"):
+        train(many(3), registry, PLAIN, quiet)
+    assert registry.versions() == []
+
+
+def test_the_first_version_serves_and_names_the_whole_workflow(registry):
+    told = []
+    manifest = train(many(30), registry, PLAIN, told.append)
+    assert manifest.accepted
+    assert manifest.winner == "markov2"
+    assert manifest.scores["markov2"].worth > manifest.scores["popular"].worth
+    assert registry.serving().version == 1
+    assert [one.done for one in told] == sorted(one.done for one in told)
+    likely = model_of(registry).likely([begin("user1")])
+    sure = {guess.file for guess in likely if guess.probability > 0.75}
+    assert sure == {"data/config.json", "data/user1/base.ckpt", *(f"data/user1/shard-{n}" for n in range(4))}
+
+
+def test_a_version_that_is_not_better_is_kept_and_does_not_serve(registry):
+    train(many(40), registry, PLAIN, quiet)
+    again = train(many(40), registry, PLAIN, quiet)
+    assert not again.accepted
+    assert "not better" in again.why
+    assert registry.serving().version == 1
+    assert [one.version for one in registry.versions()] == [1, 2]
+
+
+def test_a_version_that_knows_what_changed_takes_over(registry):
+    train(many(30), registry, PLAIN, quiet)
+    changed = [Dated(100.0 + number, chain(8, "new")) for number in range(60)]
+    second = train([*many(30), *changed], registry, PLAIN, quiet)
+    assert second.accepted, second.why
+    assert registry.serving().version == 2
+
+
+def test_a_pinned_version_stays_whatever_is_learned(registry):
+    train(many(30), registry, PLAIN, quiet)
+    registry.serve(1, pinned=True)
+    changed = [Dated(100.0 + number, chain(8, "new")) for number in range(60)]
+    assert train([*many(30), *changed], registry, PLAIN, quiet).accepted
+    assert registry.serving().version == 1
+
+
+def test_where_nothing_comes_again_nothing_serves(registry):
+    sessions = [Dated(float(s), [Step(f"data/{s}-{n}") for n in range(5)]) for s in range(20)]
+    manifest = train(sessions, registry, PLAIN, quiet)
+    assert manifest.winner == "none"
+    assert registry.serving().version == 0
+
+
+class Oracle(OneByOne):
+    """Stands for a network that is better, or worse."""
+
+    name = "lstm"
+
+    def __init__(self, file):
+        self._file = file
+
+    def predict(self, history, top=32):
+        return [Guess(self._file, 0.9)]
+
+
+@pytest.mark.parametrize("wins", [True, False])
+def test_a_network_that_loses_to_markov_has_no_say(wins):
+    tables = count([[Step(f"a{number}"), Step("usual")] for number in range(30)])
+    asked = places([[Step(f"b{number}"), Step("new" if wins else "usual")] for number in range(20)])
+    singles = {
+        "none": Nothing(),
+        "popular": Popular(tables),
+        "markov1": Markov(tables, 1),
+        "markov2": Markov(tables, 2),
+        "lstm": Oracle("new"),
+    }
+    choice = choose(singles, asked, frozenset())
+    assert ("blend" in choice.scores) == wins
+    assert choice.winner == ("lstm" if wins else "popular")
+
+
+def test_of_equals_the_simpler_one_wins():
+    same = Score(10, 0.5, 0.7)
+    assert best_of({"none": Score(), "popular": same, "markov1": same, "lstm": same}) == "popular"
+    better = replace(same, top1=0.6)
+    assert best_of({"none": Score(), "popular": same, "markov1": same, "lstm": better}) == "lstm"
+
+
+def test_one_table_has_every_predictor():
+    assert tuple(PREDICTORS) == NAMES

@@ -1,0 +1,156 @@
+"""The model that serves: learned from a real log in a real process, exchanged while it serves, killed without harm."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from aliquot.learn.settings import LearnSettings
+from aliquot.storage.log import AccessLog
+from aliquot.storage.records import Access, Found
+from aliquot.storage.serving import ModelError, Serving
+from aliquot.storage.training.steps import history_of
+
+FILES = ("config.json", "shard-0", "shard-1", "base.ckpt")
+NEVER = 3600.0
+PLAIN = LearnSettings(with_lstm=False, look_every_s=NEVER, niceness=0)
+
+
+def fill(log, sessions, tenants=2, name="s"):
+    for number in range(sessions):
+        tenant = f"user{number % tenants}"
+        for place, file in enumerate(FILES):
+            when = 1000.0 * number + place
+            session, run = f"{name}{number}", f"i{number}"
+            path = f"{tenant}/{file}"
+            log.add(Access(when, tenant, session, "train", run, "data", path, 1000, "open", 0.1, Found.FETCHED))
+
+
+def wait_for(serving):
+    while (state := serving.state()).training.running:
+        time.sleep(0.02)
+    return state
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = AccessLog(tmp_path / "accesses.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def serving(tmp_path, log):
+    made = Serving(tmp_path / "models", log, PLAIN)
+    yield made
+    made.close()
+
+
+def test_nothing_is_predicted_before_anything_is_learned(serving):
+    assert serving.next_files("user0", "new", "") == ("none", [])
+    assert serving.state().versions == ()
+
+
+def test_too_few_sessions_are_an_answer_not_a_failure(serving, log):
+    fill(log, 3)
+    serving.train()
+    state = wait_for(serving)
+    assert "there are 3 sessions" in state.training.error
+    assert state.model == "none"
+
+
+def test_what_was_learned_serves_at_once(serving, log):
+    fill(log, 20)
+    serving.train()
+    state = wait_for(serving)
+    assert state.training.error == ""
+    assert state.model.endswith("(version 1)")
+    for function in ("", "train"):
+        model, files = serving.next_files("user1", "new", function)
+        assert model == state.model
+        sure = [one for one in files if one.probability > 0.75]
+        assert [one.path for one in sure] == [f"user1/{file}" for file in FILES]
+        assert {(one.dataset, one.size) for one in sure} == {("data", 1000)}
+
+
+def test_after_an_open_what_comes_then_is_told(serving, log):
+    fill(log, 20)
+    serving.train()
+    wait_for(serving)
+    log.add(Access(1e6, "user0", "new", "train", "i", "data", "user0/shard-1", 1000, "open", 0.1, Found.CACHED))
+    _, files = serving.next_files("user0", "new", None)
+    assert files[0].path == "user0/base.ckpt"
+
+
+def test_the_operator_chooses_and_goes_back(serving, log):
+    fill(log, 20)
+    for _ in range(2):
+        serving.train()
+        wait_for(serving)
+    assert serving.state().serving.version == 1
+    assert serving.use(2, None).model == "markov1 (version 2)"
+    assert serving.roll_back().serving.version == 1
+    assert serving.use(None, "none").model == "none (version 1)"
+    assert serving.next_files("user0", "new", "") == ("none (version 1)", [])
+    assert serving.use(None, None).model.startswith("markov1")
+    with pytest.raises(ModelError, match="there is no version 9; there are 1, 2"):
+        serving.use(9, None)
+    with pytest.raises(ModelError, match="there is no predictor 'oracle'"):
+        serving.use(None, "oracle")
+    with pytest.raises(ModelError, match="there is no network in this version"):
+        serving.use(None, "lstm")
+
+
+def test_what_served_serves_after_a_restart_and_a_broken_version_does_not(tmp_path, log, serving):
+    fill(log, 20)
+    serving.train()
+    wait_for(serving)
+    again = Serving(tmp_path / "models", log, PLAIN)
+    assert again.state().model == serving.state().model
+    again.close()
+    (tmp_path / "models" / "000001" / "tables.msgpack").write_bytes(b"broken")
+    broken = Serving(tmp_path / "models", log, PLAIN)
+    assert broken.next_files("user0", "new", "") == ("none", [])
+    assert "not as it was written" in broken.state().error
+    broken.close()
+    assert serving.next_files("user0", "new", "")[1] != []  # who has it goes on with it
+
+
+def test_enough_new_accesses_have_it_learn_by_itself(tmp_path, log):
+    eager = LearnSettings(with_lstm=False, look_every_s=0.05, new_accesses=40, niceness=0, when_idle=False)
+    serving = Serving(tmp_path / "models", log, eager)
+    fill(log, 20)
+    while not serving.state().versions:
+        time.sleep(0.02)
+    serving.close()
+
+
+def test_a_training_that_is_killed_does_no_harm_and_the_next_one_learns(serving, log):
+    fill(log, 20)
+    serving.train()
+    with pytest.raises(ModelError, match="under way"):
+        serving.train()
+    os.kill(serving._trainer._process.pid, signal.SIGKILL)
+    state = wait_for(serving)
+    assert "ended before it was done" in state.training.error
+    serving.train()
+    assert wait_for(serving).serving.version == 1
+
+
+def test_the_call_that_arrives_is_the_last_that_is_known():
+    steps = history_of([], "ann", "train")
+    assert [step.file for step in steps] == ["begin:ann", "call:ann/train"]
+
+
+def test_a_training_steps_back_behind_everybody():
+    code = (
+        "import os; from aliquot.storage.training.process import step_back; "
+        "from aliquot.learn.settings import LearnSettings; step_back(LearnSettings()); "
+        "print(os.nice(0), os.sched_getscheduler(0) == os.SCHED_IDLE, flush=True); os._exit(0)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.split()[0] == "19"
+    assert said.split()[1] == "True"
