@@ -11,7 +11,9 @@ from aliquot.core.errors import InputError
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="eviction, fairness, latency, prediction, prefetch, sharing, sim or views.")],
+    name: Annotated[
+        str, typer.Argument(help="eviction, fairness, latency, prediction, prefetch, sharing, sim or views.")
+    ],
     quick: Annotated[bool, typer.Option(help="A smaller run of the same, in minutes.")] = False,
     data: Annotated[Path, typer.Option(help="The folder that holds a folder for each trace.")] = Path("../shared/data"),
     json: Annotated[Path | None, typer.Option(help="Write goals and tables there.")] = None,
