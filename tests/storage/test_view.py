@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -347,3 +348,29 @@ def test_a_name_that_is_no_text_names_no_file(tmp_path, origin):
     with seeing(tmp_path) as seen:
         assert (seen.place / "data" / "\ufffd").exists()
         assert not os.path.exists(bytes(seen.place / "data") + b"/\xff")  # noqa: PTH110 - bytes
+
+
+def test_an_origin_that_answers_no_more_holds_up_nobody_else(tmp_path):
+    """Its files are being listed, for ever; whoever looks into it waits, and nobody else."""
+    go = threading.Event()
+
+    def stand_still(origin):
+        listed = origin.files
+
+        def files():
+            go.wait()
+            return listed()
+
+        origin.files = files
+
+    with seeing(tmp_path, stand_still) as seen:
+        waiting = seen.reader(READ, "data/plain.txt")
+        until(lambda: seen.waiting() == 1)
+        assert os.listdir(seen.place) == ["data"]  # noqa: PTH208
+        seen.views.drop("data")
+        with waiting:
+            assert waiting.wait() != 0
+        go.set()
+        seen.views.renew("data")
+        until((seen.place / "data" / "plain.txt").exists)
+        assert (seen.place / "data" / "plain.txt").read_text() == "hello"

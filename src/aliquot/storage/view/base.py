@@ -21,3 +21,5 @@ class FileOpened(Struct, frozen=True):
 
 # Called on the views' own thread, before the sandbox has its answer: what takes long belongs elsewhere.
 Tell: TypeAlias = Callable[[FileOpened], None]
+# Has something done on the views' own thread; from any other.
+Post: TypeAlias = Callable[[Callable[[], None]], None]

@@ -13,7 +13,7 @@ import structlog
 from aliquot.storage.cache.base import Cache, Opened
 from aliquot.storage.errors import StorageError
 from aliquot.storage.view import wire
-from aliquot.storage.view.base import FileOpened, Tell
+from aliquot.storage.view.base import FileOpened, Post, Tell
 from aliquot.storage.view.channel import Channel
 from aliquot.storage.view.directories import Directories
 from aliquot.storage.view.files import OpenFiles
@@ -21,7 +21,7 @@ from aliquot.storage.view.inodes import Inodes, Node
 from aliquot.storage.view.names import Names
 from aliquot.storage.view.naming import Naming
 from aliquot.storage.view.reading import Reading
-from aliquot.storage.view.requests import Post, Requests
+from aliquot.storage.view.requests import Requests
 from aliquot.storage.view.wire import Operation
 
 log = structlog.get_logger("aliquot.view")

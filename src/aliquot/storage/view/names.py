@@ -1,10 +1,15 @@
-"""What a node's datasets have in them, as all its views show it."""
+"""What a node's datasets have in them, as all its views show it. Nothing here waits: the cache is asked aside."""
 
+import time
 from concurrent.futures import Executor, Future
 
 from aliquot.storage.cache.base import Cache
 from aliquot.storage.cache.listing import Listing
+from aliquot.storage.errors import AbsentError
 from aliquot.storage.records import FileKey, Listed
+from aliquot.storage.view.base import Post
+
+LOOK_AGAIN_S = 1.0  # after which the cache is asked whether it has another listing
 
 
 class Contents:
@@ -13,48 +18,55 @@ class Contents:
     def __init__(self, listing: Listing) -> None:
         self.listing = listing
         self.newer: dict[str, Listed | None] = {}  # None: it is there no more
+        self.looked_s = time.monotonic()
 
     def find(self, path: str) -> Listed | None:
         return self.newer[path] if path in self.newer else self.listing.files.get(path)
 
 
 class Names:
-    def __init__(self, cache: Cache, aside: Executor) -> None:
+    def __init__(self, cache: Cache, aside: Executor, post: Post) -> None:
         self._cache = cache
         self._aside = aside
-        self._learning: dict[str, Future[Listing]] = {}
+        self._post = post
         self._contents: dict[str, Contents] = {}
+        self._asked: dict[str, Future[Listing]] = {}  # one question at a time, however many wait
+        self._waiting: dict[str, list[Future[None]]] = {}
         self._gone: set[str] = set()  # datasets that were removed
 
     def is_known(self, dataset: str) -> bool:
-        """Whether `contents` answers without waiting for the origin."""
         return dataset in self._contents
 
-    def learn(self, dataset: str) -> Future[None]:
-        """Done when it is known, or with why not. One question to the origin, however many wait; each may give up."""
-        learning = self._learning.get(dataset)
-        if learning is None or learning.done():
-            learning = self._learning[dataset] = self._aside.submit(self._cache.listing, dataset)
-        mine: Future[None] = Future()
-        learning.add_done_callback(lambda done: _pass_on(done.exception(), mine))
-        return mine
-
     def contents(self, dataset: str) -> Contents:
-        listing = self._cache.listing(dataset)
+        """Of one that is known. `AbsentError` when it has just gone."""
         known = self._contents.get(dataset)
-        if known is None or known.listing is not listing:
-            known = self._contents[dataset] = Contents(listing)
+        if known is None:
+            raise AbsentError(f"dataset {dataset}: it is not known any more")
+        if time.monotonic() - known.looked_s > LOOK_AGAIN_S:
+            self._ask(dataset)
         return known
+
+    def learn(self, dataset: str) -> Future[None]:
+        """Done when it is known, or with why not. Whoever waits may give up."""
+        mine: Future[None] = Future()
+        self._waiting.setdefault(dataset, []).append(mine)
+        self._ask(dataset)
+        return mine
 
     def drop(self, dataset: str) -> None:
         """It is removed; until it is renewed, no view shows it."""
         self._gone.add(dataset)
         self._contents.pop(dataset, None)
+        self._asked.pop(dataset, None)
+        self._answer(dataset, AbsentError(f"dataset {dataset}: it was removed"))
 
     def renew(self, dataset: str) -> None:
-        """It is new, or another: whoever asks next waits for what is in it."""
+        """It is new, or another: what was known of it is old, and so is what the cache says just now."""
         self._gone.discard(dataset)
         self._contents.pop(dataset, None)
+        self._asked.pop(dataset, None)
+        if dataset in self._waiting:
+            self._ask(dataset)
 
     def is_gone(self, dataset: str) -> bool:
         return dataset in self._gone
@@ -65,10 +77,28 @@ class Names:
         if known is not None:
             known.newer[key.path] = listed
 
+    def _ask(self, dataset: str) -> None:
+        if dataset not in self._asked:
+            asked = self._asked[dataset] = self._aside.submit(self._cache.listing, dataset)
+            asked.add_done_callback(lambda done: self._post(lambda: self._told(dataset, done)))
 
-def _pass_on(error: BaseException | None, to: Future[None]) -> None:
-    if to.set_running_or_notify_cancel():
-        if error is None:
-            to.set_result(None)
-        else:
-            to.set_exception(error)
+    def _told(self, dataset: str, done: Future[Listing]) -> None:
+        if self._asked.get(dataset) is not done:
+            return  # of what it was before
+        del self._asked[dataset]
+        error = done.exception()
+        known = self._contents.get(dataset)
+        if known is not None:
+            known.looked_s = time.monotonic()
+        if error is None and (known is None or known.listing is not done.result()):
+            self._contents[dataset] = Contents(done.result())
+        self._answer(dataset, error)
+
+    def _answer(self, dataset: str, error: BaseException | None) -> None:
+        for waiting in self._waiting.pop(dataset, ()):
+            if not waiting.set_running_or_notify_cancel():
+                continue
+            if error is None:
+                waiting.set_result(None)
+            else:
+                waiting.set_exception(error)

@@ -117,7 +117,6 @@ class Naming:
 
     def _learnt(self, unique: int, node: Node, error: BaseException | None, then: Callable[[Node], None]) -> None:
         if error is None:
-            self._names.contents(node.dataset)
             then(node)
         else:
             self._failed(node, error)

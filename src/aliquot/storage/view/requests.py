@@ -3,16 +3,16 @@
 import errno
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeAlias
+from typing import Any
 
 import structlog
 
+from aliquot.storage.errors import StorageError
 from aliquot.storage.view import wire
+from aliquot.storage.view.base import Post
 from aliquot.storage.view.channel import Channel
 
 log = structlog.get_logger("aliquot.view")
-
-Post: TypeAlias = Callable[[Callable[[], None]], None]  # have it done on the views' thread
 
 
 class Requests:
@@ -45,6 +45,8 @@ class Requests:
                 return
             try:
                 then()
+            except StorageError as error:
+                self.refuse(unique, error.errno)
             except Exception:
                 log.exception("a view's answer failed")
                 self.refuse(unique, errno.EIO)

@@ -33,7 +33,7 @@ class Views:
         self._cache = cache
         self._tell = tell
         self._aside = ThreadPoolExecutor(_ASIDE, "view-aside")
-        self._names = Names(cache, self._aside)
+        self._names = Names(cache, self._aside, self._post)
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._posted: deque[Callable[[], None]] = deque()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -88,13 +88,19 @@ class Views:
                     os.eventfd_read(self._wake)
                     self._do_posted()
                 elif fd in self._connections:
-                    try:
-                        self._connections[fd].serve()
-                    except GoneError:
-                        self._end(self._connections[fd])
+                    self._serve_one(self._connections[fd])
         for connection in list(self._connections.values()):
             self._end(connection)
         self._epoll.close()
+
+    def _serve_one(self, connection: Connection) -> None:
+        try:
+            connection.serve()
+        except GoneError:
+            try:
+                self._end(connection)
+            except Exception:  # one sandbox's trouble is not the others'
+                log.exception("a view could not be closed")
 
     def _do_posted(self) -> None:
         while self._posted:
