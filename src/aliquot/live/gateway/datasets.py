@@ -125,8 +125,9 @@ class DatasetPages:
 
     async def remove(self, asked: Asked) -> Answer:
         dataset = self._datasets.find(asked.names["dataset"])
+        force = flag(asked.fields, "force")
         users = self._users(dataset.name)
-        if users and not flag(asked.fields, "force"):
+        if users and not force:
             more = f" and {len(users) - _MOST_USERS} more" if len(users) > _MOST_USERS else ""
             raise Taken(
                 f"dataset {dataset.name} is named by {', '.join(users[:_MOST_USERS])}{more}; "
