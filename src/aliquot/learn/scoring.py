@@ -35,17 +35,13 @@ class Place(Struct, frozen=True, gc=False):
 
 
 def places(sessions: Iterable[Session], most: int | None = None) -> list[Place]:
-    """Every file that has something before it. Beyond `most`, whole sessions are left out, evenly."""
-    kept = list(sessions)
-    total = sum(max(0, len(session) - 1) for session in kept)
-    if most is not None and total > most:
-        every = total / most
-        kept = [kept[int(number * every)] for number in range(int(len(kept) / every))]
+    """Every file that has something before it; of more than `most`, as many, spread evenly."""
+    there = [
+        (session, number) for session in sessions for number in range(1, len(session)) if not session[number].is_mark
+    ]
+    every = 1 if most is None else max(1, -(-len(there) // most))
     return [
-        Place(session[max(0, number - WINDOW) : number], session[number].file)
-        for session in kept
-        for number in range(1, len(session))
-        if not session[number].is_mark
+        Place(session[max(0, number - WINDOW) : number], session[number].file) for session, number in there[::every]
     ]
 
 

@@ -1,0 +1,52 @@
+"""The prediction benchmark: a small run on the real sets where at hand, and a word where they are not."""
+
+from pathlib import Path
+
+import pytest
+
+from aliquot.bench.prediction import bench, learned, sets
+from aliquot.bench.prediction.bench import PredictionBench
+from aliquot.bench.run import Request
+from aliquot.learn.settings import LearnSettings
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
+SMALL = {name: sets.SETS[name] for name in ("BMS", "git dask", "starts /app, with calls", "shuffled")}
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(bench, "SETS", SMALL)
+    monkeypatch.setattr(bench.PredictionBench, "steps", 2 * len(SMALL) + 1)
+    monkeypatch.setattr(bench, "QUICK_STEPS", 3000)
+    monkeypatch.setattr(bench, "QUICK_PLACES", 300)
+    monkeypatch.setattr(learned, "_settings", lambda *_, **__: LearnSettings(with_lstm=False))
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the recorded sets are not at hand")
+@pytest.mark.usefixtures("small")
+def test_every_set_has_its_table_and_its_goals(tmp_path, monkeypatch):
+    run = PredictionBench(Request(DATA, quick=True))
+    steps = []
+    result = run.run(steps.append)
+    assert len(steps) == run.steps
+    titles = [rows.title for rows in result.tables]
+    assert [title.split(":")[0] for title in titles[: len(SMALL)]] == list(SMALL)
+    assert any("likely set" in title for title in titles)
+    assert any("Eight users" in title for title in titles)
+    chosen = [goal for goal in result.goals if "below the best" in goal.name]
+    assert len(chosen) == len(SMALL)
+    fifa = [goal for goal in result.goals if goal.name.startswith("FIFA")]
+    assert [goal.met for goal in fifa] == [False, False]
+    run.draw(tmp_path / "o.png")
+    assert (tmp_path / "o.png").stat().st_size > 0
+    monkeypatch.setattr(learned, "learn", None)  # what was learned is not learned again
+    assert [goal.name for goal in PredictionBench(Request(DATA, quick=True)).run(steps.append).goals]
+
+
+@pytest.mark.usefixtures("small")
+def test_sets_that_are_not_at_hand_are_named(tmp_path):
+    result = PredictionBench(Request(tmp_path, quick=True)).run(lambda _: None)
+    missing = next(rows for rows in result.tables if rows.title == "Not at hand")
+    assert [row[0] for row in missing.rows][: len(SMALL)] == list(SMALL)
+    assert all(not goal.met for goal in result.goals)
