@@ -157,6 +157,7 @@ def test_a_mixed_cluster_with_a_device_file_and_a_cpu(tmp_path):
         (("--arrivals", "B.csv"), "B.csv: there is no such file"),
         (("--device-spec", "k.toml"), "k.toml: there is no such file"),
         (("--files", "D.csv"), "D.csv: there is no such file"),
+        (("--link", "0"), "--link: '0' brings nothing; it takes bytes per second, such as 100MB"),
         (("--prefetching", "all"), "prefetching: there is no 'all'; it takes expected_benefit, none, threshold"),
         (("--predictor", "oracle"), "--predictor: 'oracle' is not known; it takes clairvoyant or markov1"),
     ],

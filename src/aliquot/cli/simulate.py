@@ -123,9 +123,12 @@ def _storage(
 
     _check_one_of("--predictor", predictor, PREDICTORS)
     look_up(EVICTION, eviction, "--cache-eviction")
+    bandwidth = parse_size(link, "--link")
+    if not bandwidth:
+        raise InputError(f"--link: '{link}' brings nothing; it takes bytes per second, such as 100MB")
     return Storage(
         {} if files is None else read_files(files),
-        parse_size(link, "--link") or 1,
+        bandwidth,
         latency_s,
         parse_size(cache, "--cache"),
         eviction,
