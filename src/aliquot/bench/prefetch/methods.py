@@ -25,7 +25,7 @@ class Methods:
         self._flow = Workflow(sizes.users, sizes.session_bytes)
         self._trials: dict[str, list[Trial]] = {PLAIN: [], VIEW: [], PRELOADED: [], LEARNED: []}
         self._model = ""
-        self.steps = 2 + 3 * sizes.each_method + len(sizes.leads_s) * sizes.each_lead
+        self.steps = 3 + 3 * sizes.each_method + len(sizes.leads_s) * sizes.each_lead
 
     @property
     def files(self) -> dict[str, int]:
@@ -35,8 +35,7 @@ class Methods:
         users = self._flow.users
         with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as still:
             self._learn(learned, on_step)
-            for number, user in enumerate(islice(cycle(users), self._sizes.each_method)):
-                self._compare(still, user, number, on_step)
+            self._compare(still, on_step)
             turns = cycle(users)
             for number in range(self._sizes.each_lead):
                 for lead_s in self._sizes.leads_s:
@@ -52,17 +51,20 @@ class Methods:
         on_step("learning")
         self._model = platform.learn()
 
-    def _compare(self, platform: Platform, user: str, number: int, on_step: Callable[[str], None]) -> None:
-        """One after the other for the same user: a slow moment of the machine meets all."""
-        session = self._flow.regular(user)
-        on_step(f"{PLAIN}, session {number + 1}")
-        self._trials[PLAIN].append(platform.measure(session, plain=True))
-        on_step(f"{VIEW}, session {number + 1}")
-        platform.empty()
-        self._trials[VIEW].append(platform.measure(session))
-        on_step(f"{PRELOADED}, session {number + 1}")
+    def _compare(self, platform: Platform, on_step: Callable[[str], None]) -> None:
+        """Both that move files one after the other for the same user: a slow moment of the machine meets both."""
+        sessions = [self._flow.regular(user) for user in islice(cycle(self._flow.users), self._sizes.each_method)]
+        for number, session in enumerate(sessions):
+            on_step(f"{PLAIN}, session {number + 1}")
+            self._trials[PLAIN].append(platform.measure(session, plain=True))
+            on_step(f"{VIEW}, session {number + 1}")
+            platform.empty()
+            self._trials[VIEW].append(platform.measure(session))
+        on_step("preloading everything")
         platform.warm()
-        self._trials[PRELOADED].append(platform.measure(session))
+        for number, session in enumerate(sessions):
+            on_step(f"{PRELOADED}, session {number + 1}")
+            self._trials[PRELOADED].append(platform.measure(session))
 
     # --- what follows --------------------------------------------------------------------------------------
 

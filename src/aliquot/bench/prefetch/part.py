@@ -23,7 +23,7 @@ class Sizes(Struct, frozen=True):
     each_method: int = 8
     epochs: int = 5
     epoch_files: int = 4
-    crowd_bytes: int = 30 * MB  # a session, when all users are at work at once
+    crowd_bytes: int = 48 * MB  # a session, when all users are at work at once
     alone: int = 8  # users that are measured by themselves, too
 
 
@@ -36,7 +36,7 @@ QUICK = Sizes(
     each_method=4,
     epochs=3,
     epoch_files=2,
-    crowd_bytes=15 * MB,
+    crowd_bytes=30 * MB,
     alone=2,
 )
 
