@@ -1,6 +1,7 @@
 """The benchmark: the methods, the negative control and interference, one after the other over one shaped link.
 
-A part that cannot be measured is named with its reason, its goals are not met, and the rest goes on.
+A full run then tries the predictors on the recorded sets, as `aliquot bench prediction` does. A part that cannot be
+measured is named with its reason, its goals are not met, and the rest goes on.
 """
 
 import os
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aliquot.bench.environments import PeerError
+from aliquot.bench.prediction import PredictionBench
 from aliquot.bench.prefetch import picture
 from aliquot.bench.prefetch.control import Control
 from aliquot.bench.prefetch.interference import Interference
@@ -28,7 +30,9 @@ class PrefetchBench:
         self._methods = Methods(chosen)
         self._parts: Sequence[Part] = (self._methods, Control(chosen), Interference(chosen))
         self._left_out: dict[str, str] = {}
+        self._prediction = None if request.quick or sizes else PredictionBench(request)
         self.steps = 1 + sum(part.steps for part in self._parts)
+        self.steps += self._prediction.steps if self._prediction else 0
 
     def run(self, on_step: Callable[[str], None]) -> Result:
         goals: list[Goal] = []
@@ -46,6 +50,10 @@ class PrefetchBench:
                     continue
                 goals += part.goals()
                 tables += part.tables()
+        if self._prediction is not None:
+            tried = self._prediction.run(on_step)
+            goals += tried.goals
+            tables += tried.tables
         if self._left_out:
             tables.append(Rows("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
         return Result("prefetch", self._quick, goals, [setting, *tables])
