@@ -359,15 +359,17 @@ def test_what_has_come_of_a_prediction_is_confirmed_before_it_is_read(origin, di
         turnstile.release(5)
         until(lambda: len(origin.ended) == 5 and cache.arrived_bytes(key("a")) == 5000)
         assert origin.confirmed == 0
+        here = {offset for _, offset in origin.ended}
+        at, missing = min(here), max(set(range(0, 10_000, CHUNK)) - here)
         with cache.open(key("a")).result(SOON_S) as handle:
             assert handle.found is Found.PREFETCHED
-            assert handle.read(0, 10).result(SOON_S) == content("a")[:10]
+            assert handle.read(at, 10).result(SOON_S) == content("a")[at : at + 10]
             assert origin.confirmed == 1
             origin.contents["a"] = content("new")
             turnstile.release(100)
             with pytest.raises(ChangedError):
-                handle.read(9000, 10).result(SOON_S)
-            assert handle.read(0, 10).result(SOON_S) == content("a")[:10]
+                handle.read(missing, 10).result(SOON_S)
+            assert handle.read(at, 10).result(SOON_S) == content("a")[at : at + 10]
         assert prefetch.result(SOON_S)
         assert opened(cache, "a")[1] == content("new")
 
@@ -383,6 +385,16 @@ def test_a_file_that_the_listing_names_is_brought_without_asking_first(origin, d
         del origin.contents["deep/c"]
         with pytest.raises(AbsentError):
             opened(cache, "deep/c")
+
+
+def test_a_large_file_that_changed_since_it_was_listed_is_opened_as_what_it_is_now(origin, directory):
+    with cache_before(directory, origin, whole_bytes=2000, limit_bytes=8000, revalidate_s=60) as cache:
+        cache.listing("d")
+        for path, size in (("a", 12_000), ("deep/c", 9000)):  # large already, and large by now
+            origin.contents[path] = content("new", size)
+            with cache.open(key(path)).result(SOON_S) as handle:
+                assert handle.listed.size == size
+                assert handle.read(size - 500, 600).result(SOON_S) == content("new", size)[-500:]
 
 
 def test_a_fetch_of_what_is_half_there_brings_the_other_half(origin, directory):

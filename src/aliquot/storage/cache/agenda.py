@@ -20,16 +20,19 @@ class Agenda:
     def next_step(self, transfers: Iterable[Transfer], *, now: float) -> Step | None:
         """The most urgent; of equals the transfer that has the fewest workers, then the one that came first."""
         self.wake_s = None
-        ready = list(transfers)
+        ranked = sorted((_rank(transfer), transfer) for transfer in transfers)
         running: dict[str, int] = {}
         background = 0
-        for transfer in ready:
+        busy_links: set[str] = set()
+        for (urgency, _, _), transfer in ranked:
             count = len(transfer.running)
             if count:
                 running[transfer.link] = running.get(transfer.link, 0) + count
-                background += count * (transfer.urgency is not Urgency.DEMAND)
-        busy_links = {transfer.link for transfer in ready if _is_demanded(transfer)}
-        for transfer in sorted(ready, key=_rank):
+            if urgency is not Urgency.DEMAND:
+                background += count
+            elif _has_to_do(transfer):
+                busy_links.add(transfer.link)
+        for _, transfer in ranked:
             if running.get(transfer.link, 0) >= self._per_link:
                 continue
             step = self._step_of(transfer, busy_links, background, now=now)
@@ -45,7 +48,8 @@ class Agenda:
                 return False
         if transfer.urgency is Urgency.DEMAND:
             return True
-        return not any(other.link == transfer.link and _is_demanded(other) for other in transfers)
+        others = [other for other in transfers if other.link == transfer.link and other.urgency is Urgency.DEMAND]
+        return not any(_has_to_do(other) for other in others)
 
     def _step_of(self, transfer: Transfer, busy_links: set[str], background: int, *, now: float) -> Step | None:
         if transfer.not_before_s > now:
@@ -68,11 +72,11 @@ class Agenda:
         self.wake_s = when if self.wake_s is None else min(self.wake_s, when)
 
 
-def _rank(transfer: Transfer) -> tuple[int, int, int]:
+def _rank(transfer: Transfer) -> tuple[Urgency, int, int]:
     urgency = transfer.urgency
     return urgency, len(transfer.running) if urgency is Urgency.DEMAND else 0, transfer.number
 
 
-def _is_demanded(transfer: Transfer) -> bool:
-    """Whether somebody waits for it, and the link has to do with that."""
-    return transfer.urgency is Urgency.DEMAND and bool(transfer.wanted or transfer.running or transfer.waiting)
+def _has_to_do(transfer: Transfer) -> bool:
+    """Whether the link is used for it, or will be."""
+    return bool(transfer.wanted or transfer.running or transfer.waiting)

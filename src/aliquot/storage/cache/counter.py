@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from aliquot.storage.cache.agenda import Agenda
 from aliquot.storage.cache.base import CacheSettings, Fetched, Ticket, Urgency
+from aliquot.storage.cache.body import Body
 from aliquot.storage.cache.budget import Budget
 from aliquot.storage.cache.crew import Crew
 from aliquot.storage.cache.disk import Disk
@@ -53,21 +54,25 @@ class Counter:
     @contextmanager
     def deciding(self) -> Iterator[float]:
         """With the lock, at this moment; what others are to be told is told when the lock is free again."""
-        with self.lock:
-            now = time.monotonic()
-            self._take_back(now)
-            try:
-                yield now
-            finally:
-                due, self.flights.due = self.flights.due, []
-                unwanted, self.shelf.unwanted = self.shelf.unwanted, []
-                if self.flights.transfers:
-                    self.crew.call()
-        for body in unwanted:
-            with suppress(OSError):  # a disk in trouble must not keep anybody from being told
-                body.remove()
-        for tell in due:
-            tell()
+        due: list[Callable[[], object]] = []
+        unwanted: list[Body] = []
+        try:
+            with self.lock:
+                now = time.monotonic()
+                self._take_back(now)
+                try:
+                    yield now
+                finally:
+                    due, self.flights.due = self.flights.due, []
+                    unwanted, self.shelf.unwanted = self.shelf.unwanted, []
+                    if self.flights.transfers:
+                        self.crew.call()
+        finally:
+            for body in unwanted:
+                with suppress(OSError):  # a disk in trouble must not keep anybody from being told
+                    body.remove()
+            for tell in due:
+                tell()
 
     def enter(self, claim: Claim[T], origin: Origin, *, opens: bool) -> Ticket[T]:
         """One who wants a file: it is given at once if it is here and known to be the origin's, or soon."""

@@ -10,6 +10,7 @@ not its bytes: what was written before the machine's last start is compared with
 which is cheaper than to have every file on the disk for certain before it counts.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -119,9 +120,10 @@ class Disk:
             self._index = os.open(
                 self._directory / "index", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
-        line = _line(kept)
+        line, before = _line(kept), os.fstat(self._index).st_size
         if os.write(self._index, line) != len(line):
-            raise OSError(28, "No space left on device", str(self._directory / "index"))
+            os.ftruncate(self._index, before)  # or the next line would be a part of this one
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory / "index"))
         self._lines += 1
 
     def _close_index(self) -> None:

@@ -83,7 +83,8 @@ class Flights:
             entry = Entry(transfer.key, listed, transfer.origin.identity, body, self.settings.chunk_bytes)
             entry.predicted = transfer.is_for_prediction
             self.shelf.add(entry, now=now)
-        entry.checked_s = now
+        if transfer.is_asked:
+            entry.checked_s = now
         transfer.ranged = ranged
         transfer.brought = not entry.whole
         self._take_up(transfer, entry, now=now)
@@ -124,6 +125,10 @@ class Flights:
             transfer.whole = True
             for chunk in missing:
                 transfer.want(chunk)
+            return
+        if transfer.ranged and not transfer.is_asked:
+            transfer.must_ask = True
+            self.again(transfer, now=now)
             return
         if transfer.ranged:  # it need not be here all at once to be read
             self._serve(transfer, [waiter for waiter in transfer.waiting if waiter.opens], now=now)
@@ -197,6 +202,7 @@ class Flights:
         entry.whole = True
         entry.doubtful.clear()
         entry.reload_s = now - transfer.started_s
+        entry.checked_s = now
         self.shelf.unreserve(entry)
         transfer.state = State.MOVING
         self.consider(transfer, now=now)

@@ -14,6 +14,7 @@ from aliquot.storage.cache.transfer import Kind, Reader, Step, Transfer
 from aliquot.storage.cache.troubles import Troubles
 from aliquot.storage.errors import OriginError, StorageError
 from aliquot.storage.origins.base import Origin
+from aliquot.storage.records import Listed
 
 
 class StoppedError(Exception):
@@ -66,7 +67,7 @@ class Steps:
         with self._deciding() as now:
             entry = self._flights.shelf.entries.get(transfer.key)
         # What is not here yet is brought as the version that it was last known to have: if it is another, that shows.
-        expected = self._listings.expected(transfer.key, transfer.origin) if entry is None else None
+        expected = self._expected(transfer) if entry is None else None
         listed = expected or self._listings.ask(transfer.key, transfer.origin)
         ranged = transfer.origin.ranged(listed)
         if entry is not None and entry.whole and not entry.trusted:
@@ -74,7 +75,15 @@ class Steps:
         with self._deciding() as now:
             step.transfer.running.discard(step)
             if _counts(step):
+                transfer.is_asked = expected is None
                 self._flights.asked(transfer, listed, ranged=ranged, now=now)
+
+    def _expected(self, transfer: Transfer) -> Listed | None:
+        """Not of what may be opened before a byte of it has come: that must be the version that there is."""
+        if transfer.must_ask:
+            return None
+        expected = self._listings.expected(transfer.key, transfer.origin)
+        return None if expected is None or expected.size > self._flights.settings.whole_bytes else expected
 
     def check(self, entry: Entry) -> bool:
         """Read a whole file and compare; one that is not what it was is dropped."""
@@ -106,8 +115,8 @@ class Steps:
                 return
         offset, length = entry.span(step.chunk)
         fd = entry.body.acquire(entry.listed.size)
+        filling = Filling(fd, offset, is_fresh=step.chunk not in entry.touched)
         try:
-            filling = Filling(fd, offset, is_fresh=step.chunk not in entry.touched)
             if filling.is_fresh and transfer.origin.empty(entry.listed, offset, length):
                 digest = digest_of_zeros(length)
             else:
@@ -119,6 +128,8 @@ class Steps:
                 transfer.origin.confirm(entry.listed)
         finally:
             entry.body.release()
+            with self._deciding():
+                transfer.moved_bytes += filling.length
         with self._deciding() as now:
             transfer.running.discard(step)
             served: list[Reader] = []
@@ -138,7 +149,6 @@ class Steps:
             if not _counts(step):
                 raise StoppedError
             filling.add(piece)
-            transfer.moved_bytes += len(piece)
         if filling.length != length:
             raise OriginError(f"{transfer.key}: the origin sent another number of bytes than it was asked for")
 
@@ -192,7 +202,7 @@ class Steps:
         transfer, entry = step.transfer, step.transfer.entry
         if entry is None:
             return
-        if entry.doubtful:
+        if entry.doubtful or not transfer.is_asked:
             transfer.origin.confirm(entry.listed)
         if entry.listed.checksum:
             fd = entry.body.acquire(entry.listed.size)

@@ -66,6 +66,8 @@ class Transfer:
         self.spoiled = 0  # how often it had come in vain
         self.entry: Entry | None = None
         self.ranged = True
+        self.must_ask = False  # what the listing says of it is not enough
+        self.is_asked = False  # the origin itself has said which version it has
         self.brought = False  # it was not here when the origin was asked
         self.whole = False  # room is set aside for all of it
         self.waiting: list[Waiter] = []
@@ -84,7 +86,11 @@ class Transfer:
 
     @property
     def is_for_prediction(self) -> bool:
-        return bool(self.waiting) and all(waiter.claim.urgency is Urgency.PREFETCH for waiter in self.waiting)
+        return (
+            bool(self.waiting)
+            and not self.readers
+            and all(waiter.claim.urgency is Urgency.PREFETCH for waiter in self.waiting)
+        )
 
     @property
     def has_work(self) -> bool:
