@@ -107,6 +107,25 @@ def sleeper(value):
     time.sleep(60)
 
 
+@app.function(imports=["numpy"])
+def make(size):
+    builtins.maker = True
+    return np.arange(size // 8, dtype=np.float64)
+
+
+@app.function(imports=["numpy"])
+def double(value, factor=2):
+    assert not hasattr(builtins, "maker")  # another process
+    with Path("/proc/self/maps").open() as maps:
+        shared = "aliquot-parcel" in maps.read()
+    return {"value": value * factor, "shared": shared, "set": {1}}
+
+
+@app.function(imports=["numpy"])
+def total(value, shared, **_):
+    return {"total": float(value.sum()), "shared": shared}
+
+
 @app.function(calls=True)
 def spawner(size):
     return taker.spawn(bytes(size)).get()

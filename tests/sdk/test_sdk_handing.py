@@ -99,6 +99,28 @@ def test_from_outside_values_are_plain_bodies(handing):
     assert back.flags.writeable
 
 
+def sequence(server, name, *components):
+    with server.client() as client:
+        body = {"exec": {"kind": "sequence", "components": [f"/_/{one}" for one in components]}}
+        client.put(f"actions/{name}", params={"overwrite": "true"}, json=body).raise_for_status()
+
+
+def test_a_sequence_of_functions_hands_on_what_json_cannot_hold(handing, server):
+    assert handing.app.name == "handing"
+    sequence(server, "sums", "handing.make", "handing.double", "handing.total")
+    with server.client() as client:
+        query = {"blocking": "true"}
+        whole = client.post("actions/sums", params=query, json={"size": 800_000}).json()
+        assert whole["response"]["result"] == {"total": 2 * sum(range(100_000)), "shared": True}
+        steps = [client.get(f"activations/{each}").json() for each in whole["logs"]]
+    assert [step["name"] for step in steps] == ["handing.make", "handing.double", "handing.total"]
+    assert steps[0]["response"]["result"] == {"value": {"type": "numpy.ndarray", "bytes": 800_000}}
+    sequence(server, "ends", "handing.make")
+    with server.client() as client:
+        ended = client.post("actions/ends", params={"blocking": "true", "result": "true"}, json={"size": 800})
+    assert "The action's result is not valid JSON" in ended.json()["error"]
+
+
 def parcels(server):
     """Descriptors and mappings of this server's parcels, of all processes that there are."""
     name, found = f"aliquot-parcel-{server.process.pid}", 0

@@ -25,9 +25,9 @@ class Call:
 
     __slots__ = (
         "action", "activation", "arrived_s", "attempts", "begins", "begun_s", "carrier", "cause", "chain", "desk",
-        "device", "done", "durable", "ended", "followers", "function", "id", "init_s", "namespace", "notes",
-        "outcome", "parcel", "parked", "payload", "pickled", "reached", "reads", "reason", "session", "start",
-        "transaction", "unbegun", "wait_ms", "within",
+        "device", "done", "durable", "ended", "followers", "function", "handed", "hands_on", "id", "init_s",
+        "namespace", "notes", "outcome", "parcel", "parked", "payload", "pickled", "reached", "reads", "reason",
+        "session", "start", "transaction", "unbegun", "wait_ms", "within",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +70,8 @@ class Call:
         self.reason = ""  # the policy's, or why it was refused
         self.reads: int | None = None  # the sandbox through whose view of datasets its run reads
         self.parcel: Parcel | None = None  # with the large buffers of its arguments
+        self.handed = False  # its payload is a pickle of what the component before it returned
+        self.hands_on = False  # the component after it takes such a pickle
         self.desk: Desk | None = None  # of the sandbox that calls: where a result's large buffers may go
         # What carries a chain has no record of its own; its steps have, each while it is the one that runs.
         self.chain: list[Call] | None = None  # the steps that have not begun

@@ -10,6 +10,7 @@ from aliquot.live.records import Action
 from aliquot.live.resolving import Reached
 
 REMOVED = "its function was removed"
+MOVED = "its function left the group"
 
 
 class Deployments:
@@ -30,6 +31,9 @@ class Deployments:
         """What its flow serves from now on."""
         change = self._flows.deploy(reached)
         self._tell(reached.tenant, reached.function, change)
+        if change.shrunk is not None:  # a group goes on without it
+            for call in self._waiting(reached.tenant, (reached.function,)):
+                self._post(InvocationCancelled(call.id, MOVED))
         return self._flows[reached.tenant, self._flows.flow(reached.tenant, reached.function)]
 
     def remove(self, tenant: str, function: str) -> None:

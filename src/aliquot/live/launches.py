@@ -93,6 +93,9 @@ def run_request(call: Call, tenancy: Tenancy, now_ms: int) -> RunRequest:
     return RunRequest(
         one.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, one, steps, call.parcel,
         share=call.desk is not None,
+        handed=call.handed,
+        hand_on=call.hands_on,
+        defaults=defaults_of(one.action) if call.handed else {},
     )  # fmt: skip
 
 

@@ -64,6 +64,11 @@ def judged(result: Any, most_bytes: int) -> Answer:  # noqa: ANN401 - the functi
     return Answer(status, body)
 
 
+def merged(defaults: dict[str, Any], value: Any) -> Any:  # noqa: ANN401 - what a function returned
+    """A function's own parameters beneath what it is given; what is given stays what it is."""
+    return {**defaults, **value} if defaults and isinstance(value, dict) else value
+
+
 def too_long(size: int, most_bytes: int, body: bytes = b"") -> Answer:
     told = TOO_LONG.format(size, most_bytes)
     if body:

@@ -18,6 +18,7 @@ INIT = 1
 RUN = 2  # the payload is a JSON object
 RUN_PICKLED = 3  # the payload is a pickle of (args, kwargs)
 RUN_SHARED = 4  # the same, and the result may come in a parcel
+RUN_HANDED = 6  # the payload is what another function returned, or another gets what is returned: pickled, if need be
 RUN_GROUP = 5  # the first part says which functions of a group run, one on what the other returned
 
 # The reply's status; the first three are OpenWhisk's.

@@ -73,22 +73,29 @@ class Group:
         *before, last = request["steps"]
         try:
             member = self._ready((before or [last])[0]["function"], request["env"])
-            if not before:
+            if not (before or request["handed"] or request["hand_on"]):
                 return self._run_alone(member, request, payload, parcel)
-            value = answers.decode(str(payload, "utf-8"))
+            value = self._value(request, payload, parcel)
             for following in [*before[1:], last]:
                 answer, value = self._step(member, value)
                 if answer is not None:
                     return answer
                 env = self._ended(SUCCESS, value)
-                value = _merged(following["defaults"], value)
+                value = answers.merged(following["defaults"], value)
                 member = self._ready(following["function"], env)
         except program.InitError as error:
             return answers.failed(str(error))
         except MemoryError:
             return answers.failed(answers.OUT_OF_MEMORY)
         answer, value = self._step(member, value)
-        return answers.judged(value, self._result_bytes) if answer is None else answer
+        side = self._side if request["hand_on"] else None
+        return runs.handed_on(value, self._result_bytes, side) if answer is None else answer
+
+    def _value(self, request: dict[str, Any], payload: bytes | memoryview, parcel: int) -> Any:  # noqa: ANN401 - given
+        """What the first step gets."""
+        if not request["handed"]:
+            return answers.decode(str(payload, "utf-8"))
+        return answers.merged(request["steps"][0]["defaults"], runs.loaded(payload, parcel, self._side))
 
     def _ready(self, name: str, env: dict[str, str]) -> Member:
         member = self._enter(name, env)
@@ -159,8 +166,3 @@ class Group:
         if raised is None:
             return bring()
         raise passage.noted(bring(), begun["id"])
-
-
-def _merged(defaults: dict[str, Any], value: Any) -> Any:  # noqa: ANN401 - what a function returned
-    """A function's own parameters beneath what it is given; what is given stays what it is."""
-    return {**defaults, **value} if defaults and isinstance(value, dict) else value

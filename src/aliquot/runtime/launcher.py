@@ -60,12 +60,32 @@ class Launcher:
             return self._group.run(json.loads(first), second, parcel)
         if self._main is None:
             return answers.failed(NOT_READY)
+        if what == frames.RUN_HANDED:
+            return self._run_handed(json.loads(first), second, parcel)
         if first != self._env:
             self._set_environment(first)
         if what == frames.RUN:
             return runs.on_json(self._main, second, self._result_bytes, sdk=self._sdk)
         share = what == frames.RUN_SHARED
         return runs.on_pickle(self._main, second, parcel, self._result_bytes, side=self._side, share=share)
+
+    def _run_handed(self, request: dict[str, Any], payload: bytes | memoryview, parcel: int) -> Answer:
+        """In a sequence of the SDK's functions."""
+        assert self._main is not None  # noqa: S101 - it is initialised
+        os.environ.update(request["env"])
+        self._env = b""  # they are not those of the last run
+        self._variables = {}
+        side = self._side if request["hand_on"] else None
+        try:
+            if request["handed"]:
+                value = answers.merged(request["defaults"], runs.loaded(payload, parcel, self._side))
+            else:
+                value = answers.decode(str(payload, "utf-8"))
+        except MemoryError:
+            return answers.failed(answers.OUT_OF_MEMORY)
+        except Exception as error:  # noqa: BLE001 - a class that is not here, say
+            return runs.raised(error)
+        return runs.on_value(self._main, value, self._result_bytes, side)
 
     def _set_environment(self, env: bytes) -> None:
         variables, known = answers.decode(str(env, "utf-8")), self._variables

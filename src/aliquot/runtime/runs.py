@@ -9,7 +9,8 @@ from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
 from . import answers, frames, program, values
 from .answers import Answer
-from .frames import APPLICATION_ERROR, SUCCESS
+from .frames import APPLICATION_ERROR, DEVELOPER_ERROR, SUCCESS
+from .shown import shown
 from .side import Refused
 
 TYPE_CHECKING = False
@@ -28,6 +29,29 @@ def on_json(main: Callable[..., Any], payload: bytes | memoryview, most_bytes: i
     if sdk and not isinstance(result, dict):
         result = {"value": result}
     return answers.judged(result, most_bytes)
+
+
+def on_value(main: Callable[..., Any], value: Any, most_bytes: int, side: Side | None) -> Answer:  # noqa: ANN401 - handed
+    """Of a function of the SDK in a sequence. `side`: another of them gets the result, which then need not be JSON."""
+    try:
+        result = main(**value)
+    except (SystemExit, MemoryError) as error:
+        return answers.ended(error)
+    except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
+        return raised(error)
+    return handed_on(result if isinstance(result, dict) else {"value": result}, most_bytes, side)
+
+
+def handed_on(result: Any, most_bytes: int, side: Side | None) -> Answer:  # noqa: ANN401 - the function's
+    """As JSON, or else pickled, with what a record shows of it."""
+    answer = answers.judged(result, most_bytes)
+    if side is None or answer.status != DEVELOPER_ERROR or answer.result == answers.error(answers.OUT_OF_MEMORY):
+        return answer
+    try:
+        handed = pickled(result, most_bytes, side)
+    except Exception:  # noqa: BLE001 - neither JSON nor a pickle can hold it
+        return answer
+    return handed._replace(result=shown(result)) if handed.status == SUCCESS else handed
 
 
 def raised(error: BaseException) -> Answer:

@@ -11,7 +11,7 @@ import structlog
 
 from aliquot.live.activations import composition_record, note
 from aliquot.live.call import Call, Follower
-from aliquot.live.compose.frames import Ending
+from aliquot.live.compose.frames import Ending, Handed
 from aliquot.live.compose.machine import MOST, Close, Command, Machine, Run
 from aliquot.live.compose.payloads import error
 from aliquot.live.gateway.ids import Ids
@@ -220,6 +220,10 @@ class Composer:
             carrier.done = lambda carrier: self._carried(performance, carrier)
             carrier.chain = [component, *steps]
             component = carrier
+        component.hands_on = command.hands_on
+        if command.handed is not None:
+            component.handed, component.parcel = True, command.handed.parcel
+            component.payload = command.handed.pickled
         performance.component = component
         if call.durable and not performance.begun:
             component.begins = call.id
@@ -269,7 +273,9 @@ class Composer:
             self._go_on(performance, lambda: machine.lost(component.reason, now_ms()))
             return
         duration_ms, memory_mb = activation.end - activation.start, component.action.limits.memory
-        ending = Ending(component.id, outcome.status, bytes(outcome.result), duration_ms, memory_mb, component.wait_ms)
+        handed = Handed(outcome.pickled, outcome.parcel) if outcome.pickled is not None else None
+        figures = (duration_ms, memory_mb, component.wait_ms)
+        ending = Ending(component.id, outcome.status, bytes(outcome.result), *figures, handed)
         self._go_on(performance, lambda: machine.returned(ending, now_ms()))
 
     def _end(self, performance: Performance, close: Close) -> None:

@@ -12,11 +12,18 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from aliquot.live.compose import payloads, texts
-from aliquot.live.node.base import Status
+from aliquot.live.node.base import Parcel, Status
 from aliquot.live.records import FullName
 from aliquot.live.resolving import Missing, NotEntitled, Reached
 
 Reach: TypeAlias = Callable[[FullName], Reached]  # raises `Missing` and `NotEntitled`
+
+
+class Handed(Struct, frozen=True, gc=False):
+    """What a component returned that JSON cannot hold: a pickle, for the next one alone."""
+
+    pickled: bytes | memoryview
+    parcel: Parcel | None
 
 
 class Next(Struct, frozen=True, gc=False):
@@ -26,11 +33,14 @@ class Next(Struct, frozen=True, gc=False):
     payload: bytes
     itself: bool = False  # a conductor's own turn: not a composition within it
     then: tuple[Reached, ...] = ()  # these follow in the same sandbox, each on what the one before returned
+    handed: Handed | None = None  # instead of the payload
+    hands_on: bool = False  # what comes after it takes what JSON cannot hold
 
 
 class End(Struct, frozen=True, gc=False):
     status: Status
     result: bytes
+    handed: Handed | None = None  # for what comes next, if something does
 
 
 class GoesOn(Struct, frozen=True, gc=False):
@@ -49,6 +59,7 @@ class Ending(Struct, frozen=True, gc=False):
     duration_ms: int
     memory_mb: int | None
     wait_ms: int
+    handed: Handed | None = None
 
 
 class Count:
@@ -130,7 +141,7 @@ class Sequence(Frame):
         return self._next(End(Status.SUCCESS, payload))
 
     def follow(self, ending: Ending) -> Step:
-        last = End(ending.status, ending.result)
+        last = End(ending.status, ending.result, ending.handed)
         if ending.status is not Status.SUCCESS:
             return last
         if self._following:
@@ -148,11 +159,24 @@ class Sequence(Frame):
             reached = self._reach(name)
         except (Missing, NotEntitled):  # it was there when the sequence was made
             return _refused(texts.SEQUENCE_COMPONENT_MISSING)
+        if so_far.handed is not None and not _takes_pickles(reached):  # it did when the one before it began
+            return _refused(texts.NOT_JSON_BETWEEN)
         if reached.is_sequence:
             return Next(reached, so_far.result)
         self._count.value += 1
         then = self._chain(reached)
-        return Next(reached, payloads.with_defaults(reached.action, so_far.result), then=then)
+        hands_on = self._hands_on(then[-1] if then else reached)
+        payload = payloads.with_defaults(reached.action, so_far.result)
+        return Next(reached, payload, then=then, handed=so_far.handed, hands_on=hands_on)
+
+    def _hands_on(self, reached: Reached) -> bool:
+        """Whether both it and what comes after it are of the SDK."""
+        if not self._ahead or not _takes_pickles(reached):
+            return False
+        try:
+            return _takes_pickles(self._reach(self._ahead[0]))
+        except (Missing, NotEntitled):  # told when it is its turn
+            return False
 
     def _chain(self, first: Reached) -> tuple[Reached, ...]:
         """Those of its group that come next: they run in its sandbox, and its result need not leave it."""
@@ -233,6 +257,10 @@ class Conductor(Frame):
     def _object(self, text: str, *about: str) -> Step:
         """The conductor hears of it and may do something else."""
         return self._conduct(payloads.error(text.format(*about)))
+
+
+def _takes_pickles(reached: Reached) -> bool:
+    return not reached.composite and reached.action.annotation("sdk") is True
 
 
 def _refused(text: str) -> End:

@@ -18,6 +18,7 @@ from aliquot.live.compose.frames import (
     Ending,
     Frame,
     GoesOn,
+    Handed,
     Next,
     Reach,
     Sequence,
@@ -36,6 +37,8 @@ class Run(Struct, frozen=True, gc=False):
     reached: Reached
     payload: bytes
     cause: str
+    handed: Handed | None = None  # instead of the payload
+    hands_on: bool = False
     then: tuple[tuple[str, Reached], ...] = ()  # and these after it in its sandbox: `returned` for each, as it ends
 
 
@@ -106,7 +109,9 @@ class Machine:
                 return commands
             elif step.itself or not step.reached.composite:
                 then = tuple((self._new_id(), reached) for reached in step.then)
-                commands.append(Run(self._new_id(), step.reached, step.payload, frame.id, then))
+                commands.append(
+                    Run(self._new_id(), step.reached, step.payload, frame.id, step.handed, step.hands_on, then)
+                )
                 return commands
             else:
                 step = self._enter(step, frame.id, now_ms)

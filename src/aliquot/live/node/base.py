@@ -110,6 +110,9 @@ class RunRequest(Struct, frozen=True, gc=False):
     steps: tuple[Step, ...] = ()  # of a group: what runs, one on what the other returned
     parcel: Parcel | None = None  # with the large buffers of pickled arguments
     share: bool = False  # a pickled result may come in a parcel
+    handed: bool = False  # the payload is a pickle of what the function before it in a sequence returned
+    hand_on: bool = False  # the one after it takes a pickle: the result need not be JSON
+    defaults: dict[str, Raw] = {}  # beneath what was handed
 
 
 class Outcome(Struct, frozen=True, gc=False):

@@ -28,11 +28,14 @@ def description_of(
     return msgspec.json.encode(description)
 
 
-def run_group(request: RunRequest) -> bytes:
-    """The first part of the frame."""
+def run_more(request: RunRequest) -> bytes:
+    """The first part of the frame, of a run in a group or in a sequence of the SDK's functions."""
     return msgspec.json.encode({
         "env": request.env,
         "steps": request.steps,
         "pickled": request.pickled,
         "share": request.share,
+        "handed": request.handed,
+        "hand_on": request.hand_on,
+        "defaults": request.defaults,
     })  # fmt: skip

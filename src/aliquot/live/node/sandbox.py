@@ -11,7 +11,7 @@ from aliquot.live.large import LARGE
 from aliquot.live.node.base import Hearer, Inner, Launch, Outcome, Parcel, RunRequest, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.desk import NoParcel
-from aliquot.live.node.initial import description_of, run_group
+from aliquot.live.node.initial import description_of, run_more
 from aliquot.live.node.large_reply import LargeReply
 from aliquot.live.node.logs import Logs
 from aliquot.live.node.process import Loop
@@ -137,9 +137,9 @@ class Sandbox:
         self.state = RUNNING
         payload = request.payload
         parcel = self.side.desk.put(request.parcel) if request.parcel is not None and self.side is not None else 0
-        if request.steps:
-            what, env = frames.RUN_GROUP, run_group(request)
-            self._steps = len(request.steps) - 1
+        if request.steps or request.handed or request.hand_on:
+            what, env = frames.RUN_GROUP if request.steps else frames.RUN_HANDED, run_more(request)
+            self._steps = max(0, len(request.steps) - 1)
         else:
             env = _encode_env(request.env)
             what = (frames.RUN_SHARED if request.share else frames.RUN_PICKLED) if request.pickled else frames.RUN
