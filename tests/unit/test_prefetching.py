@@ -139,6 +139,19 @@ def test_one_tenants_predictions_do_not_starve_another():
     assert paths(harness.send(predicted(likely("b0"), likely("b1"), likely("b2"), tenant="bob"))) == ["b0", "b1"]
 
 
+def test_tenants_take_turns():
+    harness = reading("ann", "bob", "eve", budget_mib=4)
+    harness.send(*(SessionBegan(tenant, "s") for tenant in ("ann", "bob", "eve")))
+    predictions = [
+        predicted(*(likely(f"{tenant}{number}") for number in range(3)), tenant=tenant)
+        for tenant in ("ann", "bob", "eve")
+    ]
+    order = paths(harness.send(*predictions))
+    for number in range(1, 6):
+        order += paths(harness.send(FetchEnded(number, 0.1)))
+    assert order == ["ann0", "bob0", "eve0", "ann1", "bob1", "eve1", "ann2", "bob2", "eve2"]
+
+
 def test_a_tenants_sessions_take_turns():
     harness = reading(budget_mib=2)  # one file of one tenant at a time
     harness.send(SessionBegan("default", "s"), SessionBegan("default", "t"))
@@ -197,6 +210,16 @@ def test_what_was_cancelled_and_is_wanted_again_begins_when_its_end_is_told():
     harness.send(predicted())
     assert harness.send(predicted(likely("a"))) == []
     assert paths(harness.send(FetchEnded(1, 0.1))) == ["a"]
+
+
+def test_what_was_cancelled_must_be_likely_enough_to_begin_again():
+    harness = reading()
+    harness.send(SessionBegan("default", "s"))
+    harness.send(predicted(likely("a")))
+    harness.send(predicted())
+    harness.send(predicted(likely("a")))
+    harness.send(predicted(likely("a", 0.6)))  # which would be enough to go on
+    assert harness.send(FetchEnded(1, 0.1)) == []
 
 
 def test_what_was_cancelled_counts_until_its_end_is_told():
