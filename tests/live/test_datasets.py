@@ -4,6 +4,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import msgspec
 import pytest
 from fabric_server import READER, FabricServer, digest, eventually, run
@@ -36,6 +37,9 @@ def server(tmp_path_factory, link):
         yield server
     assert replay_file(server.data).differences == []
     assert SECRET not in server.log.read_text()
+    kept = [file for file in (server.data / "fabric").rglob("*") if file.is_file()]
+    assert kept
+    assert not [file for file in kept if SECRET.encode() in file.read_bytes()]
     journal = list(read_journal(server.data))
     assert journal
     assert not any(SECRET.encode() in entry.body for entry in journal)
@@ -157,6 +161,18 @@ def test_warming_tells_how_it_goes_and_what_came(server):
             events = [line for line in stream.iter_lines() if line.startswith("event: ")]
     assert events[-1] == "event: result"
     assert set(events) <= {"event: progress", "event: result"}
+
+
+def test_whoever_watches_sees_the_cache(server):
+    figures = eventually(lambda: found if (found := server.figures()).get("bytes", 0) > 0 else None)
+    assert figures["limit_bytes"] == 200 * MB
+    assert figures["opens_fetched"] > 0
+    page = httpx.get(f"{server.url}/metrics").text
+    for name in ("cache_bytes", "cache_hits_total", "prefetched_bytes_total", "prefetch_wasted_bytes_total"):
+        assert f"\naliquot_{name} " in page
+    env = {**os.environ, "ALIQUOT_DATA": str(server.data), "COLUMNS": "160"}
+    done = run(sys.executable, "-m", "aliquot", "top", "--once", env=env)
+    assert "datasets  files here" in done.stdout, done.stderr
 
 
 def test_a_dataset_of_others_is_none(server, link):

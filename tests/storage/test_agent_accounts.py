@@ -45,6 +45,17 @@ def test_what_was_opened_before_a_run_belongs_to_the_first_one():
     assert accounts.end(1, "i2", ()).opened == {}
 
 
+def test_what_runs_inside_another_run_has_its_own_account():
+    accounts, seen = books()
+    begin(accounts, invocation="outer")
+    begin(accounts, invocation="inner")
+    accounts.opened(opened(A))
+    assert accounts.end(1, "inner", ()).opened == {Found.FETCHED: 1}
+    accounts.opened(opened(B))
+    assert accounts.end(1, "outer", ()).opened == {Found.FETCHED: 1}
+    assert seen == [("inner", A), ("outer", B)]
+
+
 def test_sandboxes_do_not_mix_their_runs():
     accounts, _ = books()
     begin(accounts, 1, "i1")

@@ -7,7 +7,7 @@ from aliquot.storage.messages import RunSettled
 def notes_of(settled: RunSettled | str) -> str:
     """A text says why there is nothing to be told."""
     if isinstance(settled, str):
-        return note("dataError", settled)
+        return note("dataError", settled) if settled else ""
     opened = {str(found): number for found, number in sorted(settled.opened.items())}
     text = (
         note("dataTime", round(settled.data_s * 1000, 3))

@@ -99,8 +99,10 @@ class Readers:
         self._send(begun)
 
     def end_run(self, sandbox: int, invocation: str, then: Settled) -> None:
-        """`then` comes once, later."""
-        self._running.pop(invocation, None)
+        """`then` comes once; at once, and with an empty text, of a run that was never begun."""
+        if self._running.pop(invocation, None) is None:
+            then("")
+            return
         timer = asyncio.get_running_loop().call_later(SETTLE_S, self._settle, invocation, SILENT)
         self._settling[invocation] = (then, timer)
         self._send(EndRun(sandbox, invocation))

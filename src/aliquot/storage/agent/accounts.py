@@ -39,7 +39,7 @@ class Accounts:
 
     def __init__(self, accessed: Callable[[Run, FileOpened], None]) -> None:
         self._accessed = accessed
-        self._by_sandbox: dict[int, Run] = {}
+        self._by_sandbox: dict[int, list[Run]] = {}  # the innermost last: functions of a group call each other
         self._by_invocation: dict[str, Run] = {}
         self._early: dict[int, list[FileOpened]] = {}
         self._brought: dict[Audience, dict[FileKey, tuple[int, float]]] = {}  # not opened yet: bytes, seconds it took
@@ -56,14 +56,14 @@ class Accounts:
 
     def begin(self, begun: BeginRun) -> None:
         run = Run(begun)
-        self._by_sandbox[begun.sandbox] = self._by_invocation[begun.invocation] = run
+        self._by_invocation[begun.invocation] = run
+        self._by_sandbox.setdefault(begun.sandbox, []).append(run)
         for opened in self._early.pop(begun.sandbox, ()):
             self._count(run, opened)
 
     def opened(self, opened: FileOpened) -> None:
-        run = self._by_sandbox.get(opened.sandbox)
-        if run is not None:
-            self._count(run, opened)
+        if runs := self._by_sandbox.get(opened.sandbox):
+            self._count(runs[-1], opened)
         elif len(early := self._early.setdefault(opened.sandbox, [])) < _MOST_EARLY:
             early.append(opened)
 
@@ -72,8 +72,9 @@ class Accounts:
         run = self._by_invocation.pop(invocation, None)
         if run is None:
             return RunSettled(invocation, 0, {}, 0, 0, UNKNOWN)
-        if self._by_sandbox.get(sandbox) is run:
-            del self._by_sandbox[sandbox]
+        runs = [other for other in self._by_sandbox.pop(sandbox, ()) if other is not run]
+        if runs:
+            self._by_sandbox[sandbox] = runs
         wasted = self._give_up(run, set(expected))
         prefetched = sum(run.prefetched.values())
         return RunSettled(invocation, run.data_s, run.opened, prefetched, wasted, run.error, tuple(run.reasons))
