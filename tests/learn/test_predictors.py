@@ -69,6 +69,15 @@ def test_two_steps_tell_apart_what_one_does_not():
     assert one["1"] == pytest.approx(one["2"])
 
 
+def test_the_same_file_under_another_call_leads_elsewhere():
+    sessions = [[call(user, "f"), Step("a"), Step("b"), Step("x"), Step(user)] for user in ("ann", "bob")] * 5
+    tables = count(sessions)
+    for user in ("ann", "bob"):
+        history = [call(user, "f"), Step("a"), Step("b"), Step("x")]
+        assert Markov(tables, 2).predict(history)[0].file == user
+        assert Markov(tables, 2).predict(history)[0].probability > 0.75
+
+
 def test_a_step_never_seen_falls_back_to_what_is_popular():
     tables = count([[Step("often")] * 5 + [Step("seldom")]])
     for predictor in (Markov(tables, 1), Markov(tables, 2)):

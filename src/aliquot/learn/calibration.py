@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from math import sqrt
 
 from msgspec import Struct
 
@@ -52,5 +53,7 @@ def calibrate(answers: Iterable[tuple[float, bool]]) -> Calibration:
 
 
 def _came(pool: tuple[float, float, float]) -> float:
+    """What can be relied on: the share that came, less its standard error; few answers promise little."""
     number, said, came = pool
-    return (came + _PRIOR * said / number) / (number + _PRIOR)
+    share = (came + _PRIOR * said / number) / (number + _PRIOR)
+    return max(0.0, share - sqrt(share * (1 - share) / number))

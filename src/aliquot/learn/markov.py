@@ -2,13 +2,14 @@
 
 Probabilities are Witten and Bell's: a context that was seen N times with T different followers gives N / (N + T) to
 what it has seen and leaves T / (N + T) to the shorter context. A step that always came next is thus likely by
-N / (N + 1): above the threshold of 0.75 from the fourth time on, and not at the first.
+N / (N + 1): above the threshold of 0.75 from the fourth time on, and not at the first. Of contexts there are, from
+general to special: all, the last step, the last two, the last step under the present call.
 """
 
 from heapq import nsmallest
 
 from aliquot.learn.predictor import TOP, Guess, OneByOne
-from aliquot.learn.steps import History
+from aliquot.learn.steps import History, mark_of
 from aliquot.learn.tables import Followers, Tables
 
 
@@ -52,10 +53,11 @@ class Markov(OneByOne):
             return self._popular.best
         likely = self._blended(after, self._popular.best)
         if self._order > 1 and len(history) > 1:
-            before = self._numbers.get(history[-2].file)
-            pair = None if before is None else self._tables.after_two.get(before * len(self._numbers) + last)
-            if pair is not None:
-                likely = self._blended(pair, likely)
+            for step, pairs in ((history[-2], self._tables.after_two), (mark_of(history), self._tables.within)):
+                first = None if step is None else self._numbers.get(step.file)
+                pair = None if first is None else pairs.get(first * len(self._numbers) + last)
+                if pair is not None:
+                    likely = self._blended(pair, likely)
         return likely
 
     def _blended(self, after: Followers, shorter: dict[int, float]) -> dict[int, float]:

@@ -7,7 +7,7 @@ from aliquot.learn.calibration import Calibration, calibrate
 from aliquot.learn.predictor import Guess, Predictor
 from aliquot.learn.reach import Outlook
 from aliquot.learn.rollout import LEAST, roll_out
-from aliquot.learn.steps import WINDOW, History, Session, Step
+from aliquot.learn.steps import History, Session, Step, seen_until
 
 MOST = 64  # files of a likely set
 _TRIED = 400  # moments of held-back sessions that a calibration is made from
@@ -31,25 +31,21 @@ class Model:
 
 
 def tried_sets(model: Model, sessions: Sequence[Session], most: int = _TRIED) -> list[tuple[float, bool]]:
-    """For moments spread evenly over sessions: what was said of each file, and whether it was opened."""
-    moments = [(session, place) for session in sessions for place in range(1, len(session))]
+    """For moments spread evenly over sessions: what was said of each file, and whether it was opened.
+
+    What is said again in the same session is no further proof, and is left out.
+    """
+    moments = [(number, place) for number, session in enumerate(sessions) for place in range(1, len(session))]
     every = max(1, len(moments) // most)
-    return [
-        (probability, any(step.file == file for step in session[place : place + _AFTER]))
-        for session, place in moments[::every]
-        for file, probability in model.likely(seen_until(session, place))
-    ]
+    said: dict[tuple[int, str, float], tuple[float, bool]] = {}
+    for number, place in moments[::every]:
+        session = sessions[number]
+        coming = {step.file for step in session[place : place + _AFTER]}
+        for file, probability in model.likely(seen_until(session, place)):
+            said.setdefault((number, file, round(probability, 1)), (probability, file in coming))
+    return list(said.values())
 
 
 def calibrated(model: Model, held_back: Sequence[Session]) -> Model:
     raw = Model(model.predictor, model.outlook, model.describe)
     return Model(model.predictor, model.outlook, model.describe, calibrate(tried_sets(raw, held_back)))
-
-
-def seen_until(session: Session, place: int) -> Session:
-    """The last steps before a place, and the mark that they stand under, however far back."""
-    window = session[max(0, place - WINDOW) : place]
-    if any(step.is_mark for step in window):
-        return window
-    mark = next((step for step in reversed(session[: max(0, place - WINDOW)]) if step.is_mark), None)
-    return window if mark is None else [mark, *window]

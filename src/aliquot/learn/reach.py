@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aliquot.learn.steps import History, Session, Step
+from aliquot.learn.steps import History, Session, Step, mark_of
 
 AHEAD = 32  # files after an open that count as later; after a call or a beginning:
 AHEAD_OF_MARK = 256
@@ -63,7 +63,7 @@ class Outlook:
         number = self._numbers.get(history[-1].file) if history else None
         if number is None:
             return []
-        mark = next((step for step in reversed(history) if step.is_mark), None)
+        mark = mark_of(history)
         marked = None if mark is None else self._numbers.get(mark.file)
         general = _chances(self._reach.after.get(number), {})
         special = None if marked is None else self._reach.within.get(marked * len(self._numbers) + number)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from aliquot.learn.predictor import TOP, Guess, Predictor
-from aliquot.learn.steps import WINDOW, History, Session
+from aliquot.learn.steps import History, Session, seen_until
 
 FEW = 5
 THETA = 0.75  # from which on a file is fetched
@@ -40,9 +40,7 @@ def places(sessions: Iterable[Session], most: int | None = None) -> list[Place]:
         (session, number) for session in sessions for number in range(1, len(session)) if not session[number].is_mark
     ]
     every = 1 if most is None else max(1, -(-len(there) // most))
-    return [
-        Place(session[max(0, number - WINDOW) : number], session[number].file) for session, number in there[::every]
-    ]
+    return [Place(seen_until(session, number), session[number].file) for session, number in there[::every]]
 
 
 def predictions(predictor: Predictor, asked: Sequence[Place]) -> Iterator[list[Guess]]:

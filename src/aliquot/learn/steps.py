@@ -28,3 +28,15 @@ def begin(tenant: str) -> Step:
 
 def call(tenant: str, function: str) -> Step:
     return Step(f"call:{tenant}/{function}", 0, CALL)
+
+
+def seen_until(session: Session, place: int) -> Session:
+    """The last steps before a place, and the mark that they stand under, however far back."""
+    window = session[max(0, place - WINDOW) : place]
+    mark = None if any(step.is_mark for step in window) else mark_of(session[: max(0, place - WINDOW)])
+    return window if mark is None else [mark, *window]
+
+
+def mark_of(history: History) -> Step | None:
+    """The call, or the beginning, that the last step stands under."""
+    return next((step for step in reversed(history) if step.is_mark), None)

@@ -14,6 +14,7 @@ LEAST_PAIRS = 2  # a pair of steps seen but once says no more than its last one
 END = -1  # a session's end follows, too: it is counted, and never guessed
 
 _Counts: TypeAlias = dict[int, dict[int, int]]
+_Pairs: TypeAlias = dict[tuple[int, int], dict[int, int]]
 
 
 class Followers(Struct, frozen=True, array_like=True, gc=False):
@@ -32,6 +33,7 @@ class Tables(Struct, frozen=True, array_like=True):
     counts: list[int]  # how often each was seen
     after_one: dict[int, Followers]
     after_two: dict[int, Followers]
+    within: dict[int, Followers]  # by the mark that a step stands under, and the step
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -47,9 +49,10 @@ def count(sessions: Iterable[Session]) -> Tables:
     seen: list[Step] = []
     counts: list[int] = []
     ones: _Counts = {}
-    twos: dict[tuple[int, int], dict[int, int]] = {}
+    twos: _Pairs = {}
+    within: _Pairs = {}
     for session in sessions:
-        before = last = END
+        before = last = mark = END
         for step in session:
             number = numbers.setdefault(step.file, len(numbers))
             if number == len(seen):
@@ -57,28 +60,42 @@ def count(sessions: Iterable[Session]) -> Tables:
                 counts.append(0)
             seen[number] = step
             counts[number] += 1
-            _note(ones, twos, before, last, number)
+            _note(ones, last, number)
+            _note_pair(twos, before, last, number)
+            _note_pair(within, mark, last, number)
             before, last = last, number
-        _note(ones, twos, before, last, END)
+            if step.is_mark:
+                mark = number
+        _note(ones, last, END)
+        _note_pair(twos, before, last, END)
+        _note_pair(within, mark, last, END)
     return Tables(
         seen,
         counts,
         {one: _kept(after) for one, after in ones.items()},
-        {
-            first * len(seen) + second: _kept(after)
-            for (first, second), after in twos.items()
-            if sum(after.values()) >= LEAST_PAIRS
-        },
+        _pairs(twos, len(seen)),
+        _pairs(within, len(seen)),
     )
 
 
-def _note(ones: _Counts, twos: dict[tuple[int, int], dict[int, int]], before: int, last: int, number: int) -> None:
+def _note(ones: _Counts, last: int, number: int) -> None:
     if last != END:
         after = ones.setdefault(last, {})
         after[number] = after.get(number, 0) + 1
-        if before != END:
-            after = twos.setdefault((before, last), {})
-            after[number] = after.get(number, 0) + 1
+
+
+def _note_pair(pairs: _Pairs, first: int, last: int, number: int) -> None:
+    if END not in {first, last}:
+        after = pairs.setdefault((first, last), {})
+        after[number] = after.get(number, 0) + 1
+
+
+def _pairs(counted: _Pairs, steps: int) -> dict[int, Followers]:
+    return {
+        first * steps + second: _kept(after)
+        for (first, second), after in counted.items()
+        if sum(after.values()) >= LEAST_PAIRS
+    }
 
 
 def _kept(after: dict[int, int]) -> Followers:

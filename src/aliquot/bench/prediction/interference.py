@@ -4,30 +4,29 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from aliquot.bench.prediction.sets import starts_by_user
 from aliquot.learn.markov import Markov
 from aliquot.learn.scoring import Place, Score, score
-from aliquot.learn.steps import WINDOW, Session, Step
-from aliquot.learn.tables import count
+from aliquot.learn.tables import Tables, count
 from aliquot.storage.log import AccessLog
 from aliquot.storage.log.access_log import read_sessions
-from aliquot.storage.records import Access, Found
-from aliquot.storage.training.steps import as_key, as_step
+from aliquot.storage.records import Access
+from aliquot.storage.training.steps import as_dated, as_step, history_of
 
 USERS = 8
 _LEARNED = 0.7
+Sessions: TypeAlias = list[list[Access]]
 
 
 class User(NamedTuple):
-    name: str
-    learned: list[Session]
-    tried: list[Session]
+    learned: Sessions
+    tried: Sessions
 
 
 class Outcome(NamedTuple):
-    """Means over the users, of all that they open."""
+    """Of all that the users open."""
 
     alone: Score  # a model of their own, and nobody else
     together: Score  # one model for all, learned from the interleaved log; each session has its own history
@@ -36,70 +35,53 @@ class Outcome(NamedTuple):
 
 def measure(data: Path, most: int) -> Outcome:
     users = []
-    for name, sessions in list(starts_by_user(data).items())[:USERS]:
+    for sessions in list(starts_by_user(data).values())[:USERS]:
         border = max(1, int(_LEARNED * len(sessions)))
-        users.append(User(name, sessions[:border], [session[:most] for session in sessions[border:]]))
-    alone = [_alone(user) for user in users]
+        users.append(User(sessions[:border], [session[:most] for session in sessions[border:]]))
     with tempfile.TemporaryDirectory() as folder:
-        model = Markov(count(_through_log(Path(folder) / "learned.db", [user.learned for user in users])), 2)
-        together, mixed = _asked_through_log(Path(folder) / "tried.db", model, [user.tried for user in users])
+        alone = [
+            _try(Path(folder) / f"tried-{number}.db", _learn(Path(folder) / f"{number}.db", [user]), [user])[0]
+            for number, user in enumerate(users)
+        ]
+        tables = _learn(Path(folder) / "learned.db", users)
+        together, mixed = _try(Path(folder) / "tried.db", tables, users)
     return Outcome(_mean(alone), together, mixed)
 
 
-def _alone(user: User) -> Score:
-    model = Markov(count(user.learned), 2)
-    asked = [
-        Place(session[max(0, place - WINDOW) : place], session[place].file)
-        for session in user.tried
-        for place in range(1, len(session))
-    ]
-    return score(model, asked)
-
-
-def _through_log(path: Path, users: Sequence[Sequence[Session]]) -> list[Session]:
+def _learn(path: Path, users: Sequence[User]) -> Tables:
+    """From what comes back of a log to which all wrote in turn."""
     log = AccessLog(path)
-    for access in _interleaved(users):
+    for access in _interleaved([user.learned for user in users]):
         log.add(access)
     log.close()
-    return [[as_step(access) for access in session.accesses] for session in read_sessions(path)]
+    return count(as_dated(session).steps for session in read_sessions(path))
 
 
-def _asked_through_log(path: Path, model: Markov, users: Sequence[Sequence[Session]]) -> tuple[Score, Score]:
-    """Before each access the log is asked for what its session, and what anybody, did last."""
+def _try(path: Path, tables: Tables, users: Sequence[User]) -> tuple[Score, Score]:
+    """Before each access the log is asked for what its session did last; beside it, for what anybody did."""
     log = AccessLog(path)
     own: list[Place] = []
     anybodys: list[Place] = []
-    last: list[Step] = []
-    for access in _interleaved(users):
-        step = as_step(access)
-        recent = log.recent(access.tenant, access.session)
-        if recent:
-            own.append(Place([as_step(one) for one in recent], step.file))
-            anybodys.append(Place(last[-WINDOW:], step.file))
+    last: list[Access] = []
+    running: dict[str, str] = {}
+    for access in _interleaved([user.tried for user in users]):
+        called = access.function if running.get(access.session) != access.invocation else None
+        running[access.session] = access.invocation
+        file = as_step(access).file
+        own.append(Place(history_of(log.recent(access.tenant, access.session), access.tenant, called), file))
+        anybodys.append(Place(history_of(last, access.tenant, called), file))
         log.add(access)
-        last = [*last[-WINDOW:], step]
+        last = [*last[-9:], access]
     log.close()
-    return score(model, own), score(model, anybodys)
+    marks = frozenset(step.file for step in tables.steps if step.is_mark)
+    model = Markov(tables, 2)
+    return score(model, own, marks), score(model, anybodys, marks)
 
 
-def _interleaved(users: Sequence[Sequence[Session]]) -> Iterator[Access]:
-    """One access of each user in turn."""
-    streams = [_stream(f"user{number}", sessions) for number, sessions in enumerate(users)]
-    for number, turn in enumerate(zip_longest(*streams)):
-        for access in turn:
-            if access is not None:
-                tenant, session, step = access
-                key = as_key(step.file)
-                yield Access(
-                    float(number), tenant, session, "f", session, key.dataset, key.path, step.size, step.operation, 0.0,
-                    Found.CACHED,
-                )  # fmt: skip
-
-
-def _stream(user: str, sessions: Sequence[Session]) -> Iterator[tuple[str, str, Step]]:
-    for number, session in enumerate(sessions):
-        for step in session:
-            yield user, f"{user}-{number}", step
+def _interleaved(users: Sequence[Sessions]) -> Iterator[Access]:
+    """One access of each user in turn, a user's sessions one after the other."""
+    for turn in zip_longest(*([access for session in sessions for access in session] for sessions in users)):
+        yield from (access for access in turn if access is not None)
 
 
 def _mean(scores: Sequence[Score]) -> Score:

@@ -16,7 +16,7 @@ from aliquot.learn.settings import LearnSettings
 from aliquot.learn.steps import Session
 from aliquot.learn.training import Dated, Progress, learn, split
 
-_ENOUGH = 1_000_000  # steps that a network goes over in all rounds together
+_ENOUGH, _ENOUGH_QUICK = 1_000_000, 400_000  # steps that a network goes over in all rounds together
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 12
 _VERSION = 1
 
@@ -56,9 +56,8 @@ def _numbered(manifest: Manifest) -> Manifest:
 
 def _settings(recorded: Recorded, *, quick: bool) -> LearnSettings:
     steps = max(1, sum(map(len, recorded.learned)))
-    rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, _ENOUGH // steps))
-    minutes = 0.6 if quick else 4.0
-    return LearnSettings(epochs=rounds, most_minutes=minutes, threads=os.cpu_count() or 1, most_steps=10 * _ENOUGH)
+    rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, (_ENOUGH_QUICK if quick else _ENOUGH) // steps))
+    return LearnSettings(epochs=rounds, threads=os.cpu_count() or 1, most_steps=10 * _ENOUGH)
 
 
 def _dated(sessions: Sequence[Session]) -> list[Dated]:

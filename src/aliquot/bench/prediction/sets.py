@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aliquot.learn.steps import OPEN, Session, Step, begin, call
+from aliquot.storage.records import Access, Found
 
 IDLE_S = 30 * 60
 BLOCKS = 512  # of a block trace without sessions, to a session
@@ -62,13 +63,14 @@ def starts_app_with_calls(data: Path) -> list[Session]:
     return _starts(data, lambda row: row["path"].startswith("/app"), marks=True)
 
 
-def starts_by_user(data: Path) -> dict[str, list[Session]]:
-    """All opens, as files of a dataset; the users in the order in which they came."""
-    users: dict[str, dict[str, Session]] = {}
+def starts_by_user(data: Path) -> dict[str, list[list[Access]]]:
+    """All opens, as the platform logs them: each user's sessions, the users in the order in which they came."""
+    users: dict[str, dict[str, list[Access]]] = {}
     with _lines(data / _STARTS) as lines:
         for row in csv.DictReader(lines):
-            step = Step(f"recorded{row['path']}", int(row["bytes"] or 0))
-            users.setdefault(row["user"], {}).setdefault(row["session"], []).append(step)
+            session = users.setdefault(row["user"], {}).setdefault(row["session"], [])
+            names = (row["user"], row["session"], row["function"], row["invocation"], "recorded", row["path"][1:])
+            session.append(Access(float(row["t_s"]), *names, int(row["bytes"] or 0), OPEN, 0.0, Found.CACHED))
     return {user: list(sessions.values()) for user, sessions in users.items()}
 
 

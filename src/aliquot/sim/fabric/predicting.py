@@ -7,10 +7,10 @@ from functools import partial
 from aliquot.core.events import LikelyFile
 from aliquot.core.prefetching.records import AudienceKey, FileKey, without_session
 from aliquot.learn.markov import Markov, Popular
-from aliquot.learn.model import Model, seen_until
+from aliquot.learn.model import Model
 from aliquot.learn.predictor import Predictor
 from aliquot.learn.reach import Outlook, reach_of
-from aliquot.learn.steps import Session, Step, begin, call
+from aliquot.learn.steps import Session, Step, begin, call, seen_until
 from aliquot.learn.tables import Tables, count
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.fabric.storage import file_key
