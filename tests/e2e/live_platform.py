@@ -5,7 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import chdir, redirect_stderr, redirect_stdout
+import threading
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from unittest.mock import patch
 
 from aliquot.cli import main
@@ -46,6 +47,23 @@ class LivePlatform(LiveServer):
 
     def json(self, *arguments, **options):
         return json.loads(self.run("aliquot", *arguments, "--json", **options))
+
+    @contextmanager
+    def repeating(self, *arguments):
+        """A command again and again: who follows begins with what ends from then on, and nobody knows when that is."""
+        ended = threading.Event()
+
+        def repeat():
+            while not ended.is_set():
+                LivePlatform.run(self, "aliquot", *arguments)
+
+        thread = threading.Thread(target=repeat)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def __exit__(self, *error):
         super().__exit__(*error)

@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import threading
 
 import pytest
 from live_platform import LivePlatform
@@ -87,17 +86,8 @@ def test_logs_show_the_last_calls_and_follow_new_ones(deployed):
     lines = [json.loads(line) for line in deployed.aliquot("logs", "sums.add", "-n", 2, "--json").splitlines()]
     assert [line["logs"][0].split("stdout: ")[1] for line in lines] == ["adding 1 1", "adding 2 1"]
     process = deployed.begin("aliquot", "logs", "--follow", "--last", 0)
-    shown = threading.Event()
-
-    def call_until_shown():  # it begins with what ends from now on, and nobody knows when it has begun
-        while not shown.is_set():
-            deployed.aliquot("invoke", "sums.add", "-p", "a=99")
-
-    calling = threading.Thread(target=call_until_shown)
-    calling.start()
-    head, line = process.stdout.readline(), process.stdout.readline()
-    shown.set()
-    calling.join()
+    with deployed.repeating("invoke", "sums.add", "-p", "a=99"):
+        head, line = process.stdout.readline(), process.stdout.readline()
     assert "sums.add success" in head
     assert "adding 99 1" in line
     process.send_signal(signal.SIGINT)

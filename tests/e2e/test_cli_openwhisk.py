@@ -206,9 +206,8 @@ def test_a_run_is_followed_line_by_line(platform):
 
 def test_poll_shows_calls_as_they_end(platform):
     process = platform.begin("aliquot", "activation", "poll", "echo", "--json")
-    time.sleep(1.5)  # it begins with what ends from now on
-    platform.aliquot("invoke", "echo", "-p", "n", 99)
-    assert json.loads(process.stdout.readline())["response"]["result"] == {"n": 99}
+    with platform.repeating("invoke", "echo", "-p", "n", 99):
+        assert json.loads(process.stdout.readline())["response"]["result"] == {"n": 99}
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
