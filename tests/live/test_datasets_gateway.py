@@ -1,9 +1,17 @@
 """Datasets over HTTP: who may do what, what is said, and what is never said."""
 
+import re
+import shutil
+from pathlib import Path
+
+import httpx
 import pytest
 from gateway_client import AS_OPERATOR, GONE, NS, gateway, on_a_loop
 
+from aliquot.core.errors import InputError
 from aliquot.live.fabric.datasets import Datasets
+from aliquot.live.fabric.settings import read_fabric
+from aliquot.testing.server import LiveServer
 
 SECRET = "hunter2-never-to-be-seen"  # noqa: S105 - of nobody
 ALL, SEEN = "/operator/v1/datasets", "/api/v1/datasets"
@@ -147,3 +155,43 @@ async def test_tenants_cannot_add_nor_remove():
             assert (await g.say(method, f"{ALL}/x", json=BODY))[0] == 401
         for method in ("PUT", "DELETE"):
             assert (await g.say(method, f"{SEEN}/x", json=BODY))[0] == 405
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"cache_size": "12 GX"}, "--cache-size: '12 GX' is not a size"),
+        ({"cache_size": "10"}, "--cache-size: it takes at least 1MiB"),
+        ({"eviction": "best"}, "--cache-eviction: there is no 'best'; it takes gdsf, lecar, lfu, lru, s3fifo"),
+        ({"bandwidth": "fast"}, "--prefetch-bandwidth: 'fast' is not a size"),
+        ({"cache_dir": Path("/dev/null/x")}, "--cache-dir: /dev/null/x cannot be used"),
+    ],
+)
+def test_what_up_cannot_take_is_said_before_it_starts(tmp_path, option, text):
+    usual = {"cache_size": None, "cache_dir": None, "bandwidth": None, "eviction": "lecar"}
+    with pytest.raises(InputError, match=re.escape(text)):
+        read_fabric(tmp_path, **usual | option)
+
+
+def test_the_cache_takes_a_tenth_of_the_free_disk_unless_it_is_told_otherwise(tmp_path):
+    usual = read_fabric(tmp_path / "data", None, None, None, "lecar")
+    assert 0.05 < usual.cache_bytes / shutil.disk_usage(tmp_path).free < 0.2
+    assert usual.cache_directory == str(tmp_path / "data" / "fabric" / "cache")
+    told = read_fabric(tmp_path, "2GiB", tmp_path / "cache", "0", "lru")
+    assert (told.cache_bytes, told.cache_directory) == (2 * 2**30, str(tmp_path / "cache"))
+    assert (told.prefetch_bytes_per_s, told.eviction) == (0, "lru")
+
+
+def test_an_agent_that_cannot_work_says_why(tmp_path):
+    with LiveServer(tmp_path / "one", "--cache-dir", str(tmp_path / "cache")) as one:
+        add(one)
+        with LiveServer(tmp_path / "two", "--cache-dir", str(tmp_path / "cache")) as two:
+            answer = add(two)
+    assert answer.status_code == 503
+    assert answer.json()["error"].startswith("the storage agent ended; ")
+    assert "another" in answer.json()["error"]
+
+
+def add(server):
+    headers = {"authorization": f"Bearer {server.operator}"}
+    return httpx.put(f"{server.url}/operator/v1/datasets/here", headers=headers, json={"url": "/tmp"}, timeout=60)  # noqa: S108

@@ -46,6 +46,7 @@ def test_sizes_and_times_are_read():
         ({"imports": "numpy"}, "imports: 'numpy' is not a list; it takes one such as ['numpy']"),
         ({"imports": ["numpy==2"]}, "imports: 'numpy==2' is not a module's name; versions belong into requirements"),
         ({"requirements": [""]}, "requirements: '' is not a name"),
+        ({"datasets": "lab"}, "datasets: 'lab' is not a list; it takes one such as ['imagenet']"),
         ({"rerun": 1}, "rerun: 1 does not fit; it takes True or False"),
     ],
 )

@@ -96,7 +96,7 @@ def read_needs(
         weight=None if weight is None else read_positive(weight, "weight"),
         imports=tuple(imports),
         requirements=read_names(requirements, "requirements"),
-        datasets=read_names(datasets, "datasets"),
+        datasets=read_names(datasets, "datasets", "imagenet"),
         rerun=rerun,
         group=group,
         calls=calls,

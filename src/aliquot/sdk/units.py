@@ -51,13 +51,13 @@ def read_positive(value: object, argument: str) -> float:
     return float(value)
 
 
-def read_names(values: object, argument: str) -> tuple[str, ...]:
+def read_names(values: object, argument: str, example: str = "numpy") -> tuple[str, ...]:
     """A list of texts. One text alone is the mistake people make."""
     if isinstance(values, str) or not isinstance(values, list | tuple):
-        raise UsageError(f"{argument}: {values!r} is not a list; it takes one such as ['numpy']")
+        raise UsageError(f"{argument}: {values!r} is not a list; it takes one such as [{example!r}]")
     for value in values:
         if not isinstance(value, str) or not value.strip():
-            raise UsageError(f"{argument}: {value!r} is not a name; it takes a list such as ['numpy']")
+            raise UsageError(f"{argument}: {value!r} is not a name; it takes a list such as [{example!r}]")
     return tuple(values)
 
 

@@ -184,6 +184,12 @@ Handed: TypeAlias = OpenView | CloseView
 # --- from the agent -------------------------------------------------------------------------------------------
 
 
+class Failed(Struct, frozen=True, tag=True):
+    """The last that it says: why it cannot work."""
+
+    error: str
+
+
 class Answered(Struct, frozen=True, tag=True):
     """`error` is for people: empty when all went well; otherwise the value is nothing."""
 
@@ -241,4 +247,4 @@ class RunSettled(Struct, frozen=True, tag=True):
     reasons: tuple[str, ...] = ()  # why the first of the files that it found prefetched were brought
 
 
-FromAgent: TypeAlias = Answered | ModelsTold | Progress | Figures | Predicted | Prefetched | RunSettled
+FromAgent: TypeAlias = Failed | Answered | ModelsTold | Progress | Figures | Predicted | Prefetched | RunSettled

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+import structlog
+
 from aliquot.core.commands import CancelFetch, Fetch, Predict
 from aliquot.core.events import DatasetRemoved, Event, FetchEnded, FilesPredicted, LikelyFile, SessionBegan
 from aliquot.live.fabric.agent import Agent
@@ -23,6 +25,7 @@ from aliquot.storage.messages import (
     CheckDataset,
     EndSession,
     EvictDataset,
+    Failed,
     Figures,
     FromAgent,
     ModelsTold,
@@ -46,6 +49,8 @@ from aliquot.storage.models import ModelsState
 from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
 
+log = structlog.get_logger("aliquot.fabric")
+
 LOST = "the storage agent ended"
 
 
@@ -62,6 +67,7 @@ class Fabric:
         self._agent = Agent(self, never=settings is None)
         self._requests = Requests()
         self._leaving: dict[str, asyncio.Future[None]] = {}  # datasets that were removed
+        self._failure = ""  # the last words of an agent that could not work
         self._asked: dict[tuple[str, str], None] = {}  # audiences of which the model has not spoken yet
         self._fetches: dict[int, None] = {}
         self.readers = Readers(self._agent.send, self._agent.handover)
@@ -186,6 +192,9 @@ class Fabric:
         match message:
             case Answered() | ModelsTold() | Progress():
                 self._requests.heard(message)
+            case Failed():
+                log.error("the storage agent cannot work", error=message.error)
+                self._failure = message.error
             case RunSettled():
                 self.readers.settled(message)
             case Figures():
@@ -199,7 +208,8 @@ class Fabric:
                 self.post(FetchEnded(message.fetch, message.seconds, message.error))
 
     def lost(self) -> None:
-        self._requests.fail(AgentLost(f"{LOST}; try again"))
+        why, self._failure = self._failure or "try again", ""
+        self._requests.fail(AgentLost(f"{LOST}; {why}"))
         asked, self._asked = self._asked, {}
         for tenant, session in asked:
             self.post(FilesPredicted(tenant, session, "", ()))

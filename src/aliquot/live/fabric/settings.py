@@ -25,6 +25,11 @@ def read_fabric(
     size = parse_size(cache_size, "--cache-size") if cache_size is not None else _usual_size(cache)
     if size < LEAST_CACHE:
         raise InputError(f"--cache-size: it takes at least 1MiB, not {size} bytes")
+    if cache_dir is not None:
+        try:
+            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--cache-dir: {cache} cannot be used: {error.strerror}") from error
     look_up(_FOR_FILES, eviction, "--cache-eviction")
     return FabricSettings(
         directory=str(directory),

@@ -1,5 +1,6 @@
 """Datasets over HTTP: the operator adds and removes them, tenants see, show and warm those that are shown to them."""
 
+import asyncio
 import time
 from typing import Annotated, Any, TypeAlias
 
@@ -24,6 +25,8 @@ from aliquot.storage.records import Dataset
 _ALL, _ONE = "/operator/v1/datasets", "/operator/v1/datasets/{dataset}"
 _SEEN, _SEEN_ONE = "/api/v1/datasets", "/api/v1/datasets/{dataset}"
 _Url: TypeAlias = Annotated[str, Meta(extra_json_schema={"examples": ["s3://bucket/folder", "/srv/data"]})]
+_PATIENCE_S = 30  # with origins
+_ALL_THE_SAME = "(--no-check or check=false adds it all the same)"
 _MOST_USERS = 5  # that are named
 
 
@@ -143,11 +146,14 @@ class DatasetPages:
 
     async def _check_origin(self, dataset: Dataset) -> None:
         try:
-            await self._fabric.check(dataset)
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._fabric.check(dataset)
         except AgentLost:
             raise
+        except TimeoutError as error:
+            raise InputError(f"url: the origin has not answered for {_PATIENCE_S} s {_ALL_THE_SAME}") from error
         except AgentError as error:
-            raise InputError(f"url: {error} (--no-check or check=false adds it all the same)") from error
+            raise InputError(f"url: {error} {_ALL_THE_SAME}") from error
 
     def _check_namespaces(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -188,9 +194,12 @@ class DatasetPages:
         """What the agent knows; a dataset whose origin is down can still be looked at."""
         fields = ("files", "bytes", "cached_files", "cached_bytes")
         try:
-            told: dict[str, Any] = dict(await self._fabric.show(dataset.name))
+            async with asyncio.timeout(_PATIENCE_S):
+                told: dict[str, Any] = dict(await self._fabric.show(dataset.name))
         except AgentError as error:
             told = {"trouble": str(error)}
+        except TimeoutError:
+            told = {"trouble": "its files are still being listed; look again later"}
         return {field: told.get(field) for field in fields} | {"trouble": told.get("trouble")}
 
 

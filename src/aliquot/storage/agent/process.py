@@ -12,10 +12,11 @@ import sys
 import threading
 from contextlib import suppress
 
+from aliquot.core.errors import AliquotError
 from aliquot.logs import set_up_logs
 from aliquot.storage.agent.agent import Agent
 from aliquot.storage.frames import frame, next_message, to_agent
-from aliquot.storage.messages import Begin, FromAgent
+from aliquot.storage.messages import Begin, Failed, FromAgent
 
 NICE = 5  # calls that need no files come first
 _END_S = 4.0
@@ -31,7 +32,12 @@ async def serve(channel: socket.socket, hands: socket.socket) -> None:
     begin = await next_message(reader, to_agent)
     if not isinstance(begin, Begin):
         return
-    agent = Agent(begin, send)
+    try:
+        agent = Agent(begin, send)
+    except (AliquotError, OSError) as error:
+        send(Failed(str(error)))
+        await writer.drain()
+        return
     hands.setblocking(False)
     asyncio.get_running_loop().add_reader(hands.fileno(), agent.take, hands)
     figures = asyncio.create_task(agent.tell_figures())
