@@ -36,10 +36,14 @@ def seal_up(pickled: bytes, sizes: list[int]) -> bytes:
 
 
 def opened(body: bytes | memoryview) -> tuple[memoryview, list[int], memoryview]:
-    """The pickle, the sizes of its buffers, and what is behind it: the buffers, or nothing."""
+    """The pickle, the sizes of its buffers, and what is behind it: the buffers, or nothing. Raises a `ValueError`."""
     view = memoryview(body)
+    if len(view) < _HEAD.size:
+        raise ValueError("the envelope is cut off")
     _, count, length = _HEAD.unpack_from(view)
     begin = _HEAD.size + count * _SIZE.size
+    if begin + length > len(view):
+        raise ValueError("the envelope is cut off")
     sizes = [_SIZE.unpack_from(view, _HEAD.size + number * _SIZE.size)[0] for number in range(count)]
     return view[begin : begin + length], sizes, view[begin + length :]
 

@@ -1,0 +1,136 @@
+"""Parcels and desks: what is sealed, what is refused, and that nothing is left."""
+
+import gc
+import mmap
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from aliquot.live.gateway.parcels import shared
+from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.node.desk import Desk, Desks, NoParcel, Parcel
+from aliquot.runtime import values
+
+SIZES = [100_000, 70_001]
+BOUND = 2**20
+
+
+def filled(desk):
+    """A parcel that a sandbox has made, and the envelope that belongs to it."""
+    buffers = [memoryview(bytes([number + 1]) * size) for number, size in enumerate(SIZES)]
+    number, parcel = desk.room(values.places(SIZES)[1])
+    values.fill(parcel.fd, buffers)
+    desk.seal(number)
+    return number, values.seal_up(b"pickle", SIZES)
+
+
+def open_parcels():
+    names = [str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink() and fd.exists()]
+    return sum("aliquot-parcel" in name for name in names)
+
+
+def test_what_is_handed_over_can_be_written_by_nobody():
+    desk = Desk("t", BOUND)
+    number, body = filled(desk)
+    parcel = desk.hand_on(number, body)
+    with pytest.raises(PermissionError):
+        os.pwrite(parcel.fd, b"!", 0)
+    with pytest.raises(PermissionError):
+        mmap.mmap(parcel.fd, parcel.size)
+    with pytest.raises(PermissionError):
+        os.ftruncate(parcel.fd, 1)
+    mine, yours = values.take(parcel.fd, parcel.size), values.take(parcel.fd, parcel.size)
+    mine[0] = 9  # a copy of that page
+    assert (mine[0], yours[0]) == (9, 1)
+
+
+def test_what_somebody_could_still_write_to_is_not_handed_over():
+    desk = Desk("t", BOUND)
+    number, parcel = desk.room(4096)
+    with mmap.mmap(parcel.fd, 4096), pytest.raises(NoParcel, match="still being written to"):
+        desk.seal(number)
+    desk.seal(number)
+
+
+def test_a_value_put_behind_its_pickle_is_whole():
+    desk = Desk("t", BOUND)
+    number, body = filled(desk)
+    pickled, sizes, behind = values.opened(desk.hand_on(number, body).inlined(body))
+    assert (bytes(pickled), sizes) == (b"pickle", SIZES)
+    memory = values.copied(sizes, behind)
+    assert [memory[span] == bytes([at + 1]) * SIZES[at] for at, span in enumerate(values.places(sizes)[0])] == [
+        True
+    ] * 2
+
+
+def test_bytes_wherever_they_are_travel_apart_and_come_back():
+    value = {"a": [b"x" * 70_000, (b"y" * 65_536,)], "small": b"z", "n": 1}
+    apart = values.Buffers()
+    body = pickle.dumps(values.with_bytes_apart(value), protocol=5, buffer_callback=apart)
+    assert [len(view) for view in apart.views] == [70_000, 65_536]
+    assert len(body) < 1000
+    assert pickle.loads(body, buffers=apart.views) == value  # noqa: S301 - our own
+    assert values.with_bytes_apart([1, (2,), {"k": b"s"}]) == [1, (2,), {"k": b"s"}]
+
+
+@pytest.mark.parametrize("size", [0, -1, BOUND + 1])
+def test_a_parcel_that_cannot_be_is_refused(size):
+    with pytest.raises(NoParcel):
+        Desk("t", BOUND).room(size)
+    assert open_parcels() == 0
+
+
+def test_numbers_that_mean_nothing_are_refused():
+    desk, other = Desk("t", BOUND), Desk("o", BOUND)
+    number, body = filled(desk)
+    for refused in (
+        lambda: other.hand_on(number, body),
+        lambda: desk.hand_on(number + 1, body),
+        lambda: desk.seal(number),
+        lambda: desk.take(number),
+    ):
+        with pytest.raises(NoParcel, match=f"there is no parcel {number}|there is no parcel {number + 1}"):
+            refused()
+    for cut in (body[:4], body[:20], body[:4] + b"\xff" * 12):
+        with pytest.raises(ValueError, match="cut off"):
+            values.opened(cut)
+    with pytest.raises(NoParcel, match="is not what the body says"):
+        desk.hand_on(number, values.seal_up(b"pickle", [1]))
+
+
+def test_a_desk_that_closes_leaves_nothing():
+    desks = Desks(BOUND)
+    desk = desks.open()
+    desk.room(10_000)
+    number, body = filled(desk)
+    desk.put(desk.hand_on(number, body))
+    assert open_parcels() == 2
+    desks.close(desk)
+    gc.collect()
+    assert (open_parcels(), Parcel.in_use, desks.find(desk.token)) == (0, 0, None)
+    _, parcel = desks.open().room(5000)
+    desk.put(parcel)  # nobody will take it
+    del parcel
+
+
+def test_the_gateway_takes_a_parcel_from_the_desk_that_the_request_names():
+    desks = Desks(BOUND)
+    desk = desks.open()
+    number, body = filled(desk)
+    kind = f"application/x-aliquot-pickle; desk={desk.token}".encode()
+    assert shared(kind, body, desks) == (desk, None)
+    assert shared(b"application/x-aliquot-pickle; desk=" + b"0" * 32, body, desks) == (None, None)
+    assert shared(b"application/x-aliquot-pickle; charset=x", body, desks) == (None, None)
+    for wrong, text in (
+        (kind + b"; parcel=%d" % (number + 1), f"there is no parcel {number + 1}"),
+        (kind.replace(desk.token.encode(), b"0" * 32) + b"; parcel=%d" % number, "not of this platform"),
+    ):
+        with pytest.raises(Refusal) as refusal:
+            shared(wrong, body, desks)
+        assert refusal.value.status == 400
+        assert text in str(refusal.value.body("t"))
+    found, parcel = shared(kind + b"; parcel=%d" % number, body, desks)
+    assert found is desk
+    assert parcel.size == values.places(SIZES)[1]
