@@ -87,7 +87,7 @@ def run_request(call: Call, tenancy: Tenancy, now_ms: int) -> RunRequest:
     limits = one.action.limits
     env = activation_env(one, tenancy.key_for(one.reached), now_ms)
     steps: tuple[Step, ...] = ()
-    if tenancy.served.is_group:
+    if tenancy.alone is None:
         chain = [tenancy.reached_for(step.function) for step in (one, *(call.chain or ()))]
         steps = tuple(Step(reached.function, defaults_of(reached.action)) for reached in chain)
     return RunRequest(

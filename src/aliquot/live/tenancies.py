@@ -21,10 +21,12 @@ class Keys(Protocol):
 class Tenancy:
     """One sandbox: the revisions it serves, from its start to its end."""
 
-    __slots__ = ("blind", "call", "init_s", "key", "launched", "logs", "reads", "served")
+    __slots__ = ("alone", "blind", "call", "init_s", "key", "launched", "logs", "reads", "served")
 
     def __init__(self, served: Served, key: str) -> None:
         self.served = served
+        # The one function, of what is no group: looked at several times a call.
+        self.alone = None if served.is_group else served.members[0]
         self.key = key  # of the caller's namespace, for what runs here; empty: its owner wants none
         self.call: Call | None = None
         self.launched = False  # one that starts for a call that is cancelled may be given to another: cold, too
@@ -35,16 +37,16 @@ class Tenancy:
 
     def serves(self, call: Call) -> bool:
         """Whether it can run all of it: a sandbox of a group has the functions that the group had when it started."""
-        if not self.served.is_group:
+        if self.alone is not None:
             return True
         return all(self.served.member(one.function) is not None for one in call.chain or (call,))
 
     def reached_for(self, function: str) -> Reached:
-        return self.served.member(function) or self.served.members[0]
+        return self.alone or self.served.member(function) or self.served.members[0]
 
     def key_for(self, reached: Reached) -> str:
         """Of a group, some may have no key."""
-        return self.key if wants_key(reached) else ""
+        return self.key if self.alone is not None or wants_key(reached) else ""
 
     def with_logs(self, outcome: Outcome) -> Outcome:
         """What a sandbox printed when it started belongs to the record of its first run."""
