@@ -168,7 +168,7 @@ def test_without_control_groups_it_says_that_nothing_is_enforced(monkeypatch, tm
 
 
 def test_a_short_quota_gets_a_longer_period_and_never_less_than_the_kernel_takes():
-    assert quota_us(0.5) == (5000, 10_000)
+    assert quota_us(0.5) == (10_000, 20_000)
     assert quota_us(0.02) == (1000, 50_000)
     assert quota_us(0.0001) == (1000, 1_000_000)
 

@@ -206,14 +206,14 @@ def test_what_is_bounded_of_a_sandbox_is_written_as_the_kernel_documents_it(tmp_
     assert "not yet run with its controllers" in driver.enforcement.lacking[0]
     driver.resize(7, 0.25, 0.5)
     directory = driver.attach(7, ["host-1"], [123])
-    assert said(directory) == {"cpu.weight": "2500", "cpu.max": "5000 10000", "cgroup.procs": "123"}
+    assert said(directory) == {"cpu.weight": "2500", "cpu.max": "10000 20000", "cgroup.procs": "123"}
     device = directory.parent
     assert said(device) == {"cpu.weight": "400", "cpuset.cpus": "1"}
     assert (device / "cgroup.subtree_control").read_text() == wanted
     driver.resize(7, 0.01, 0.01)
     assert said(directory)["cpu.max"] == "1000 100000"  # no less than the kernel takes
     driver.resize(7, 1, 1)
-    assert (said(directory)["cpu.weight"], said(directory)["cpu.max"]) == ("10000", "max 10000")
+    assert (said(directory)["cpu.weight"], said(directory)["cpu.max"]) == ("10000", "max 20000")
     driver.swap_out(7)
     assert (directory / "cgroup.freeze").read_text() == "1"
     assert [used.compute_s for used in driver.used()] == [3]
@@ -226,7 +226,7 @@ def test_more_devices_than_cores_are_bounded_as_a_whole(tmp_path):
     root = played(tmp_path, "app/tag", "app/tag/host-1", "app/tag/host-1/1")
     driver = HostDriver("", DEVICES, [3], V2Parts(claim("tag", root, "/app")))
     driver.attach(1, ["host-1"], [1])
-    assert said(root / "app/tag/host-1") == {"cpu.weight": "400", "cpu.max": "5000 10000", "cpuset.cpus": "3"}
+    assert said(root / "app/tag/host-1") == {"cpu.weight": "400", "cpu.max": "10000 20000", "cpuset.cpus": "3"}
 
 
 def test_memory_and_processes_are_bounded_where_the_sandbox_is_and_follow_it(tmp_path, monkeypatch):

@@ -70,16 +70,19 @@ class Invocation:
 
     def take_slots(self, dispatch: int) -> None:
         """On each device of its sandbox; `dispatch` counts up."""
-        flow, devices = self.flow, self.devices
+        spec, devices = self.flow.spec, self.devices
+        self.share = 0.0
         for device in devices:
-            device.take_slot(flow.spec.share_on(device.spec))
+            share = spec.share_on(device.spec)
+            device.take_slot(share)
             device.last_dispatch = dispatch
-        self.share = flow.spec.share_on(devices[0].spec) * len(devices)
+            self.share += share
 
     def free_slots(self) -> None:
         devices = self.devices
+        each = self.share / len(devices)
         for device in devices:
-            device.free_slot(self.share / len(devices))
+            device.free_slot(each)
 
     def change(self, change: InvocationChange, now: float) -> None:
         after = lifecycle.INVOCATION.get((self.state, change))

@@ -149,8 +149,10 @@ class View:
         """
         if not self.fits(flow, device):
             return False
-        count = flow.spec.device_count
-        return count == 1 or len(gather(flow, device, self.devices, self.fits)) == count - 1
+        share = flow.spec.share
+        if share is None or share <= 1:  # asked for too often for `device_count`
+            return True
+        return len(gather(flow, device, self.devices, self.fits)) == flow.spec.device_count - 1
 
     def fits(self, flow: FlowView, device: DeviceView) -> bool:
         """Whether that device, for itself, has room for a new sandbox of the flow."""
