@@ -285,8 +285,11 @@ def test_a_file_that_changed_at_an_fsspec_origin_is_noticed(memory):
 
 @pytest.mark.usefixtures("memory")
 def test_an_fsspec_origin_that_is_not_there_is_an_error():
+    origin = origin_at("memory://nothing")
     with pytest.raises(OriginError, match="is not there"):
-        origin_at("memory://nothing").check()
+        origin.check()
+    with pytest.raises(OriginError, match="cannot be listed"):
+        list(origin.files())
 
 
 def test_a_driver_that_is_missing_is_named_by_its_package():

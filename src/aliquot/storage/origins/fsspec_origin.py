@@ -21,7 +21,7 @@ PAUSE_S = 0.02
 VERSIONS = ("etag", "ETag", "VersionId", "generation", "md5", "content_hash", "checksum")
 TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 # Packages whose name is not that of the module.
-PACKAGES = {"aiohttp": "fsspec[http]", "smbprotocol": "smbprotocol", "paramiko": "paramiko", "pyarrow": "pyarrow"}
+PACKAGES = {"aiohttp": "fsspec[http]", "smbclient": "smbprotocol"}
 
 
 class _Driver(NamedTuple):
@@ -55,7 +55,8 @@ class FsspecOrigin(Origin):
                     yield from read_manifest(lines, self.shown_url)
                 return
             root = self._driver.root.rstrip("/") + "/"
-            for _, _, found in self._driver.files.walk(self._driver.root, detail=True):
+            # What cannot be listed is an error: left out, an outage would look like a dataset without files.
+            for _, _, found in self._driver.files.walk(self._driver.root, detail=True, on_error="raise"):
                 for about in found.values():
                     path = str(about["name"]).removeprefix("/" if root == "/" else root)
                     if isinstance(about.get("size"), int):
