@@ -156,8 +156,8 @@ MALFORMED = "The request content was malformed:\n"
             MALFORMED + "Object missing required field `key` - at `$.annotations[0]`",
         ),
         (
-            {**PUT, "annotations": [{"key": "gpu-share", "value": 2}]},
-            "annotation gpu-share: it takes a share of a GPU from 0 to 1, such as 0.25, not 2",
+            {**PUT, "annotations": [{"key": "gpu-share", "value": 1.5}]},
+            f"annotation gpu-share: it takes {ANNOTATIONS['gpu-share'].takes}, not 1.5",
         ),
         ([], MALFORMED + "Expected `object`, got `array`"),
     ],
@@ -165,7 +165,8 @@ MALFORMED = "The request content was malformed:\n"
 @on_a_loop
 async def test_what_cannot_be_an_action_is_refused(body, text):
     ranges = {"timeout_ms": (100, 300_000, 60_000), "memory_mb": (128, 512, 256)}
-    from aliquot.live.gateway.settings import Range
+    from aliquot.live.needs import ANNOTATIONS
+from aliquot.live.gateway.settings import Range
 
     async with gateway(**{key: Range(*value) for key, value in ranges.items()}) as g:
         assert await g.say("PUT", f"{ACTIONS}/new", json=body) == (400, text)

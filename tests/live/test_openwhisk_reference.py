@@ -100,6 +100,6 @@ async def test_the_other_claims():
         assert host["limits"]["actions_per_minute"] is None
         _, made = await g.say("PUT", f"{ACTIONS}/few", json={**PUT, "limits": {"instances": 3}})
         assert made["limits"]["instances"] == 3
-        assert (await g.say("PUT", f"{ACTIONS}/x", json={**PUT, "annotations": [{"key": "gpu-share", "value": 2}]}))[
+        assert (await g.say("PUT", f"{ACTIONS}/x", json={**PUT, "annotations": [{"key": "gpu-share", "value": 1.5}]}))[
             0
         ] == 400
