@@ -5,6 +5,9 @@ import base64
 import pytest
 from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
 
+from aliquot.live.gateway.settings import Range
+from aliquot.live.needs import ANNOTATIONS
+
 NAME_TEXT = "The name of the entity contains illegal characters."
 GONE = (404, "The requested resource does not exist.")
 
@@ -165,9 +168,6 @@ MALFORMED = "The request content was malformed:\n"
 @on_a_loop
 async def test_what_cannot_be_an_action_is_refused(body, text):
     ranges = {"timeout_ms": (100, 300_000, 60_000), "memory_mb": (128, 512, 256)}
-    from aliquot.live.needs import ANNOTATIONS
-from aliquot.live.gateway.settings import Range
-
     async with gateway(**{key: Range(*value) for key, value in ranges.items()}) as g:
         assert await g.say("PUT", f"{ACTIONS}/new", json=body) == (400, text)
         assert await g.say("GET", f"{ACTIONS}/new") == GONE
