@@ -109,9 +109,9 @@ def eventually(condition, patience_s: float = 30):
     return found
 
 
-def fuse_mounts() -> list[str]:
+def mounts_of(server: LiveServer) -> list[str]:
     """On this machine, as all processes see it that have no namespace of their own."""
-    return [line for line in Path("/proc/self/mounts").read_text().splitlines() if "aliquot" in line and "fuse" in line]
+    return [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(server.data) in line]
 
 
 def stop_origin(link) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import httpx
 import pytest
-from fabric_server import FabricServer, digest, eventually, fuse_mounts, stop_origin
+from fabric_server import FabricServer, digest, eventually, mounts_of, stop_origin
 
 from aliquot.live.replay import replay_file
 from aliquot.testing.origin.link import Shape, shaped
@@ -33,7 +33,7 @@ def server(tmp_path_factory, link):
     yield server
     assert server.stop() == 0
     assert replay_file(server.data).differences == []
-    assert fuse_mounts() == []
+    assert mounts_of(server) == []
 
 
 def sent(link):
@@ -141,11 +141,12 @@ def test_a_server_that_is_killed_leaves_no_agent_no_mount_and_no_half_file(serve
     calling = threading.Thread(target=call)
     calling.start()
     eventually(moving)
-    agent = server.agent()
+    processes = server.descendants()
+    assert server.agent() in processes
     server.kill()
     calling.join()
-    eventually(lambda: not alive(agent))
-    assert fuse_mounts() == []
+    eventually(lambda: not any(map(alive, processes)))
+    assert mounts_of(server) == []
     server.start()
     assert [one["name"] for one in server.as_operator("GET", "").json()] == ["nas"]
     record = server.read("nas/small.bin")
