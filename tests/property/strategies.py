@@ -67,6 +67,7 @@ def scenarios(draw):
                 st.one_of(st.none(), st.sampled_from([0.5, 5])),
                 st.none(),
                 st.sampled_from([None, None, "s1", "s2"]),
+                st.just(()),  # it reads no files
             ),
             max_size=40,
         )
