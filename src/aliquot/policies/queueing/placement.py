@@ -23,12 +23,12 @@ def on_device(view: View, flow: FlowView, device: DeviceView) -> Place | None:
 
 def least_recent(view: View, flow: FlowView, devices: Iterable[DeviceView] | None = None) -> Place | None:
     """The device that has gone longest without a dispatch, never-used first, in index order; warm or not."""
+    if devices is None:
+        devices = view.devices
     if flow.spec.share:
-        return packed(
-            view, flow, [place for device in devices or view.devices if (place := on_device(view, flow, device))]
-        )
+        return packed(view, flow, [place for device in devices if (place := on_device(view, flow, device))])
     best: Place | None = None
-    for device in view.devices if devices is None else devices:
+    for device in devices:
         if best is None or device.last_dispatch < best[0].last_dispatch:
             best = on_device(view, flow, device) or best
     return best
