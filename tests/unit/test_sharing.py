@@ -8,10 +8,11 @@ from aliquot.core.commands import SetSlice
 from aliquot.core.events import InvocationCancelled, RunFinished, SandboxLost, SandboxStarted
 from aliquot.core.interfaces import Params
 from aliquot.core.records import Slice
+from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 from aliquot.sim.division import Claim, divide
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import of
+from aliquot.testing.harness import dispatched, of
 
 requests = st.lists(st.integers(1, 100), min_size=1, max_size=8).map(
     lambda parts: [part / max(sum(parts), 100) for part in parts]
@@ -98,3 +99,19 @@ def test_the_simulated_device_gives_each_its_share_and_all_it_has_to_those_who_m
         assert claim.share - 1e-9 <= part <= claim.ceiling + 1e-9
     if sum(claim.ceiling for claim in claims) >= 1:
         assert sum(given_) == pytest.approx(1)
+
+
+WITHOUT_CHOICE = {"affinity", "exclusive", "round_robin"}  # they go by device, or by whose it is
+PACKED = (("first_fit", "gpu-1"), ("best_fit", "gpu-2"))
+
+
+@pytest.mark.parametrize(("packing", "where"), PACKED)
+@pytest.mark.parametrize("policy", sorted(set(QUEUEING) - WITHOUT_CHOICE))
+def test_packing_decides_where_a_slice_goes_under_every_policy_that_has_a_choice(policy, packing, where):
+    calls = [function(name, share=share) for name, share in (("large", 0.9), ("half", 0.5), ("small", 0.1))]
+    devices = [device(name, concurrency=8) for name in ("gpu-1", "gpu-2")]
+    harness = Harness(policy, devices=devices, functions=calls, packing=packing)
+    harness.ready(harness.call("large"))
+    harness.ready(harness.call("half"))
+    harness.finish("0")
+    assert [place for _, place, _ in dispatched(harness.call("small"))] == [where]
