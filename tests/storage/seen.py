@@ -49,12 +49,12 @@ class HeldOrigin(LocalOrigin):
         self._answer()
         return super().stat(path)
 
-    def read(self, listed, offset, length):
+    def pieces(self, listed, offset, length):
         self._answer()
         if listed.path in self.held:
             self.asked.set()
             self.held[listed.path].wait()
-        return super().read(listed, offset, length)
+        return super().pieces(listed, offset, length)
 
     def _answer(self) -> None:
         if self.down:

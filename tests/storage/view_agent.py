@@ -16,12 +16,12 @@ class Waiting(LocalOrigin):
         super().__init__(str(base / "origin"), {})
         self._base = base
 
-    def read(self, listed, offset, length):
+    def pieces(self, listed, offset, length):
         if listed.path.startswith("held"):
             (self._base / "asked").touch()
             while not (self._base / "go").exists():
                 time.sleep(0.005)
-        return super().read(listed, offset, length)
+        return super().pieces(listed, offset, length)
 
 
 def main() -> None:
