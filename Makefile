@@ -47,6 +47,8 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md show
 	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
 	$(BIN)/aliquot bench prediction --markdown docs/benchmarks/prediction.md --json docs/benchmarks/prediction.json \
 	  --plot docs/images/prediction.png
+	$(BIN)/aliquot bench prefetch --markdown docs/benchmarks/prefetch.md --json docs/benchmarks/prefetch.json \
+	  --plot docs/images/prefetch.png
 	$(BIN)/aliquot bench views --markdown docs/benchmarks/views.md --plot docs/images/views.png
 	$(BIN)/aliquot bench sharing --markdown docs/benchmarks/sharing.md --json docs/benchmarks/sharing.json \
 	  --plot docs/images/sharing.png

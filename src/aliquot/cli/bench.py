@@ -1,5 +1,6 @@
 """`aliquot bench`: measured claims."""
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,7 @@ def bench(
         check_writable(path, option)
     if name in {"eviction", "fairness", "prediction"} and not data.is_dir():
         raise InputError(f"--data: there is no folder {data}; it takes the one that holds a folder for each trace")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped, as by Ctrl-C
     chosen = make(Request(data, quick))
     with progress() as bar:
         task = bar.add_task(name, total=chosen.steps)

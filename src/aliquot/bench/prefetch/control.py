@@ -21,6 +21,7 @@ class Control:
         self._sizes = sizes
         self._shuffled = Shuffled(sizes.epoch_files)
         self._trials: dict[str, list[Trial]] = {PLAIN: [], VIEW: [], LEARNED: []}
+        self._model = ""
         self.steps = 1 + 3 * sizes.epochs
 
     @property
@@ -33,7 +34,7 @@ class Control:
             on_step("shuffled epochs, to learn from")
             for _ in range(ENOUGH):
                 learned.run(self._shuffled.epoch())
-            learned.learn()
+            self._model = learned.learn()
             for number in range(self._sizes.epochs):
                 epoch = self._shuffled.epoch()
                 on_step(f"{PLAIN}, shuffled epoch {number + 1}")
@@ -60,5 +61,7 @@ class Control:
             share = None if wasted is None else POINTS * wasted
             rows.append([method, fmean(times), min(times), max(times), self.slowdown(method), moved, share])
         columns = ["method", "loading, s", "least", "most", "slower, %", "moved, MB an epoch", "wasted, %"]
-        title = f"Shuffled epochs on a cold node, {self._sizes.epochs} of {self._sizes.epoch_files} files"
+        title = (
+            f"Shuffled epochs on a cold node, {self._sizes.epochs} of {self._sizes.epoch_files} files ({self._model})"
+        )
         return [Rows(title, columns, rows)]

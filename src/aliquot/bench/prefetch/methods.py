@@ -75,7 +75,8 @@ class Methods:
         return {user: median(values) if values else fmean(every) for user, values in own.items()}
 
     def points(self) -> list[Point]:
-        return curve(self._trials[LEARNED], self.plain_s())
+        """Of the sessions that repeat: for the others there is nothing to foresee."""
+        return curve([trial for trial in self._trials[LEARNED] if trial.repeats], self.plain_s())
 
     def bars(self) -> dict[str, float]:
         """Loading time by method; the learned one with enough lead."""
@@ -93,7 +94,12 @@ class Methods:
         below = [POINTS * (point.ideal - point.hidden) for point in points if not point.enough]
         wasted = wasted_share(self._trials[LEARNED], self.files)
         return [
-            at_least("hidden, worst lead of at least the transfer time", min(above, default=None), 90, "%"),
+            at_least(
+                "hidden of sessions that repeat, worst lead of at least the transfer time",
+                min(above, default=None),
+                90,
+                "%",
+            ),
             at_most("fits before the first read and is not hidden, worst lead", max(below, default=None), 10, "points"),
             at_most("wasted bytes", None if wasted is None else POINTS * wasted, 10, "% of those moved"),
         ]
@@ -122,13 +128,18 @@ class Methods:
 
     def _by_lead(self) -> Rows:
         rows: list[list[str | float | None]] = []
+        plain = self.plain_s()
         for point in self.points():
             own = [trial for trial in self._trials[LEARNED] if trial.lead_s == point.lead_s]
+            odd = sum(not trial.repeats for trial in own)
             share = wasted_share(own, self.files)
             wasted = None if share is None else POINTS * share
             firsts = [trial.first_batch_s for trial in own]
             seen = fmean(trial.loading_s for trial in own)
-            shares = [POINTS * point.hidden, POINTS * point.ideal]
-            rows.append([point.lead_s, seen, *shares, wasted, quantile(firsts, 50), quantile(firsts, 99)])
-        columns = ["lead, s", "loading, s", "hidden, %", "at best, %", "wasted, %", "first batch p50, s", "p99, s"]
-        return Rows(f"Learned prefetch by lead time ({self._model.strip() or 'as it serves'})", columns, rows)
+            everyone = hidden(sum(trial.loading_s for trial in own), sum(plain[trial.user] for trial in own))
+            shares = [POINTS * point.hidden, POINTS * point.ideal, POINTS * everyone]
+            waits = [quantile(firsts, 50), quantile(firsts, 99)]
+            rows.append([point.lead_s, len(own), odd, seen, *shares, wasted, *waits])
+        columns = ["lead, s", "sessions", "out of the ordinary", "loading, s", "hidden where it repeats, %"]
+        columns += ["at best, %", "hidden of all, %", "wasted, %", "first batch p50, s", "p99, s"]
+        return Rows(f"Learned prefetch by lead time ({self._model})", columns, rows)

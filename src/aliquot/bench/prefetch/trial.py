@@ -20,6 +20,7 @@ class Trial(Struct, frozen=True):
     read_bytes: int
     moved: dict[str, int]  # by path, from the session's creation to its end
     files: tuple[str, ...]  # that were read
+    repeats: bool = True  # as the user's sessions usually are
     waited_s: float | None = None  # for files, as the activation tells it
     opened: dict[str, int] = {}  # by what the open found, as the activation tells it
 
@@ -47,6 +48,7 @@ def make_trial(
         int(sum(result["sizes"])),
         {},
         tuple(file.path for file in session.files),
+        session.repeats,
         waited / 1000 if isinstance(waited, int | float) else None,
         dict(opened) if isinstance(opened, dict) else {},
     )

@@ -11,7 +11,7 @@ MB = 1_000_000
 CONFIG_BYTES = 4_000
 SETS = 4  # that all users share: whoever reads one goes on with a checkpoint of their own
 SHARDS = 4
-DEVIATION = 0.05  # of the sessions evaluate on another user's files
+DEVIATES = 20  # one session in so many evaluates on another user's files
 
 
 class File(Struct, frozen=True):
@@ -25,6 +25,7 @@ class Session(Struct, frozen=True):
     user: str
     files: tuple[File, ...]
     batch: int
+    repeats: bool = True  # it is as the user's sessions usually are
 
     @property
     def bytes(self) -> int:
@@ -33,7 +34,7 @@ class Session(Struct, frozen=True):
     def below(self, folder: str) -> "Session":
         """The same files, elsewhere."""
         moved = tuple(File(folder + file.path, file.size) for file in self.files)
-        return Session(self.user, moved, self.batch)
+        return Session(self.user, moved, self.batch, self.repeats)
 
 
 class Workflow:
@@ -41,6 +42,7 @@ class Workflow:
 
     def __init__(self, users: int, session_bytes: int, seed: int = 0) -> None:
         self._random = Random(f"workflow/{seed}")
+        self._made = 0  # sessions
         self.users = tuple(f"user{number}" for number in range(1, users + 1))
         sets = min(SETS, users)
         shards = [
@@ -66,9 +68,10 @@ class Workflow:
 
     def next_session(self, user: str) -> Session:
         """Now and then a user evaluates on what is another's."""
+        self._made += 1
         others = [other for other in self.users if other != user]
-        if others and self._random.random() < DEVIATION:
-            return self._session(user, self._eval[self._random.choice(others)])
+        if others and self._made % DEVIATES == DEVIATES // 2:
+            return self._session(user, self._eval[self._random.choice(others)], repeats=False)
         return self.regular(user)
 
     def interleaved(self, sessions: int) -> list[Session]:
@@ -76,9 +79,9 @@ class Workflow:
         turns = [user for _ in range(sessions) for user in self._random.sample(self.users, len(self.users))]
         return [self.next_session(user) for user in turns]
 
-    def _session(self, user: str, evaluated: File) -> Session:
+    def _session(self, user: str, evaluated: File, *, repeats: bool = True) -> Session:
         files = (self._config[user], *self._shards[user], self._checkpoint[user], evaluated)
-        return Session(user, files, batch=2)
+        return Session(user, files, batch=2, repeats=repeats)
 
     def _near(self, size: int) -> int:
         return int(size * self._random.uniform(0.8, 1.2))
