@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aliquot.bench import BENCHES
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.experiments.thesis import DRAWS_RRR, PUBLISHED
 
