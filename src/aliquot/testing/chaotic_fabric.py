@@ -17,6 +17,7 @@ from aliquot.core.events import (
     SessionEnded,
 )
 from aliquot.core.interfaces import Limits
+from aliquot.core.prefetching.records import audience_of
 from aliquot.policies.prefetching.likeliest import MIB
 from aliquot.policies.prefetching.threshold import ThresholdParams
 
@@ -77,7 +78,7 @@ class ChaoticFabric:
         return [SessionEnded(tenant, session)]
 
     def function_gone(self, tenant: str, function: str) -> None:
-        self._predictions.pop((tenant, f"function/{function}"), None)
+        self._predictions.pop((tenant, audience_of("", function)), None)
 
     def predict(self) -> list[Event]:
         """The answer to a question, or one that nobody asked for; sometimes the audience has ended by now."""

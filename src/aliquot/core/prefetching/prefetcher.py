@@ -18,7 +18,7 @@ from aliquot.core.events import DatasetRemoved, FetchEnded, FilesPredicted, Like
 from aliquot.core.interfaces import Prefetching, Wish
 from aliquot.core.prefetching.backoff import Backoff
 from aliquot.core.prefetching.readers import Readers
-from aliquot.core.prefetching.records import Audience, AudienceKey, File, FileKey, Want, without_session
+from aliquot.core.prefetching.records import Audience, AudienceKey, File, FileKey, Want, audience_of
 from aliquot.core.prefetching.turns import Turns
 
 PATIENCE_S = 5  # for a prediction: after that another may be asked for
@@ -47,7 +47,7 @@ class Prefetcher:
     def called(self, tenant: str, function: str, session: str | None, *, now: float) -> None:
         """A function that reads datasets."""
         if self.policy.asks:
-            audience = self._audience(tenant, session or without_session(function))
+            audience = self._audience(tenant, audience_of(session, function))
             audience.function = function
             self._ask(audience, f"a call of {function} has come", now)
 
@@ -64,7 +64,7 @@ class Prefetcher:
                 self._drop_dataset(audience, dataset, f"no function of {tenant} reads {dataset} any more")
 
     def function_removed(self, tenant: str, function: str, datasets: Sequence[str]) -> None:
-        audience = self.audiences.get((tenant, without_session(function)))
+        audience = self.audiences.get((tenant, audience_of("", function)))
         if audience is not None:
             self._dismiss(audience, "its function was removed")
         self.function_changed(tenant, datasets, ())

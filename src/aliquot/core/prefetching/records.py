@@ -6,9 +6,17 @@ FileKey: TypeAlias = tuple[str, str]  # dataset and path
 AudienceKey: TypeAlias = tuple[str, str]  # tenant and session, or `function/NAME` for calls without one
 
 
-def without_session(function: str) -> str:
-    """The audience of the calls of a function that name no session."""
-    return f"function/{function}"
+_WITHOUT_SESSION = "function/"
+
+
+def audience_of(session: str | None, function: str) -> str:
+    """Whose next file is predicted: a session's, or, where calls have none, a function's."""
+    return session or f"{_WITHOUT_SESSION}{function}"
+
+
+def function_of(audience: str) -> str | None:
+    """The function, where the audience is its calls without a session."""
+    return audience.removeprefix(_WITHOUT_SESSION) if audience.startswith(_WITHOUT_SESSION) else None
 
 
 class File:

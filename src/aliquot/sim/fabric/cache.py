@@ -30,7 +30,8 @@ class FileCache:
         self._order: Any = kind(kind.params_type())
         self._limit = limit
         self._files: dict[FileKey, Cached] = {}
-        self._bytes = self._numbers = 0
+        self._numbers: dict[FileKey, int] = {}
+        self._bytes = 0
         self.wasted_bytes = 0  # of files that went, or were turned away, before anybody opened them
 
     def __contains__(self, key: FileKey) -> bool:
@@ -47,8 +48,8 @@ class FileCache:
             self._bytes -= victim.bytes
             self.wasted_bytes += victim.bytes if victim.unasked else 0
             del self._files[victim.key]
-        self._numbers += 1
-        entry = self._files[key] = Cached(self._numbers, key, size, reload_s, unasked=unasked)
+        number = self._numbers.setdefault(key, len(self._numbers))  # the same again: policies remember who came back
+        entry = self._files[key] = Cached(number, key, size, reload_s, unasked=unasked)
         self._bytes += size
         self._order.add(entry, now=now)
 

@@ -16,7 +16,7 @@ from aliquot.sim.arrivals import Arrival
 from aliquot.sim.fabric.account import Account, DataFigures
 from aliquot.sim.fabric.cache import Cached, FileCache
 from aliquot.sim.fabric.link import Link, Transfer
-from aliquot.sim.fabric.predicting import audience_of, make_predicting
+from aliquot.sim.fabric.predicting import caller_of, make_predicting
 from aliquot.sim.fabric.storage import Storage, file_key
 
 PREDICTION_S = 0.001  # from question to answer
@@ -28,7 +28,7 @@ class Reading:
     __slots__ = ("audience", "began", "left", "opened", "then")
 
     def __init__(self, arrival: Arrival, now: float, then: Callable[[float], None]) -> None:
-        self.audience = audience_of(arrival)
+        self.audience = caller_of(arrival)
         self.began = now
         self.left = [file_key(name) for name in reversed(arrival.reads)]
         self.opened: list[Cached] = []

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from aliquot.core.events import LikelyFile
-from aliquot.core.prefetching.records import AudienceKey, FileKey, without_session
+from aliquot.core.prefetching.records import AudienceKey, FileKey, audience_of
 from aliquot.learn.markov import Markov, Popular
 from aliquot.learn.model import Model
 from aliquot.learn.predictor import Predictor
@@ -19,8 +19,8 @@ AHEAD = 32  # files that the clairvoyant names
 GROWTH, FIRST = 1.1, 8  # it is learned anew when there are so many times more opens than the last time, and so many
 
 
-def audience_of(arrival: Arrival) -> AudienceKey:
-    return (arrival.tenant, arrival.session or without_session(arrival.function))
+def caller_of(arrival: Arrival) -> AudienceKey:
+    return (arrival.tenant, audience_of(arrival.session, arrival.function))
 
 
 class Predicting(ABC):
@@ -52,7 +52,7 @@ class Clairvoyant(Predicting):
         self._sizes = sizes
         self._coming: dict[AudienceKey, dict[FileKey, int]] = {}  # how often, in order of the first time
         for arrival in workload:
-            coming = self._coming.setdefault(audience_of(arrival), {})
+            coming = self._coming.setdefault(caller_of(arrival), {})
             for name in arrival.reads:
                 key = file_key(name)
                 coming[key] = coming.get(key, 0) + 1
@@ -83,7 +83,7 @@ class Learned(Predicting):
         self._begin(audience, begin(audience[0]))
 
     def called(self, arrival: Arrival) -> None:
-        audience, step = audience_of(arrival), call(arrival.tenant, arrival.function)
+        audience, step = caller_of(arrival), call(arrival.tenant, arrival.function)
         if arrival.session is None or audience not in self._under_way:
             self._begin(audience, step)
         else:

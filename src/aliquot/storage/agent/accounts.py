@@ -1,22 +1,17 @@
 """What each run had of the fabric, and what was brought for nobody. No I/O; all calls come from one thread."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
 
+from aliquot.core.prefetching.records import AudienceKey, audience_of, function_of
+from aliquot.storage.agent.brought import Brought
 from aliquot.storage.messages import BeginRun, RunSettled
 from aliquot.storage.records import FileKey, Found
 from aliquot.storage.view.base import FileOpened
 
-Audience: TypeAlias = tuple[str, str]  # the tenant, and its session or `function/NAME`
 _MOST_EARLY = 10_000  # opens of one sandbox that belong to no run yet
 _MOST_REASONS = 10_000  # that are remembered
 _MOST_TOLD = 16  # in a record
 UNKNOWN = "the storage agent knows nothing of it"
-WITHOUT_SESSION = "function/"
-
-
-def audience_of(tenant: str, session: str, function: str) -> Audience:
-    return tenant, session or f"{WITHOUT_SESSION}{function}"
 
 
 class Run:
@@ -26,7 +21,7 @@ class Run:
 
     def __init__(self, begun: BeginRun) -> None:
         self.begun = begun
-        self.audience = audience_of(begun.tenant, begun.session, begun.function)
+        self.audience: AudienceKey = (begun.tenant, audience_of(begun.session, begun.function))
         self.data_s = 0.0
         self.opened: dict[Found, int] = {}
         self.prefetched: dict[FileKey, int] = {}
@@ -42,8 +37,8 @@ class Accounts:
         self._by_sandbox: dict[int, list[Run]] = {}  # the innermost last: functions of a group call each other
         self._by_invocation: dict[str, Run] = {}
         self._early: dict[int, list[FileOpened]] = {}
-        self._brought: dict[Audience, dict[FileKey, tuple[int, float]]] = {}  # not opened yet: bytes, seconds it took
-        self._cancelled: dict[Audience, int] = {}  # bytes that no record has told of yet
+        self._brought = Brought()
+        self._cancelled: dict[AudienceKey, int] = {}  # bytes that no record has told of yet
         self._overtook: dict[FileKey, float] = {}  # opened while a prefetch brought them: how long that took
         self._reasons: dict[FileKey, str] = {}  # the latest last
         self.opens = dict.fromkeys(Found, 0)
@@ -79,7 +74,7 @@ class Accounts:
         prefetched = sum(run.prefetched.values())
         return RunSettled(invocation, run.data_s, run.opened, prefetched, wasted, run.error, tuple(run.reasons))
 
-    def audience(self, invocation: str) -> Audience | None:
+    def audience(self, invocation: str) -> AudienceKey | None:
         run = self._by_invocation.get(invocation)
         return None if run is None else run.audience
 
@@ -97,11 +92,11 @@ class Accounts:
         if len(self._reasons) > _MOST_REASONS:
             del self._reasons[next(iter(self._reasons))]
 
-    def brought(self, audience: Audience, key: FileKey, size: int, seconds: float) -> None:
+    def brought(self, audience: AudienceKey, key: FileKey, size: int, seconds: float) -> None:
         """It is here because it was predicted."""
-        self._brought.setdefault(audience, {})[key] = (size, seconds)
+        self._brought.add(audience, key, size, seconds)
 
-    def cancelled(self, audience: Audience, size: int) -> None:
+    def cancelled(self, audience: AudienceKey, size: int) -> None:
         """A wrong guess: what has come of it is of no use."""
         if size:
             self.wasted_bytes += size
@@ -113,11 +108,10 @@ class Accounts:
         if waited_s is not None:
             self.hidden_s += max(0.0, seconds - waited_s)
 
-    def dismiss(self, audience: Audience) -> None:
+    def dismiss(self, audience: AudienceKey) -> None:
         """A session is over: what it did not open was brought for nothing."""
         self._cancelled.pop(audience, None)
-        for size, _ in self._brought.pop(audience, {}).values():
-            self.wasted_bytes += size
+        self.wasted_bytes += self._brought.give_up(audience)
 
     def figures(self) -> dict[str, float]:
         opens: dict[str, float] = {f"opens_{found}": number for found, number in self.opens.items()}
@@ -148,21 +142,18 @@ class Accounts:
         self._accessed(run, opened)
 
     def _found_use(self, key: FileKey, opened: FileOpened) -> None:
-        """Whoever it was brought for: it was not for nothing."""
-        took_s = [files.pop(key)[1] for files in self._brought.values() if key in files]
-        if took_s:
-            self.hidden_s += max(0.0, max(took_s) - opened.waited_s)
-            self._brought = {audience: files for audience, files in self._brought.items() if files}
+        took_s = self._brought.opened(key)
+        if took_s is not None:
+            self.hidden_s += max(0.0, took_s - opened.waited_s)
         elif opened.found is Found.PREFETCHED and len(self._overtook) < _MOST_EARLY:
             self._overtook[key] = opened.waited_s
 
     def _give_up(self, run: Run, expected: set[FileKey]) -> int:
         """What was brought for its audience, was not opened, and is not expected any more."""
-        files = self._brought.get(run.audience, {})
-        if run.audience[1].startswith(WITHOUT_SESSION):
+        if function_of(run.audience[1]) is not None:
             if any(other.audience == run.audience for other in self._by_invocation.values()):
                 return 0  # another call of the function may still open it
             expected = set()
-        wasted = sum(files.pop(key)[0] for key in list(files) if key not in expected)
+        wasted = self._brought.give_up(run.audience, expected)
         self.wasted_bytes += wasted
         return wasted + self._cancelled.pop(run.audience, 0)

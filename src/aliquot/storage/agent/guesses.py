@@ -8,8 +8,8 @@ from pathlib import Path
 
 import structlog
 
+from aliquot.core.prefetching.records import AudienceKey
 from aliquot.learn.settings import LearnSettings
-from aliquot.storage.agent.accounts import Audience
 from aliquot.storage.agent.shelf import Shelf
 from aliquot.storage.log import AccessLog
 from aliquot.storage.messages import AskModel, FromAgent, Predicted
@@ -33,20 +33,20 @@ class Guesses:
         self.serving = Serving(directory / MODELS, self._log, learning)
         self._thread = ThreadPoolExecutor(1, "model")  # one: what is asked first is answered first
         self._lock = threading.Lock()
-        self._asking: dict[Audience, str | None] = {}  # to be asked: the function called, None after an open
-        self._expected: dict[Audience, tuple[FileKey, ...]] = {}
+        self._asking: dict[AudienceKey, str | None] = {}  # to be asked: the function called, None after an open
+        self._expected: dict[AudienceKey, tuple[FileKey, ...]] = {}
 
-    def accessed(self, access: Access, audience: Audience) -> None:
+    def accessed(self, access: Access, audience: AudienceKey) -> None:
         self._log.add(access)
         self._ask(audience, None)
 
     def ask(self, message: AskModel) -> None:
         self._ask((message.tenant, message.session), message.function)
 
-    def expected(self, audience: Audience) -> Iterable[FileKey]:
+    def expected(self, audience: AudienceKey) -> Iterable[FileKey]:
         return self._expected.get(audience, ())
 
-    def forget(self, audience: Audience) -> None:
+    def forget(self, audience: AudienceKey) -> None:
         self._expected.pop(audience, None)
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class Guesses:
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    def _ask(self, audience: Audience, function: str | None) -> None:
+    def _ask(self, audience: AudienceKey, function: str | None) -> None:
         """Opens that come faster than the model answers are answered together; a call is never dropped for them."""
         with self._lock:
             waiting = audience in self._asking
@@ -64,7 +64,7 @@ class Guesses:
         if not waiting:
             self._thread.submit(self._answer, audience)
 
-    def _answer(self, audience: Audience) -> None:
+    def _answer(self, audience: AudienceKey) -> None:
         """In the model's thread."""
         tenant, name = audience
         with self._lock:
@@ -80,7 +80,7 @@ class Guesses:
     def _shown(self, tenant: str, files: list[Likely]) -> list[Likely]:
         return [file for file in files if self._shelf.is_shown(file.dataset, tenant)]
 
-    def _tell(self, audience: Audience, model: str, files: list[Likely]) -> None:
+    def _tell(self, audience: AudienceKey, model: str, files: list[Likely]) -> None:
         self._expected[audience] = tuple(FileKey(file.dataset, file.path) for file in files)
         has = self._shelf.cache.has
         missing = tuple(file for file in files if not has(FileKey(file.dataset, file.path)))

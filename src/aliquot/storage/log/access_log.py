@@ -14,8 +14,9 @@ from pathlib import Path
 import structlog
 from msgspec import Struct
 
+from aliquot.core.prefetching.records import audience_of, function_of
 from aliquot.storage.log.schema import COLUMNS, INSERT, Row, connect, connect_reader, to_access, to_row
-from aliquot.storage.log.sessions import FUNCTION, LoggedSession, audience_of, split
+from aliquot.storage.log.sessions import LoggedSession, split
 from aliquot.storage.records import Access
 
 RECENT = 10  # accesses of an audience that a prediction looks at
@@ -136,9 +137,8 @@ class AccessLog:
         """From the file, as after a restart: what still waits to be written belongs to audiences in memory."""
         if not self._rows:
             return []
-        kind, _, name = audience_of(session, function).partition("/")
         where, values = "session = ?", (tenant, session)
-        if kind == FUNCTION:
+        if (name := function_of(audience_of(session, function))) is not None:
             where, values = "session = '' AND function = ?", (tenant, name)
         query = f"SELECT {COLUMNS} FROM accesses WHERE tenant = ? AND {where} ORDER BY id DESC LIMIT {RECENT}"  # noqa: S608 - values are bound
         try:

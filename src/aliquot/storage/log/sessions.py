@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from aliquot.core.prefetching.records import audience_of
 from aliquot.storage.records import Access
 
 IDLE_S = 30 * 60.0
-FUNCTION = "function"
 
 
 class LoggedSession(NamedTuple):
@@ -17,11 +17,6 @@ class LoggedSession(NamedTuple):
     @property
     def began_s(self) -> float:
         return self.accesses[0].time_s
-
-
-def audience_of(session: str, function: str) -> str:
-    """Whose next file is predicted: a session's, or, where calls have none, a function's."""
-    return session or f"{FUNCTION}/{function}"
 
 
 def split(accesses: Iterable[Access], idle_s: float = IDLE_S) -> Iterator[LoggedSession]:
