@@ -1,7 +1,6 @@
 """A cold function whose files were there before it asked: a dataset behind a slow link, and sessions that repeat."""
 
 import time
-from typing import Any
 
 import httpx
 from msgspec import Struct
@@ -82,14 +81,14 @@ def show_files(server: LiveServer) -> FilesShown | NotShown:
 
 def _show(server: LiveServer) -> FilesShown:
     with shaped(FILES, LINK, force="paced") as link:
-        _operate(server, "PUT", f"datasets/{DATASET}", json={"url": link.url})
+        server.operate("PUT", f"datasets/{DATASET}", json={"url": link.url})
         key = server.create_namespace(TENANT)
         with server.client(key) as client:
             stranger = _first_call(client)
             for _ in range(SESSIONS - 1):
                 _session(client)
             model = _learn(server)
-            _operate(server, "POST", f"datasets/{DATASET}/evict")
+            server.operate("POST", f"datasets/{DATASET}/evict")
             return FilesShown(stranger, _first_call(client, LEAD_S), model)
 
 
@@ -124,15 +123,8 @@ def _session(client: httpx.Client, lead_s: float = 0) -> Waited:
 
 def _learn(server: LiveServer) -> str:
     """What serves once the log has been learned from."""
-    state = _operate(server, "POST", "models/train")
+    state = server.operate("POST", "models/train")
     while state["training"]["running"]:
         time.sleep(POLL_S)
-        state = _operate(server, "GET", "models")
+        state = server.operate("GET", "models")
     return str(state["model"]).partition(" ")[0]
-
-
-def _operate(server: LiveServer, method: str, path: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - httpx's
-    headers = {"authorization": f"Bearer {server.operator}"}
-    url = f"{server.url}/operator/v1/{path}"
-    told: dict[str, Any] = httpx.request(method, url, headers=headers, timeout=60, **more).raise_for_status().json()
-    return told

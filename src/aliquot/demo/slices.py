@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import httpx
 from msgspec import Struct
@@ -65,9 +64,7 @@ def _call(client: httpx.Client, name: str, seconds: float) -> dict[int, int]:
 
 
 def _is_enforced(server: LiveServer) -> bool:
-    headers = {"authorization": f"Bearer {server.operator}"}
-    devices: list[dict[str, Any]] = httpx.get(f"{server.url}/operator/v1/status", headers=headers).json()["devices"]
-    return all(device["enforced"] is not False for device in devices)
+    return all(device["enforced"] is not False for device in server.operate("GET", "status")["devices"])
 
 
 def borrow_table(borrow: Borrow) -> Table:

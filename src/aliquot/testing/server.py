@@ -58,6 +58,15 @@ class LiveServer:
         more.setdefault("timeout", 60)
         return httpx.Client(base_url=f"{self.url}/api/v1/namespaces/_/", auth=(user, secret), **more)
 
+    def operate(self, method: str, path: str, **more: Any) -> Any:  # noqa: ANN401 - httpx's, and JSON
+        """What the operator's side of the gateway answers. Raises `RuntimeError` with its words if it refuses."""
+        headers = {"authorization": f"Bearer {self.operator}"}
+        more.setdefault("timeout", 60)
+        answer = httpx.request(method, f"{self.url}/operator/v1/{path}", headers=headers, **more)
+        if not answer.is_success:
+            raise RuntimeError(f"{method} {path} answered {answer.status_code}: {answer.text[:400]}")
+        return answer.json() if answer.content else None
+
     def deploy(self, name: str, code: str, *, kind: str = "python:3.11", **more: Any) -> None:  # noqa: ANN401 - JSON
         with self.client() as client:
             body = {"exec": {"kind": kind, "code": code}, **more}
@@ -65,9 +74,7 @@ class LiveServer:
 
     def create_namespace(self, name: str) -> str:
         """Returns its key."""
-        headers = {"authorization": f"Bearer {self.operator}"}
-        answer = httpx.post(f"{self.url}/operator/v1/namespaces", headers=headers, json={"name": name})
-        return str(answer.raise_for_status().json()["key"])
+        return str(self.operate("POST", "namespaces", json={"name": name})["key"])
 
     def descendants(self) -> list[int]:
         """The processes that it has started, and those that they have."""

@@ -105,12 +105,10 @@ class Platform:
         return str(state["model"])
 
     def _operate(self, method: str, path: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - httpx's
-        headers = {"authorization": f"Bearer {self._server.operator}"}
-        url = f"{self._server.url}/operator/v1/{path}"
-        answer = httpx.request(method, url, headers=headers, timeout=60, **more)
-        if not answer.is_success:
-            raise PeerError(f"{method} {url} answered {answer.status_code}: {answer.text[:400]}")
-        told: dict[str, Any] = answer.json()
+        try:
+            told: dict[str, Any] = self._server.operate(method, path, **more)
+        except RuntimeError as error:
+            raise PeerError(str(error)) from error
         return told
 
 
