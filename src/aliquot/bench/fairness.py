@@ -26,6 +26,8 @@ STARVED = 3  # times what the whole backlog takes, which is the longest wait und
 
 
 class FairnessBench:
+    needs_data = True
+
     def __init__(self, request: Request) -> None:
         self._request = request
         self._calls = 2500 if request.quick else 6000

@@ -15,6 +15,7 @@ class Request(Struct, frozen=True):
 
 
 class Bench(Protocol):
+    needs_data: bool  # whether it is nothing without recorded traces
     steps: int  # how many a run takes, for the progress bar
 
     def run(self, on_step: Callable[[str], None]) -> Result:

@@ -46,6 +46,7 @@ class Streamed:
 
 
 class SimulatorBench:
+    needs_data = False
     steps = 3
 
     def __init__(self, request: Request) -> None:

@@ -10,13 +10,15 @@ from aliquot.assemble import look_up
 from aliquot.cli.console import check_distinct, check_writable, output, progress, say, write_file
 from aliquot.core.errors import InputError
 
+_TRACES = (Path("data"), Path("../shared/data"))  # the second: one that several clones have together
+
 
 def bench(
-    name: Annotated[
-        str, typer.Argument(help="eviction, fairness, latency, prediction, prefetch, sharing, sim or views.")
-    ],
+    name: Annotated[str, typer.Argument(help="Which; a name that there is not lists them.")],
     quick: Annotated[bool, typer.Option(help="A smaller run of the same, in minutes.")] = False,
-    data: Annotated[Path, typer.Option(help="The folder that holds a folder for each trace.")] = Path("../shared/data"),
+    data: Annotated[
+        Path | None, typer.Option(help="The folder that holds a folder for each trace.", show_default="data")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write goals and tables there.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there, for the documents.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the result there.")] = None,
@@ -33,10 +35,11 @@ def bench(
         plots.check_plot(plot)
     for option, path in (("--json", json), ("--markdown", markdown), ("--plot", plot)):
         check_writable(path, option)
-    if name in {"eviction", "fairness", "prediction"} and not data.is_dir():
-        raise InputError(f"--data: there is no folder {data}; it takes the one that holds a folder for each trace")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped, as by Ctrl-C
-    chosen = make(Request(data, quick))
+    traces = data or next((place for place in _TRACES if place.is_dir()), _TRACES[0])
+    chosen = make(Request(traces, quick))
+    if chosen.needs_data and not traces.is_dir():
+        raise InputError(f"--data: there is no folder {traces}; it takes the one that holds a folder for each trace")
     with progress() as bar:
         task = bar.add_task(name, total=chosen.steps)
 

@@ -20,6 +20,7 @@ POINTS = 100
 
 
 class EvictionBench:
+    needs_data = True
     steps = len(SOURCES) * (len(SIZES) + 1)
 
     def __init__(self, request: Request) -> None:

@@ -24,6 +24,8 @@ UVICORN = "uvicorn, httptools, uvloop; one process"
 
 
 class LatencyBench:
+    needs_data = False
+
     def __init__(self, request: Request) -> None:
         check_wrk()
         self._quick = request.quick

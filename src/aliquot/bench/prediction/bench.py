@@ -23,6 +23,7 @@ _USER_STEPS = {True: 500, False: 4_000}  # of a session, in the trial with eight
 
 
 class PredictionBench:
+    needs_data = True
     steps = 2 * len(SETS) + 1
 
     def __init__(self, request: Request) -> None:

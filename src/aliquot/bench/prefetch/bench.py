@@ -23,6 +23,8 @@ from aliquot.testing.origin.link import MB, Link, Measured, Shape, shaped
 
 
 class PrefetchBench:
+    needs_data = False
+
     def __init__(self, request: Request, sizes: Sizes | None = None, shape: Shape | None = None) -> None:
         self._quick = request.quick
         self._shape = shape or Shape()

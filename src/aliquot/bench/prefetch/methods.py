@@ -1,4 +1,4 @@
-"""The seed's three storage methods on cold nodes, and how much the learned one hides by how long it is told before."""
+"""Three storage methods on cold nodes, and how much the learned one hides by how long it is told before."""
 
 from collections.abc import Callable
 from itertools import cycle, islice

@@ -30,6 +30,8 @@ NOTHING = "NOTHING IS ENFORCED HERE"
 
 
 class SharingBench:
+    needs_data = False
+
     def __init__(self, request: Request, sizes: Sizes | None = None) -> None:
         check_numpy()
         self._quick = request.quick

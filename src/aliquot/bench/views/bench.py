@@ -23,6 +23,8 @@ _WRITTEN_BYTES = 2**22
 
 
 class ViewsBench:
+    needs_data = False
+
     def __init__(self, request: Request) -> None:
         self._quick = request.quick
         self._bytes = QUICK_BYTES if request.quick else FILE_BYTES
