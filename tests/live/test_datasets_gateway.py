@@ -162,7 +162,10 @@ async def test_tenants_cannot_add_nor_remove():
     [
         ({"cache_size": "12 GX"}, "--cache-size: '12 GX' is not a size"),
         ({"cache_size": "10"}, "--cache-size: it takes at least 1MiB"),
-        ({"eviction": "best"}, "--cache-eviction: there is no 'best'; it takes gdsf, lecar, lfu, lru, s3fifo"),
+        (
+            {"eviction": "best"},
+            "--cache-eviction: there is no 'best'; it takes cost_aware, gdsf, lecar, lfu, lru, s3fifo",
+        ),
         ({"bandwidth": "fast"}, "--prefetch-bandwidth: 'fast' is not a size"),
         ({"cache_dir": Path("/dev/null/x")}, "--cache-dir: /dev/null/x cannot be used"),
     ],

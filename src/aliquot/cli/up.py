@@ -59,7 +59,7 @@ def up(
         Path | None, typer.Option(help="Where they are kept.", show_default="in the data folder")
     ] = None,
     cache_eviction: Annotated[
-        str, typer.Option(help="Which of them go when room is short: lru, lfu, gdsf, s3fifo or lecar, which learns.")
+        str, typer.Option(help="Which of them go when room is short; see aliquot policies.")
     ] = "s3fifo",
     prefetch_bandwidth: Annotated[
         str | None,

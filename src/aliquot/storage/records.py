@@ -31,7 +31,7 @@ class Dataset(Struct, frozen=True):
 
     name: str
     url: str  # whatever fsspec opens, a path, or rsync://host/module/path
-    options: dict[str, str] = {}  # the origin's own: never told to anyone but the operator
+    options: dict[str, str] = {}  # the origin's own, secrets among them: their values are never told to anyone
     tenants: tuple[str, ...] | None = None  # None: all; empty: nobody, for those that were named are gone
     created: int = 0  # milliseconds of the epoch
 

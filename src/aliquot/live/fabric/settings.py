@@ -13,7 +13,6 @@ from aliquot.storage.settings import FabricSettings
 FABRIC = "fabric"  # the directory of the agent's in the data directory
 LEAST_CACHE = 2**20
 _PART = 10  # of the free disk, unless it was said otherwise
-_FOR_FILES = {name: policy for name, policy in EVICTION.items() if name != "cost_aware"}  # which weighs cold starts
 
 
 def read_fabric(
@@ -30,7 +29,7 @@ def read_fabric(
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"--cache-dir: {cache} cannot be used: {error.strerror}") from error
-    look_up(_FOR_FILES, eviction, "--cache-eviction")
+    look_up(EVICTION, eviction, "--cache-eviction")
     return FabricSettings(
         directory=str(directory),
         cache_directory=str(cache),

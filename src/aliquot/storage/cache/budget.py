@@ -9,10 +9,6 @@ class Budget:
         self._tokens = float(bytes_per_s or 0)
         self._last_s = now
 
-    @property
-    def is_nothing(self) -> bool:
-        return self._rate == 0
-
     def wait_s(self, *, now: float) -> float:
         """How long until something may be taken; 0: now."""
         if not self._rate:

@@ -1,6 +1,5 @@
 """A dataset's files as a tree: what a directory shows, and what a path is."""
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
@@ -49,12 +48,6 @@ class Listing:
     def names(self, directory: str) -> Sequence[str]:
         """What is in it, sorted: files, and directories without a slash. `KeyError` when it is none."""
         return self._directories[directory]
-
-    def names_from(self, directory: str, after: str) -> Sequence[str]:
-        """Those that come after this one: for who reads a long directory in parts."""
-        names = self._directories[directory]
-        place = bisect_left(names, after)
-        return names[place + (place < len(names) and names[place] == after) :]
 
     def matching(self, patterns: Sequence[str]) -> list[Listed]:
         """Files whose path matches a shell pattern, or that lie below a directory of that name; no pattern: all."""

@@ -33,7 +33,6 @@ CHANGES = frozenset({4, 6, 8, 9, 10, 11, 12, 13, 16, 21, 24, 35, 43, 45, 47})
 
 REQUEST = Struct("=IIQQIIII")  # bytes, operation, unique, inode, uid, gid, pid, -
 ANSWER = Struct("=IiQ")  # bytes, -errno, unique
-RESEND_MARK = 1 << 63  # in `unique`: the request was sent before, to a reader that did not answer it
 
 INIT_IN = Struct("=IIIII")  # major, minor, most bytes read ahead, flags, more flags
 INIT_OUT = Struct("=IIIIHHIIHHIIH22x")
@@ -53,7 +52,6 @@ ASYNC_READ = 1 << 0
 READDIRPLUS = 1 << 13
 READDIRPLUS_AUTO = 1 << 14
 PARALLEL_DIROPS = 1 << 18
-ABORT_ERROR = 1 << 21
 MAX_PAGES = 1 << 22
 MORE_FLAGS = 1 << 30
 DIRECT_MAPPABLE = 1 << 36  # files that are read past the page cache may be mapped all the same
