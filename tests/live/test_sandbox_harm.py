@@ -8,13 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from sandboxes import RUNAWAY_CODE, isolation, play, result, texts, with_and_without_walls
 
 from aliquot.live.node.base import Status
+from aliquot.live.node.lanes import Lanes
+from aliquot.live.node.states import IDLE
+from aliquot.live.node.swaps import NOT_OUT, Swaps
 
 ECHO = "def main(args):\n    return args\n"
 TAG = "aliquot-test-runaway"
@@ -341,3 +346,54 @@ def test_kill_9_of_the_server_leaves_nothing_behind(tmp_path):
     import zlib
 
     assert f"aliquot-{zlib.crc32(str(tmp_path / 'data').encode()):08x}" not in data
+
+
+@pytest.mark.parametrize("pause", [0, 0.5], ids=["at once", "one by one"])
+def test_a_torn_reply_and_an_exit_hold_up_nobody_else_on_the_device(tmp_path, pause):
+    code = """
+import os, time
+def main(args):
+    os.write(3, b"12345")  # to the server
+    time.sleep(args["pause"])
+    os._exit(0)
+"""
+
+    async def scene(rig):
+        torn = await rig.started(code, device="host-1")
+        sandbox = rig.node._sandboxes[torn]
+        rig.request(torn, {"pause": pause})
+        if pause:
+            await until(lambda: sandbox._partial)
+        while not sandbox.cell.process.is_over():
+            time.sleep(0.01)  # noqa: ASYNC251 - the loop stands still: it will hear of all that is to come at once
+        what, of, outcome = await rig.next()
+        assert (what, of, outcome.status) == ("lost", torn, Status.DEVELOPER_ERROR)
+        assert result(await rig.run(await rig.started(ECHO, device="host-1"), {"n": 1})) == {"n": 1}
+
+    play(tmp_path, scene)
+
+
+def test_a_driver_that_raises_as_it_swaps_holds_up_nobody_else_on_the_device():
+    class Broken:
+        def has_own_memory(self, place):
+            return True
+
+        def swap_out(self, sandbox):
+            raise OSError("the driver is not well")
+
+    lost = []
+    sandbox = SimpleNamespace(
+        cell=object(), launch=SimpleNamespace(device="a"), number=1, state=IDLE, fail=lambda *why: lost.append(why)
+    )
+
+    async def scene():
+        lanes = Lanes(["a"])
+        with ThreadPoolExecutor(1) as swapper:
+            Swaps(Broken(), lanes, asyncio.get_running_loop(), swapper).out(sandbox)
+            freed = asyncio.Event()
+            lanes.do("a", freed.set)
+            assert not freed.is_set()
+            await freed.wait()
+
+    asyncio.run(scene())
+    assert lost == [(Status.INTERNAL_ERROR, NOT_OUT)]

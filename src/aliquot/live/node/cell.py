@@ -91,14 +91,18 @@ class Cell:
 
     def never_forked(self, status: Status, why: str) -> None:
         """The zygote could not, or died before it told."""
-        if self.tenant is not None:
-            self.tenant.never_forked(status, why)
-        self._gone()
+        try:
+            if self.tenant is not None:
+                self.tenant.never_forked(status, why)
+        finally:
+            self._gone()
 
     def _ended(self) -> None:
-        if self.tenant is not None:
-            self.tenant.process_ended()
-        self._gone()
+        try:
+            if self.tenant is not None:
+                self.tenant.process_ended()
+        finally:  # whatever became of that: others wait for what it held
+            self._gone()
 
     def _gone(self) -> None:
         self.has_ended = True

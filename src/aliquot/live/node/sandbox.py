@@ -114,7 +114,7 @@ class Sandbox:
         if self.state != GONE:
             self._readable()  # its last words, if there are any
             have = -1
-            while self.state != JUDGED and self._arrived > have:
+            while self.state not in (GONE, JUDGED) and self._arrived > have:
                 have = self._arrived
                 self._readable()
         if self.state == JUDGED:

@@ -5,11 +5,15 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import structlog
+
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.node.base import Status
 from aliquot.live.node.lanes import Lanes
 from aliquot.live.node.sandbox import Sandbox
 from aliquot.live.node.states import GONE
+
+log = structlog.get_logger(__name__)
 
 NOT_OUT = "The sandbox could not be swapped out, and was ended."
 NOT_IN = "The sandbox could not be swapped in, and was ended."
@@ -38,11 +42,13 @@ class Swaps:
         self._lanes.ending(place, swap)
 
         def done(ok: bool) -> None:
-            if not ok:
-                _give_up(sandbox, NOT_OUT)
-            elif sandbox.state != GONE and sandbox.cell is not None:
-                sandbox.cell.process.send_all(signal.SIGSTOP)
-            self._lanes.ended(place, swap)
+            try:
+                if not ok:
+                    _give_up(sandbox, NOT_OUT)
+                elif sandbox.state != GONE and sandbox.cell is not None:
+                    sandbox.cell.process.send_all(signal.SIGSTOP)
+            finally:  # whatever became of that: others wait for the memory
+                self._lanes.ended(place, swap)
 
         self._aside(lambda: self._drivers.swap_out(sandbox.number), done)
 
@@ -60,9 +66,15 @@ class Swaps:
         self._loop.call_soon(then, sandbox)
 
     def _aside(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
-        """What takes a while, in a thread; one after the other."""
-        future = self._loop.run_in_executor(self._swapper, work)
-        future.add_done_callback(lambda done: then(done.result()))
+        """What takes a while, in a thread; one after the other. What raises has not worked."""
+
+        def settled(done: asyncio.Future[bool]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if error is not None:
+                log.error("a sandbox could not be swapped", exc_info=error)
+            then(not done.cancelled() and error is None and done.result())
+
+        self._loop.run_in_executor(self._swapper, work).add_done_callback(settled)
 
 
 def _give_up(sandbox: Sandbox, why: str) -> None:
