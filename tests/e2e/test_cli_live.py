@@ -136,7 +136,7 @@ def test_namespaces_are_the_operators(platform):
     new = platform.json("namespace", "rotate-key", "lab")["key"]
     assert complaint(platform.aliquot("list", "--json", code=4, **local))["kind"] == "key_refused"
     assert platform.json("list", **{**local, "ALIQUOT_KEY": new}) == []
-    assert "operator's token" in platform.aliquot("status", code=2, **{**local, "ALIQUOT_KEY": new})
+    assert "operator's key" in platform.aliquot("status", code=2, **{**local, "ALIQUOT_KEY": new})
     platform.aliquot("namespace", "delete", "lab", "--yes")
     platform.aliquot("list", code=4, **{**local, "ALIQUOT_KEY": new})
 

@@ -166,7 +166,7 @@ class Client:
             return "Basic " + b64encode(self.server.key.encode()).decode()
         if not self.server.operator:
             raise UsageError(
-                f"{self.server.origin or self.server.url}: this needs the operator's token, which is not known here; "
+                f"{self.server.origin or self.server.url}: this needs the operator's key, which is not known here; "
                 "run it where `aliquot up` keeps its data (ALIQUOT_DATA), or set ALIQUOT_OPERATOR"
             )
         return f"Bearer {self.server.operator}"

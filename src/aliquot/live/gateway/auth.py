@@ -96,7 +96,7 @@ def _credentials(header: bytes) -> tuple[str, bytes]:
 
 
 class OperatorAuth:
-    """The operator's token, as a bearer."""
+    """The operator's key, as a bearer."""
 
     def __init__(self, token: str) -> None:
         self._digest = hashlib.sha256(token.encode()).digest() if token else None
