@@ -205,6 +205,15 @@ def test_a_web_server_without_ranges_gives_whole_files(web, tmp_path):
     assert (tmp_path / "copy").read_bytes() == server.files["a.bin"]
 
 
+def test_whether_parts_are_sent_is_known_file_by_file(web):
+    server, url = web
+    server.unranged = {"train/x y.png"}
+    origin = origin_at(url)
+    ranged, unranged = origin.stat("a.bin"), origin.stat("train/x y.png")
+    assert (origin.ranged(ranged), origin.ranged(unranged)) == (True, False)
+    assert origin_at(url).ranged(ranged)
+
+
 def test_a_web_server_that_is_down_is_not_one_without_the_file(web):
     server, url = web
     origin = origin_at(url)

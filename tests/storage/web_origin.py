@@ -12,6 +12,7 @@ class WebOrigin:
         self.files = dict(files)  # path -> bytes
         self.asked = []  # method, path, range
         self.ranges = True
+        self.unranged = set()  # paths of which no parts are sent all the same
         self.cut_after = None  # bytes of a body after which the connection ends
         self.cuts_left = 0
         self.status = None  # answer everything with it
@@ -51,12 +52,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif path not in origin.files:
             self.send(404, b"", {})
         else:
-            self.send_file(origin, origin.files[path], wanted, body=body)
+            self.send_file(origin, path, wanted, body=body)
 
-    def send_file(self, origin, content, wanted, *, body):
+    def send_file(self, origin, path, wanted, *, body):
+        content = origin.files[path]
         headers = {"ETag": f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'}
         status, part = 200, content
-        if origin.ranges:
+        if origin.ranges and path not in origin.unranged:
             headers["Accept-Ranges"] = "bytes"
             if wanted:
                 start, end = (int(number) for number in wanted.removeprefix("bytes=").split("-"))

@@ -116,11 +116,11 @@ class Counter:
         with self.deciding() as now:
             ahead = AHEAD if offset == handle.next_offset else 0
             handle.next_offset = offset + length
-            here = entry.has(offset, length)
+            here, punched = entry.has(offset, length), entry.punched
             if not here:
                 self.flights.read(entry, origin, reader, ahead, now=now)
         if here:
-            self.steps.serve(entry, origin, reader)
+            self.steps.serve(entry, origin, reader, punched)
         return reader.claim
 
     def pick(self, now: float) -> Step | None:

@@ -50,7 +50,8 @@ class Flights:
 
     def read(self, entry: Entry, origin: Origin, reader: Reader, ahead: int, *, now: float) -> None:
         """One more waits for a part of an open file; up to `ahead` chunks after it are brought as well."""
-        if entry.gone:
+        under_way = self.transfers.get(entry.key)
+        if entry.gone or (under_way is not None and under_way.origin.identity != entry.origin):
             error = ChangedError(f"{entry.key}: has changed, or was removed, since it was opened")
             self.due.append(lambda: reader.claim.fail(error))
             return
@@ -77,6 +78,11 @@ class Flights:
             self.shelf.of(transfer.key.dataset).refetched += 1
             self.shelf.drop(entry, now=now)
             entry = None
+        if entry is not None and not ranged and not entry.whole and (entry.pins or entry.digests):
+            self.shelf.drop(entry, now=now)  # a copy would take its place under those who read parts of it
+            entry = None
+        if transfer.entry is not None and transfer.entry is not entry:
+            self._leave_behind(transfer, transfer.entry, now=now)
         if entry is None:
             body = Body(self._disk.arriving())
             body.create(listed.size)
@@ -90,10 +96,17 @@ class Flights:
         self._take_up(transfer, entry, now=now)
         self.consider(transfer, now=now)
 
+    def _leave_behind(self, transfer: Transfer, old: Entry, *, now: float) -> None:
+        """While the origin was asked, somebody went on to read what turns out to be of another version."""
+        self._fail_readers(transfer, ChangedError(f"{transfer.key}: changed at its origin while it was read"))
+        transfer.restart()
+        self.shelf.unreserve(old)
+        self.shelf.end(old, now=now)
+
     def unchecked(self, transfer: Transfer, *, now: float) -> bool:
         """The origin cannot be asked: who waits is given what is here, if it is here; False: it is not."""
         entry = self.shelf.entries.get(transfer.key)
-        if entry is None or not entry.whole or entry.origin != transfer.origin.identity:
+        if entry is None or not (entry.whole and entry.trusted) or entry.origin != transfer.origin.identity:
             return False
         self.shelf.of(transfer.key.dataset).unchecked += 1
         self._take_up(transfer, entry, now=now)
@@ -183,6 +196,7 @@ class Flights:
         entry.doubtful = set(entry.digests)
         self.count_fetched(transfer, entry.listed.size)
         self.shelf.unreserve(entry)
+        self.shelf.used_bytes -= entry.disk_bytes
         entry.disk_bytes = min(taken_bytes, entry.listed.size)
         self.shelf.used_bytes += entry.disk_bytes
         transfer.wanted.clear()
@@ -286,6 +300,10 @@ class Flights:
 
     def _transfer(self, key: FileKey, origin: Origin, *, now: float) -> Transfer:
         transfer = self.transfers.get(key)
+        if transfer is not None and transfer.origin.identity != origin.identity:
+            transfer.attempt += 1  # what is under way for it is of no interest: it ends here
+            self.fail(transfer, ChangedError(f"{key}: its dataset has another origin now"), now=now)
+            transfer = None
         if transfer is None:
             transfer = self.transfers[key] = Transfer(key, origin, next(self._numbers), now=now)
         return transfer

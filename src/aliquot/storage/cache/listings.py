@@ -22,6 +22,7 @@ MOST_FILES = 5_000_000
 class _Known(NamedTuple):
     listed: Listed | None  # None: it is not there
     at_s: float
+    origin: str
 
 
 class _Held(NamedTuple):
@@ -76,17 +77,17 @@ class Listings:
         now = time.monotonic()
         with self._lock:
             known = self._known.get(key)
-        if known is not None and now - known.at_s <= self._revalidate_s:
+        if known is not None and known.origin == origin.identity and now - known.at_s <= self._revalidate_s:
             if known.listed is None:
                 raise AbsentError(f"{key}: its origin has no such file")
             return known.listed
         try:
             listed = origin.stat(key.path)
         except AbsentError:
-            self._remember(key, _Known(None, now))
+            self._remember(key, _Known(None, now, origin.identity))
             raise
         listed = self._with_checksum(key, listed, origin)
-        self._remember(key, _Known(listed, now))
+        self._remember(key, _Known(listed, now, origin.identity))
         return listed
 
     def expected(self, key: FileKey, origin: Origin) -> Listed | None:

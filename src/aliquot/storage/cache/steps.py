@@ -66,12 +66,13 @@ class Steps:
         transfer = step.transfer
         with self._deciding() as now:
             entry = self._flights.shelf.entries.get(transfer.key)
+        # Before the origin is asked: one that does not answer must find known what may be served without it.
+        if entry is not None and entry.whole and not entry.trusted and not self.check(entry):
+            entry = None
         # What is not here yet is brought as the version that it was last known to have: if it is another, that shows.
         expected = self._expected(transfer) if entry is None else None
         listed = expected or self._listings.ask(transfer.key, transfer.origin)
         ranged = transfer.origin.ranged(listed)
-        if entry is not None and entry.whole and not entry.trusted:
-            self.check(entry)
         with self._deciding() as now:
             step.transfer.running.discard(step)
             if _counts(step):
@@ -133,12 +134,13 @@ class Steps:
         with self._deciding() as now:
             transfer.running.discard(step)
             served: list[Reader] = []
+            punched = entry.punched
             if _counts(step):
                 served = self._flights.arrived(
                     transfer, step.chunk, digest, is_hole=filling.is_hole, is_sure=is_sure, now=now
                 )
         for reader in served:
-            self.serve(entry, transfer.origin, reader)
+            self.serve(entry, transfer.origin, reader, punched)
 
     @staticmethod
     def _fill(filling: Filling, step: Step, offset: int, length: int) -> None:
@@ -194,9 +196,10 @@ class Steps:
         transfer.origin.confirm(entry.listed)
         with self._deciding() as now:
             transfer.running.discard(step)
+            punched = entry.punched
             served = self._flights.confirmed(transfer, chunks, now=now) if _counts(step) else []
         for reader in served:
-            self.serve(entry, transfer.origin, reader)
+            self.serve(entry, transfer.origin, reader, punched)
 
     def _commit(self, step: Step) -> None:
         transfer, entry = step.transfer, step.transfer.entry
@@ -217,25 +220,36 @@ class Steps:
                     self._disk.keep(entry)
                 self._flights.committed(transfer, now=now)
 
-    def serve(self, entry: Entry, origin: Origin, reader: Reader) -> None:
-        """Give a reader its bytes, which are here; if they were taken away in between, they are brought once more."""
-        length = min(reader.length, max(entry.listed.size - reader.offset, 0))
-        try:
-            fd = entry.body.acquire(entry.listed.size)
+    def serve(self, entry: Entry, origin: Origin, reader: Reader, punched: int) -> None:
+        """Give a reader its bytes, which were here when chunks had been taken away `punched` times.
+
+        If some were taken away since, what was read may be a hole: it is read again, or brought once more.
+        """
+        is_here = True
+        while is_here:
             try:
+                data = _bytes_of(entry, reader)
+            except OSError as error:
+                reader.claim.fail(StorageError(f"{entry.key}: {error}"))
+                return
+            with self._deciding() as now:
+                is_kept = entry.punched == punched
                 punched = entry.punched
-                data = read(fd, length, reader.offset)
-            finally:
-                entry.body.release()
-        except OSError as error:
-            reader.claim.fail(StorageError(f"{entry.key}: {error}"))
-            return
-        with self._deciding() as now:
-            kept = entry.whole or entry.punched == punched
-            if not kept:
-                self._flights.read(entry, origin, reader, 0, now=now)
-        if kept:
-            reader.claim.deliver(data)
+                is_here = entry.has(reader.offset, reader.length)
+                if not is_kept and not is_here:
+                    self._flights.read(entry, origin, reader, 0, now=now)
+            if is_kept:
+                reader.claim.deliver(data)
+                return
+
+
+def _bytes_of(entry: Entry, reader: Reader) -> bytes:
+    length = min(reader.length, max(entry.listed.size - reader.offset, 0))
+    fd = entry.body.acquire(entry.listed.size)
+    try:
+        return read(fd, length, reader.offset)
+    finally:
+        entry.body.release()
 
 
 def _counts(step: Step) -> bool:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from threading import Lock
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from aliquot.core.errors import InputError
@@ -24,6 +25,7 @@ from aliquot.storage.records import Listed
 
 ASKED_AT_ONCE = 8  # files of a listing page, which has no sizes
 MOST_PAGES = 100_000
+MOST_REMEMBERED = 100_000  # files of which it is known whether parts of them are sent
 LARGEST_PAGE_BYTES = 1 << 28
 PAUSE_S = 0.02
 OK, PARTIAL, OUT_OF_RANGE, GONE = 200, 206, 416, (404, 410)
@@ -44,7 +46,8 @@ class HttpOrigin(Origin):
         self._query = f"?{parts.query}" if parts.query else ""
         address = parts.netloc.rpartition("@")[2]
         self._root = urlunsplit((parts.scheme, address, parts.path.rstrip("/") + "/", "", ""))
-        self._ranged: bool | None = None  # whether the server sends parts of files, as it said last
+        self._ranged: dict[str, bool] = {}  # whether the server sends parts of a file, as it said last
+        self._lock = Lock()
         named = {str(name): str(value) for name, value in headers.items()}
         self._connections = Connections(named, user or parts.username or "", password or parts.password or "")
 
@@ -69,20 +72,26 @@ class HttpOrigin(Origin):
 
     def stat(self, path: str) -> Listed:
         with self._answer("HEAD", check_path(path), f"{path} cannot be asked after") as answer:
-            self._ranged = answer.header("Accept-Ranges") == "bytes"
+            self._remember(path, is_ranged=answer.header("Accept-Ranges") == "bytes")
             return _listed(path, answer)
 
     def ranged(self, listed: Listed) -> bool:
-        if self._ranged is None:
+        if listed.path not in self._ranged:
             self.stat(listed.path)
-        return bool(self._ranged)
+        return self._ranged.get(listed.path, False)
+
+    def _remember(self, path: str, *, is_ranged: bool) -> None:
+        with self._lock:
+            self._ranged[path] = is_ranged
+            if len(self._ranged) > MOST_REMEMBERED:
+                del self._ranged[next(iter(self._ranged))]
 
     def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
         wanted = {"Range": f"bytes={offset}-{offset + length - 1}"}
         with self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read", wanted) as answer:
             _same(listed, answer, self.shown_url)
             if answer.status != PARTIAL:
-                self._ranged = False
+                self._remember(listed.path, is_ranged=False)
                 raise OriginError(f"{self.shown_url}: the server sends no ranges of {listed.path}, as it said it would")
             if not answer.header("Content-Range").startswith(f"bytes {offset}-{offset + length - 1}/"):
                 raise OriginError(f"{self.shown_url}: the server sends another range of {listed.path} than asked for")

@@ -106,7 +106,10 @@ class LocalOrigin(Origin):
             raise self.failed(f"{path} cannot be read", error) from error
 
     def confirm(self, listed: Listed) -> None:
-        """`read` has looked already."""
+        # By a new open: a mounted NAS answers for one that is open from what it remembers, and asks anew for this.
+        with self._opened(listed.path) as fd:
+            if not self._same(listed, fd):
+                raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
     @staticmethod
     def _same(listed: Listed, fd: int) -> bool:
