@@ -60,7 +60,7 @@ def up(
     ] = None,
     cache_eviction: Annotated[
         str, typer.Option(help="Which of them go when room is short; see aliquot policies.")
-    ] = "s3fifo",
+    ] = "lecar",
     prefetch_bandwidth: Annotated[
         str | None,
         typer.Option(help="Bytes a second for what is only predicted, such as 100MB.", show_default="no bound"),

@@ -11,6 +11,6 @@ class FabricSettings(Struct, frozen=True):
     directory: str = ""  # for the access log and the models
     cache_directory: str = ""  # for the files
     cache_bytes: int = 10 * GIB
-    eviction: str = "s3fifo"  # of the cache; docs/decisions/0025 says why
+    eviction: str = "lecar"  # of the cache; docs/decisions/0025 says why
     learning: LearnSettings = LearnSettings()
     prefetch_bytes_per_s: int | None = None  # what prefetches may take of the link; None: all that nobody else wants

@@ -29,7 +29,7 @@ class Urgency(IntEnum):
 
 class CacheSettings(Struct, frozen=True):
     limit_bytes: int
-    eviction: str = "s3fifo"
+    eviction: str = "lecar"
     chunk_bytes: int = 4 * MIB
     whole_bytes: int = 64 * MIB  # an open of more than this does not wait for all of it: it is read as it arrives
     workers: int = 8  # transfers of chunks at once; half of them at most for what nobody waits for
