@@ -1,5 +1,6 @@
 """Datasets on a real server with a real origin: what functions see, and what is there before they ask."""
 
+import errno
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -207,3 +208,17 @@ def test_readers_of_a_dataset_that_is_taken_from_them_do_not_go_on(server, link)
     server.add("lent", link.url, namespaces=["stranger"])
     record = server.read("lent/one.bin", name="lender")
     assert "there is no dataset 'lent' for namespace guest" in record["response"]["result"]["error"]
+
+
+def test_a_call_that_runs_while_its_dataset_is_taken_from_it_does_not_see_the_next_of_that_name(server, link, tmp_path):
+    (tmp_path / "theirs.bin").write_text("not for guest")
+    server.add("turned", link.url)
+    server.deploy_reader("turned", name="turner")
+    paths = ["turned/one.bin", "turned/theirs.bin"]
+    with ThreadPoolExecutor(1) as calls:
+        call = calls.submit(server.read, *paths, name="turner", pause=2)
+        eventually(lambda: server.show("turned")["cached_files"])
+        server.add("turned", str(tmp_path), namespaces=["stranger"])
+        record = call.result()
+    assert record["annotations"]["start"] == "cold"
+    assert record["response"]["result"]["read"] == {paths[0]: digest("one.bin", MB), paths[1]: errno.ENOENT}

@@ -6,11 +6,13 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 
 from aliquot.storage.log import AccessLog, LogLimits
 from aliquot.storage.log.access_log import read_sessions
+from aliquot.storage.log.schema import connect
 from aliquot.storage.log.sessions import split
 from aliquot.storage.records import Access, Found
 
@@ -174,3 +176,26 @@ def test_a_disk_that_takes_nothing_loses_accesses_and_counts_them(log):
     with sqlite3.connect(log.path) as reader:
         assert reader.execute("SELECT path FROM accesses").fetchall() == [("file-2",)]
     reader.close()
+
+
+def test_an_old_log_is_opened_without_a_write(tmp_path):
+    AccessLog(tmp_path / "log.db").close()
+    with closing(connect(tmp_path / "log.db")) as connection:
+        before = connection.execute("PRAGMA data_version").fetchone()  # changes with what others write
+        AccessLog(tmp_path / "log.db").close()
+        assert connection.execute("PRAGMA data_version").fetchone() == before
+
+
+def test_where_there_is_no_room_for_a_log_it_is_kept_in_memory(tmp_path):
+    place = tmp_path / "full"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", place], check=True)
+    try:
+        log = AccessLog(place / "log.db")
+        one = access(1)
+        log.add(one)
+        log.flush()
+        assert log.recent("ann", "s1", "train") == [one]
+        log.close()
+    finally:
+        subprocess.run(["umount", place], check=True)

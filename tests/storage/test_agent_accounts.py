@@ -143,3 +143,16 @@ def test_of_a_prefetch_that_was_overtaken_the_part_before_is_hidden():
     accounts.overtaken(A, 2.0)
     accounts.overtaken(B, 2.0)
     assert accounts.figures()["hidden_s"] == 1.5
+
+
+def test_what_comes_after_a_sessions_end_is_wasted_and_nothing_of_it_is_kept():
+    accounts, _ = books()
+    accounts.dismiss(SESSION)
+    accounts.brought(SESSION, A, 100, 1)
+    accounts.cancelled(SESSION, 50)
+    assert accounts.figures()["wasted_bytes"] == 150
+    assert not accounts._brought.give_up(SESSION)
+    assert not accounts._cancelled
+    begin(accounts)  # its name is used again
+    accounts.brought(SESSION, A, 100, 1)
+    assert accounts.end(1, "i1", ()).wasted_bytes == 100

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from seen import has_views, seeing, until
+from seen import has_views, mounted, seeing, until
 
 from aliquot.storage.cache.base import Urgency
 from aliquot.storage.records import FileKey, Found, Listed
@@ -241,6 +241,26 @@ def test_a_removed_dataset_is_gone_and_comes_back_when_it_is_added_again(tmp_pat
         seen.views.renew("data")
         until(lambda: os.listdir(seen.place))  # noqa: PTH208
         assert path.read_text() == "hello"
+
+
+def test_a_dataset_that_is_taken_from_a_sandbox_does_not_come_back_to_it_under_its_name(tmp_path):
+    with seeing(tmp_path) as seen, mounted(tmp_path / "other") as (device, other):
+        path = seen.place / "data" / "plain.txt"
+        seen.views.hide("data", [2, 3])
+        seen.views.open(2, device, ["data"])  # its view comes after the word
+        assert os.listdir(other) == []  # noqa: PTH208
+        with path.open() as kept, os.scandir(seen.place / "data") as _:
+            inside = os.open(seen.place / "data", os.O_RDONLY)
+            seen.views.hide("data", [1])
+            until(lambda: not os.listdir(seen.place))  # noqa: PTH208
+            seen.views.renew("data")  # it is another now, for others
+            for name in ("plain.txt", "a/b/numbers"):  # the kernel knows the number of one of them
+                with pytest.raises(FileNotFoundError):
+                    (seen.place / "data" / name).open()
+            with pytest.raises(OSError, match="Stale"):
+                os.listdir(inside)  # noqa: PTH208
+            os.close(inside)
+            assert kept.read() == "hello"
 
 
 def test_a_hundred_thousand_files_are_listed_without_a_transfer(tmp_path):

@@ -42,3 +42,9 @@ def test_another_protocol_is_refused():
     with pytest.raises(OSError, match="FUSE 8") as raised:
         wire.init(wire.INIT_IN.pack(8, 0, 0, 0, 0))
     assert raised.value.errno == errno.EPROTO
+
+
+def test_a_time_before_1970_is_told_as_the_kernel_reads_it():
+    told = wire.ATTR_OUT.pack(0, 0, 0, *wire.attributes(7, 5, -1.5, directory=False, block=4096))
+    *_, seconds, _, _, part, _, _, _, _, _, _, _, _, _ = wire.ATTR_OUT.unpack(told)
+    assert (seconds - (1 << 64), part) == (-2, 500_000_000)

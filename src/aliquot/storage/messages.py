@@ -42,6 +42,13 @@ class RemoveDataset(Struct, frozen=True, tag=True):
     name: str
 
 
+class HideDataset(Struct, frozen=True, tag=True):
+    """It was taken from those in these sandboxes: for as long as they live, no dataset of that name is theirs."""
+
+    name: str
+    sandboxes: tuple[int, ...]
+
+
 class EvictDataset(Struct, frozen=True, tag=True):
     """Its files leave the cache; the dataset stays. Then `Answered`."""
 
@@ -162,6 +169,7 @@ ToAgent: TypeAlias = (
     | CheckDataset
     | PutDataset
     | RemoveDataset
+    | HideDataset
     | EvictDataset
     | ShowDataset
     | Warm

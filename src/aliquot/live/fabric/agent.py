@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from aliquot.live.fabric.handover import Handover
@@ -80,6 +81,8 @@ class Agent:
                 await self._one_life()
             except OSError as error:
                 log.error("the storage agent cannot be started", error=str(error))  # noqa: TRY400 - the text says it
+            except msgspec.DecodeError as error:
+                log.error("the storage agent said what is no message", error=str(error))  # noqa: TRY400 - the text says it
             self._waiting.clear()
             self.handover.close()
             self._peer.lost()

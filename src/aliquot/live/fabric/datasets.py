@@ -51,6 +51,10 @@ class Datasets:
     def shown_to(self, tenant: str) -> list[Dataset]:
         return [dataset for dataset in self.all() if dataset.is_shown_to(tenant)]
 
+    def is_shown(self, tenant: str, name: str) -> bool:
+        found = self._by_name.get(name)
+        return found is not None and found.is_shown_to(tenant)
+
     def find_shown(self, tenant: str, name: str) -> Dataset:
         """Raises `Missing`, also of one that others see: that it is there is not theirs to know."""
         found = self.find(name)

@@ -52,6 +52,7 @@ from aliquot.storage.settings import FabricSettings
 log = structlog.get_logger("aliquot.fabric")
 
 LOST = "the storage agent ended"
+_LEAVE_S = 10.0  # for the files of a dataset that was removed
 
 
 class Fabric:
@@ -70,7 +71,7 @@ class Fabric:
         self._failure = ""  # the last words of an agent that could not work
         self._asked: dict[tuple[str, str], None] = {}  # audiences of which the model has not spoken yet
         self._fetches: dict[int, None] = {}
-        self.readers = Readers(self._agent.send, self._agent.handover)
+        self.readers = Readers(self._agent.send, self._agent.handover, self.datasets.is_shown)
 
     # --- life ---------------------------------------------------------------------------------------------
 
@@ -137,18 +138,20 @@ class Fabric:
 
     def _changed(self, before: Dataset | None, after: Dataset | None) -> None:
         """Who may not see it any more, or would see another of its name, does not go on with the old."""
+        if before is not None:  # first: the agent must not show the next one to whom this one is taken from
+            self.readers.retire(before, after)
         if after is not None:
             self._agent.send(PutDataset(after))
         elif before is not None:
             self._leaving[before.name] = asyncio.ensure_future(self._leave(before.name))
-        if before is not None:
-            if after is None or (before.url, before.options) != (after.url, after.options):
-                self.post(DatasetRemoved(before.name))
-            self.readers.retire(before, after)
+        if before is not None and (after is None or (before.url, before.options) != (after.url, after.options)):
+            self.post(DatasetRemoved(before.name))
 
     async def _leave(self, name: str) -> None:
-        with suppress(AgentError):  # the next agent finds that there is no such dataset
-            await self._ask(lambda number: RemoveDataset(number, name))
+        # Another agent finds that there is no such dataset, and a slow one gets to it: that need not be waited for.
+        with suppress(AgentError, TimeoutError):
+            async with asyncio.timeout(_LEAVE_S):
+                await self._ask(lambda number: RemoveDataset(number, name))
 
     async def left(self, name: str) -> None:
         """A dataset that was removed is gone from the node: one that is added under its name is another."""

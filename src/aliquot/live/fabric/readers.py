@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from aliquot.live.fabric.handover import Handover
 from aliquot.live.node.base import Launch
-from aliquot.storage.messages import BeginRun, CloseView, EndRun, OpenView, RunSettled, ToAgent
+from aliquot.storage.messages import BeginRun, CloseView, EndRun, HideDataset, OpenView, RunSettled, ToAgent
 from aliquot.storage.records import Dataset
 from aliquot.storage.view.wire import resends
 
@@ -20,16 +20,18 @@ MOST_AGENTS = 4 if resends(os.uname().release) else 1
 SETTLE_S = 2.0  # how long a result may wait for an agent that lives and does not answer
 LOST = "the storage agent ended while it ran"
 SILENT = "the storage agent did not say what it read"
+Shown: TypeAlias = Callable[[str, str], bool]  # whether a tenant sees the dataset of that name
 Settled: TypeAlias = Callable[[RunSettled | str], None]  # or why there is nothing to be said
 
 
 class _Reader:
     """A sandbox with a view."""
 
-    __slots__ = ("agents", "device", "launch")
+    __slots__ = ("agents", "datasets", "device", "tenant")
 
-    def __init__(self, launch: Launch, device: int) -> None:
-        self.launch = launch
+    def __init__(self, launch: Launch, datasets: tuple[str, ...], device: int) -> None:
+        self.tenant = launch.tenant
+        self.datasets = datasets  # without those that were taken from it
         self.device = device
         self.agents = 0  # that were given it
 
@@ -37,24 +39,28 @@ class _Reader:
 class Readers:
     """Implements the node's `Views`."""
 
-    def __init__(self, send: Callable[[ToAgent], None], handover: Handover) -> None:
+    def __init__(self, send: Callable[[ToAgent], None], handover: Handover, shown: Shown) -> None:
         self._send = send
         self._handover = handover
         self._readers: dict[int, _Reader] = {}
         self._running: dict[str, BeginRun] = {}  # by invocation: what the agent was told of
         self._settling: dict[str, tuple[Settled, asyncio.TimerHandle]] = {}  # by invocation
         self.on_blind: Callable[[int], None] = lambda _: None  # a sandbox's view is gone; set by the service
+        self._shown = shown
 
     # --- views --------------------------------------------------------------------------------------------
 
     def open(self, sandbox: int, launch: Launch, device: int) -> None:
-        self._readers[sandbox] = _Reader(launch, device)
+        datasets = tuple(name for name in launch.datasets if self._shown(launch.tenant, name))
+        self._readers[sandbox] = _Reader(launch, datasets, device)
         self._hand_over(sandbox)
+        if datasets != launch.datasets:  # one was taken from its tenant while it started
+            asyncio.get_running_loop().call_soon(self.on_blind, sandbox)
 
     def _hand_over(self, sandbox: int) -> None:
         reader = self._readers[sandbox]
         reader.agents += 1
-        self._handover.send(OpenView(sandbox, reader.launch.datasets), os.dup(reader.device))
+        self._handover.send(OpenView(sandbox, reader.datasets), os.dup(reader.device))
 
     def close(self, sandbox: int) -> None:
         """The sandbox is gone; of one that has no view, nothing."""
@@ -68,12 +74,23 @@ class Readers:
         return reader is not None
 
     def retire(self, before: Dataset, after: Dataset | None) -> None:
-        """Its readers do not go on, unless they would see the same."""
+        """Its readers do not go on, unless they would see the same.
+
+        What they run may; but where it was taken from them the name is theirs no more, whatever it comes to stand for.
+        """
         same = after is not None and (after.url, after.options) == (before.url, before.options)
-        for sandbox, reader in list(self._readers.items()):
-            stays = same and after is not None and after.is_shown_to(reader.launch.tenant)
-            if before.name in reader.launch.datasets and not stays:
-                self.on_blind(sandbox)
+        readers = {sandbox: each for sandbox, each in self._readers.items() if before.name in each.datasets}
+        robbed = {
+            sandbox: reader
+            for sandbox, reader in readers.items()
+            if after is None or not after.is_shown_to(reader.tenant)
+        }
+        for reader in robbed.values():
+            reader.datasets = tuple(name for name in reader.datasets if name != before.name)
+        if robbed:
+            self._send(HideDataset(before.name, tuple(robbed)))
+        for sandbox in robbed if same else readers:
+            self.on_blind(sandbox)
 
     def lost(self) -> None:
         """The agent is gone: the next one is told of every view and every run."""

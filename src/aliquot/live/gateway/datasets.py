@@ -21,6 +21,7 @@ from aliquot.live.needs import needs_of
 from aliquot.live.records import Action
 from aliquot.storage.addresses import without_secrets
 from aliquot.storage.records import Dataset
+from aliquot.storage.telling import for_tenants
 
 _ALL, _ONE = "/operator/v1/datasets", "/operator/v1/datasets/{dataset}"
 _SEEN, _SEEN_ONE = "/api/v1/datasets", "/api/v1/datasets/{dataset}"
@@ -178,12 +179,15 @@ class DatasetPages:
 
     async def get_seen(self, asked: Asked) -> Answer:
         dataset = self._datasets.find_shown(asked.namespace, asked.names["dataset"])
-        return json(DatasetEntity(dataset.name, _origin(dataset), dataset.created, **await self._figures(dataset)))
+        figures = await self._figures(dataset)
+        if figures["trouble"] is not None:
+            figures["trouble"] = for_tenants(figures["trouble"], dataset)
+        return json(DatasetEntity(dataset.name, _origin(dataset), dataset.created, **figures))
 
     async def warm(self, asked: Asked) -> Answer:
         post: WarmPost = read_json(asked.body or b"{}", WarmPost)
         dataset = self._datasets.find_shown(asked.namespace, asked.names["dataset"])
-        warming = Warming(self._fabric, dataset.name, post)
+        warming = Warming(self._fabric, dataset, post)
         if wants_events(asked.headers.get(b"accept")):
             return Answer(200, b"", events=warming.events(self._settings.stream_keep_alive_s, asked.transaction))
         return json(await warming.done())

@@ -1,6 +1,7 @@
 """A dataset's files on their way to the node, while somebody looks on: as events, or as one answer in the end."""
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
@@ -10,6 +11,8 @@ from aliquot.live.fabric.fabric import Fabric
 from aliquot.live.fabric.requests import AgentError
 from aliquot.live.gateway.events import Events
 from aliquot.storage.messages import Progress
+from aliquot.storage.records import Dataset
+from aliquot.storage.telling import for_tenants
 
 _MOST_PATTERNS = 1000
 _LONGEST = 4096
@@ -27,18 +30,18 @@ class Warmed(Struct):
 
 
 class Warming:
-    def __init__(self, fabric: Fabric, name: str, post: WarmPost) -> None:
+    def __init__(self, fabric: Fabric, dataset: Dataset, post: WarmPost) -> None:
         """Raises `InputError`."""
         patterns = post.patterns
         if len(patterns) > _MOST_PATTERNS or not all(0 < len(pattern) <= _LONGEST for pattern in patterns):
             raise InputError(f"patterns: it takes at most {_MOST_PATTERNS} texts of 1 to {_LONGEST} characters")
         self._fabric = fabric
-        self._name = name
+        self._dataset = dataset
         self._patterns = tuple(patterns)
 
     async def done(self) -> Warmed:
         """Raises `AgentError`."""
-        return _warmed(await self._fabric.warm(self._name, self._patterns, lambda _: None))
+        return await self._warm(lambda _: None)
 
     def events(self, keep_alive_s: float, transaction: str) -> Events:
         """`progress` as it goes, then `result`. When nobody listens any more, it stops."""
@@ -48,15 +51,18 @@ class Warming:
 
     async def _tell(self, events: "WarmEvents") -> None:
         try:
-            value = await self._fabric.warm(self._name, self._patterns, events.progress)
+            warmed = await self._warm(events.progress)
         except AgentError as error:
             events.fail(str(error))
         else:
-            events.warmed(_warmed(value))
+            events.warmed(warmed)
 
-
-def _warmed(value: dict[str, int | float | str | None]) -> Warmed:
-    return msgspec.convert(value, Warmed)
+    async def _warm(self, told: Callable[[Progress], None]) -> Warmed:
+        try:
+            value = await self._fabric.warm(self._dataset.name, self._patterns, told)
+        except AgentError as error:
+            raise type(error)(for_tenants(str(error), self._dataset)) from None
+        return msgspec.convert(value, Warmed)
 
 
 class WarmEvents(Events):

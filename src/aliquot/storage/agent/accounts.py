@@ -10,6 +10,7 @@ from aliquot.storage.view.base import FileOpened
 
 _MOST_EARLY = 10_000  # opens of one sandbox that belong to no run yet
 _MOST_REASONS = 10_000  # that are remembered
+_MOST_OVER = 10_000  # sessions that have ended, and of which something may still be told
 _MOST_TOLD = 16  # in a record
 UNKNOWN = "the storage agent knows nothing of it"
 
@@ -41,6 +42,7 @@ class Accounts:
         self._cancelled: dict[AudienceKey, int] = {}  # bytes that no record has told of yet
         self._overtook: dict[FileKey, float] = {}  # opened while a prefetch brought them: how long that took
         self._reasons: dict[FileKey, str] = {}  # the latest last
+        self._over: dict[AudienceKey, None] = {}  # the latest last
         self.opens = dict.fromkeys(Found, 0)
         self.used_bytes = 0  # that were predicted, and were opened
         self.wasted_bytes = 0
@@ -51,6 +53,7 @@ class Accounts:
 
     def begin(self, begun: BeginRun) -> None:
         run = Run(begun)
+        self.returned(run.audience)
         self._by_invocation[begun.invocation] = run
         self._by_sandbox.setdefault(begun.sandbox, []).append(run)
         for opened in self._early.pop(begun.sandbox, ()):
@@ -94,12 +97,16 @@ class Accounts:
 
     def brought(self, audience: AudienceKey, key: FileKey, size: int, seconds: float) -> None:
         """It is here because it was predicted."""
-        self._brought.add(audience, key, size, seconds)
+        if self.is_over(audience):
+            self.wasted_bytes += size
+        else:
+            self._brought.add(audience, key, size, seconds)
 
     def cancelled(self, audience: AudienceKey, size: int) -> None:
         """A wrong guess: what has come of it is of no use."""
         if size:
             self.wasted_bytes += size
+        if size and not self.is_over(audience):
             self._cancelled[audience] = self._cancelled.get(audience, 0) + size
 
     def overtaken(self, key: FileKey, seconds: float) -> None:
@@ -110,8 +117,19 @@ class Accounts:
 
     def dismiss(self, audience: AudienceKey) -> None:
         """A session is over: what it did not open was brought for nothing."""
+        self._over[audience] = None
+        if len(self._over) > _MOST_OVER:
+            del self._over[next(iter(self._over))]
         self._cancelled.pop(audience, None)
         self.wasted_bytes += self._brought.give_up(audience)
+
+    def is_over(self, audience: AudienceKey) -> bool:
+        """Nobody will ask what was brought for it."""
+        return audience in self._over
+
+    def returned(self, audience: AudienceKey) -> None:
+        """A session's name may be used again."""
+        self._over.pop(audience, None)
 
     def figures(self) -> dict[str, float]:
         opens: dict[str, float] = {f"opens_{found}": number for found, number in self.opens.items()}

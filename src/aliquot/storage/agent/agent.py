@@ -9,15 +9,17 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import structlog
+from msgspec.structs import replace
 
 from aliquot.core.errors import AliquotError
 from aliquot.storage.agent.accounts import Accounts, Run
 from aliquot.storage.agent.guesses import Guesses
+from aliquot.storage.agent.looks import Looks
 from aliquot.storage.agent.model_desk import ModelDesk
 from aliquot.storage.agent.prefetches import Prefetches
 from aliquot.storage.agent.shelf import Shelf
@@ -36,6 +38,7 @@ from aliquot.storage.messages import (
     EvictDataset,
     Figures,
     FromAgent,
+    HideDataset,
     Prefetch,
     Progress,
     PutDataset,
@@ -58,7 +61,12 @@ log = structlog.get_logger("aliquot.storage")
 
 _FIGURES_S, _FIGURES_PART = 0.5, 100
 _LET_GO_S = 60.0
-_THREADS = 8  # for what may wait for origins, opens and transfers aside
+_ORIGIN_THREADS = 8  # for what may wait for origins, opens, transfers and listings aside
+_PRIME_THREADS = 4
+_DISK_THREADS = 2
+_MODEL_THREADS = 2
+LOOK_S = 5.0  # after which it is told what is known, without what an origin has not said yet
+LOOKING = "its files are still being listed; look again later"
 STOPPED = "it was stopped"
 Send = Callable[[FromAgent], None]
 Value = dict[str, int | float | str | None]
@@ -68,23 +76,34 @@ class Agent:
     def __init__(self, begin: Begin, send: Send) -> None:
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(_THREADS, "agent")
+        # Apart, so that origins which hang keep nobody from what does not need them.
+        self._origins = ThreadPoolExecutor(_ORIGIN_THREADS, "origins")
+        self._priming = ThreadPoolExecutor(_PRIME_THREADS, "priming")
+        self._disk = ThreadPoolExecutor(_DISK_THREADS, "disk")
+        model_threads = ThreadPoolExecutor(_MODEL_THREADS, "models")
         self._shelf = Shelf(begin.settings, begin.datasets)
         self._cache = self._shelf.cache
+        self._looks = Looks(self._shelf.look)
+        self._showing: set[asyncio.Task[None]] = set()
         self._accounts = Accounts(self._accessed)
-        self._guesses = Guesses(Path(begin.settings.directory), self._shelf, send, begin.settings.learning)
-        models = ModelDesk(self._guesses.serving, self._threads, lambda told: self._soon(send, told))
+        self._guesses = Guesses(
+            Path(begin.settings.directory), self._shelf, self._accounts, send, begin.settings.learning
+        )
+        models = ModelDesk(self._guesses.serving, model_threads, lambda told: self._soon(send, told))
         self._prefetches = Prefetches(self._cache, self._accounts, send)
         self._views = Views(self._cache, self._opened)
         for dataset in begin.datasets:
-            self._threads.submit(self._shelf.prime, dataset.name)
+            self._priming.submit(self._shelf.prime, dataset.name)
         self._warming: dict[int, Future[Warmed]] = {}
         self._hearers: dict[type, Callable[..., None]] = {
-            CheckDataset: lambda message: self._answer(message.request, self._shelf.check, message.dataset),
+            CheckDataset: lambda message: self._answer(
+                self._origins, message.request, self._shelf.check, message.dataset
+            ),
             PutDataset: self._put,
             RemoveDataset: self._remove,
-            EvictDataset: lambda message: self._answer(message.request, self._shelf.evict, message.name),
-            ShowDataset: lambda message: self._answer(message.request, self._shelf.show, message.name),
+            HideDataset: lambda message: self._views.hide(message.name, message.sandboxes),
+            EvictDataset: lambda message: self._answer(self._disk, message.request, self._shelf.evict, message.name),
+            ShowDataset: self._show,
             Warm: self._warm,
             StopWarming: self._stop_warming,
             BeginRun: self._accounts.begin,
@@ -137,9 +156,8 @@ class Agent:
 
     # --- questions ----------------------------------------------------------------------------------------
 
-    def _answer(self, request: int, work: Callable[..., Value], *args: object) -> None:
-        """In a thread: it may wait for an origin."""
-        future = self._threads.submit(work, *args)
+    def _answer(self, threads: Executor, request: int, work: Callable[..., Value], *args: object) -> None:
+        future = threads.submit(work, *args)
         future.add_done_callback(lambda done: self._soon(self._answered, request, done))
 
     def _answered(self, request: int, done: Future[Value]) -> None:
@@ -153,20 +171,34 @@ class Agent:
             answer = Answered(request, error=f"the storage agent failed: {type(error).__name__}")
         self._send(answer)
 
+    def _show(self, message: ShowDataset) -> None:
+        task = self._loop.create_task(self._tell_shown(message))
+        self._showing.add(task)
+        task.add_done_callback(self._showing.discard)
+
+    async def _tell_shown(self, message: ShowDataset) -> None:
+        """What is here, and what is there if that is known in time."""
+        looking = self._looks.begin(message.name)
+        await asyncio.wait({asyncio.wrap_future(looking)}, timeout=LOOK_S)
+        known: Value = looking.result() if looking.done() else {"trouble": LOOKING}
+        self._answer(self._disk, message.request, lambda: self._shelf.here(message.name) | known)
+
     def _put(self, message: PutDataset) -> None:
+        self._looks.forget(message.dataset.name)
         self._let_go(self._shelf.put(message.dataset))
         self._views.renew(message.dataset.name)
-        self._threads.submit(self._shelf.prime, message.dataset.name)
+        self._priming.submit(self._shelf.prime, message.dataset.name)
 
     def _remove(self, message: RemoveDataset) -> None:
+        self._looks.forget(message.name)
         self._let_go(self._shelf.remove(message.name))
         self._views.drop(message.name)
-        self._answer(message.request, self._shelf.forget, message.name)
+        self._answer(self._disk, message.request, self._shelf.forget, message.name)
 
     def _let_go(self, origin: Origin | None) -> None:
         """Of an origin that is no dataset's any more; transfers that are under way may come to their end before."""
         if origin is not None:
-            self._loop.call_later(_LET_GO_S, self._threads.submit, origin.close)
+            self._loop.call_later(_LET_GO_S, self._origins.submit, origin.close)
 
     def _warm(self, message: Warm) -> None:
         def told(files: int, of_files: int, size: int, of_bytes: int) -> None:
@@ -198,6 +230,9 @@ class Agent:
 
     def _opened(self, opened: FileOpened) -> None:
         """From any thread, before the open is answered: so it is known here before the run's end is heard of."""
+        if opened.error:
+            log.info("a file could not be opened", file=str(opened.key), error=opened.error)
+            opened = replace(opened, error=self._shelf.for_tenants(opened.key.dataset, opened.error))
         self._soon(self._accounts.opened, opened)
 
     def _accessed(self, run: Run, opened: FileOpened) -> None:

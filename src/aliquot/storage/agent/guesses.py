@@ -10,6 +10,7 @@ import structlog
 
 from aliquot.core.prefetching.records import AudienceKey
 from aliquot.learn.settings import LearnSettings
+from aliquot.storage.agent.accounts import Accounts
 from aliquot.storage.agent.shelf import Shelf
 from aliquot.storage.log import AccessLog
 from aliquot.storage.messages import AskModel, FromAgent, Predicted
@@ -23,10 +24,12 @@ LOG, MODELS = "accesses.db", "models"
 
 class Guesses:
     def __init__(
-        self, directory: Path, shelf: Shelf, send: Callable[[FromAgent], None], learning: LearnSettings
-    ) -> None:
+        self, directory: Path, shelf: Shelf, accounts: Accounts, send: Callable[[FromAgent], None],
+        learning: LearnSettings,
+    ) -> None:  # fmt: skip
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._shelf = shelf
+        self._accounts = accounts
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._log = AccessLog(directory / LOG)
@@ -41,13 +44,16 @@ class Guesses:
         self._ask(audience, None)
 
     def ask(self, message: AskModel) -> None:
-        self._ask((message.tenant, message.session), message.function)
+        audience = (message.tenant, message.session)
+        self._accounts.returned(audience)
+        self._ask(audience, message.function)
 
     def expected(self, audience: AudienceKey) -> Iterable[FileKey]:
         return self._expected.get(audience, ())
 
     def forget(self, audience: AudienceKey) -> None:
         self._expected.pop(audience, None)
+        self._log.forget(*audience)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -81,7 +87,8 @@ class Guesses:
         return [file for file in files if self._shelf.is_shown(file.dataset, tenant)]
 
     def _tell(self, audience: AudienceKey, model: str, files: list[Likely]) -> None:
-        self._expected[audience] = tuple(FileKey(file.dataset, file.path) for file in files)
+        if not self._accounts.is_over(audience):
+            self._expected[audience] = tuple(FileKey(file.dataset, file.path) for file in files)
         has = self._shelf.cache.has
         missing = tuple(file for file in files if not has(FileKey(file.dataset, file.path)))
         self._send(Predicted(*audience, model, missing))

@@ -6,11 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 
+import structlog
+
 from aliquot.core.errors import AliquotError
 from aliquot.storage.agent.accounts import Accounts
 from aliquot.storage.cache.base import Cache, Fetched, Ticket, Urgency
 from aliquot.storage.messages import CancelPrefetch, FromAgent, Prefetch, Prefetched
 from aliquot.storage.records import FileKey, Found
+
+log = structlog.get_logger("aliquot.storage")
 
 
 class Prefetches:
@@ -23,11 +27,12 @@ class Prefetches:
 
     def begin(self, message: Prefetch) -> None:
         begun_s = time.monotonic()
-        self._accounts.begun(FileKey(message.dataset, message.path), message.reason)
+        key = FileKey(message.dataset, message.path)
         try:
-            ticket = self._cache.fetch(FileKey(message.dataset, message.path), urgency=Urgency.PREFETCH)
-        except AliquotError as error:
-            self._send(Prefetched(message.fetch, 0, str(error)))
+            self._accounts.begun(key, message.reason)
+            ticket = self._cache.fetch(key, urgency=Urgency.PREFETCH)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the core waits for its end
+            self._failed(message, 0, error)
             return
         self._under_way[message.fetch] = (ticket, begun_s)
         ticket.add_done_callback(lambda done: self._soon(message, done))
@@ -45,16 +50,24 @@ class Prefetches:
     def _ended(self, message: Prefetch, done: Future[Fetched]) -> None:
         ticket, begun_s = self._under_way.pop(message.fetch)
         seconds = time.monotonic() - begun_s
-        if done.cancelled():
-            self._accounts.cancelled((message.tenant, message.session), ticket.moved_bytes)
-            self._send(Prefetched(message.fetch, seconds))
-        elif (error := done.exception()) is not None:
-            self._send(Prefetched(message.fetch, seconds, str(error) or type(error).__name__))
-        else:
-            fetched = done.result()
-            key = FileKey(message.dataset, message.path)
-            if fetched.found is Found.PREFETCHED:
-                self._accounts.brought((message.tenant, message.session), key, fetched.listed.size, seconds)
+        try:
+            if done.cancelled():
+                self._accounts.cancelled((message.tenant, message.session), ticket.moved_bytes)
             else:
-                self._accounts.overtaken(key, seconds)
+                self._count(message, done.result(), seconds)
+        except Exception as error:  # noqa: BLE001 - of the transfer, or of ours
+            self._failed(message, seconds, error)
+        else:
             self._send(Prefetched(message.fetch, seconds))
+
+    def _count(self, message: Prefetch, fetched: Fetched, seconds: float) -> None:
+        key = FileKey(message.dataset, message.path)
+        if fetched.found is Found.PREFETCHED:
+            self._accounts.brought((message.tenant, message.session), key, fetched.listed.size, seconds)
+        else:
+            self._accounts.overtaken(key, seconds)
+
+    def _failed(self, message: Prefetch, seconds: float, error: Exception) -> None:
+        if not isinstance(error, AliquotError):
+            log.error("a prefetch failed", dataset=message.dataset, exc_info=error)
+        self._send(Prefetched(message.fetch, seconds, str(error) or type(error).__name__))

@@ -12,8 +12,12 @@ from aliquot.storage.errors import AbsentError
 from aliquot.storage.origins import Origin, origin_for
 from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
+from aliquot.storage.telling import for_tenants
 
 Value = dict[str, int | float | str | None]
+
+
+GONE = "there is no such dataset any more"
 
 
 class Shelf:
@@ -87,14 +91,18 @@ class Shelf:
     def _here(self, name: str) -> DatasetStats:
         return self.cache.stats().datasets.get(name) or DatasetStats()
 
-    def show(self, name: str) -> Value:
+    def here(self, name: str) -> Value:
+        """How much of it is on the node. Waits for no origin."""
         here = self._here(name)
-        value: Value = {"cached_files": here.files, "cached_bytes": here.bytes}
+        return {"cached_files": here.files, "cached_bytes": here.bytes}
+
+    def look(self, name: str) -> Value:
+        """How much there is, or why that is not known."""
         try:
             listing = self.cache.listing(name)
         except AliquotError as error:
-            return value | {"trouble": str(error)}
-        return value | {"files": len(listing), "bytes": listing.bytes}
+            return {"trouble": str(error)}
+        return {"files": len(listing), "bytes": listing.bytes}
 
     # --- what others here ask -----------------------------------------------------------------------------
 
@@ -102,6 +110,12 @@ class Shelf:
         with self._lock:
             dataset = self._datasets.get(name)
         return dataset is not None and dataset.is_shown_to(tenant)
+
+    def for_tenants(self, name: str, error: str) -> str:
+        """What tenants may read of what went wrong."""
+        with self._lock:
+            dataset = self._datasets.get(name)
+        return for_tenants(error, dataset) if dataset is not None else GONE
 
     def figures(self) -> dict[str, float]:
         stats = self.cache.stats()

@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from aliquot.core.prefetching.records import audience_of, function_of
-from aliquot.storage.log.schema import COLUMNS, INSERT, Row, connect, connect_reader, to_access, to_row
+from aliquot.storage.log.schema import COLUMNS, INSERT, Row, connect, connect_memory, connect_reader, to_access, to_row
 from aliquot.storage.log.sessions import LoggedSession, split
 from aliquot.storage.records import Access
 
@@ -30,6 +30,9 @@ _log = structlog.get_logger(__name__)
 class LogLimits(Struct, frozen=True):
     bytes: int = 128 * 2**20
     rows: int = 500_000
+
+
+_IN_MEMORY = LogLimits(bytes=8 * 2**20, rows=50_000)
 
 
 class LogStats(Struct, frozen=True):
@@ -52,7 +55,7 @@ class AccessLog:
         self._wake = threading.Event()
         self._settled = threading.Condition(self._lock)
         self._closing = False
-        self._connection = connect(path)
+        self._connection = self._connect()
         self._rows: int = self._connection.execute("SELECT count(*) FROM accesses").fetchone()[0]
         self._thread = threading.Thread(target=self._write_on, name="aliquot-access-log", daemon=True)
         self._thread.start()
@@ -124,6 +127,15 @@ class AccessLog:
         self._thread.join()
         with self._lock:
             self._connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        """Without its file, the log is kept in memory: files are read all the same."""
+        try:
+            return connect(self.path)
+        except (sqlite3.Error, OSError) as error:
+            _log.warning("the access log cannot be opened; it begins anew, in memory", error=str(error))
+            self._limits = LogLimits(min(self._limits.bytes, _IN_MEMORY.bytes), min(self._limits.rows, _IN_MEMORY.rows))
+            return connect_memory()
 
     # --- memory -------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import structlog
 from aliquot.storage.records import Access, Found
 
 VERSION = 1
+_INCREMENTAL = 2
 COLUMNS = "time_s, tenant, session, function, invocation, dataset, path, size, operation, waited_s, found"
 INSERT = f"INSERT INTO accesses ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(',')))})"  # noqa: S608 - our own
 Row = tuple[float, str, str, str, str, str, str, int, str, float, str]
@@ -44,17 +45,32 @@ def connect(path: Path) -> sqlite3.Connection:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
     try:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # pruned pages go back to the disk
+        if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # pruned pages go back to the disk
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")  # whole after a crash; of a power cut's last moment, less
-        _check_version(connection.execute("PRAGMA user_version").fetchone()[0])
-        connection.executescript(_SCHEMA)
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        _make(connection)
         connection.execute("SELECT max(id) FROM accesses").fetchone()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def connect_memory() -> sqlite3.Connection:
+    """A log that is nowhere but here, for where there is no other."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _make(connection)
+    return connection
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    """What is not there yet; where all is there, nothing is written: the disk may be full."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    _check_version(version)
+    connection.executescript(_SCHEMA)
+    if version != VERSION:
+        connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _check_version(found: int) -> None:

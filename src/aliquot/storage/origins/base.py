@@ -91,7 +91,8 @@ class Origin(ABC):
 
     def failed(self, doing: str, cause: BaseException) -> OriginError:
         """An error for people: what was done and why it failed."""
-        reason = " ".join(str(cause).split()) or type(cause).__name__
+        said = str(cause).encode(errors="backslashreplace").decode()  # programs and names of files may be no UTF-8
+        reason = " ".join(said.split()) or type(cause).__name__
         return OriginError(f"{self.shown_url}: {doing}: {self._without_secrets(reason)[:LONGEST_REASON]}")
 
     def _without_secrets(self, text: str) -> str:

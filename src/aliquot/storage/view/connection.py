@@ -44,7 +44,9 @@ class Connection:
         self._files = OpenFiles(device)
         self._files.passes = passthrough
         self._naming = naming = Naming(self._requests, inodes, self._directories, names, self._failed)
-        self._reading = Reading(self._requests, inodes, self._files, cache, names, self._succeeded, self._failed)
+        self._reading = Reading(
+            self._requests, inodes, self._files, self._directories, cache, names, self._succeeded, self._failed
+        )
         self._operations: dict[int, Callable[[int, int, bytes], None]] = {
             Operation.INIT: self._init,
             Operation.LOOKUP: naming.look_up,
@@ -85,6 +87,10 @@ class Connection:
         except Exception:  # whatever it is, whoever asked must not wait for ever
             log.exception("a view's request failed", operation=operation, sandbox=self.sandbox)
             self._requests.refuse(unique, errno.EIO)
+
+    def hide(self, dataset: str) -> None:
+        """It is not shown here any more, whatever becomes of its name; what is open stays readable."""
+        self._directories.hide(dataset)
 
     def close(self) -> None:
         """Nothing is held for it any more; if it is still mounted somewhere, whoever reads there gets an error."""

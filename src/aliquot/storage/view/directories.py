@@ -26,6 +26,7 @@ class Read(Struct, eq=False):
 class Directories:
     def __init__(self, names: Names, inodes: Inodes, datasets: Sequence[str]) -> None:
         self._datasets = tuple(sorted(datasets))
+        self._hidden: set[str] = set()  # what was taken from the sandbox does not come back to it
         self.block = 4096  # how much programs are told to read at a time
         self._names = names
         self._inodes = inodes
@@ -39,8 +40,14 @@ class Directories:
             return Node(name) if name in self._shown() else None
         return _child(node, name, self._names.contents(node.dataset))
 
+    def hide(self, dataset: str) -> None:
+        self._hidden.add(dataset)
+
+    def shows(self, dataset: str) -> bool:
+        return dataset not in self._hidden and not self._names.is_gone(dataset)
+
     def _shown(self) -> tuple[str, ...]:
-        return tuple(name for name in self._datasets if not self._names.is_gone(name))
+        return tuple(filter(self.shows, self._datasets))
 
     # --- what the kernel is told of them --------------------------------------------------------------------
 
@@ -68,16 +75,19 @@ class Directories:
     def read(self, handle: int, place: int, size: int, *, plus: bool) -> bytes:
         """Entries from that place on, as many as there is room for; with `plus` what each is, too.
 
-        `KeyError`: it was not opened here.
+        `KeyError`: it was not opened here, or is shown no more.
         """
         read = self._open[handle]
+        if not self.shows(read.node.dataset):
+            raise KeyError(handle)
         parts: list[bytes] = []
         for dots in _DOTS[place:]:
             place += 1
             parts.append((_NO_ENTRY if plus else b"") + wire.dirent(ROOT, place, dots, wire.DIRECTORY_TYPE))
         room = size - sum(map(len, parts))
         contents = self._names.contents(read.node.dataset) if read.node.dataset else None
-        for name in itertools.islice(read.names, place - len(_DOTS), None):
+        while place - len(_DOTS) < len(read.names):
+            name = read.names[place - len(_DOTS)]
             place += 1
             room -= _entry_bytes(name, plus=plus)
             if room < 0:

@@ -70,12 +70,14 @@ class OpenFiles:
         if file is None:
             return
         self._users[file.inode] -= 1
-        if not self._users[file.inode]:
-            del self._users[file.inode]
-            backing = self._backings.pop(file.inode, None)
-            if backing is not None:
-                fcntl.ioctl(self._device, wire.BACKING_CLOSE, backing.to_bytes(4, sys.byteorder))
-        file.opened.close()
+        try:
+            if not self._users[file.inode]:
+                del self._users[file.inode]
+                backing = self._backings.pop(file.inode, None)
+                if backing is not None:
+                    fcntl.ioctl(self._device, wire.BACKING_CLOSE, backing.to_bytes(4, sys.byteorder))
+        finally:
+            file.opened.close()
 
     def close(self) -> None:
         """The sandbox has gone, and the kernel has let go of what it read by itself."""

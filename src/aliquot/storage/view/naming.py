@@ -102,7 +102,7 @@ class Naming:
         if node is None:
             # The number of an agent that has died: the kernel looks the path up again, from the root.
             self._requests.refuse(unique, errno.ESTALE)
-        elif self._names.is_gone(node.dataset):
+        elif not self._directories.shows(node.dataset):
             self._requests.refuse(unique, errno.ENOENT)
         elif not node.dataset or self._names.is_known(node.dataset):
             then(node)
@@ -116,8 +116,10 @@ class Naming:
             self._requests.wait(unique, future, learnt)
 
     def _learnt(self, unique: int, node: Node, error: BaseException | None, then: Callable[[Node], None]) -> None:
-        if error is None:
+        if error is None and self._directories.shows(node.dataset):
             then(node)
+        elif error is None:  # it was taken from the sandbox while it waited
+            self._requests.refuse(unique, errno.ENOENT)
         else:
             self._failed(node, error)
             self._requests.refuse(unique, error.errno if isinstance(error, StorageError) else errno.EIO)

@@ -10,6 +10,7 @@ from aliquot.storage.cache.base import Cache, Opened, Ticket
 from aliquot.storage.errors import AbsentError, PathError, StorageError
 from aliquot.storage.records import FileKey
 from aliquot.storage.view import wire
+from aliquot.storage.view.directories import Directories
 from aliquot.storage.view.files import OpenFiles
 from aliquot.storage.view.inodes import Inodes, Node
 from aliquot.storage.view.names import Names
@@ -28,12 +29,13 @@ class TooManyError(StorageError):
 
 class Reading:
     def __init__(
-        self, requests: Requests, inodes: Inodes, files: OpenFiles, cache: Cache, names: Names,
-        succeeded: Succeeded, failed: Failed,
+        self, requests: Requests, inodes: Inodes, files: OpenFiles, directories: Directories, cache: Cache,
+        names: Names, succeeded: Succeeded, failed: Failed,
     ) -> None:  # fmt: skip
         self._requests = requests
         self._inodes = inodes
         self._files = files
+        self._directories = directories
         self._cache = cache
         self._names = names
         self._succeeded = succeeded
@@ -45,6 +47,9 @@ class Reading:
         node = self._inodes.get(inode)
         if node is None or node.listed is None:
             self._requests.refuse(unique, errno.ESTALE if node is None else errno.EISDIR)
+            return
+        if not self._directories.shows(node.dataset):
+            self._requests.refuse(unique, errno.ENOENT)
             return
         if len(self._files) >= MOST_OPEN:
             self._failed(node, TooManyError(f"{node.key}: the function has {MOST_OPEN} files of datasets open already"))
@@ -79,6 +84,10 @@ class Reading:
             self._have(unique, inode, node, opened)
 
     def _have(self, unique: int, inode: int, node: Node, opened: Opened) -> None:
+        if not self._directories.shows(node.dataset):  # it was taken from the sandbox while it waited
+            opened.close()
+            self._requests.refuse(unique, errno.ENOENT)
+            return
         if not node.is_as(opened.listed):
             # It has changed at its origin. The kernel looks its name up again, finds another inode, and opens that.
             self._names.correct(node.key, opened.listed)

@@ -22,6 +22,7 @@ from aliquot.storage.view.names import Names
 log = structlog.get_logger("aliquot.view")
 
 _ASIDE = 8  # listings that are waited for at a time
+_MOST_EARLY = 10_000  # sandboxes that something is hidden from before their views are here
 
 
 class Views:
@@ -35,6 +36,7 @@ class Views:
         self._aside = ThreadPoolExecutor(_ASIDE, "view-aside")
         self._names = Names(cache, self._aside, self._post)
         self._connections: dict[int, Connection] = {}  # by descriptor
+        self._hidden: dict[int, list[str]] = {}  # by sandbox, until its view is here
         self._posted: deque[Callable[[], None]] = deque()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._waking = threading.Lock()
@@ -54,6 +56,10 @@ class Views:
     def close(self, sandbox: int) -> None:
         """One whose sandbox has ended is closed already."""
         self._post(lambda: self._close_of(sandbox))
+
+    def hide(self, dataset: str, sandboxes: Sequence[int]) -> None:
+        """They see it no more, nor another of its name; what they have open stays readable."""
+        self._post(lambda: self._hide(dataset, sandboxes))
 
     def drop(self, dataset: str) -> None:
         """It is removed: no view shows it until it is renewed. What is open stays readable."""
@@ -115,10 +121,21 @@ class Views:
             sandbox, device, datasets, cache=self._cache, names=self._names, tell=self._tell, post=self._post,
             passthrough=self._passthrough,
         )  # fmt: skip
+        for dataset in self._hidden.pop(sandbox, ()):
+            connection.hide(dataset)
         self._connections[device] = connection
         self._epoll.register(device, select.EPOLLIN)
 
+    def _hide(self, dataset: str, sandboxes: Sequence[int]) -> None:
+        connections = {connection.sandbox: connection for connection in self._connections.values()}
+        for sandbox in sandboxes:
+            if sandbox in connections:
+                connections[sandbox].hide(dataset)
+            elif len(self._hidden) < _MOST_EARLY:  # its view comes by another way, and may come later
+                self._hidden.setdefault(sandbox, []).append(dataset)
+
     def _close_of(self, sandbox: int) -> None:
+        self._hidden.pop(sandbox, None)
         for connection in [each for each in self._connections.values() if each.sandbox == sandbox]:
             self._end(connection)
 

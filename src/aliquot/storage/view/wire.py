@@ -121,6 +121,7 @@ def init(body: bytes) -> tuple[int, bytes]:
 
 def attributes(inode: int, size: int, mtime_s: float, *, directory: bool, block: int) -> tuple[int, ...]:
     seconds, part = divmod(int(mtime_s * 1_000_000_000), 1_000_000_000)
+    seconds %= 1 << 64  # before 1970: the kernel reads it with a sign
     mode, links = (_DIRECTORY, 2) if directory else (_FILE, 1)
     blocks = (size + 511) // 512
     return inode, size, blocks, seconds, seconds, seconds, part, part, part, mode, links, 0, 0, 0, block, 0

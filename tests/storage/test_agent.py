@@ -1,0 +1,71 @@
+"""The agent itself, on a loop of this process: an origin that hangs holds up nobody who does not need it."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+
+from aliquot.storage.agent import agent as agents
+from aliquot.storage.messages import (
+    AskModel,
+    Begin,
+    EndSession,
+    EvictDataset,
+    Predicted,
+    RemoveDataset,
+    ShowDataset,
+    ShowModels,
+)
+from aliquot.storage.records import Dataset
+from aliquot.storage.settings import FabricSettings
+
+
+@contextlib.asynccontextmanager
+async def agent_of(directory, *datasets):
+    """And what it says, as it says it."""
+    told = asyncio.Queue()
+    settings = FabricSettings(str(directory / "fabric"), str(directory / "cache"), 2**20)
+    agent = agents.Agent(Begin(settings, datasets), told.put_nowait)
+    try:
+        yield agent, told
+    finally:
+        await asyncio.to_thread(agent.close)
+
+
+def test_an_origin_that_hangs_keeps_one_thread_and_everything_else_is_answered(tmp_path, monkeypatch):
+    monkeypatch.setattr(agents, "LOOK_S", 0.5)
+
+    async def run(url):
+        async with agent_of(tmp_path, Dataset("stuck", url)) as (agent, told):
+            for request in range(20):
+                agent.hear(ShowDataset(request, "stuck"))
+            agent.hear(ShowModels(100))
+            agent.hear(EvictDataset(101, "stuck"))
+            first = {(await told.get()).request for _ in range(2)}
+            assert sum(thread.name == "look" for thread in threading.enumerate()) == 1
+            shown = [await told.get() for _ in range(20)]
+            agent.hear(RemoveDataset(102, "stuck"))
+            assert (await told.get()).request == 102
+            server.close()  # whoever hangs is let go
+            return first, shown
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        first, shown = asyncio.run(run(f"http://127.0.0.1:{server.getsockname()[1]}"))
+    assert first == {100, 101}
+    assert {answer.request for answer in shown} == set(range(20))
+    for answer in shown:
+        assert answer.value == {"cached_files": 0, "cached_bytes": 0, "trouble": agents.LOOKING}
+
+
+def test_what_the_model_says_of_a_session_that_has_ended_is_not_kept(tmp_path):
+    async def run():
+        async with agent_of(tmp_path) as (agent, told):
+            agent.hear(AskModel("ann", "s", ""))
+            agent.hear(EndSession("ann", "s"))
+            assert isinstance(await told.get(), Predicted)
+            assert not agent._guesses._expected
+            agent.hear(AskModel("ann", "s", ""))  # its name is used again
+            assert isinstance(await told.get(), Predicted)
+            assert list(agent._guesses._expected) == [("ann", "s")]
+
+    asyncio.run(run())

@@ -1,0 +1,57 @@
+"""What the server and the agent write to each other comes over, whatever texts are in it."""
+
+import asyncio
+import os
+
+import pytest
+
+from aliquot.storage.agent.accounts import Accounts
+from aliquot.storage.agent.prefetches import Prefetches
+from aliquot.storage.cache.ticket import refused
+from aliquot.storage.frames import frame, from_agent, handed, packet
+from aliquot.storage.messages import Answered, OpenView, Prefetch, Prefetched, RunSettled
+from aliquot.storage.records import Found
+
+ODD = os.fsdecode(b"rsync: caf\xe9: no such file")
+
+
+@pytest.mark.parametrize(
+    ("message", "read"),
+    [
+        (Prefetched(7, 0.5, ODD), Prefetched(7, 0.5, "rsync: caf\\udce9: no such file")),
+        (Answered(3, {"trouble": ODD}), Answered(3, {"trouble": "rsync: caf\\udce9: no such file"})),
+        (
+            RunSettled("i", 0, {Found.CACHED: 1}, 0, 0, "", (ODD,)),
+            RunSettled("i", 0, {Found.CACHED: 1}, 0, 0, "", ("rsync: caf\\udce9: no such file",)),
+        ),
+        (Prefetched(7, 0.5, "café"), Prefetched(7, 0.5, "café")),
+    ],
+)
+def test_a_text_that_is_no_utf_8_is_sent_so_that_it_can_be_read(message, read):
+    assert from_agent.decode(frame(message)[4:]) == read
+
+
+def test_what_goes_with_a_descriptor_is_as_safe():
+    assert handed.decode(packet(OpenView(1, ("a\udce9",)))) == OpenView(1, ("a\\udce9",))
+
+
+class Broken:
+    """A cache that fails in ways that nobody thought of."""
+
+    def fetch(self, key, urgency):
+        if key.path == "at once":
+            raise RuntimeError("at once")
+        return refused(RuntimeError(""))
+
+
+def test_every_prefetch_ends_once_whatever_goes_wrong():
+    async def run():
+        told = []
+        prefetches = Prefetches(Broken(), Accounts(lambda *_: None), told.append)
+        for number, path in enumerate(("at once", "later")):
+            prefetches.begin(Prefetch(number, "ann", "s", "d", path, "why"))
+        while len(told) < 2:
+            await asyncio.sleep(0.01)
+        return told
+
+    assert [(each.fetch, each.error) for each in asyncio.run(run())] == [(0, "at once"), (1, "RuntimeError")]

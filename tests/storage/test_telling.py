@@ -1,0 +1,34 @@
+"""Tenants read what is wrong with a dataset, and not where it comes from."""
+
+import pytest
+
+from aliquot.storage.records import Dataset
+from aliquot.storage.telling import for_tenants
+
+
+@pytest.mark.parametrize(
+    ("dataset", "text", "told"),
+    [
+        (
+            Dataset("nas", "http://me:word@files.lab:8080/data/"),
+            "http://files.lab:8080/data/: a.bin: no answer of files.lab for /data/a.bin",
+            "nas/: a.bin: no answer of nas for nas/a.bin",
+        ),
+        (
+            Dataset("nas", "/srv/data"),
+            "/srv/data: x cannot be opened: [Errno 13] Permission denied: '/srv/data/x'",
+            "nas: x cannot be opened: [Errno 13] Permission denied: 'nas/x'",
+        ),
+        (
+            Dataset("nas", "s3://bucket/folder", {"endpoint_url": "https://minio.lab:9000"}),
+            "s3://bucket/folder: cannot be listed: bucket: cannot connect to https://minio.lab:9000/bucket",
+            "nas: cannot be listed: nas: cannot connect to nas/nas",
+        ),
+        (Dataset("nas", "store:/srv/x"), "store:/srv/x: ssh: host store: /srv/x gone", "nas: ssh: host nas: nas gone"),
+        (Dataset("nas", "store::module/x"), "store::module/x: has no file f", "nas: has no file f"),
+        (Dataset("nas", "/"), "/: is not there", "/: is not there"),
+        (Dataset("nas", "http://lab/a"), "the label is not there", "the label is not there"),
+    ],
+)
+def test_a_datasets_name_stands_for_its_address(dataset, text, told):
+    assert for_tenants(text, dataset) == told
