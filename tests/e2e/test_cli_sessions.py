@@ -13,7 +13,7 @@ def platform(tmp_path_factory):
 
 def test_a_session_is_begun_used_shown_and_ended(platform):
     assert "aliquot session create" in platform.aliquot("session", "list")
-    session = platform.aliquot("session", "create", "analysis", "-p", "user", "ann", "-p", "depth=3").strip()
+    session = platform.aliquot("session", "create", "analysis", "--user", "ann", "-p", "depth=3").strip()
     assert len(session) == 32
     record = platform.json("invoke", "echo", "-p", "a=1", "--session", session)
     assert {"key": "session", "value": session} in record["annotations"]
@@ -21,10 +21,10 @@ def test_a_session_is_begun_used_shown_and_ended(platform):
     platform.aliquot("invoke", "echo")
     (listed,) = platform.json("session", "list")
     assert (listed["sessionId"], listed["name"], listed["invocations"]) == (session, "analysis", 2)
-    assert f"{session}  analysis" in platform.aliquot("session", "list")
+    assert f"{session}  analysis  ann" in platform.aliquot("session", "list")
     shown = platform.json("session", "show", session)
-    assert shown["metadata"] == {"user": "ann", "depth": 3}
-    assert '"user": "ann"' in platform.aliquot("session", "show", session)
+    assert (shown["user"], shown["metadata"]) == ("ann", {"depth": 3})
+    assert '"depth": 3' in platform.aliquot("session", "show", session)
     assert platform.json("activation", "list", "--session", session, "--count") == {"activations": 2}
     assert platform.aliquot("session", "end", session) == f"ended {session}\n"
     assert platform.json("session", "list") == []

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from aliquot.learn.blend import Blend, fit_weights
 from aliquot.learn.calibration import Calibration, calibrate
 from aliquot.learn.markov import Markov, Popular
+from aliquot.learn.model import Model
 from aliquot.learn.predictor import Guess, Nothing
 from aliquot.learn.reach import Outlook, Reach, reach_of
 from aliquot.learn.rollout import chain as follow
 from aliquot.learn.rollout import roll_out
 from aliquot.learn.scoring import Place, places, score
-from aliquot.learn.steps import Step, begin, call
+from aliquot.learn.steps import Step, begin, begin_marks, call, call_marks
 from aliquot.learn.tables import Tables, count
 
 files = st.integers(0, 8).map(lambda number: Step(f"data/{number}", number))
@@ -135,6 +136,40 @@ def test_users_of_one_function_are_told_apart_by_who_they_are():
         told = {coming.file for coming in outlook.later([begin(f"user{user}")]) if coming.probability > 0.75}
         assert f"data/user{user}/base.ckpt" in told
         assert not any(f"user{other}/" in file for other in range(4) if other != user for file in told)
+
+
+def of_user(user, generator):
+    """All read the same config; each has its own data, in any order."""
+    _, _, *files = workflow(user, generator)
+    return [*begin_marks("lab", user), *call_marks("lab", "train", user), *files]
+
+
+@pytest.mark.parametrize("moment", ["begin", "call", "open"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_users_of_one_tenant_are_told_apart_at_every_moment(moment, order):
+    generator = random.Random(6)
+    sessions = [of_user(f"user{number % 3}", generator) for number in range(36)]
+    tables = count(sessions)
+    known = {step.file: step for step in tables.steps}
+    model = Model(Markov(tables, order), Outlook(reach_of(sessions)), lambda file: known.get(file, Step(file)))
+    place = {"begin": 2, "call": 4, "open": 5}[moment]
+    for user in range(3):
+        told = model.likely(of_user(f"user{user}", generator)[:place])
+        sure = {guess.file for guess in told if guess.probability > 0.75} - {"data/config.json"}
+        assert sure == {f"data/user{user}/{name}" for name in (*(f"shard-{n}" for n in range(4)), "base.ckpt")}
+    new = {guess.file for guess in model.likely(of_user("new", generator)[:place]) if guess.probability > 0.75}
+    assert new == (set() if moment == "open" else {"data/config.json"})
+
+
+def test_a_user_seen_once_has_what_all_open_all_the_same():
+    generator = random.Random(7)
+    sessions = [of_user(f"user{number % 3}", generator) for number in range(36)] + [of_user("new", generator)]
+    (config,) = [
+        coming.probability
+        for coming in Outlook(reach_of(sessions)).later(begin_marks("lab", "new"))
+        if coming.file == "data/config.json"
+    ]
+    assert config > 0.75
 
 
 def test_a_blend_weighs_by_what_held_back_sessions_show():

@@ -51,9 +51,10 @@ class FabricServer(LiveServer):
             record["annotations"] = {one["key"]: one["value"] for one in record["annotations"]}
             return record
 
-    def begin_session(self) -> str:
+    def begin_session(self, user: str = "") -> str:
         with self.client() as client:
-            return client.post(f"{self.url}/api/v1/sessions", json={}).raise_for_status().json()["sessionId"]
+            answer = client.post(f"{self.url}/api/v1/sessions", json={"user": user})
+            return answer.raise_for_status().json()["sessionId"]
 
     def end_session(self, session: str) -> None:
         with self.client() as client:

@@ -46,12 +46,12 @@ def annotations(record):
 async def test_a_session_is_begun_read_changed_and_ended():
     async with gateway() as g:
         before_ms = time.time_ns() // 1_000_000
-        made = await begin(g, name="analysis", metadata={"user": "ann", "deep": [1, {"é": None}]})
+        made = await begin(g, name="analysis", user="ann", metadata={"deep": [1, {"é": None}]})
         session_id = made["sessionId"]
         assert len(session_id) == 32
         assert set(session_id) <= set("0123456789abcdef")
         assert (made["namespace"], made["name"], made["invocations"]) == ("guest", "analysis", 0)
-        assert made["metadata"] == {"user": "ann", "deep": [1, {"é": None}]}
+        assert (made["user"], made["metadata"]) == ("ann", {"deep": [1, {"é": None}]})
         assert before_ms <= made["created"] == made["used"]
         assert made["expires"] == made["used"] + 30 * 60 * 1000
         assert await g.say("GET", f"{ALL}/{session_id}") == (200, made)
@@ -59,6 +59,8 @@ async def test_a_session_is_begun_read_changed_and_ended():
         assert await g.say("PATCH", f"{ALL}/{session_id}", json={"name": "b"}) == (200, renamed)
         emptied = {**renamed, "metadata": {}}
         assert await g.say("PATCH", f"{ALL}/{session_id}", json={"metadata": {}}) == (200, emptied)
+        refused = (400, f"{MALFORMED}Object contains unknown field `user`")
+        assert await g.say("PATCH", f"{ALL}/{session_id}", json={"user": "bob"}) == refused
         assert await g.say("DELETE", f"{ALL}/{session_id}") == (200, emptied)
         assert g.platform.ended_sessions == [("guest", session_id)]
         for method, body in (("GET", None), ("PATCH", {}), ("DELETE", None)):
@@ -69,7 +71,22 @@ async def test_a_session_is_begun_read_changed_and_ended():
 async def test_a_session_needs_no_body():
     async with gateway() as g:
         status, made = await g.say("POST", ALL)
-        assert (status, made["name"], made["metadata"]) == (201, "", {})
+        assert (status, made["name"], made["user"], made["metadata"]) == (201, "", "", {})
+
+
+@pytest.mark.parametrize(
+    ("user", "text"),
+    [
+        ("x" * 257, "user: it takes at most 256 characters, not 257"),
+        (1, f"{MALFORMED}Expected `str`, got `int` - at `$.user`"),
+    ],
+)
+@on_a_loop
+async def test_what_cannot_be_a_user_is_refused_by_its_name(user, text):
+    async with gateway() as g:
+        assert await g.say("POST", ALL, json={"user": user}) == (400, text)
+        assert await g.say("GET", ALL) == (200, [])
+        assert (await begin(g, user="x" * 256))["user"] == "x" * 256
 
 
 @pytest.mark.parametrize(
@@ -224,7 +241,7 @@ async def test_a_namespace_takes_its_sessions_with_it():
 @on_a_loop
 async def test_the_next_server_knows_the_sessions_and_when_they_were_used():
     async with gateway() as g:
-        used = await begin(g, name="used", metadata={"a": 1})
+        used = await begin(g, name="used", user="ann", metadata={"a": 1})
         idle = await begin(g, name="idle")
         await g.post(f"{RESULT}&session={used['sessionId']}")
         assert await g.store.scan(USES) == []  # a use is not worth a write of its own
@@ -235,7 +252,7 @@ async def test_the_next_server_knows_the_sessions_and_when_they_were_used():
         await again.load(g.catalogue.namespace)
         living = again.find("guest", used["sessionId"])
         assert (living.used_ms, living.invocations) == (shown["used"], 1)
-        assert living.session.metadata == {"a": 1}
+        assert (living.session.user, living.session.metadata) == ("ann", {"a": 1})
         assert sorted(one.session.name for one in again.all("guest")) == ["idle", "used"]
         await again.end("guest", idle["sessionId"])
         await again.end("guest", used["sessionId"])

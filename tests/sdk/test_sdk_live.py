@@ -124,8 +124,9 @@ def living(server):
 def test_remote_calls_within_a_session_name_it(sample, server):
     sample.double.remote(1)
     before = len(sessions_of(server))
-    with sample.app.session("analysis", metadata={"user": "ann"}) as session:
-        assert living(server)[session.id]["name"] == "analysis"
+    with sample.app.session("analysis", user="ann", metadata={"paper": 3}) as session:
+        begun = living(server)[session.id]
+        assert (begun["name"], begun["user"]) == ("analysis", "ann")
         sample.double.remote(1)
         sample.double.spawn(2).get(timeout=30)
         assert list(sample.double.map([1, 2], concurrency=2)) == [2, 4]
@@ -174,7 +175,9 @@ def test_what_cannot_be_a_session_is_refused_before_anything_is_sent(sample):
         ({"name": 1}, "name: 1 is not a name"),
         ({"metadata": [1]}, "metadata: .* takes a dictionary"),
         ({"id": "../x"}, "id: '../x' is not a session's id"),
-        ({"id": "a", "name": "b"}, "has its name and metadata already"),
+        ({"user": 7}, "user: 7 is not a user; it takes a text"),
+        ({"id": "a", "name": "b"}, "has its name, metadata and user already"),
+        ({"id": "a", "user": "b"}, "has its name, metadata and user already"),
     ):
         with pytest.raises(errors.UsageError, match=text):
             sample.app.session(**wrong)

@@ -34,7 +34,7 @@ async def main() -> None:
     again: str = await spawned.get.aio(timeout=1)
     several: AsyncIterator[str] = scale.map.aio([1, 2])
     await app.deploy.aio()
-    async with app.session(metadata={"user": "ann"}) as session:
+    async with app.session(user="ann", metadata={"paper": 3}) as session:
         name: str = session.id
 
 with app.session("analysis") as session:

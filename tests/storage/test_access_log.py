@@ -17,10 +17,11 @@ from aliquot.storage.log.sessions import split
 from aliquot.storage.records import Access, Found
 
 
-def access(number=0, *, time_s=None, tenant="ann", session="s1", function="train", path=None):
+def access(number=0, *, time_s=None, tenant="ann", session="s1", function="train", path=None, user=""):
     when = float(number) if time_s is None else time_s
     name = path or f"file-{number}"
-    return Access(when, tenant, session, function, "i1", "photos", name, 100 + number, "open", 0.5, Found.FETCHED)
+    which = ("i1", "photos", name, 100 + number)
+    return Access(when, tenant, session, function, *which, "open", 0.5, Found.FETCHED, user)
 
 
 @pytest.fixture
@@ -52,6 +53,29 @@ def test_the_last_accesses_are_at_hand_before_they_are_on_disk_and_after_a_resta
     assert [one.path for one in again.recent("ann", "s1")] == [f"file-{number}" for number in range(2, 12)]
     again.forget("ann", "s1")
     assert len(again.recent("ann", "s1")) == 10
+    again.close()
+
+
+def test_a_log_of_the_first_version_is_read_and_goes_on_with_users(tmp_path):
+    path = tmp_path / "access.db"
+    old = sqlite3.connect(path)
+    old.executescript("""
+        CREATE TABLE accesses (
+            id INTEGER PRIMARY KEY, time_s REAL NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL,
+            function TEXT NOT NULL, invocation TEXT NOT NULL, dataset TEXT NOT NULL, path TEXT NOT NULL,
+            size INTEGER NOT NULL, operation TEXT NOT NULL, waited_s REAL NOT NULL, found TEXT NOT NULL
+        ) STRICT;
+        INSERT INTO accesses VALUES (1, 0, 'ann', 's1', 'train', 'i1', 'photos', 'file-0', 100, 'open', 0.5, 'fetched');
+        PRAGMA user_version = 1;
+    """)
+    old.close()
+    log = AccessLog(path)
+    log.add(access(1, session="s2", user="eve"))
+    log.close()
+    again = AccessLog(path)
+    assert [session.accesses for session in again.sessions()] == [[access(0)], [access(1, session="s2", user="eve")]]
+    assert [session.user for session in again.sessions()] == ["", "eve"]
+    assert again.stats().lost == 0
     again.close()
 
 

@@ -145,6 +145,32 @@ def test_the_call_that_arrives_is_the_last_that_is_known():
     assert [step.file for step in steps] == ["begin:ann", "call:ann/train"]
 
 
+def test_a_users_marks_come_after_those_of_anybody():
+    steps = history_of([], "lab", "train", "ann")
+    assert [step.file for step in steps] == ["begin:lab", "begin:lab/ann", "call:lab/train", "call:lab/train:ann"]
+    assert all(step.is_mark for step in steps)
+
+
+def test_users_of_one_namespace_are_told_apart_and_one_never_seen_has_what_all_open(serving, log):
+    for number in range(24):
+        user = ("ann", "bob")[number % 2]
+        for place, path in enumerate(("config.json", f"{user}/shard", f"{user}/base.ckpt")):
+            who = ("lab", f"s{number}", "train", f"i{number}")
+            what = ("data", path, 1000, "open", 0.1, Found.FETCHED)
+            log.add(Access(1000.0 * number + place, *who, *what, user))
+    serving.train()
+    assert wait_for(serving).training.error == ""
+
+    def sure(function, user):
+        _, files = serving.next_files("lab", "new", function, user)
+        return [one.path for one in files if one.probability > 0.75]
+
+    for function in ("", "train"):
+        for user in ("ann", "bob"):
+            assert sure(function, user) == ["config.json", f"{user}/shard", f"{user}/base.ckpt"]
+        assert sure(function, "eve") == sure(function, "") == ["config.json"]
+
+
 def test_a_training_steps_back_behind_everybody():
     code = (
         "import os; from aliquot.storage.training.process import step_back; "

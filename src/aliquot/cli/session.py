@@ -33,14 +33,15 @@ def create(
     name: Annotated[str, typer.Argument(help="For people; it need not be given, nor be the only one.")] = "",
     param: Param = [],  # noqa: B006 - typer copies it
     param_file: ParamFile = None,
+    user: Annotated[str, typer.Option(help="Whose it is: files are foreseen from the user's earlier sessions.")] = "",
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Begin a session and print its id; -p and -P give metadata that is kept with it.
 
-    For example: [bold]S=$(aliquot session create analysis -p user ann); aliquot invoke f --session $S[/]
+    For example: [bold]S=$(aliquot session create analysis --user ann); aliquot invoke f --session $S[/]
     """
-    body = {"name": name, "metadata": read_params(param, param_file)}
+    body = {"name": name, "metadata": read_params(param, param_file), "user": user}
     made = connect(data).send("POST", SESSIONS, "a session", body=body)
     if as_json:
         print_json(made)
@@ -57,10 +58,10 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
     elif not found:
         say("there are no sessions; begin one with: aliquot session create")
     else:
-        rows = table("", "session", "name", ">calls", "used", "ends if idle until")
+        rows = table("", "session", "name", "user", ">calls", "used", "ends if idle until")
         for one in found:
-            cells = (str(one["sessionId"]), str(one["name"]), text(one["invocations"]), clock(one["used"]))
-            rows.add_row(*cells, clock(one["expires"]))
+            cells = (str(one["sessionId"]), str(one["name"]), str(one["user"]), text(one["invocations"]))
+            rows.add_row(*cells, clock(one["used"]), clock(one["expires"]))
         show(rows)
 
 
@@ -73,7 +74,7 @@ def show_(session_id: Id, data: Data = None, as_json: AsJson = False) -> None:
         return
     rows = table("", "", "")
     rows.show_header = False
-    for key in ("sessionId", "namespace", "name", "invocations"):
+    for key in ("sessionId", "namespace", "name", "user", "invocations"):
         rows.add_row(key, text(found[key]))
     for key in ("created", "used", "expires"):
         rows.add_row(key, clock(found[key]))

@@ -3,13 +3,13 @@
 Probabilities are Witten and Bell's: a context that was seen N times with T different followers gives N / (N + T) to
 what it has seen and leaves T / (N + T) to the shorter context. A step that always came next is thus likely by
 N / (N + 1): above the threshold of 0.75 from the fourth time on, and not at the first. Of contexts there are, from
-general to special: all, the last step, the last two, the last step under the present call.
+general to special: all, the last step, the last two, the last step under the present call, and under its user's.
 """
 
 from heapq import nsmallest
 
 from aliquot.learn.predictor import TOP, Guess, OneByOne
-from aliquot.learn.steps import History, mark_of
+from aliquot.learn.steps import History, marks_of
 from aliquot.learn.tables import Followers, Tables
 
 
@@ -53,8 +53,9 @@ class Markov(OneByOne):
             return self._popular.best
         likely = self._blended(after, self._popular.best)
         if self._order > 1 and len(history) > 1:
-            for step, pairs in ((history[-2], self._tables.after_two), (mark_of(history), self._tables.within)):
-                first = None if step is None else self._numbers.get(step.file)
+            within = [(mark, self._tables.within) for mark in marks_of(history)]
+            for step, pairs in ((history[-2], self._tables.after_two), *within):
+                first = self._numbers.get(step.file)
                 pair = None if first is None else pairs.get(first * len(self._numbers) + last)
                 if pair is not None:
                     likely = self._blended(pair, likely)

@@ -7,7 +7,7 @@ from aliquot.learn.calibration import Calibration, calibrate
 from aliquot.learn.predictor import Guess, Predictor
 from aliquot.learn.reach import Outlook
 from aliquot.learn.rollout import LEAST, roll_out
-from aliquot.learn.steps import History, Session, Step, seen_until
+from aliquot.learn.steps import USER, History, Session, Step, seen_until
 
 MOST = 64  # files of a likely set
 _TRIED = 400  # moments of held-back sessions that a calibration is made from
@@ -25,9 +25,13 @@ class Model:
         """Which files will be opened in the rest of the session, the most likely first."""
         if self.predictor.name == "none":
             return []
-        told = roll_out(self.predictor, self.outlook, history, self.describe, most)
+        told = roll_out(self.predictor, self.outlook, self._known(history), self.describe, most)
         right = [Guess(file, self.calibration(probability)) for file, probability in told]
         return [guess for guess in right if guess.probability >= LEAST]
+
+    def _known(self, history: History) -> History:
+        """Of a user that was never seen there is what is known of anybody: its marks would stand before that."""
+        return [step for step in history if step.operation != USER or self.describe(step.file).is_mark]
 
 
 def tried_sets(model: Model, sessions: Sequence[Session], most: int = _TRIED) -> list[tuple[float, bool]]:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aliquot.learn.steps import History, Session, Step, mark_of
+from aliquot.learn.steps import USER, History, Session, Step, marks_of, under
 
 AHEAD = 32  # files after an open that count as later; after a call or a beginning:
 AHEAD_OF_MARK = 256
@@ -63,11 +63,15 @@ class Outlook:
         number = self._numbers.get(history[-1].file) if history else None
         if number is None:
             return []
-        mark = mark_of(history)
-        marked = None if mark is None else self._numbers.get(mark.file)
-        general = _chances(self._reach.after.get(number), {})
-        special = None if marked is None else self._reach.within.get(marked * len(self._numbers) + number)
-        likely = general if special is None else _chances(special, general)
+        marks = [self._numbers.get(mark.file) for mark in marks_of(history)]
+        likely: _Chances = {}
+        if history[-1].operation == USER and len(marks) > 1:
+            anybodys = marks.pop(0)
+            likely = {} if anybodys is None else _chances(self._reach.after.get(anybodys), {})
+        likely = _chances(self._reach.after.get(number), likely)
+        for mark in marks:
+            if mark is not None:
+                likely = _chances(self._reach.within.get(mark * len(self._numbers) + number), likely)
         return [Coming(self._reach.steps[file].file, *chance) for file, chance in likely.items()]
 
 
@@ -123,14 +127,12 @@ def reach_of(sessions: Iterable[Session]) -> Reach:
     after: dict[int, _Note] = {}
     within: dict[tuple[int, int], _Note] = {}
     for session in sessions:
-        row = []
         for step in session:
             number = numbers.setdefault(step.file, len(numbers))
             if number == len(steps):
                 steps.append(step)
             steps[number] = step
-            row.append(number)
-        _note_session(session, row, after, within)
+        _note_session(session, numbers, after, within)
     return Reach(
         steps,
         {number: note.kept() for number, note in after.items()},
@@ -139,20 +141,24 @@ def reach_of(sessions: Iterable[Session]) -> Reach:
 
 
 def _note_session(
-    session: Session, row: list[int], after: dict[int, _Note], within: dict[tuple[int, int], _Note]
+    session: Session,
+    numbers: dict[str, int],
+    after: dict[int, _Note],
+    within: dict[tuple[int, int], _Note],
 ) -> None:
-    mark: int | None = None
+    marks: Session = []
     blind: dict[tuple[int | None, int], int] = {}  # up to where a context has looked: what it sees twice counts once
-    for place, step in enumerate(session):
-        number = row[place]
+    row = [numbers[step.file] for step in session]
+    for place, (step, number) in enumerate(zip(session, row, strict=True)):
         if step.is_mark:
-            mark = number
+            marks = under(marks, step)
         end = place + 1 + (AHEAD_OF_MARK if step.is_mark else AHEAD)
         # Each once, in a fixed order.
         coming = dict.fromkeys(row[at] for at in range(place + 1, min(end, len(row))) if not session[at].is_mark)
         if place >= blind.get((None, number), 0):
             blind[None, number] = end
             after.setdefault(number, _Note()).add(coming)
-        if mark is not None and place >= blind.get((mark, number), 0):
-            blind[mark, number] = end
-            within.setdefault((mark, number), _Note()).add(coming)
+        for mark in (numbers[one.file] for one in marks):
+            if place >= blind.get((mark, number), 0):
+                blind[mark, number] = end
+                within.setdefault((mark, number), _Note()).add(coming)

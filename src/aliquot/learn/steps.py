@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-OPEN, CALL, BEGIN = "open", "call", "begin"
-MARKS = (CALL, BEGIN)  # steps that are no files: history to learn from, never to be fetched
+OPEN, CALL, BEGIN, USER = "open", "call", "begin", "user"
+MARKS = (CALL, BEGIN, USER)  # steps that are no files: history to learn from, never to be fetched
 WINDOW = 10  # steps that a prediction looks back; k in the seed
 
 
@@ -30,13 +30,33 @@ def call(tenant: str, function: str) -> Step:
     return Step(f"call:{tenant}/{function}", 0, CALL)
 
 
+def begin_marks(tenant: str, user: str) -> Session:
+    """The tenant's, then its user's own, if one is known. A tenant's name has no slash."""
+    mark = begin(tenant)
+    return [mark, Step(f"{mark.file}/{user}", 0, USER)] if user else [mark]
+
+
+def call_marks(tenant: str, function: str, user: str) -> Session:
+    """As above. A function's name has no colon."""
+    mark = call(tenant, function)
+    return [mark, Step(f"{mark.file}:{user}", 0, USER)] if user else [mark]
+
+
 def seen_until(session: Session, place: int) -> Session:
-    """The last steps before a place, and the mark that they stand under, however far back."""
+    """The last steps before a place, and the marks that they stand under, however far back."""
     window = session[max(0, place - WINDOW) : place]
-    mark = None if any(step.is_mark for step in window) else mark_of(session[: max(0, place - WINDOW)])
-    return window if mark is None else [mark, *window]
+    marks = [] if any(step.is_mark for step in window) else marks_of(session[: max(0, place - WINDOW)])
+    return [*marks, *window]
 
 
-def mark_of(history: History) -> Step | None:
-    """The call, or the beginning, that the last step stands under."""
-    return next((step for step in reversed(history) if step.is_mark), None)
+def marks_of(history: History) -> Session:
+    """The call, or the beginning, that the last step stands under; where it is a user's, anybody's before it."""
+    for place in range(len(history) - 1, -1, -1):
+        if history[place].is_mark:
+            return under([history[place - 1]] if place else [], history[place])
+    return []
+
+
+def under(marks: Session, mark: Step) -> Session:
+    """What the steps after a mark stand under, where those before it stood under `marks`."""
+    return [mark] if mark.operation != USER else [*(one for one in marks if one.operation in {CALL, BEGIN}), mark]

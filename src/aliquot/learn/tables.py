@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aliquot.learn.steps import Session, Step
+from aliquot.learn.steps import Session, Step, under
 
 KEPT = 32  # followers that are kept of each context
 LEAST_PAIRS = 2  # a pair of steps seen but once says no more than its last one
@@ -33,7 +33,7 @@ class Tables(Struct, frozen=True, array_like=True):
     counts: list[int]  # how often each was seen
     after_one: dict[int, Followers]
     after_two: dict[int, Followers]
-    within: dict[int, Followers]  # by the mark that a step stands under, and the step
+    within: dict[int, Followers]  # by a mark that a step stands under, and the step
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -52,7 +52,8 @@ def count(sessions: Iterable[Session]) -> Tables:
     twos: _Pairs = {}
     within: _Pairs = {}
     for session in sessions:
-        before = last = mark = END
+        before = last = END
+        marks: Session = []
         for step in session:
             number = numbers.setdefault(step.file, len(numbers))
             if number == len(seen):
@@ -62,13 +63,15 @@ def count(sessions: Iterable[Session]) -> Tables:
             counts[number] += 1
             _note(ones, last, number)
             _note_pair(twos, before, last, number)
-            _note_pair(within, mark, last, number)
+            for mark in marks:
+                _note_pair(within, numbers[mark.file], last, number)
             before, last = last, number
             if step.is_mark:
-                mark = number
+                marks = under(marks, step)
         _note(ones, last, END)
         _note_pair(twos, before, last, END)
-        _note_pair(within, mark, last, END)
+        for mark in marks:
+            _note_pair(within, numbers[mark.file], last, END)
     return Tables(
         seen,
         counts,

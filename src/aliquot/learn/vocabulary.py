@@ -13,7 +13,7 @@ FIRST_BUCKET = 2
 FIRST_STEP = FIRST_BUCKET + BUCKETS
 LARGEST = 7_900  # steps with numbers of their own: with these the network is below 5 MB in 32-bit floats
 LARGEST_INT8 = 33_000  # and with 8-bit weights
-_OPERATIONS = {OPEN: 1, CALL: 2, BEGIN: 3}
+_OPERATIONS = {OPEN: 1, CALL: 2, BEGIN: 3}  # networks that are stored have so many: a user's mark has its name alone
 FEATURES = 1 + len(_OPERATIONS)  # the size, and one for each operation that is known
 _LARGEST_LOG = 40.0  # a tebibyte is 1
 

@@ -93,6 +93,7 @@ class Service:
         self.fabric = fabric or Fabric(store)
         self.fabric.post = self._engine.post
         self.fabric.readers.on_blind = self._blinded
+        self.fabric.readers.user_of = self.sessions.user_of
         policies = "+".join(self.scheduler.policy_names)
         self.ends = Ends(policies, self.ledger, self.fabric.readers, self._engine.now)
         self.within = Within(self.ledger, self.ends, self.fabric.readers, self._engine.now)

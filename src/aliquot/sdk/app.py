@@ -163,13 +163,15 @@ class App:
         name: str = "",
         *,
         metadata: Mapping[str, Any] | None = None,
+        user: str = "",
         id: str | None = None,  # noqa: A002 - its name
     ) -> Session:
         """`with app.session():` (or `async with`): remote calls inside belong together and find their sandboxes again.
 
+        `user` says whose it is: what its functions will read is foreseen from the user's earlier sessions.
         It ends with the block. With `id` one that is there is taken up, and goes on after the block.
         """
-        return make(self, name, metadata, id)
+        return make(self, name, metadata, user, id)
 
     def client(self) -> Client:
         """Found when it is first needed: a file must be importable where no platform is."""

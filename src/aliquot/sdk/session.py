@@ -20,11 +20,12 @@ _current: ContextVar["Session | None"] = ContextVar("aliquot_session", default=N
 class Session:
     """What `app.session()` makes. One that was begun here ends with its block; one that was taken up by id goes on."""
 
-    def __init__(self, app: "App", name: str, metadata: Mapping[str, Any], session_id: str) -> None:
+    def __init__(self, app: "App", name: str, metadata: Mapping[str, Any], user: str, session_id: str) -> None:
         self.id = session_id  # empty until it is begun
         self._app = app
         self._name = name
         self._metadata = dict(metadata)
+        self._user = user
         self._taken_up = bool(session_id)
         self._before: list[Token[Session | None]] = []  # what was current outside of the blocks that are open
 
@@ -39,7 +40,7 @@ class Session:
         """Have the platform make it; the `with` block does so."""
         if self.id:
             return
-        body = to_json({"name": self._name, "metadata": self._metadata})
+        body = to_json({"name": self._name, "metadata": self._metadata, "user": self._user})
         reply = yield from ask(Request("POST", SESSIONS, headers={"Content-Type": JSON}, body=body))
         self.id = str(answers.check(reply, "session").json()["sessionId"])
 
@@ -86,13 +87,15 @@ def in_session() -> bool:
     return _current.get() is not None
 
 
-def make(app: "App", name: object, metadata: object, session_id: object) -> Session:
+def make(app: "App", name: object, metadata: object, user: object, session_id: object) -> Session:
     if not isinstance(name, str):
         raise UsageError(f"name: {name!r} is not a name; it takes a text")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise UsageError(f"metadata: {metadata!r} does not fit; it takes a dictionary of what JSON can hold")
+    if not isinstance(user, str):
+        raise UsageError(f"user: {user!r} is not a user; it takes a text, such as 'ann'")
     if session_id is not None and (not isinstance(session_id, str) or not session_id.isalnum()):
         raise UsageError(f"id: {session_id!r} is not a session's id")
-    if session_id is not None and (name or metadata):
-        raise UsageError("id: a session that is there has its name and metadata already")
-    return Session(app, name, metadata or {}, session_id or "")
+    if session_id is not None and (name or metadata or user):
+        raise UsageError("id: a session that is there has its name, metadata and user already")
+    return Session(app, name, metadata or {}, user, session_id or "")

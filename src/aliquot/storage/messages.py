@@ -101,6 +101,7 @@ class BeginRun(Struct, frozen=True, tag=True):
     function: str
     invocation: str
     session: str
+    user: str = ""
 
 
 class EndRun(Struct, frozen=True, tag=True):
@@ -121,6 +122,7 @@ class AskModel(Struct, frozen=True, tag=True):
     tenant: str
     session: str
     function: str
+    user: str = ""  # of the session
 
 
 class Prefetch(Struct, frozen=True, tag=True):

@@ -61,6 +61,7 @@ class Access(Struct, frozen=True):
     operation: str  # open; later others
     waited_s: float
     found: Found
+    user: str = ""  # of the session, as whoever began it said; empty: nobody said
 
 
 class Likely(Struct, frozen=True):

@@ -50,13 +50,13 @@ class Serving:
 
     # --- asked for predictions ------------------------------------------------------------------------------
 
-    def next_files(self, tenant: str, session: str, function: str | None) -> tuple[str, list[Likely]]:
+    def next_files(self, tenant: str, session: str, function: str | None, user: str = "") -> tuple[str, list[Likely]]:
         """The model's name and the likely set. `function`: just called; empty: a session begins; None: neither."""
         name, model = self._now
         if model is None:
             return name, []
         recent = self._log.recent(tenant, session, function or "")
-        told = model.likely(history_of(recent, tenant, function))
+        told = model.likely(history_of(recent, tenant, function, user))
         return name, [Likely(*as_key(guess.file), model.describe(guess.file).size, guess.probability) for guess in told]
 
     # --- asked by the operator --------------------------------------------------------------------------------

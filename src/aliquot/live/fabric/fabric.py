@@ -174,7 +174,8 @@ class Fabric:
             self.post(FilesPredicted(command.tenant, command.session, "", ()))
             return
         self._asked[command.tenant, command.session] = None
-        self._agent.send(AskModel(command.tenant, command.session, command.function))
+        user = self.readers.user_of(command.tenant, command.session)
+        self._agent.send(AskModel(command.tenant, command.session, command.function, user))
 
     def fetch(self, command: Fetch) -> None:
         self._fetches[command.fetch] = None

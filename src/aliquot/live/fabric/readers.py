@@ -46,6 +46,7 @@ class Readers:
         self._running: dict[str, BeginRun] = {}  # by invocation: what the agent was told of
         self._settling: dict[str, tuple[Settled, asyncio.TimerHandle]] = {}  # by invocation
         self.on_blind: Callable[[int], None] = lambda _: None  # a sandbox's view is gone; set by the service
+        self.user_of: Callable[[str, str], str] = lambda *_: ""  # of a tenant's session; set by the service
         self._shown = shown
 
     # --- views --------------------------------------------------------------------------------------------
@@ -112,7 +113,8 @@ class Readers:
     # --- runs ---------------------------------------------------------------------------------------------
 
     def begin_run(self, sandbox: int, tenant: str, function: str, invocation: str, session: str) -> None:
-        begun = self._running[invocation] = BeginRun(sandbox, tenant, function, invocation, session)
+        user = self.user_of(tenant, session)
+        begun = self._running[invocation] = BeginRun(sandbox, tenant, function, invocation, session, user)
         self._send(begun)
 
     def end_run(self, sandbox: int, invocation: str, then: Settled) -> None:

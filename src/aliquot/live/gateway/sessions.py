@@ -22,6 +22,12 @@ class SessionPatch(Struct, forbid_unknown_fields=True):
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
+class SessionPost(SessionPatch, forbid_unknown_fields=True):
+    """Whose a session is does not change: `user` is said at its beginning or never."""
+
+    user: str = ""
+
+
 class SessionItem(Struct, rename="camel"):
     """In a list: times are in milliseconds since the epoch."""
 
@@ -32,6 +38,7 @@ class SessionItem(Struct, rename="camel"):
     used: int
     expires: int
     invocations: int
+    user: str
 
 
 class SessionEntity(SessionItem, rename="camel"):
@@ -48,26 +55,24 @@ class SessionPages:
 
     def endpoints(self) -> list[Endpoint]:
         one = {200: SessionEntity}
-        body: dict[str, Any] = {
-            "body": SessionPatch,
-            "most_bytes": _SLACK * self._sessions.settings.metadata_bytes + _SLACK * 1024,
-        }
+        most_bytes = _SLACK * self._sessions.settings.metadata_bytes + _SLACK * 1024
         listed = list[SessionItem] | SessionCount
         return [
             Endpoint("POST", _ALL, self.create, "Begin a session", {201: SessionEntity},
-                     statuses=(408, 413, 415, 429), **body),
+                     statuses=(408, 413, 415, 429), body=SessionPost, most_bytes=most_bytes),
             Endpoint("GET", _ALL, self.list, "List the sessions that live", {200: listed}, query=PAGE),
             Endpoint("GET", _ONE, self.get, "Read a session", one, statuses=(404,)),
             Endpoint("PATCH", _ONE, self.update, "Change its name or metadata", one,
-                     statuses=(404, 408, 413, 415), **body),
+                     statuses=(404, 408, 413, 415), body=SessionPatch, most_bytes=most_bytes),
             Endpoint("DELETE", _ONE, self.end, "End a session; what runs of it goes on", one, statuses=(404,)),
         ]  # fmt: skip
 
     async def create(self, asked: Asked) -> Answer:
-        post: SessionPatch = read_json(asked.body or b"{}", SessionPatch)
+        post: SessionPost = read_json(asked.body or b"{}", SessionPost)
         name = "" if post.name is UNSET else post.name
         metadata = {} if post.metadata is UNSET else post.metadata
-        return json(self._shown(await self._sessions.create(asked.namespace, name, metadata)), 201)
+        living = await self._sessions.create(asked.namespace, name, metadata, post.user)
+        return json(self._shown(living), 201)
 
     async def get(self, asked: Asked) -> Answer:
         return json(self._shown(self._sessions.find(asked.namespace, asked.names["id"])))
@@ -92,7 +97,14 @@ class SessionPages:
     def _item(self, living: Living) -> SessionItem:
         session, expires = living.session, self._sessions.expires_ms(living)
         return SessionItem(
-            session.id, session.namespace, session.name, session.created, living.used_ms, expires, living.invocations
+            session.id,
+            session.namespace,
+            session.name,
+            session.created,
+            living.used_ms,
+            expires,
+            living.invocations,
+            session.user,
         )
 
     def _shown(self, living: Living) -> SessionEntity:
@@ -105,5 +117,6 @@ class SessionPages:
             living.used_ms,
             expires,
             living.invocations,
+            session.user,
             session.metadata,
         )

@@ -22,7 +22,7 @@ from aliquot.live.sessions.living import Living
 from aliquot.live.sessions.records import SESSIONS, USES, Session, SessionSettings, Use
 from aliquot.live.store.base import Document, Store, StoreError
 
-LONGEST_NAME = 256
+LONGEST_NAME = 256  # also of a user
 _LEAST_LOOK_S, _MOST_LOOK_S = 0.05, 5.0  # how often to look for those that have been idle too long
 _AT_ONCE = 256  # writes of uses
 _SHOWN = 64  # characters of what is no id
@@ -113,16 +113,16 @@ class Sessions:
 
     # --- what people ask for ------------------------------------------------------------------------------
 
-    async def create(self, namespace: str, name: str, metadata: Mapping[str, Any]) -> Living:
+    async def create(self, namespace: str, name: str, metadata: Mapping[str, Any], user: str = "") -> Living:
         """Raises `TooManySessions` and `TooLarge`."""
-        self._check(name, metadata)
+        self._check(name, metadata, user)
         making = self._making.get(namespace, 0)
         if (count := self._living.count(namespace) + making) >= self.settings.most:
             raise TooManySessions(
                 f"Too many sessions (count: {count}, allowed: {self.settings.most}); "
                 f"they end when they are deleted, or idle for {self.settings.idle_s:g} s."
             )
-        session = Session(secrets.token_hex(16), namespace, name, dict(metadata), _now_ms())
+        session = Session(secrets.token_hex(16), namespace, name, dict(metadata), _now_ms(), user)
         self._making[namespace] = making + 1
         try:
             return await _whole(self._make(session))
@@ -174,9 +174,10 @@ class Sessions:
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    def _check(self, name: str | None, metadata: Mapping[str, Any] | None) -> None:
-        if name is not None and len(name) > LONGEST_NAME:
-            raise InputError(f"name: it takes at most {LONGEST_NAME} characters, not {len(name)}")
+    def _check(self, name: str | None, metadata: Mapping[str, Any] | None, user: str = "") -> None:
+        for field, text in (("name", name or ""), ("user", user)):
+            if len(text) > LONGEST_NAME:
+                raise InputError(f"{field}: it takes at most {LONGEST_NAME} characters, not {len(text)}")
         size = len(msgspec.json.encode(metadata)) if metadata is not None else 0
         if size > self.settings.metadata_bytes:
             raise TooLarge(f"Session metadata larger than allowed: {size} > {self.settings.metadata_bytes} bytes.")

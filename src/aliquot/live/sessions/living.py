@@ -37,6 +37,11 @@ class LivingSessions:
     def find(self, namespace: str, session_id: str) -> Living | None:
         return self._by_namespace.get(namespace, {}).get(session_id)
 
+    def user_of(self, namespace: str, session_id: str) -> str:
+        """Empty where nobody said, and where no such session lives."""
+        living = self.find(namespace, session_id)
+        return "" if living is None else living.session.user
+
     def all(self, namespace: str) -> list[Living]:
         return list(self._by_namespace.get(namespace, {}).values())
 

@@ -21,6 +21,7 @@ class Session(Struct, frozen=True):
     name: str = ""
     metadata: dict[str, Any] = {}
     created: int = 0  # epoch ms
+    user: str = ""  # whose it is within the namespace; empty: nobody said
 
 
 class Use(Struct, frozen=True):

@@ -250,6 +250,7 @@ class Agent:
             operation="open",
             waited_s=opened.waited_s,
             found=opened.found,
+            user=begun.user,
         )
         self._guesses.accessed(access, run.audience)
 

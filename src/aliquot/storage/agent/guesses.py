@@ -36,7 +36,7 @@ class Guesses:
         self.serving = Serving(directory / MODELS, self._log, learning)
         self._thread = ThreadPoolExecutor(1, "model")  # one: what is asked first is answered first
         self._lock = threading.Lock()
-        self._asking: dict[AudienceKey, str | None] = {}  # to be asked: the function called, None after an open
+        self._asking: dict[AudienceKey, AskModel | None] = {}  # to be asked: for the core, or None after an open
         self._expected: dict[AudienceKey, tuple[FileKey, ...]] = {}
 
     def accessed(self, access: Access, audience: AudienceKey) -> None:
@@ -46,7 +46,7 @@ class Guesses:
     def ask(self, message: AskModel) -> None:
         audience = (message.tenant, message.session)
         self._accounts.returned(audience)
-        self._ask(audience, message.function)
+        self._ask(audience, message)
 
     def expected(self, audience: AudienceKey) -> Iterable[FileKey]:
         return self._expected.get(audience, ())
@@ -62,11 +62,11 @@ class Guesses:
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    def _ask(self, audience: AudienceKey, function: str | None) -> None:
+    def _ask(self, audience: AudienceKey, message: AskModel | None) -> None:
         """Opens that come faster than the model answers are answered together; a call is never dropped for them."""
         with self._lock:
             waiting = audience in self._asking
-            self._asking[audience] = function if function is not None else self._asking.get(audience)
+            self._asking[audience] = message or self._asking.get(audience)
         if not waiting:
             self._thread.submit(self._answer, audience)
 
@@ -74,11 +74,12 @@ class Guesses:
         """In the model's thread."""
         tenant, name = audience
         with self._lock:
-            function = self._asking.pop(audience)
+            asked = self._asking.pop(audience)
+        function, user = (asked.function, asked.user) if asked is not None else (None, "")
         model = ""
         files: list[Likely] = []
         try:
-            model, files = self.serving.next_files(tenant, name, function)
+            model, files = self.serving.next_files(tenant, name, function, user)
         except Exception:
             log.exception("the model failed", tenant=tenant)
         self._loop.call_soon_threadsafe(self._tell, audience, model, self._shown(tenant, files))

@@ -9,17 +9,18 @@ import structlog
 
 from aliquot.storage.records import Access, Found
 
-VERSION = 1
+VERSION = 2  # 2: user
 _INCREMENTAL = 2
-COLUMNS = "time_s, tenant, session, function, invocation, dataset, path, size, operation, waited_s, found"
+COLUMNS = "time_s, tenant, session, function, invocation, dataset, path, size, operation, waited_s, found, user"
 INSERT = f"INSERT INTO accesses ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(',')))})"  # noqa: S608 - our own
-Row = tuple[float, str, str, str, str, str, str, int, str, float, str]
+Row = tuple[float, str, str, str, str, str, str, int, str, float, str, str]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS accesses (
     id INTEGER PRIMARY KEY, time_s REAL NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL,
     function TEXT NOT NULL, invocation TEXT NOT NULL, dataset TEXT NOT NULL, path TEXT NOT NULL,
-    size INTEGER NOT NULL, operation TEXT NOT NULL, waited_s REAL NOT NULL, found TEXT NOT NULL
+    size INTEGER NOT NULL, operation TEXT NOT NULL, waited_s REAL NOT NULL, found TEXT NOT NULL,
+    user TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX IF NOT EXISTS by_audience ON accesses (tenant, session, function, id);
 """
@@ -70,7 +71,14 @@ def _make(connection: sqlite3.Connection) -> None:
     _check_version(version)
     connection.executescript(_SCHEMA)
     if version != VERSION:
+        _add_user(connection)
         connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _add_user(connection: sqlite3.Connection) -> None:
+    """To a log of version 1, whose accesses have none."""
+    if "user" not in [column[1] for column in connection.execute("PRAGMA table_info(accesses)")]:
+        connection.execute("ALTER TABLE accesses ADD COLUMN user TEXT NOT NULL DEFAULT ''")
 
 
 def _check_version(found: int) -> None:
@@ -87,8 +95,9 @@ def to_row(access: Access) -> Row:
     return (
         access.time_s, access.tenant, access.session, access.function, access.invocation,
         access.dataset, access.path, access.size, access.operation, access.waited_s, access.found.value,
+        access.user,
     )  # fmt: skip
 
 
 def to_access(row: Row) -> Access:
-    return Access(*row[:-1], Found(row[-1]))  # the columns are the fields, in their order
+    return Access(*row[:-2], Found(row[-2]), row[-1])  # the columns are the fields, in their order

@@ -18,6 +18,10 @@ class LoggedSession(NamedTuple):
     def began_s(self) -> float:
         return self.accesses[0].time_s
 
+    @property
+    def user(self) -> str:
+        return self.accesses[0].user
+
 
 def split(accesses: Iterable[Access], idle_s: float = IDLE_S) -> Iterator[LoggedSession]:
     """In the order in which they end. Accesses come in the order in which they happened, or nearly so."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aliquot.learn.steps import Session, Step, begin, call
+from aliquot.learn.steps import Session, Step, begin_marks, call_marks
 from aliquot.learn.training import Dated
 from aliquot.storage.log import LoggedSession
 from aliquot.storage.records import Access, FileKey
@@ -25,18 +25,18 @@ def as_steps(accesses: Sequence[Access]) -> Session:
     for access in accesses:
         if access.invocation != invocation:
             invocation = access.invocation
-            steps.append(call(access.tenant, access.function))
+            steps += call_marks(access.tenant, access.function, access.user)
         steps.append(as_step(access))
     return steps
 
 
 def as_dated(session: LoggedSession) -> Dated:
-    return Dated(session.began_s, [begin(session.tenant), *as_steps(session.accesses)])
+    return Dated(session.began_s, [*begin_marks(session.tenant, session.user), *as_steps(session.accesses)])
 
 
-def history_of(recent: Sequence[Access], tenant: str, function: str | None) -> Session:
+def history_of(recent: Sequence[Access], tenant: str, function: str | None, user: str = "") -> Session:
     """What a prediction looks at. `function` has just been called; empty: a session begins; None: neither."""
-    steps = as_steps(recent) or [begin(tenant)]
+    steps = as_steps(recent) or begin_marks(tenant, user)
     if function:
-        steps.append(call(tenant, function))
+        steps += call_marks(tenant, function, user)
     return steps
