@@ -286,6 +286,21 @@ def test_a_group_that_no_device_can_hold_is_refused_at_the_deploy_that_makes_it_
         assert client.get("actions/half").json()["version"] == "0.0.1"
 
 
+def test_a_memory_limit_beyond_every_device_is_refused_by_its_name(server):
+    code = "def main(args): return {}"
+    alone = put(server, "far", code, annotations=said(gpu_share=0.5, gpu_memory="1MiB", gpu_memory_limit="2GiB"))
+    assert alone.status_code == httpx.codes.BAD_REQUEST
+    error = alone.json()["error"]
+    assert error.startswith("annotation gpu-memory-limit: ")
+    assert "needs 2147483648 bytes of 1073741824" in error
+    limits = {"gpu_share": 0.25, "gpu_memory": "1MiB", "gpu_memory_limit": "600MiB"}
+    put(server, "one", code, annotations=said(group="far", **limits)).raise_for_status()
+    error = put(server, "two", code, annotations=said(group="far", **limits)).json()["error"]
+    assert "annotation gpu-memory-limit: " in error
+    assert "needs 1258291200 bytes of 1073741824" in error
+    assert error.endswith("the largest that would fit is a share of 0.75 with 444596224 bytes")
+
+
 @pytest.mark.parametrize(
     ("value", "shown"), [("", "''"), ("a b", "'a b'"), ("x" * 65, f"'{'x' * 65}'"), (5, "5"), (["a"], "['a']")]
 )

@@ -4,7 +4,7 @@ To the core a group is one function, with one flow and the requests of all its m
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from msgspec import UNSET, Struct
@@ -137,18 +137,27 @@ def complaint_of(served: Served, reached: Reached, devices: Sequence[DeviceSpec]
             check(served, reached)
         except InputError as error:
             return str(error)
-    spec, limit = served.spec(), served.needs().memory_limit_bytes
+    spec, stretched = served.spec(), _stretched(served)
     share = spec.share or 0
     if share > 1 and share != int(share):
         why: str | None = f"a share of {share:g} is neither at most 1 nor a whole number of devices"
     else:
-        why = misfit(replace(spec, memory_bytes=max(spec.memory_bytes, limit)), devices)
+        why = misfit(spec, devices)
+    others: Callable[[Served], FunctionSpec] = Served.spec
+    if why is None and (too_far := misfit(stretched, devices)) is not None:
+        why, others = f"annotation gpu-memory-limit: {too_far}", _stretched
     if why is None or not served.is_group:
         return why
     names = ", ".join(one.function for one in served.members)
     rest = served.without(reached.function)
-    left = _left(rest.spec(), devices) if rest.members else ""
+    left = _left(others(rest), devices) if rest.members else ""
     return f"group '{served.flow.removeprefix(FLOW)}' ({names}) asks for its members' requests together: {why}{left}"
+
+
+def _stretched(served: Served) -> FunctionSpec:
+    """As it is when it holds as much as it may."""
+    spec = served.spec()
+    return replace(spec, memory_bytes=max(spec.memory_bytes, served.needs().memory_limit_bytes))
 
 
 def _left(others: FunctionSpec, devices: Sequence[DeviceSpec]) -> str:
