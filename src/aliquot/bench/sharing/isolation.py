@@ -58,7 +58,7 @@ class Figures(Struct, frozen=True):
     error: float  # of the worst sandbox
     among: float  # the means' deviation from sandbox to sandbox, about what each asked for
     over: float  # a sandbox's mean's deviation from repetition to repetition, of the worst
-    moments: float  # deviation over windows, of the worst sandbox
+    moments: float  # deviation over windows, each sandbox's median of its repetitions, of the worst
 
 
 def figures(asked: Setting, samples: Sequence[Sample]) -> Figures:
@@ -119,7 +119,7 @@ class Isolation:
                 at_most(f"{start} error of a mean share, worst", error, MOST_ERROR[mode], "points"),
                 at_most(f"{start} deviation of the means of {len(crowd)} equal ones", among, 0.13, "points"),
                 at_most(f"{start} deviation of a mean over repetitions, worst", over, 0.13, "points"),
-                at_most(f"{start} deviation over 100 ms, worst", moments, 3, "points"),
+                at_most(f"{start} deviation over 100 ms, worst slice, median of repetitions", moments, 3, "points"),
             ]
         return found
 
