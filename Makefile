@@ -35,7 +35,7 @@ test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## W
 
 docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 	$(BIN)/aliquot demo --out demo-output
-	cp demo-output/demo.png docs/images/demo.png
+	cp demo-output/demo.png demo-output/borrow.png docs/images
 	$(BIN)/aliquot study --out study-output
 	cp study-output/policies.png docs/images/policies.png
 	$(BIN)/aliquot reproduce thesis --plot docs/images/thesis.png

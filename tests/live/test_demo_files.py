@@ -1,5 +1,7 @@
 """The demonstration's part about files, on a real server."""
 
+from msgspec.structs import replace
+
 from aliquot.demo.files import FilesShown, NotShown, Waited, show_files
 from aliquot.testing.server import LiveServer
 
@@ -23,3 +25,8 @@ def test_what_cannot_be_shown_is_said_and_what_came_out_otherwise_is_no_success(
         Waited(1.5, cold=True, bytes=5, prefetched_bytes=5),
     )
     assert not FilesShown(first, later, "markov1").ok
+    sooner = replace(later, seconds=0.5)
+    assert FilesShown(first, sooner, "markov1").ok
+    assert not FilesShown(first, replace(sooner, cold=False), "markov1").ok
+    assert not FilesShown(replace(first, cold=False), sooner, "markov1").ok
+    assert not FilesShown(first, replace(sooner, prefetched_bytes=4), "markov1").ok

@@ -22,6 +22,19 @@ def test_paces_are_of_the_windows_in_which_the_owner_is_away_at_work_and_away_ag
     assert paces == [[pytest.approx(100), 0], [pytest.approx(10), pytest.approx(90)], [pytest.approx(100), 0]]
 
 
+def borrowing(at_work, again, *, enforced=True):
+    paces = {window: at_work if 20 <= window < 40 else 100 if window < 20 else again for window in range(60)}
+    return Borrow({"borrower": paces, "owner": dict.fromkeys(range(20, 40), 90)}, enforced=enforced)
+
+
+@pytest.mark.parametrize(
+    ("at_work", "again", "ok"), [(10, 100, True), (14, 90, True), (100, 100, False), (2, 100, False), (10, 10, False)]
+)
+def test_it_is_a_success_when_what_is_idle_is_lent_and_given_back(at_work, again, ok):
+    assert borrowing(at_work, again).ok is ok
+    assert borrowing(at_work, again, enforced=False).ok
+
+
 def test_it_is_a_table_and_a_picture(tmp_path):
     console = Console(width=120, record=True)
     console.print(borrow_table(BORROW))

@@ -59,11 +59,13 @@ def demo(
     output.print(borrow_table(borrow))
     if not borrow.enforced:
         say("Slices are NOT ENFORCED on this machine (aliquot doctor says why): the table shows what came of it.")
+    if not borrow.ok:
+        say("The borrower did NOT get what was idle, or did not give it back: see the table.")
     say(files.text())
     draw(samples, out / "demo.png")
     draw_borrow(borrow, out / "borrow.png")
     say(f"Pictures: {out / 'demo.png'}, {out / 'borrow.png'}")
-    if replayed.differences or not files.ok or not all(sample.ok for sample in samples):
+    if replayed.differences or not borrow.ok or not files.ok or not all(sample.ok for sample in samples):
         raise typer.Exit(1)
 
 

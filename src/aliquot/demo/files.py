@@ -43,8 +43,9 @@ class FilesShown(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether it is as said: all of its files had been brought, or were on their way, and it waited less."""
-        return self.known.prefetched_bytes == self.known.bytes and self.known.seconds < self.stranger.seconds
+        """Whether it is as said: both calls cold, all files brought before or on their way, and it waited less."""
+        cold = self.stranger.cold and self.known.cold
+        return cold and self.known.prefetched_bytes == self.known.bytes and self.known.seconds < self.stranger.seconds
 
     def text(self) -> str:
         saved = self.stranger.seconds - self.known.seconds

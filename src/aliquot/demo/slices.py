@@ -16,6 +16,8 @@ CODE = Path(__file__).with_name("loop.py")
 PER_SECOND = 10  # windows
 SHARES = {"borrower": 0.1, "owner": 0.9}
 BORROWER_S, OWNER_AT_S, OWNER_S = 6.0, 2.0, 2.0
+NEAR = 2.0  # while its owner works, the borrower has its share within this factor,
+LENT = 5.0  # and while it is away at least so many times its share
 _EDGE = 2  # windows at both ends of a phase in which somebody just began or ended
 
 
@@ -33,6 +35,18 @@ class Borrow(Struct, frozen=True):
             "the owner is at work": range(own[0] + _EDGE, own[-1] - _EDGE),
             "the owner is away again": range(own[-1] + 1 + _EDGE, all_[-1] - _EDGE),
         }
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is as said: what is idle is lent, and back when its owner works.
+
+        The first phase is what the others are measured by. Where nothing is enforced there is nothing to judge.
+        """
+        if not self.enforced:
+            return True
+        share = 100 * SHARES["borrower"]
+        _, at_work, again = (self.pace("borrower", windows) for windows in self.phases().values())
+        return share / NEAR <= at_work <= share * NEAR and again >= share * LENT
 
     def pace(self, name: str, windows: Sequence[int]) -> float:
         """In percent of what the borrower makes alone."""
