@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import threading
 import time
 import zipfile
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from aliquot.live.replay import replay_file
+from aliquot.runtime.shown import shown
 from aliquot.testing.server import LiveServer
 
 MARKED = 'import builtins, os\nbuiltins.token = getattr(builtins, "token", os.urandom(8).hex())\n'
@@ -374,3 +376,73 @@ def test_a_function_that_is_deleted_leaves_the_group(server):
         client.delete("actions/stays").raise_for_status()
     while "group:left" in flows(server):
         time.sleep(0.01)
+
+
+def test_a_call_that_is_cancelled_after_its_function_has_moved_does_not_run(server):
+    hold = "import time\ndef main(args): time.sleep(args.get('s', 0)); return {}"
+    one = {"instances": 1}
+    put(server, "holds", hold, limits=one, annotations=said(group="moving")).raise_for_status()
+    put(server, "other", hold, limits=one, annotations=said(group="moving")).raise_for_status()
+    with server.client() as client:
+        held = client.post("actions/holds", json={"s": 60}).json()["activationId"]
+        while not flows(server)["group:moving"]["in_flight"]:
+            time.sleep(0.01)
+        waits = client.post("actions/holds").json()["activationId"]
+        while not flows(server)["group:moving"]["queued"]:
+            time.sleep(0.01)
+        put(server, "other", hold, annotations=said(group=None)).raise_for_status()
+        client.delete(f"activations/{waits}").raise_for_status()
+        client.delete(f"activations/{held}").raise_for_status()
+        ended = until_recorded(client, waits)
+    assert not ended["response"]["success"]
+
+
+def until_recorded(client, activation_id):
+    while (found := client.get(f"activations/{activation_id}")).status_code == httpx.codes.NOT_FOUND:
+        time.sleep(0.01)
+    return found.json()
+
+
+def test_one_that_wants_no_key_gets_none_of_anothers(server):
+    code = "import os\ndef main(args): return {'has': '__OW_API_KEY' in os.environ}"
+    put(server, "keyed", code, annotations=said(group="keys", provide_api_key=True)).raise_for_status()
+    put(server, "keyless", code, annotations=said(group="keys", provide_api_key=False)).raise_for_status()
+    assert [result(server, name)["has"] for name in ("keyed", "keyless", "keyed")] == [True, False, True]
+
+
+def test_weights_that_are_too_much_together_are_refused(server):
+    code = "def main(args): return {}"
+    put(server, "heavy", code, annotations=said(group="weights", weight=999_999.5)).raise_for_status()
+    answer = put(server, "heavier", code, annotations=said(group="weights", weight=2))
+    assert answer.status_code == httpx.codes.BAD_REQUEST
+    assert answer.json()["error"] == (
+        "annotation weight: a group has its members' together, which would be 1000001.5 in group 'weights'; "
+        "it takes at most 1000000"
+    )
+
+
+def test_whole_devices_are_for_one_member_to_ask_for(server):
+    code = "def main(args): return {}"
+    put(server, "whole", code, annotations=said(group="wholes", gpu_share=1)).raise_for_status()
+    answer = put(server, "second", code, annotations=said(group="wholes", gpu_share=1))
+    assert "a share of 2 is of several devices, for which one member alone may ask" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {f"{number:03}" + "k" * 250: number for number in range(1000)},
+        [type("long" * 10_000, (), {})()] * 1000,
+        "\x00" * 16_000,
+    ],
+)
+def test_what_a_record_shows_of_a_value_goes_in_one_packet(value):
+    assert len(shown(value)) <= 128 * 1024
+
+
+def test_what_a_record_shows_of_nested_lists_is_bounded_by_their_values():
+    value = [1] * 900
+    for _ in range(15):
+        value = [value, *[2**255] * 900]
+    assert len(shown(value)) < 100_000
+    assert json.loads(shown({"a": [1, "x", None]})) == {"a": [1, "x", None]}

@@ -4,6 +4,7 @@ import gc
 import mmap
 import os
 import pickle
+import resource
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def open_parcels():
 
 
 def test_what_is_handed_over_can_be_written_by_nobody():
-    desk = Desk("t", BOUND)
+    desk = Desk("t", BOUND, BOUND)
     number, body = filled(desk)
     parcel = desk.hand_on(number, body)
     with pytest.raises(PermissionError):
@@ -47,15 +48,59 @@ def test_what_is_handed_over_can_be_written_by_nobody():
 
 
 def test_what_somebody_could_still_write_to_is_not_handed_over():
-    desk = Desk("t", BOUND)
+    desk = Desk("t", BOUND, BOUND)
     number, parcel = desk.room(4096)
     with mmap.mmap(parcel.fd, 4096), pytest.raises(NoParcel, match="still being written to"):
         desk.seal(number)
+    os.pwrite(parcel.fd, b"x" * 4096, 0)
     desk.seal(number)
 
 
+def test_what_was_not_written_to_its_end_is_not_handed_over():
+    desk = Desk("t", BOUND, BOUND)
+    number, parcel = desk.room(100_000)
+    os.pwrite(parcel.fd, b"x" * 50_000, 0)
+    with pytest.raises(NoParcel, match="not been written to its end"):
+        desk.seal(number)
+
+
+def test_a_sandbox_has_so_many_parcels_at_once_and_those_it_does_not_take_make_way():
+    desk, other = Desk("t", 10 * BOUND, BOUND), Desk("o", 10 * BOUND, BOUND)
+    for _ in range(128):
+        desk.room(4096)
+    with pytest.raises(NoParcel, match="128 parcels are under way already"):
+        desk.room(4096)
+    numbers = [other.put(Parcel(4096, BOUND)) for _ in range(129)]
+    assert open_parcels() == 256
+    with pytest.raises(NoParcel, match="there is no parcel 1 to take"):
+        other.take(numbers[0])
+    assert other.take(numbers[1]).size == 4096
+
+
+def test_a_server_without_descriptors_refuses_and_counts_no_bytes():
+    desk, before = Desk("t", BOUND, BOUND), Parcel.in_use
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(NoParcel, match="Too many open files"):
+            desk.room(4096)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    gc.collect()
+    assert Parcel.in_use == before
+
+
+def test_a_value_has_so_many_buffers_and_further_ones_stay_in_the_pickle():
+    apart = values.Buffers()
+    shared = bytearray(65_536)
+    assert sum(not apart(pickle.PickleBuffer(shared)) for _ in range(5000)) == len(apart.views) == 4096
+    with pytest.raises(ValueError, match="it takes 4096 at most"):
+        values.opened(values.seal_up(b"pickle", [1] * 4097))
+    assert len(values.opened(values.seal_up(b"pickle", [1] * 4096))[1]) == 4096
+
+
 def test_a_value_put_behind_its_pickle_is_whole():
-    desk = Desk("t", BOUND)
+    desk = Desk("t", BOUND, BOUND)
     number, body = filled(desk)
     pickled, sizes, behind = values.opened(desk.hand_on(number, body).inlined(body))
     assert (bytes(pickled), sizes) == (b"pickle", SIZES)
@@ -78,12 +123,12 @@ def test_bytes_wherever_they_are_travel_apart_and_come_back():
 @pytest.mark.parametrize("size", [0, -1, BOUND + 1])
 def test_a_parcel_that_cannot_be_is_refused(size):
     with pytest.raises(NoParcel):
-        Desk("t", BOUND).room(size)
+        Desk("t", BOUND, BOUND).room(size)
     assert open_parcels() == 0
 
 
 def test_numbers_that_mean_nothing_are_refused():
-    desk, other = Desk("t", BOUND), Desk("o", BOUND)
+    desk, other = Desk("t", BOUND, BOUND), Desk("o", BOUND, BOUND)
     number, body = filled(desk)
     for refused in (
         lambda: other.hand_on(number, body),
@@ -101,7 +146,7 @@ def test_numbers_that_mean_nothing_are_refused():
 
 
 def test_a_desk_that_closes_leaves_nothing():
-    desks = Desks(BOUND)
+    desks = Desks(BOUND, BOUND)
     desk = desks.open()
     desk.room(10_000)
     number, body = filled(desk)
@@ -116,7 +161,7 @@ def test_a_desk_that_closes_leaves_nothing():
 
 
 def test_the_gateway_takes_a_parcel_from_the_desk_that_the_request_names():
-    desks = Desks(BOUND)
+    desks = Desks(BOUND, BOUND)
     desk = desks.open()
     number, body = filled(desk)
     kind = f"application/x-aliquot-pickle; desk={desk.token}".encode()

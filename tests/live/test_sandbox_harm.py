@@ -20,6 +20,7 @@ from aliquot.live.node.base import Status
 from aliquot.live.node.lanes import Lanes
 from aliquot.live.node.states import IDLE
 from aliquot.live.node.swaps import NOT_OUT, Swaps
+from aliquot.runtime.frames import REPLY
 
 ECHO = "def main(args):\n    return args\n"
 TAG = "aliquot-test-runaway"
@@ -397,3 +398,16 @@ def test_a_driver_that_raises_as_it_swaps_holds_up_nobody_else_on_the_device():
 
     asyncio.run(scene())
     assert lost == [(Status.INTERNAL_ERROR, NOT_OUT)]
+
+
+def test_a_result_too_deep_to_be_read_is_no_json(tmp_path):
+    size = 100_000
+    code = f"import os, time\ndef main(args):\n    os.write(3, {REPLY.pack(0, 0, 2 * size, 0)!r})\n"
+    code += f"    os.write(3, b'[' * {size} + b']' * {size})\n    time.sleep(60)\n"
+
+    async def scene(rig):
+        lost = await rig.run_and_lose(await rig.started(code))
+        assert lost.status == Status.DEVELOPER_ERROR
+        assert "did not produce a valid JSON" in result(lost)["error"]
+
+    play(tmp_path, scene)

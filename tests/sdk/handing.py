@@ -3,12 +3,15 @@
 
 import builtins
 import os
+import sys
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 
 import aliquot
+from aliquot.sdk.errors import UsageError
 from aliquot.sdk.inside import host
 
 app = aliquot.App("handing")
@@ -37,8 +40,8 @@ def outer(kind, size=1000):
             inner.remote("raise")
         except OwnError as error:
             return str(error), error.__notes__[-1]
-    if kind == "end":
-        return inner.remote("end")
+    if kind in {"end", "slow"}:
+        return inner.remote("end") if kind == "end" else slow.remote()
     back = inner.remote(value)
     print("outer after")
     return back is value, builtins.here == [id(value), id(value)], len(calls)
@@ -54,10 +57,43 @@ def inner(value):
             raise OwnError("of inner")
         if value == "sleep":
             time.sleep(60)
+        if value == "lock":
+            return Point(threading.Lock())
+        if value == "leave":
+            sys.exit(3)
         os._exit(3)
-    builtins.here.append(id(value))
+    builtins.here = [*getattr(builtins, "here", []), id(value)]
     assert not calls  # of its own module, which is another
     return value
+
+
+@app.function(group="pair")
+def bold(kind, size=1):
+    """Calls that do not come to a good end, or should not be made."""
+    calls.append(kind)
+    if kind == "many":
+        for _ in range(size):
+            inner.remote(None)
+    if kind == "tell":
+        host.side.ask({"begin": "handing.inner"})
+        host.side.ask({"end": 3}, b'{"error": "whose fault?"}')
+    if kind in {"lock", "leave"}:
+        try:
+            inner.remote(kind)
+        except (UsageError, SystemExit) as error:
+            return str(error), len(calls)
+    return len(calls)
+
+
+@app.function(group="pair")
+def slow():
+    print("slow", flush=True)
+    time.sleep(60)
+
+
+@app.function
+def alone():
+    host.side.ask({"begin": "handing.alone"})
 
 
 @app.function(calls=True, imports=["numpy"], memory="1GiB")

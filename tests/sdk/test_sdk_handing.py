@@ -66,6 +66,61 @@ def test_what_the_apps_own_module_defines_is_made_anew_where_it_goes(handing):
     assert note.startswith("raised by handing.inner in its group, activation ")
 
 
+def test_a_result_that_does_not_travel_is_its_functions_error_and_the_sandbox_goes_on(handing, server):
+    text, count = handing.bold.remote("lock")
+    why = "handing.inner: what it gives cannot be handed over: cannot pickle '_thread.lock' object; it takes what"
+    assert text.startswith(why)
+    inner = records(server, "handing.inner")[-1]["response"]
+    assert inner["status"] == "application error"
+    assert inner["result"]["error"].startswith(f"UsageError: {why}")
+    assert handing.bold.remote("") == count + 1
+
+
+def test_who_catches_that_the_other_leaves_goes_on(handing, server):
+    code, count = handing.bold.remote("leave")
+    assert code == "3"
+    inner = records(server, "handing.inner")[-1]["response"]
+    assert (inner["status"], inner["result"]) == ("action developer error", {"error": "SystemExit: 3"})
+    assert handing.bold.remote("") == count + 1
+
+
+def test_one_run_calls_others_of_its_group_so_many_times(handing, server):
+    before = len(records(server, "handing.inner"))
+    with pytest.raises(Exception, match="one run may call functions of its group 1000 times at most"):
+        handing.bold.remote("many", 1001)
+    assert before < len(records(server, "handing.inner"))
+
+
+def test_what_is_of_no_group_calls_nothing_inside_its_run(handing):
+    with pytest.raises(Exception, match=r"there is no function 'handing\.alone'"):
+        handing.alone.remote()
+
+
+def test_a_function_cannot_blame_the_platform(handing, server):
+    handing.bold.remote("tell")
+    inner = records(server, "handing.inner")[-1]["response"]
+    assert (inner["status"], inner["result"]) == ("action developer error", {"error": "whose fault?"})
+
+
+def test_who_waits_for_another_in_its_sandbox_keeps_its_own_lines(handing, server):
+    handle = handing.outer.spawn("slow")
+    with server.client() as client:
+        path = f"activations/{handle.id}"
+
+        def first_line():
+            with client.stream("GET", path, headers={"Accept": "text/event-stream"}) as response:
+                return next(line for line in response.iter_lines() if line.startswith("data: "))
+
+        assert "outer before" in first_line()  # said as the other began
+        assert "outer before" in first_line()  # and heard by who comes later
+        client.delete(path).raise_for_status()
+        wait_for(lambda: client.get(path).is_success)
+        outer = client.get(path).json()
+    slow = records(server, "handing.slow")[-1]
+    assert [line.rpartition(": ")[2] for line in outer["logs"]] == ["outer before"]
+    assert not any("outer" in line for line in slow["logs"])
+
+
 def test_what_ends_the_process_ends_all_that_run_in_it(handing, server):
     with pytest.raises(Exception, match=r"while the action waited for handing\.inner"):
         handing.outer.remote("end")

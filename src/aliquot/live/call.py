@@ -24,10 +24,10 @@ class Call:
     """Filled in as it goes. The gateway makes it, `Service.submit` takes it, and `done` is called once at its end."""
 
     __slots__ = (
-        "action", "activation", "arrived_s", "attempts", "begins", "begun_s", "carrier", "cause", "chain", "desk",
-        "device", "done", "durable", "ended", "followers", "function", "handed", "hands_on", "id", "init_s",
-        "namespace", "notes", "outcome", "parcel", "parked", "payload", "pickled", "reached", "reads", "reason",
-        "session", "start", "transaction", "unbegun", "wait_ms", "within",
+        "action", "activation", "arrived_s", "attempts", "begins", "begun_s", "called_inside", "carrier", "cause",
+        "chain", "desk", "device", "done", "durable", "ended", "followers", "function", "handed", "hands_on",
+        "id", "init_s", "namespace", "notes", "outcome", "parcel", "parked", "payload", "pickled", "reached", "reads",
+        "reason", "session", "start", "transaction", "unbegun", "wait_ms", "within",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,7 @@ class Call:
         self.desk: Desk | None = None  # of the sandbox that calls: where a result's large buffers may go
         # What carries a chain has no record of its own; its steps have, each while it is the one that runs.
         self.chain: list[Call] | None = None  # the steps that have not begun
+        self.called_inside = 0  # calls from function to function that its run has made
         self.within: list[Call] = []  # what runs inside its run now, outermost first
         self.carrier: Call | None = None  # the other way: inside whose run it runs
         self.attempts = 1
@@ -104,7 +105,11 @@ class Call:
     def accepted(self, now_ms: int) -> Accepted:
         """As the store's queue keeps it: whole, unless it will never be run from there."""
         rerun = self.action.annotation("rerun") is True
-        if self.parcel is not None and (rerun or not self.begun_s):
+        # What is too large to be kept ends with this server; one that was accepted at once is not.
+        started = bool(self.begun_s)
+        if self.parcel is not None and self.parcel.size > self.parcel.most_kept:
+            rerun, started = False, True
+        elif self.parcel is not None and (rerun or not started):
             self.payload, self.parcel = self.parcel.inlined(self.payload), None
         return Accepted(
             self.id,
@@ -114,7 +119,7 @@ class Call:
             self.payload,
             pickled=self.pickled,
             rerun=rerun,
-            started=bool(self.begun_s),
+            started=started,
             cause=self.cause,
             session=self.session,
         )

@@ -12,6 +12,7 @@ from aliquot.live.ledger import Ledger, now_ms
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.node.logs import error_line
 from aliquot.live.records import Activation
+from aliquot.runtime.answers import too_long
 from aliquot.storage.messages import RunSettled
 
 
@@ -25,7 +26,7 @@ class Ends:
 
     def end(self, call: Call, outcome: Outcome) -> None:
         """Its outcome is settled. What has read datasets waits a moment for what the agent has to say of it."""
-        call.outcome = outcome
+        call.outcome = outcome = _kept(call, outcome)
         if call.reads is None:
             self._ledger.end(call, self._record(call, outcome, self._now()))
             return
@@ -54,3 +55,12 @@ class Ends:
         duration_ms = max(0, round((ended_s - began_s) * 1000))
         ended_ms = now_ms() - round((self._now() - ended_s) * 1000)
         return self._recorder.record(call, outcome, start_ms=ended_ms - duration_ms, duration_ms=duration_ms)
+
+
+def _kept(call: Call, outcome: Outcome) -> Outcome:
+    """A value in shared memory that the record must have, as its caller waits no longer: what plain bodies may be."""
+    parcel = outcome.parcel
+    if parcel is None or not call.durable or parcel.size <= parcel.most_kept:
+        return outcome
+    told = too_long(parcel.size, parcel.most_kept).result
+    return replace(outcome, status=Status.APPLICATION_ERROR, result=told, pickled=None, parcel=None)

@@ -81,7 +81,7 @@ def united(parts: Sequence[Needs]) -> Needs:
         gpu_memory_bytes=sum(part.gpu_memory_bytes for part in parts),
         gpu_share_limit=_limit([part for part in parts if part.gpu_share]),
         gpu_memory_limit_bytes=sum(part.memory_limit_bytes for part in parts),
-        weight=min(MOST_WEIGHT, sum(part.weight for part in parts)),
+        weight=sum(part.weight for part in parts),
         datasets=_all(part.datasets for part in parts),
         imports=_all(part.imports for part in parts),
         requirements=_all(part.requirements for part in parts),
@@ -109,6 +109,11 @@ def check(served: Served, reached: Reached) -> None:
     if kind != PYTHON:
         raise InputError(f"annotation group: it takes Python functions ({PYTHON}) alone, not {kind}")
     name = served.flow.removeprefix(FLOW)
+    if (weight := served.needs().weight) > MOST_WEIGHT:
+        raise InputError(
+            f"annotation weight: a group has its members' together, which would be {weight:.12g} in group '{name}'; "
+            f"it takes at most {MOST_WEIGHT:.12g}"
+        )
     mine = {_project(line): line for line in needs_of(reached.action).requirements}
     for other in served.members:
         if other.function == reached.function:
@@ -141,6 +146,9 @@ def complaint_of(served: Served, reached: Reached, devices: Sequence[DeviceSpec]
     share = spec.share or 0
     if share > 1 and share != int(share):
         why: str | None = f"a share of {share:g} is neither at most 1 nor a whole number of devices"
+    elif share > 1 and sum(needs_of(one.action).gpu_share > 0 for one in served.members) > 1:
+        # Its memory is of each device, and theirs would be summed on each.
+        why = f"a share of {share:g} is of several devices, for which one member alone may ask"
     else:
         why = misfit(spec, devices)
     others: Callable[[Served], FunctionSpec] = Served.spec

@@ -92,7 +92,7 @@ def run_request(call: Call, tenancy: Tenancy, now_ms: int) -> RunRequest:
         steps = tuple(Step(reached.function, defaults_of(reached.action)) for reached in chain)
     return RunRequest(
         one.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, one, steps, call.parcel,
-        share=call.desk is not None,
+        share=call.desk is not None and not call.durable,
         handed=call.handed,
         hand_on=call.hands_on,
         defaults=defaults_of(one.action) if call.handed else {},

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -61,6 +62,8 @@ def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
     """Run until SIGTERM or SIGINT. Raises `InputError` when it cannot start as it was told."""
     nodejs = which("node") is not None
     settings = replace(settings, images=tuple(check_image(image, nodejs=nodejs) for image in settings.images))
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # sandboxes bound their own
     data = DataDirectory(settings.data)
     try:
         listener = _listen(settings)

@@ -53,6 +53,7 @@ from aliquot.live.launches import activation_env, launch, run_request
 from aliquot.live.ledger import STOPPING, Ledger, now_ms
 from aliquot.live.needs import needs_of
 from aliquot.live.node.base import Inner, Node, Outcome, Status
+from aliquot.live.outputs import Outputs
 from aliquot.live.records import Action, Activation, Namespace
 from aliquot.live.resolving import Reached
 from aliquot.live.status import describe
@@ -89,6 +90,7 @@ class Service:
         self.calls = self.ledger.calls
         self.sessions = self.ledger.sessions
         self.tenancies = Tenancies()
+        self._outputs = Outputs(self.tenancies, node)
         self.usage = Sampler(node, self.scheduler, self._engine.post)
         self.fabric = fabric or Fabric(store)
         self.fabric.post = self._engine.post
@@ -169,25 +171,19 @@ class Service:
         call = self.calls.get(activation_id)
         if call is None or call.namespace.name != namespace:
             return False
-        self._engine.post(InvocationCancelled((call.carrier or call).id))
+        outermost = call.carrier or call
+        outermost.unbegun = False  # it is not to be tried again
+        self._engine.post(InvocationCancelled(outermost.id))
         return True
 
     def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
         call = self.calls.get(activation_id)
         if call is None or call.namespace.name != namespace:
             return False
-        for line in self._printed(call):
+        for line in self._outputs.own(call):
             follower.printed(line)
         call.follow(follower)
         return True
-
-    def _printed(self, call: Call) -> tuple[str, ...]:
-        """By a run that has begun and has not ended, with what its sandbox said when it started for it."""
-        if call.begun_s:
-            for sandbox, tenancy in self.tenancies.items():
-                if tenancy.call is (call.carrier or call):
-                    return tenancy.logs + self._node.output(sandbox)
-        return ()
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self._store.activation(namespace, activation_id)
@@ -389,7 +385,8 @@ class Service:
             self._post_arrival(call)
         else:
             ended = failure(Status.INTERNAL_ERROR, command.reason)
-            self._end(call, call.outcome or replace(ended, logs=self._printed(call)))
+            innermost, *outer = self._outputs.of_run(call)
+            self._end(call, call.outcome or replace(ended, logs=innermost, outer=tuple(outer)))
 
     def _reject(self, command: Reject) -> None:
         call = self.calls[command.invocation]

@@ -24,6 +24,8 @@ NOT_HERE = "there is no function '{}' in this group"
 WAITED = "The sandbox was ended while the action waited for {}, which runs in it too: {}"
 DEEPEST = 64
 TOO_DEEP = f"functions of a group call each other {DEEPEST} deep at most"
+MOST = 1000
+TOO_MANY = f"one run may call functions of its group {MOST} times at most: each call has a record; give them more to do"
 
 
 class Within:
@@ -55,11 +57,14 @@ class Within:
     def call(self, tenancy: Tenancy, function: str) -> Inner | str:
         """What runs there calls another function of its group: its activation, or why not."""
         outermost = tenancy.call
-        reached = tenancy.served.member(function)
+        reached = tenancy.served.member(function) if tenancy.served.is_group else None
         if reached is None or outermost is None:
             return NOT_HERE.format(function)
         if len(outermost.within) >= DEEPEST:
             return TOO_DEEP
+        if outermost.called_inside >= MOST:
+            return TOO_MANY
+        outermost.called_inside += 1
         outer = outermost.within[-1] if outermost.within else outermost
         call = Call(
             self._ids(),

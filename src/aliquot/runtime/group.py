@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .side import Side
 
 
+_KEY = "__OW_API_KEY"
+
+
 class Passage(Protocol):
     """How values come back from function to function: the SDK's matter."""
 
@@ -45,8 +48,11 @@ class Group:
         self._side = side
         Surroundings.shared = frozenset(sys.modules) - {"__main__", program.MODULE}
         around = Surroundings()
+        key = around.environment.pop(_KEY, None)  # of the one for which the sandbox starts: others may have none
         for number, member in enumerate(description["members"]):
             member["directory"] = f"action-{number}"
+            if key is not None and member["name"] == description["first"]:
+                member["env"][_KEY] = key
         self._members = {one["name"]: Member(one, around) for one in description["members"]}
         self._current: Member | None = None
         self._thread = threading.get_ident()
@@ -151,6 +157,7 @@ class Group:
             member.load()
             args, kwargs = arguments()
             result = member.main(*args, **kwargs)  # type: ignore[misc] # it is loaded
+            bring = passage.back(result)
         except program.InitError as error:
             self._ended(DEVELOPER_ERROR, {"error": str(error)})
             self._enter(caller.name, {})
@@ -159,10 +166,32 @@ class Group:
             program.print_exception(error)
             raised = error
             result = {"error": f"{type(error).__name__}: {answers.text(error)}"}
-        # What ends a process ends this one: it is not caught here.
-        bring = passage.back(result if raised is None else raised)
+            bring = _carried(error, passage)
+        except BaseException as leaving:
+            # It ends this process, too, unless the caller catches it, and then goes on as itself.
+            status = DEVELOPER_ERROR if isinstance(leaving, SystemExit) else APPLICATION_ERROR
+            self._ended(status, {"error": f"{type(leaving).__name__}: {answers.text(leaving)}"})
+            self._enter(caller.name, {})
+            raise
         self._ended(SUCCESS if raised is None else APPLICATION_ERROR, result)
         self._enter(caller.name, {})
         if raised is None:
             return bring()
         raise passage.noted(bring(), begun["id"])
+
+
+def _carried(error: Exception, passage: Passage) -> Callable[[], Any]:
+    """An exception on its way to the caller; something like it when it does not travel."""
+    stand_in = RuntimeError(f"{type(error).__name__}: {answers.text(error)}")
+    try:
+        bring = passage.back(error)
+    except Exception:  # noqa: BLE001 - a reducer of the function's own may raise anything
+        return lambda: stand_in
+
+    def brought() -> Any:  # noqa: ANN401 - the function's
+        try:
+            return bring()
+        except Exception:  # noqa: BLE001 - many exceptions pickle and then fail to come back
+            return stand_in
+
+    return brought

@@ -14,17 +14,18 @@ _CHARACTERS = 16
 _DEPTH = 16
 _LONGEST_KEY = 256
 _BITS = 256  # of a whole number
+_MOST_BYTES = 128 * 1024  # it goes in one packet
 
 
 def shown(value: Any) -> bytes:  # noqa: ANN401 - a function's
     try:
-        return answers.to_json(_part(value, [_BUDGET], _DEPTH))
+        body = answers.to_json(_part(value, [_BUDGET], _DEPTH))
     except Exception:  # noqa: BLE001 - a value of the function's own type may raise anything
-        return answers.to_json(_told(value))
+        body = b""
+    return body if 0 < len(body) <= _MOST_BYTES else answers.to_json(_told(value))
 
 
 def _part(value: Any, left: list[int], depth: int) -> Any:  # noqa: ANN401 - likewise
-    left[0] -= 1
     if value is None or value is True or value is False or type(value) is float:
         return value
     if type(value) is int:
@@ -37,15 +38,19 @@ def _part(value: Any, left: list[int], depth: int) -> Any:  # noqa: ANN401 - lik
     if type(value) is dict:
         if not all(type(key) is str and len(key) <= _LONGEST_KEY for key in value):
             return _told(value)
-        left[0] -= sum(map(len, value)) // _CHARACTERS
+        left[0] -= len(value) + sum(map(len, value)) // _CHARACTERS
+        if left[0] < 0:
+            return _told(value)
         return {key: _part(item, left, depth - 1) for key, item in value.items()}
+    left[0] -= len(value)
     return [_part(item, left, depth - 1) for item in value]
 
 
 def _told(value: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
     """Its type and, where that is plain, its size."""
     kind = type(value)
-    told: dict[str, Any] = {"type": f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")}
+    name = f"{kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
+    told: dict[str, Any] = {"type": name[:_LONGEST_KEY]}
     size = getattr(value, "nbytes", None)
     if type(size) is int:
         told["bytes"] = size

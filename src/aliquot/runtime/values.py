@@ -17,6 +17,8 @@ from typing import Any
 
 SHARED_BYTES = 64 * 1024  # from here on a buffer travels apart
 
+MOST_BUFFERS = 4096  # of one value: further ones stay in the pickle
+
 _MAGIC = b"\x00ALQ"  # no pickle begins so
 _HEAD = struct.Struct("<4sIQ")  # magic, buffers, bytes of the pickle
 _SIZE = struct.Struct("<Q")
@@ -44,6 +46,8 @@ def opened(body: bytes | memoryview) -> tuple[memoryview, list[int], memoryview]
     begin = _HEAD.size + count * _SIZE.size
     if begin + length > len(view):
         raise ValueError("the envelope is cut off")
+    if count > MOST_BUFFERS:
+        raise ValueError(f"the envelope has {count} buffers; it takes {MOST_BUFFERS} at most")
     sizes = [_SIZE.unpack_from(view, _HEAD.size + number * _SIZE.size)[0] for number in range(count)]
     return view[begin : begin + length], sizes, view[begin + length :]
 
@@ -112,7 +116,7 @@ class Buffers:
             view = buffer.raw()
         except BufferError:  # not in one piece
             return True
-        if len(view) < SHARED_BYTES:
+        if len(view) < SHARED_BYTES or len(self.views) >= MOST_BUFFERS:
             return True
         self.views.append(view)
         return False

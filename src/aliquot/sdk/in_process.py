@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from aliquot.sdk.errors import FunctionError, RemoteError
+from aliquot.sdk.errors import FunctionError, RemoteError, UsageError
 from aliquot.sdk.inside import host
 from aliquot.sdk.portable import dumped, load
 from aliquot.sdk.session import in_session
@@ -29,7 +29,11 @@ class Passage:
         self._app, self._action = app, action
 
     def back(self, value: Any) -> Callable[[], Any]:  # noqa: ANN401 - what a function returned or raised
-        return carried(value, self._app)
+        try:
+            return carried(value, self._app)
+        except UsageError as error:
+            why = f"{self._action}: what it gives cannot be handed over: {error.__cause__}; it takes what pickle takes"
+            raise UsageError(why) from error.__cause__
 
     def noted(self, error: Any, activation_id: str) -> Exception:  # noqa: ANN401 - likewise
         if not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration):

@@ -37,7 +37,7 @@ class ScriptedNode:
     def run(self, sandbox: int, request: RunRequest) -> None:
         self.running[sandbox] = request
 
-    def output(self, sandbox: int) -> tuple[str, ...]:
+    def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:
         """It prints nothing."""
         return ()
 

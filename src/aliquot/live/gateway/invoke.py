@@ -147,6 +147,10 @@ class Invoke:
             except Refusal as refusal:
                 exchange.refuse(refusal)
                 return
+            kept = not options.blocking or exchange.followers  # on disk
+            if kept and parcel is not None and parcel.size > self._settings.payload_bytes:
+                exchange.refuse(too_large("Request", parcel.size, self._settings.payload_bytes))
+                return
         exchange.body = b""  # the call has it now, and lets go of it earlier
         call = exchange.call = Call(
             self._ids(),

@@ -29,8 +29,12 @@ class Parcel(Protocol):
     def fd(self) -> int: ...
     @property
     def size(self) -> int: ...
+    @property
+    def most_kept(self) -> int:
+        """How large one may be that is put on disk."""
+        ...
 
-    def inlined(self, body: bytes | memoryview) -> bytes:
+    def inlined(self, body: bytes | memoryview) -> bytes | memoryview:
         """The pickle's envelope with what is in here behind it."""
         ...
 
@@ -201,8 +205,8 @@ class Node(Protocol):
         """Then `run_finished`, `sandbox_lost` or `sandbox_refused`. One at a time."""
         ...
 
-    def output(self, sandbox: int) -> tuple[str, ...]:
-        """The lines that its run has printed so far; empty when it has none."""
+    def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:
+        """The lines that its run has printed so far, and those of each activation inside it, innermost first."""
         ...
 
     def stop_sandbox(self, sandbox: int) -> None:

@@ -11,12 +11,14 @@ import os
 import secrets
 from typing import ClassVar
 
+from aliquot.live.large import LARGE
 from aliquot.live.node.base import Parcel as Held
 from aliquot.runtime import values
 
 _SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-_MOST = 1024  # of one sandbox at once
+_MOST = 128  # of one sandbox at once, each way: the server holds a descriptor for each
 _NUMBERS = 65_535
+_BLOCK = 512  # of what `stat` counts
 
 
 class NoParcel(Exception):  # noqa: N818 - it reads as what it says
@@ -27,17 +29,24 @@ class Parcel:
     """Closed when nobody holds it any more."""
 
     in_use: ClassVar[int] = 0  # bytes of all together
-    __slots__ = ("fd", "size")
+    __slots__ = ("fd", "most_kept", "size")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, most_kept: int) -> None:
+        """`most_kept`: how large one may be that is put on disk. Raises `NoParcel`."""
+        self.most_kept = most_kept
+        self.size, self.fd = 0, -1
+        try:
+            self.fd = os.memfd_create(f"aliquot-parcel-{os.getpid()}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(self.fd, size)
+        except OSError as error:
+            raise NoParcel(f"a parcel of {size} bytes cannot be made ({error.strerror})") from error
         self.size = size
-        self.fd = os.memfd_create(f"aliquot-parcel-{os.getpid()}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         Parcel.in_use += size
-        os.ftruncate(self.fd, size)
 
     def __del__(self) -> None:
         Parcel.in_use -= self.size
-        os.close(self.fd)
+        if self.fd >= 0:
+            os.close(self.fd)
 
     def seal(self) -> None:
         """From now on nobody can write to it. Raises `NoParcel` while somebody still could."""
@@ -45,19 +54,24 @@ class Parcel:
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALED)
         except OSError as error:
             raise NoParcel(f"the parcel is still being written to ({error.strerror})") from error
+        # What was never written has cost nobody anything, and would cost whoever reads it.
+        if os.fstat(self.fd).st_blocks * _BLOCK < self.size:
+            raise NoParcel("the parcel has not been written to its end")
 
-    def inlined(self, body: bytes | memoryview) -> bytes:
-        """The envelope `body` with what is in here behind it."""
+    def inlined(self, body: bytes | memoryview) -> bytes | memoryview:
+        """The envelope `body` with what is in here behind it. Only of one that may be kept."""
         with mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ) as memory, memoryview(memory) as view:
-            return values.inlined(body, view)
+            whole = values.inlined(body, view)
+        return memoryview(whole) if len(whole) > LARGE else whole
 
 
 class Desk:
     """One sandbox's parcels, each by a number that means something here alone."""
 
-    def __init__(self, token: str, bound: int) -> None:
+    def __init__(self, token: str, bound: int, most_kept: int) -> None:
         self.token = token
         self._bound = bound
+        self._most_kept = most_kept
         self._last = 0
         self._open: dict[int, Parcel] = {}  # being written
         self._ready: dict[int, Parcel] = {}  # to be handed on
@@ -72,7 +86,7 @@ class Desk:
         if Parcel.in_use + size > self._bound:
             raise NoParcel(f"all parcels together may have {self._bound} bytes, and {Parcel.in_use} are in use")
         number = self._next()
-        parcel = self._open[number] = Parcel(size)
+        parcel = self._open[number] = Parcel(size, self._most_kept)
         return number, parcel
 
     def seal(self, number: int) -> None:
@@ -99,6 +113,8 @@ class Desk:
         """For this sandbox, which takes it by its number."""
         number = self._next()
         if not self.closed:  # otherwise nobody will take it
+            while len(self._arrived) >= _MOST:  # who has not come for it by now will not
+                del self._arrived[next(iter(self._arrived))]
             self._arrived[number] = parcel
         return number
 
@@ -124,13 +140,14 @@ class Desk:
 class Desks:
     """All desks of a node. By its token a sandbox shows the gateway which one is its own."""
 
-    def __init__(self, bound: int) -> None:
+    def __init__(self, bound: int, most_kept: int) -> None:
         self._bound = bound
+        self._most_kept = most_kept
         self._desks: dict[str, Desk] = {}
         self.find = self._desks.get
 
     def open(self) -> Desk:
-        desk = Desk(secrets.token_hex(16), self._bound)
+        desk = Desk(secrets.token_hex(16), self._bound, self._most_kept)
         self._desks[desk.token] = desk
         return desk
 

@@ -66,7 +66,7 @@ class LocalNode(Node):
         self._most_processes = processes
         self._progress = progress
         self._judge = judge or Judge()
-        self.desks = Desks(parcels_bytes)
+        self.desks = Desks(parcels_bytes, result_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
         self._devices = tuple(devices)
         self._asked = asked
@@ -259,9 +259,9 @@ class LocalNode(Node):
             self._loop.call_soon(handle.not_begun)
         self._look_after(handle)
 
-    def output(self, sandbox: int) -> tuple[str, ...]:
+    def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:
         handle = self._sandboxes.get(sandbox)
-        return handle.logs.lines if handle is not None and handle.cell is not None else ()
+        return (handle.logs.lines, *handle.waiting) if handle is not None and handle.cell is not None else ()
 
     def stop_sandbox(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)

@@ -285,7 +285,7 @@ class Sandbox:
             _check_json(result)
             if not result.isascii():
                 result.decode()
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             text = NOT_JSON.format(result[:1024].decode(errors="replace"))
             self._lose(Status.DEVELOPER_ERROR, text)
             return
@@ -350,6 +350,11 @@ class Sandbox:
             self._begin(following.timeout_ms, following.logs_bytes, following.hearer)
         return following
 
+    @property
+    def waiting(self) -> tuple[tuple[str, ...], ...]:
+        """What those have printed that wait for one that they called, innermost first."""
+        return tuple(outer[0].lines for outer in reversed(self._outer))
+
     def misbehaved(self) -> None:
         if self.state in (STARTING, RUNNING):
             self._lose(Status.DEVELOPER_ERROR, EXITED)
@@ -391,5 +396,4 @@ class Sandbox:
         logs = self.logs.finish(failed=True) if self.cell is not None else ()
         self.kill()
         body = result if isinstance(result, bytes) else error(result)
-        outer = tuple(waiting[0].lines for waiting in reversed(self._outer))
-        self._owner.lost(self, Outcome(status, body, seconds, logs, timed_out=timed_out, outer=outer))
+        self._owner.lost(self, Outcome(status, body, seconds, logs, timed_out=timed_out, outer=self.waiting))

@@ -75,7 +75,7 @@ class Side:
         head, _, body = data.partition(b"\n")
         try:
             question = _read(head)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             self._answer({"error": _NOT_SO})
             return
         try:
@@ -110,9 +110,11 @@ class Side:
             known = Status(status)
             _check_json(result)
             result.decode()
-        except (ValueError, msgspec.DecodeError):
+        except (ValueError, msgspec.DecodeError, RecursionError):
             self._runner.misbehaved()
             return
+        if known is Status.INTERNAL_ERROR:
+            known = Status.DEVELOPER_ERROR  # whatever a function did, the platform did not
         following = self._runner.end_inside(known, result)
         self._answer({"env": following.env} if following is not None else {})
 
