@@ -16,6 +16,7 @@ from seen import has_views, mounted, seeing, until
 from aliquot.storage.cache.base import Urgency
 from aliquot.storage.records import FileKey, Found, Listed
 from aliquot.storage.view import reading, wire
+from aliquot.storage.view.files import OpenFiles
 
 pytestmark = [
     pytest.mark.skipif(not has_views(), reason="this machine has no views"),
@@ -229,7 +230,7 @@ def test_a_dataset_that_cannot_be_listed_is_there_and_says_why_when_it_is_entere
         assert (seen.place / "data" / "plain.txt").read_text() == "hello"
 
 
-def test_a_removed_dataset_is_gone_and_comes_back_when_it_is_added_again(tmp_path):
+def test_a_removed_dataset_is_gone_and_comes_back_to_whom_it_was_not_taken_from(tmp_path):
     with seeing(tmp_path) as seen:
         path = seen.place / "data" / "plain.txt"
         with path.open() as kept:
@@ -261,6 +262,24 @@ def test_a_dataset_that_is_taken_from_a_sandbox_does_not_come_back_to_it_under_i
                 os.listdir(inside)  # noqa: PTH208
             os.close(inside)
             assert kept.read() == "hello"
+
+
+def test_a_file_is_let_go_of_although_the_kernel_does_not_take_its_number_back():
+    let_go = []
+
+    class Whole:
+        fd = None
+
+        def close(self):
+            let_go.append(self)
+
+    with Path(os.devnull).open() as device:  # whatever it is asked, it refuses
+        files = OpenFiles(device.fileno())
+        handle, _ = files.add(7, Whole())
+        files._backings[7] = 1
+        with pytest.raises(OSError, match="ioctl"):
+            files.release(handle)
+    assert len(let_go) == 1
 
 
 def test_a_hundred_thousand_files_are_listed_without_a_transfer(tmp_path):

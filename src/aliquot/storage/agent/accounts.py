@@ -147,7 +147,8 @@ class Accounts:
         run.data_s += opened.waited_s
         self.waited_s += opened.waited_s
         if opened.found is None:
-            run.error = run.error or f"{key}: {opened.error}"
+            said = opened.error if opened.error.startswith(f"{key}: ") else f"{key}: {opened.error}"
+            run.error = run.error or said
             return
         run.opened[opened.found] = run.opened.get(opened.found, 0) + 1
         self.opens[opened.found] += 1

@@ -1,0 +1,116 @@
+"""Datasets where the node's disk or a file at its origin changes under whoever reads: right bytes, or a clear word."""
+
+import errno
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from fabric_server import FabricServer, eventually
+from web_origin import web_origin
+
+MB = 1_000_000
+DISK_MB = 24
+HOLDER = """
+import hashlib, os, time
+def main(args):
+    with open(os.path.join(os.environ["ALIQUOT_DATASETS"], args["paths"][0]), "rb") as file:
+        found = hashlib.sha256(file.read(100_000))
+        time.sleep(args["pause"])
+        found.update(file.read())
+    return {"read": {args["paths"][0]: found.hexdigest()}}
+"""
+
+
+@pytest.fixture(scope="module")
+def small_disk(tmp_path_factory):
+    place = tmp_path_factory.mktemp("disk")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@pytest.fixture(scope="module")
+def origin():
+    files = {
+        name: os.urandom(size * MB)
+        for name, size in (("held", 3), ("turns", 3), ("a", 8), ("b", 8), ("c", 8), ("huge", 40))
+    }
+    with web_origin(files) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, origin, small_disk):
+    """It is told that it may keep more than its disk can hold."""
+    options = ("--cache-size", "200MB", "--cache-dir", str(small_disk))
+    with FabricServer(tmp_path_factory.mktemp("disks") / "data", *options) as server:
+        server.add("nas", origin[1])
+        server.deploy_reader("nas")
+        server.deploy_reader("nas", name="holder", code=HOLDER)
+        yield server
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def found(record):
+    assert record["response"]["success"], record
+    return record["response"]["result"]["read"]
+
+
+def test_a_cache_that_is_wiped_under_a_reader_harms_neither_it_nor_the_next(server, origin, small_disk):
+    content = origin[0].files["held"]
+    with ThreadPoolExecutor(1) as calls:
+        call = calls.submit(server.read, "nas/held", name="holder", pause=1.5)
+        eventually(lambda: server.show("nas")["cached_files"])
+        time.sleep(0.3)  # it has read its first part
+        for below in small_disk.iterdir():
+            shutil.rmtree(below) if below.is_dir() else below.unlink()
+        assert found(call.result()) == {"nas/held": sha256(content)}
+    assert found(server.read("nas/held")) == {"nas/held": sha256(content)}
+
+
+def test_a_file_that_changes_on_its_way_is_read_as_it_was_or_as_it_is(server, origin):
+    source = origin[0]
+    before = source.files["turns"]
+    source.gate.clear()
+    bodies = source.bodies
+    with ThreadPoolExecutor(1) as calls:
+        call = calls.submit(server.read, "nas/turns")
+        eventually(lambda: source.bodies > bodies)
+        after = source.files["turns"] = os.urandom(len(before))
+        source.gate.set()
+        read = found(call.result())["nas/turns"]
+    assert read == sha256(after)
+
+
+def test_a_disk_that_is_full_makes_room_and_what_it_cannot_hold_is_refused_with_a_word(server, origin):
+    files = origin[0].files
+    assert found(server.read("nas/a", "nas/b", "nas/c")) == {f"nas/{name}": sha256(files[name]) for name in "abc"}
+    record = server.read("nas/huge")
+    assert found(record) == {"nas/huge": errno.ENOSPC}
+    assert record["annotations"]["dataError"].startswith("nas/huge: the cache's disk is full")
+    eventually(lambda: found(server.read("nas/a")) == {"nas/a": sha256(files["a"])})  # once its pieces have gone
+
+
+def test_what_others_leave_no_room_for_is_refused_and_what_is_here_outlives_an_agent(server, origin, small_disk):
+    files = origin[0].files
+    server.as_operator("POST", "/nas/evict").raise_for_status()
+    assert found(server.read("nas/held")) == {"nas/held": sha256(files["held"])}
+    with (small_disk / "of others").open("wb") as others, suppress(OSError):
+        while True:
+            others.write(bytes(MB))
+            others.flush()
+    server.kill_agent()
+    assert found(server.read("nas/held")) == {"nas/held": sha256(files["held"])}
+    record = server.read("nas/a")
+    assert found(record) == {"nas/a": errno.ENOSPC}
+    assert record["annotations"]["dataError"].startswith("nas/a: the cache's disk is full")
+    (small_disk / "of others").unlink()
+    assert found(server.read("nas/a", "nas/held")) == {f"nas/{name}": sha256(files[name]) for name in ("a", "held")}
