@@ -6,11 +6,15 @@ import os
 import pickle
 import resource
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from aliquot.live.call import Call
+from aliquot.live.ends import Ends
 from aliquot.live.gateway.parcels import shared
 from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.node.base import Outcome, Status
 from aliquot.live.node.desk import Desk, Desks, NoParcel, Parcel
 from aliquot.runtime import values
 
@@ -179,3 +183,22 @@ def test_the_gateway_takes_a_parcel_from_the_desk_that_the_request_names():
     found, parcel = shared(kind + b"; parcel=%d" % number, body, desks)
     assert found is desk
     assert parcel.size == values.places(SIZES)[1]
+
+
+def test_what_outlasts_its_callers_wait_and_is_too_large_for_the_disk_is_not_kept():
+    desk = Desk("t", BOUND, 100_000)
+    number, body = filled(desk)
+    parcel = desk.hand_on(number, body)
+    namespace, action = SimpleNamespace(name="guest"), SimpleNamespace(annotation=lambda _: True)
+    reached = SimpleNamespace(function="f", action=action)
+    call = Call("0" * 32, namespace, reached, body, pickled=True, durable=True)
+    call.parcel = parcel
+    accepted = call.accepted(0)
+    assert (accepted.payload, accepted.rerun, accepted.started) == (body, False, True)
+    ledger, made = SimpleNamespace(end=lambda *_: None), []
+    ends = Ends("fifo", ledger, SimpleNamespace(), lambda: 0.0)
+    ends._record = lambda _call, outcome, _ended_s: made.append(outcome)
+    ends.end(call, Outcome(Status.SUCCESS, b"{}", 0.0, (), body, parcel=parcel))
+    assert made[0].status is Status.APPLICATION_ERROR
+    assert made[0].pickled is made[0].parcel is None
+    assert b"exceeded the allowed length" in made[0].result

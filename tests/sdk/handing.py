@@ -170,3 +170,13 @@ def spawner(size):
 @app.function
 def taker(value):
     return len(value), value[:1]
+
+
+@app.function(calls=True)
+def asker(size):
+    return len(giver.spawn(size).get())
+
+
+@app.function
+def giver(size):
+    return bytes(size)

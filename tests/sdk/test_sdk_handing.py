@@ -14,12 +14,13 @@ import pytest
 from aliquot.live.replay import replay_file
 from aliquot.testing.server import LiveServer
 
+MOST_KEPT = 16 * 2**20
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("live") / "data") as server:
+    with LiveServer(tmp_path_factory.mktemp("live") / "data", "--limit", f"payload_bytes={MOST_KEPT}") as server:
         yield server
     assert not replay_file(server.data).differences
 
@@ -145,6 +146,14 @@ def test_large_bytes_go_by_shared_memory_and_small_ones_in_the_body(handing):
 
 def test_a_value_that_must_be_on_disk_is_kept_whole(handing):
     assert handing.spawner.remote(300_000) == (300_000, b"\0")
+    assert handing.asker.remote(300_000) == 300_000
+
+
+def test_what_must_be_on_disk_is_bounded_as_plain_bodies_are(handing):
+    with pytest.raises(Exception, match=rf"larger than allowed: 16777280 > {MOST_KEPT} bytes"):
+        handing.spawner.remote(MOST_KEPT + 64)
+    with pytest.raises(Exception, match=rf"exceeded the allowed length: \d+ > {MOST_KEPT} bytes"):
+        handing.asker.remote(MOST_KEPT + 64)
 
 
 def test_from_outside_values_are_plain_bodies(handing):
