@@ -103,10 +103,9 @@ def test_what_others_leave_no_room_for_is_refused_and_what_is_here_outlives_an_a
     files = origin[0].files
     server.as_operator("POST", "/nas/evict").raise_for_status()
     assert found(server.read("nas/held")) == {"nas/held": sha256(files["held"])}
-    with (small_disk / "of others").open("wb") as others, suppress(OSError):
+    with suppress(OSError), (small_disk / "of others").open("wb", buffering=0) as others:
         while True:
-            others.write(bytes(MB))
-            others.flush()
+            others.write(bytes(4096))
     server.kill_agent()
     assert found(server.read("nas/held")) == {"nas/held": sha256(files["held"])}
     record = server.read("nas/a")

@@ -1,12 +1,20 @@
 """The server's side of the storage agent, with agents that do what none should."""
 
 import asyncio
+import os
 
 from gateway_client import on_a_loop
 
 from aliquot.live.fabric import agent as fabric_agent
-from aliquot.storage.messages import Begin
+from aliquot.live.fabric import fabric as fabrics
+from aliquot.live.fabric.handover import Handover
+from aliquot.live.fabric.readers import Readers
+from aliquot.live.node.base import Launch
+from aliquot.storage.frames import handed
+from aliquot.storage.messages import Begin, HideDataset, OpenView
+from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
+from aliquot.testing.store import MemoryStore
 
 GARBLED = """
 import os, sys, time
@@ -41,3 +49,38 @@ async def test_an_agent_that_says_what_is_no_message_is_followed_by_another(tmp_
     while peer.lives < 2:
         await asyncio.sleep(0.02)
     await agent.stop()
+
+
+@on_a_loop
+async def test_a_dataset_that_is_removed_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    (tmp_path / "silent_agent.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(fabric_agent, "_MODULE", "silent_agent")
+    monkeypatch.setattr(fabric_agent, "_STOP_S", 0.1)
+    monkeypatch.setattr(fabrics, "_LEAVE_S", 0.2)
+    fabric = fabrics.Fabric(MemoryStore(), FabricSettings())
+    await fabric.datasets.put(Dataset("gone", "/srv"))
+    await fabric.datasets.remove("gone")
+    await fabric.left("gone")
+    await fabric.stop()
+
+
+@on_a_loop
+async def test_a_sandbox_that_starts_while_a_dataset_is_taken_from_it_never_sees_it():
+    sent, blind = [], []
+    handover = Handover(lambda: None)
+    readers = Readers(sent.append, handover, lambda tenant, name: (tenant, name) == ("ann", "mine"))
+    readers.on_blind = blind.append
+    launch = Launch(
+        "ann", "f", "1", "0.0.1", "python:3.11", "", binary=False, main="main", env={}, timeout_ms=1, memory_bytes=1,
+        logs_bytes=1, datasets=("mine", "theirs"),
+    )  # fmt: skip
+    readers.open(7, launch, os.open(os.devnull, os.O_RDONLY))
+    (view,) = [handed.decode(data) for data, _ in handover._waiting]
+    assert view == OpenView(7, ("mine",))
+    await asyncio.sleep(0)
+    assert blind == [7]
+    readers.retire(Dataset("mine", "/srv"), Dataset("mine", "/srv", tenants=("bob",)))
+    assert sent == [HideDataset("mine", (7,))]
+    readers.stop()
+    handover.close()

@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import socket
+import subprocess
 import threading
+
+import pytest
 
 from aliquot.storage.agent import agent as agents
 from aliquot.storage.messages import (
@@ -69,3 +72,29 @@ def test_what_the_model_says_of_a_session_that_has_ended_is_not_kept(tmp_path):
             assert list(agent._guesses._expected) == [("ann", "s")]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_agent_works_where_the_disk_has_been_filled(tmp_path, before):
+    place = tmp_path / "disk"
+    place.mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_text("hello")
+    dataset = Dataset("data", str(tmp_path / "data"))
+
+    async def run():
+        async with agent_of(place, dataset) as (agent, told):
+            agent.hear(ShowModels(1))
+            agent.hear(ShowDataset(2, "data"))
+            return {(said := await told.get()).request: said.error for _ in range(2)}
+
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], check=True)
+    try:
+        if before:
+            asyncio.run(run())
+        with contextlib.suppress(OSError), (place / "of others").open("wb", buffering=0) as others:
+            while True:
+                others.write(bytes(4096))
+        assert asyncio.run(run()) == {1: "", 2: ""}
+    finally:
+        subprocess.run(["umount", place], check=True)

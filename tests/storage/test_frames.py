@@ -10,6 +10,7 @@ from aliquot.storage.agent.prefetches import Prefetches
 from aliquot.storage.cache.ticket import refused
 from aliquot.storage.frames import frame, from_agent, handed, packet
 from aliquot.storage.messages import Answered, OpenView, Prefetch, Prefetched, RunSettled
+from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import Found
 
 ODD = os.fsdecode(b"rsync: caf\xe9: no such file")
@@ -33,6 +34,11 @@ def test_a_text_that_is_no_utf_8_is_sent_so_that_it_can_be_read(message, read):
 
 def test_what_goes_with_a_descriptor_is_as_safe():
     assert handed.decode(packet(OpenView(1, ("a\udce9",)))) == OpenView(1, ("a\\udce9",))
+
+
+def test_what_a_program_has_said_of_an_origin_can_be_read():
+    error = LocalOrigin("/srv", {}).failed("cannot be listed", RuntimeError(ODD))
+    assert str(error) == "/srv: cannot be listed: rsync: caf\\udce9: no such file"
 
 
 class Broken:
