@@ -158,3 +158,20 @@ def test_a_handle_on_a_file_of_the_old_origin_reads_nothing_of_the_new_one(direc
         answered.set()
         with ticket.result(SOON_S) as new:
             assert new.read(8000, 10).result(SOON_S) == content("other")[8000:8010]
+
+
+def test_an_origin_that_sends_more_than_it_said_is_stopped(origin, directory):
+    origin.is_ranged = False
+    sent = []
+
+    def endless(listed, _target, go):
+        for size in range(0, 100 * listed.size, 1000):
+            sent.append(size)
+            go(size)
+
+    origin.copy = endless
+    with cache_before(directory, origin) as cache:
+        with pytest.raises(ChangedError):
+            served(cache, "a")
+        assert max(sent) == 11_000
+        assert cache.stats().used_bytes == 0

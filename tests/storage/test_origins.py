@@ -2,14 +2,18 @@
 
 import os
 import time
+from email.utils import formatdate
+from urllib.parse import urlsplit
 
 import fsspec
 import pytest
 from web_origin import web_origin
 
 from aliquot.core.errors import InputError
+from aliquot.storage.addresses import secrets_in, without_secrets
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
-from aliquot.storage.origins import origin_for
+from aliquot.storage.origins import connections, http, origin_for
+from aliquot.storage.origins.connections import Connections
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Dataset
 
@@ -257,6 +261,108 @@ def test_credentials_are_in_no_error():
     assert "here" in told
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("simplecache::s3://key:hunter2@bucket/x", "simplecache::s3://bucket/x"),
+        ("zip://a::https://u:hunter2@h/f.zip?sig=hunter2", "zip://a::https://h/f.zip"),
+        ("zip://a?k=hunter2::simplecache::ftp://u:hunter2@h/f", "zip://a::simplecache::ftp://h/f"),
+        ("http://u:hunter2@[fe80::1]:80/x", "http://[fe80::1]:80/x"),
+        ("host::module/x", "host::module/x"),
+    ],
+)
+def test_no_link_of_a_chain_of_addresses_shows_its_secrets(url, shown):
+    assert without_secrets(url) == shown
+    assert "hunter2" in secrets_in(url) or "hunter2" not in url
+
+
+def test_another_user_or_query_is_another_place_and_another_password_is_not():
+    places = [
+        origin_at(url, **options).identity
+        for url, options in (
+            ("http://h/data", {}),
+            ("http://me@h/data", {}),
+            ("http://h/data?branch=2", {}),
+            ("http://h/data", {"username": "me"}),
+        )
+    ]
+    assert len(set(places)) == 4
+    assert origin_at("http://me:one@h/data").identity == origin_at("http://me:two@h/data").identity
+    one, two = (origin_at("http://h/data", username="me", password=each) for each in "12")
+    assert one.identity == two.identity == places[3]
+
+
+@pytest.mark.parametrize(
+    ("place", "may_know"),
+    [
+        ("https://h/other", True),
+        ("http://h/x", False),
+        ("https://h:444/x", False),
+        ("https://elsewhere/x", False),
+    ],
+)
+def test_credentials_go_to_no_other_place_and_never_in_the_clear(place, may_know):
+    assert connections._may_know(urlsplit("https://h/x"), urlsplit(place)) is may_know
+
+
+def test_a_redirect_to_the_link_or_the_machine_is_refused_unless_the_origin_is_there(web):
+    server, url = web
+    origin = origin_at(url)
+    server.redirects["a.bin"] = "http://169.254.169.254/latest/credentials"
+    with pytest.raises(OriginError, match="a redirect to this machine or its link"):
+        origin.stat("a.bin")
+    server.redirects["a.bin"] = f"{url.replace('127.0.0.1', 'localhost')}/train/deep/z"
+    assert origin.stat("a.bin").size == 1
+    origin._connections._nearness = ""  # as if it were far away
+    origin._connections._kept.clear()
+    origin._connections._look_at = lambda connection, *, is_led: (
+        Connections._look_at(origin._connections, connection, is_led=is_led) if is_led else None
+    )
+    with pytest.raises(OriginError, match="a redirect to this machine or its link"):
+        origin.stat("a.bin")
+
+
+def test_a_file_without_a_version_on_a_web_server_is_of_another_at_each_question(web, tmp_path):
+    server, url = web
+    server.is_tagged = False
+    origin = origin_at(url)
+    first, second = origin.stat("a.bin"), origin.stat("a.bin")
+    assert first.version != second.version
+    assert not origin.ranged(first)  # parts might be of two
+    origin.copy(first, tmp_path / "copy", lambda _: True)
+    assert (tmp_path / "copy").read_bytes() == server.files["a.bin"]
+    origin.confirm(first)
+    assert {file.version for file in origin.files()} == {""}
+    server.files["a.bin"] = b"shorter"
+    with pytest.raises(ChangedError):
+        origin.confirm(first)
+
+
+def test_a_file_written_within_this_second_is_waited_for(web):
+    server, url = web
+    server.is_tagged = False
+    server.modified = formatdate(time.time(), usegmt=True)
+    listed = origin_at(url).stat("a.bin")
+    assert time.time() - listed.mtime_s >= 1.1
+    assert len(server.asked) == 2
+
+
+def test_pages_that_lead_on_without_an_end_are_given_up(web, monkeypatch):
+    server, url = web
+    monkeypatch.setattr(http, "MOST_PAGES", 50)
+    server.page = lambda directory: f'<a href="{directory.count("/")}/">on</a>'.encode()
+    with pytest.raises(OriginError, match="lead on without an end"):
+        list(origin_at(url).files())
+    assert len(server.asked) <= 50
+
+
+def test_a_line_of_a_manifest_that_does_not_end_is_given_up(web):
+    server, url = web
+    server.files["manifest.jsonl"] = b'{"path": "' + b"x" * 200_000
+    with pytest.raises(OriginError, match="line 1: it is longer"):
+        list(origin_at(url, manifest="manifest.jsonl").files())
+
+
 # --- fsspec ---------------------------------------------------------------------------------------------------
 
 
@@ -299,6 +405,19 @@ def test_an_fsspec_origin_that_is_not_there_is_an_error():
         origin.check()
     with pytest.raises(OriginError, match="cannot be listed"):
         list(origin.files())
+
+
+def test_a_driver_that_tells_no_version_is_refused_file_by_file(memory, monkeypatch):
+    origin = origin_at("memory://bucket")
+    plain = memory.info("/bucket/a")
+    files = origin._driver.files
+    about = {"name": "/bucket/a", "size": plain["size"], "type": "file"}
+    monkeypatch.setattr(files, "info", lambda _: about)
+    with pytest.raises(OriginError, match="neither a version nor a time"):
+        origin.stat("a")
+    for told in ("sha", "md5Checksum", "modify", "modificationTime", "modifiedTime", "server_modified"):
+        monkeypatch.setattr(files, "info", lambda _, told=told: {**about, told: "1"})
+        assert origin.stat("a").version == "1-a"
 
 
 def test_a_driver_that_is_missing_is_named_by_its_package():

@@ -187,3 +187,23 @@ def test_the_cache_brings_files_by_rsync_once_for_all(origin, root, tmp_path):
     cache.close()
     assert threading.active_count() == before
     assert list((tmp_path / "cache" / "arriving").iterdir()) == []
+
+
+def test_a_listing_goes_on_however_much_is_complained_of_meanwhile(nas, tmp_path):
+    """A remote shell that says more than a pipe holds: as a NAS with many directories that nobody may read."""
+    root, _ = nas
+    shell = tmp_path / "shell"
+    shell.write_text('#!/bin/sh\nyes "may not be read" | head -n 20000 >&2\nshift\nexec "$@"\n')
+    shell.chmod(0o700)
+    (root / "heard").write_bytes(b"heard")
+    origin = origin_for(Dataset("d", f"host:{root}", {"ssh": str(shell)}))
+    assert "heard" in [file.path for file in origin.files()]
+
+
+def test_a_line_of_a_listing_that_does_not_end_is_given_up(tmp_path, monkeypatch):
+    program = tmp_path / "rsync"
+    program.write_text("#!/bin/sh\nexec yes | tr -d '\\n'\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(OriginError, match="a line of more than"):
+        list(origin_for(Dataset("d", "host:/x")).files())

@@ -20,6 +20,9 @@ class WebOrigin:
         self.gate = threading.Event()  # bodies wait for it when half of them is sent
         self.gate.set()
         self.bodies = 0  # that have begun
+        self.redirects = {}  # path -> address
+        self.is_tagged = True
+        self.modified = ""  # the time of all files
         self.pages = {}  # path -> html, instead of the listing
 
     def page(self, directory):
@@ -47,6 +50,8 @@ class _Handler(BaseHTTPRequestHandler):
         origin.asked.append((self.command, path, wanted))
         if origin.status:
             self.send(origin.status, b"trouble", {})
+        elif path in origin.redirects:
+            self.send(302, b"", {"Location": origin.redirects[path]})
         elif path == "" or path.endswith("/"):
             self.send(200, origin.page(path), {"Content-Type": "text/html"})
         elif path not in origin.files:
@@ -56,7 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_file(self, origin, path, wanted, *, body):
         content = origin.files[path]
-        headers = {"ETag": f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'}
+        headers = {"ETag": f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'} if origin.is_tagged else {}
+        headers |= {"Last-Modified": origin.modified} if origin.modified else {}
         status, part = 200, content
         if origin.ranges and path not in origin.unranged:
             headers["Accept-Ranges"] = "bytes"

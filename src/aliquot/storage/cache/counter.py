@@ -40,7 +40,7 @@ class Counter:
         self.open = 0  # handles
         self.disk = Disk(directory)
         self.shelf = Shelf(settings.limit_bytes, settings.eviction)
-        self.listings = Listings(directory / "listings", settings.revalidate_s, settings.relist_s)
+        self.listings = Listings(directory / "listings", settings.revalidate_s, settings.relist_s, settings.stall_s)
         self.flights = Flights(settings, self.shelf, self.disk, self._hand_over)
         self.agenda = Agenda(settings.workers, Budget(settings.prefetch_bytes_per_s, now=time.monotonic()))
         self.steps = Steps(self.flights, self.disk, self.listings, self.deciding, self._goes_on)

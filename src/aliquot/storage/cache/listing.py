@@ -7,6 +7,8 @@ from aliquot.storage.errors import PathError
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
+LARGEST_BYTES = 1 << 63  # as Linux has it
+
 
 class Listing:
     """Made once, never changed: any thread may read it.
@@ -20,7 +22,7 @@ class Listing:
         self.skipped = 0  # that are not shown
         directories: dict[str, dict[str, None]] = {"": {}}
         for file in files:
-            if _is_path(file.path) and file.size >= 0:
+            if _is_path(file.path) and 0 <= file.size < LARGEST_BYTES:
                 self.files[file.path] = file
             else:
                 self.skipped += 1

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
+from concurrent.futures import Future, wait
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from aliquot.storage.cache.listing import Listing
-from aliquot.storage.errors import AbsentError, OriginError, StorageError
+from aliquot.storage.errors import AbsentError, OriginError, RefusedError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import FileKey, Listed
 
@@ -36,29 +37,56 @@ class _Saved(msgspec.Struct, frozen=True):
     files: list[Listed]
 
 
+class _Renewal:
+    """A listing that is under way."""
+
+    thread: threading.Thread
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.moved_s = time.monotonic()  # when it last came on
+        self.done: Future[None] = Future()
+
+
 class Listings:
     """Thread-safe, with a lock of its own: origins are asked outside the cache's."""
 
-    def __init__(self, directory: Path, revalidate_s: float, relist_s: float) -> None:
+    def __init__(self, directory: Path, revalidate_s: float, relist_s: float, stall_s: float) -> None:
         self._directory = directory
         self._revalidate_s = revalidate_s
         self._relist_s = relist_s
+        self._stall_s = stall_s
         self._lock = threading.Lock()
         self._held: dict[str, _Held] = {}
-        self._listing: dict[str, threading.Lock] = {}  # one listing of a dataset at a time
-        self._renewing: dict[str, threading.Thread] = {}
+        self._renewing: dict[tuple[str, str], _Renewal] = {}  # one listing of a dataset's origin at a time
         self._closed = False
         self._doubted: set[FileKey] = set()  # of whom the listing says what is not so any more
         self._known: OrderedDict[FileKey, _Known] = OrderedDict()
 
     def listing(self, dataset: str, origin: Origin) -> Listing:
-        held = self._current(dataset, origin)
-        if held is None:
-            with self._turn(dataset):
-                held = self._current(dataset, origin) or self._loaded(dataset, origin) or self._renew(dataset, origin)
+        held = self._current(dataset, origin) or self._loaded(dataset, origin) or self._first(dataset, origin)
         if time.monotonic() - held.at_s > self._relist_s:
             self._renew_behind(dataset, origin)
         return held.listing
+
+    def _first(self, dataset: str, origin: Origin) -> _Held:
+        """Waited for as long as it comes on; beyond that whoever asks is told at once: no thread is kept waiting."""
+        while (held := self._current(dataset, origin)) is None:
+            renewal = self._renew_behind(dataset, origin)
+            if renewal is None:
+                raise RefusedError("the cache is closed")
+            wait([renewal.done], max(0.0, renewal.moved_s + self._stall_s - time.monotonic()))
+            if not renewal.done.done():
+                if time.monotonic() - renewal.moved_s < self._stall_s:
+                    continue
+                raise OriginError(
+                    f"{dataset}: is still being listed, and its origin has said nothing for {self._stall_s:g} s; "
+                    "try again later"
+                )
+            error = renewal.done.exception()
+            if error is not None:
+                raise error
+        return held
 
     def stat(self, key: FileKey, origin: Origin) -> Listed:
         held = self._current(key.dataset, origin)
@@ -108,7 +136,7 @@ class Listings:
     def close(self, patience_s: float) -> None:
         with self._lock:
             self._closed = True
-            threads = list(self._renewing.values())
+            threads = [renewal.thread for renewal in self._renewing.values()]
         ends = time.monotonic() + patience_s
         for thread in threads:
             thread.join(max(0.0, ends - time.monotonic()))
@@ -125,10 +153,6 @@ class Listings:
             held = self._held.get(dataset)
         return held if held is not None and held.origin == origin.identity else None
 
-    def _turn(self, dataset: str) -> threading.Lock:
-        with self._lock:
-            return self._listing.setdefault(dataset, threading.Lock())
-
     def _with_checksum(self, key: FileKey, listed: Listed, origin: Origin) -> Listed:
         held = self._current(key.dataset, origin)
         named = held.listing.find(key.path) if held is not None else None
@@ -143,11 +167,12 @@ class Listings:
             while len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
 
-    def _renew(self, dataset: str, origin: Origin) -> _Held:
-        began = time.monotonic()
+    def _renew(self, dataset: str, renewal: _Renewal) -> None:
+        origin, began = renewal.origin, time.monotonic()
         files: list[Listed] = []
         for file in origin.files():
             files.append(file)
+            renewal.moved_s = time.monotonic()
             if len(files) > MOST_FILES:
                 raise OriginError(f"{dataset}: its origin lists more than {MOST_FILES} files")
         listing = Listing(files)
@@ -161,28 +186,36 @@ class Listings:
             self._doubted = {key for key in self._doubted if key.dataset != dataset}
         if changed:
             self._save(dataset, held)
-        return held
 
-    def _renew_behind(self, dataset: str, origin: Origin) -> None:
+    def _renew_behind(self, dataset: str, origin: Origin) -> _Renewal | None:
+        """The one that is under way, or a new one; none once all is closed."""
         with self._lock:
-            if dataset in self._renewing or self._closed:
-                return
-            thread = threading.Thread(target=self._renewal, args=(dataset, origin), name="renew listing", daemon=True)
-            self._renewing[dataset] = thread
-            thread.start()
+            renewal = self._renewing.get((dataset, origin.identity))
+            if renewal is None:
+                if self._closed:
+                    return None
+                renewal = self._renewing[dataset, origin.identity] = _Renewal(origin)
+                renewal.thread = threading.Thread(
+                    target=self._run, args=(dataset, renewal), name="renew listing", daemon=True
+                )
+                renewal.thread.start()
+            return renewal
 
-    def _renewal(self, dataset: str, origin: Origin) -> None:
+    def _run(self, dataset: str, renewal: _Renewal) -> None:
+        error: Exception | None = None
         try:
-            with self._turn(dataset):
-                self._renew(dataset, origin)
-        except StorageError:  # the old one is as good as it gets; it is tried again when it is next asked for
-            with self._lock:
-                held = self._held.get(dataset)
-                if held is not None:
-                    self._held[dataset] = held._replace(at_s=time.monotonic() - self._relist_s + self._revalidate_s)
-        finally:
-            with self._lock:
-                self._renewing.pop(dataset, None)
+            self._renew(dataset, renewal)
+        except Exception as trouble:  # noqa: BLE001 - whoever waits for it is told
+            error = trouble
+        with self._lock:
+            held = self._held.get(dataset)
+            if error is not None and held is not None:  # the old one is as good as it gets; it is tried again later
+                self._held[dataset] = held._replace(at_s=time.monotonic() - self._relist_s + self._revalidate_s)
+            del self._renewing[dataset, renewal.origin.identity]
+        if error is None:
+            renewal.done.set_result(None)
+        else:
+            renewal.done.set_exception(error)
 
     def _file(self, dataset: str) -> Path:
         return self._directory / f"{blake2b(dataset.encode(), digest_size=16).hexdigest()}.listing"
@@ -207,5 +240,8 @@ class Listings:
             return None
         held = _Held(Listing(saved.files), float("-inf"), saved.origin)
         with self._lock:
+            newer = self._held.get(dataset)
+            if newer is not None and newer.origin == saved.origin:
+                return newer
             self._held[dataset] = held
         return held

@@ -30,6 +30,7 @@ from aliquot.storage.paths import check_path
 from aliquot.storage.records import FileKey, Listed
 
 ENDING_S = 5.0
+MOST_WARMINGS = 16  # at once: each has a thread, which may wait for its origin
 T = TypeVar("T")
 
 
@@ -85,6 +86,9 @@ class NodeCache:
         with self._counter.lock:
             if self._counter.closed:
                 return refused(RefusedError("the cache is closed"))
+            if len(self._warmings) >= MOST_WARMINGS:
+                text = f"{dataset}: {MOST_WARMINGS} datasets are being warmed already; wait until one is"
+                return refused(RefusedError(text))
             self._warmings[warming] = None
         return warming.begin(dataset, patterns, told)
 

@@ -12,7 +12,7 @@ from aliquot.storage.cache.flights import Flights
 from aliquot.storage.cache.listings import Listings
 from aliquot.storage.cache.transfer import Kind, Reader, Step, Transfer
 from aliquot.storage.cache.troubles import Troubles
-from aliquot.storage.errors import OriginError, StorageError
+from aliquot.storage.errors import ChangedError, OriginError, StorageError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import Listed
 
@@ -167,6 +167,8 @@ class Steps:
             transfer.moved_bytes += moved
             if not _counts(step):
                 raise StoppedError
+            if so_far > entry.listed.size:  # no more is set aside for it
+                raise ChangedError(f"{transfer.key}: the origin sends more than it said")
             transfer.copied_bytes = so_far
             return self._goes_on(transfer, moved)
 

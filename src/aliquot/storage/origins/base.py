@@ -6,17 +6,26 @@ from hashlib import sha256
 from pathlib import Path
 from threading import local
 from typing import TypeAlias
-from urllib.parse import parse_qsl, urlsplit
 
-from aliquot.storage.addresses import without_secrets
+from aliquot.storage.addresses import place, secrets_in, without_secrets
 from aliquot.storage.errors import OriginError
 from aliquot.storage.origins.options import secret_texts
 from aliquot.storage.records import Listed
 
 Go: TypeAlias = Callable[[int], bool]  # told the bytes so far; False: pause; raises when it is to stop
 
-# Options that say where, not who: with another value of these the same address is another place.
-PLACE_OPTIONS = ("client_kwargs", "endpoint_url", "host", "manifest", "port")
+# With another value of these the same address is another place: a user may see other files than another.
+PLACE_OPTIONS = (
+    "account_name",
+    "client_kwargs",
+    "endpoint_url",
+    "host",
+    "manifest",
+    "port",
+    "project",
+    "user",
+    "username",
+)
 LONGEST_REASON = 300
 PIECE_BYTES = 1 << 18
 _own = local()
@@ -38,10 +47,10 @@ class Origin(ABC):
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.shown_url = without_secrets(url)
-        told = {url, *_secrets_of(url), *secret_texts(options)} - {self.shown_url, ""}
+        told = {url, *secrets_in(url), *secret_texts(options)} - {self.shown_url, *self.shown_url.split("::"), ""}
         self._secrets = sorted(told, key=len, reverse=True)
-        place = [self.shown_url, *(f"{name}={options[name]}" for name in PLACE_OPTIONS if name in options)]
-        self.identity = sha256("\0".join(place).encode()).hexdigest()[:16]  # another one has other files
+        where = [place(url), *(f"{name}={options[name]}" for name in PLACE_OPTIONS if name in options)]
+        self.identity = sha256("\0".join(where).encode()).hexdigest()[:16]  # another one has other files
 
     @property
     @abstractmethod
@@ -99,11 +108,3 @@ class Origin(ABC):
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return text
-
-
-def _secrets_of(url: str) -> list[str]:
-    if "://" not in url:
-        return []
-    parts = urlsplit(url)
-    values = [value for _, value in parse_qsl(parts.query)]
-    return [parts.query, parts.fragment, parts.netloc.rpartition("@")[0], parts.password or "", *values]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from ipaddress import ip_address
 from threading import Lock
 from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
@@ -51,9 +52,9 @@ class Answer:
             raise HTTPException(f"an answer of more than {most} bytes")
         return body
 
-    def lines(self) -> Iterator[str]:
-        for line in self._response:
-            yield line.decode(errors="replace")
+    def line(self, most: int) -> str:
+        """The next one, or so many bytes of it; none: the end."""
+        return self._response.readline(most).decode(errors="replace")
 
     @property
     def is_read(self) -> bool:
@@ -71,15 +72,16 @@ class Connections:
         self._lock = Lock()
         self._tls = ssl.create_default_context()
         self._closed = False
+        self._nearness = ""  # of the origin itself
 
     @contextmanager
     def answer(self, method: str, url: str, headers: Mapping[str, str]) -> Iterator[Answer]:
         """The answer, after redirects; raises one of `TROUBLE`."""
-        first = urlsplit(url).netloc
+        first = urlsplit(url)
         for _ in range(MOST_REDIRECTS):
             parts = urlsplit(url)
-            own = self._headers if parts.netloc == first else {"Accept-Encoding": "identity"}
-            connection, response = self._ask(method, parts, {**own, **headers})
+            own = self._headers if _may_know(first, parts) else {"Accept-Encoding": "identity"}
+            connection, response = self._ask(method, parts, {**own, **headers}, is_led=_place(parts) != _place(first))
             answer = Answer(response)
             if answer.status in REDIRECTS and answer.header("Location"):
                 connection.close()
@@ -100,10 +102,12 @@ class Connections:
         for connection in kept:
             connection.close()
 
-    def _ask(self, method: str, parts: SplitResult, headers: Mapping[str, str]) -> tuple[HTTPConnection, HTTPResponse]:
+    def _ask(
+        self, method: str, parts: SplitResult, headers: Mapping[str, str], *, is_led: bool
+    ) -> tuple[HTTPConnection, HTTPResponse]:
         while True:
             kept = self._take(parts)
-            connection = kept or self._connect(parts)
+            connection = kept or self._connect(parts, is_led=is_led)
             try:
                 connection.request(method, self._target(parts), headers=dict(headers))
                 return connection, connection.getresponse()
@@ -125,7 +129,9 @@ class Connections:
                 return
         connection.close()
 
-    def _connect(self, parts: SplitResult) -> HTTPConnection:
+    def _connect(self, parts: SplitResult, *, is_led: bool) -> HTTPConnection:
+        if is_led:
+            self._refuse_near(parts.hostname or "")
         place, tunnel = parts, False
         proxy = _proxy(parts)
         if proxy is not None:
@@ -139,7 +145,25 @@ class Connections:
             connection.set_tunnel(parts.hostname or "", parts.port)
         connection.connect()
         connection.sock.settimeout(SILENT_S)
+        if proxy is None:
+            self._look_at(connection, is_led=is_led)
         return connection
+
+    def _look_at(self, connection: HTTPConnection, *, is_led: bool) -> None:
+        """By the address that was reached: what a name means may change from one question to the next."""
+        reached = str(connection.sock.getpeername()[0])
+        if not is_led:
+            self._nearness = _nearness(reached)
+            return
+        try:
+            self._refuse_near(reached)
+        except HTTPException:
+            connection.close()
+            raise
+
+    def _refuse_near(self, address: str) -> None:
+        if _nearness(address) not in {"", self._nearness}:
+            raise HTTPException("a redirect to this machine or its link, where the origin is not")
 
     @staticmethod
     def _target(parts: SplitResult) -> str:
@@ -150,6 +174,23 @@ class Connections:
 
 def _place(parts: SplitResult) -> _Place:
     return parts.scheme, parts.netloc
+
+
+def _may_know(first: SplitResult, parts: SplitResult) -> bool:
+    """Whether this place may be told what was meant for the first: the same one, or the same by TLS."""
+    return parts.netloc == first.netloc and parts.scheme in {first.scheme, "https"}
+
+
+def _nearness(address: str) -> str:
+    """Whether it is an address that only this machine, or its link, has: services there take who asks for a friend."""
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    if ip.is_loopback or ip.is_unspecified:
+        return "loopback"
+    return "link" if ip.is_link_local else ""
 
 
 def _proxy(parts: SplitResult) -> SplitResult | None:

@@ -18,8 +18,14 @@ from aliquot.storage.records import Listed
 COPIED_BYTES = 1 << 20
 PAUSE_S = 0.02
 # What changes when the content does, as the drivers call it; the first that there is.
-VERSIONS = ("etag", "ETag", "VersionId", "generation", "md5", "content_hash", "checksum")
-TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+VERSIONS = (
+    *("etag", "ETag", "VersionId", "generation", "md5", "md5Checksum", "content_hash", "checksum"),
+    *("sha", "blob_id", "hex", "CRC"),
+)
+TIMES = (
+    *("mtime", "LastModified", "last_modified", "updated", "modified", "modify", "modificationTime", "modifiedTime"),
+    *("modified_at", "server_modified", "created"),
+)
 # Packages whose name is not that of the module.
 PACKAGES = {"aiohttp": "fsspec[http]", "smbclient": "smbprotocol"}
 
@@ -52,7 +58,7 @@ class FsspecOrigin(Origin):
         with self._calling("cannot be listed"):
             if self._manifest:
                 with self._driver.files.open(self._full(self._manifest), "r") as lines:
-                    yield from read_manifest(lines, self.shown_url)
+                    yield from read_manifest(lines.readline, self.shown_url)
                 return
             root = self._driver.root.rstrip("/") + "/"
             # What cannot be listed is an error: left out, an outage would look like a dataset without files.
@@ -69,7 +75,13 @@ class FsspecOrigin(Origin):
                 raise AbsentError(f"{self.shown_url}: {path} is not a file")
             if not isinstance(about.get("size"), int):
                 raise OriginError(f"{self.shown_url}: {path}: the driver does not say how large it is")
-            return _listed(path, about)
+            listed = _listed(path, about)
+            if not listed.version:
+                raise OriginError(
+                    f"{self.shown_url}: {path}: the driver tells neither a version nor a time of it, "
+                    "so that nobody would notice when it changes"
+                )
+            return listed
 
     def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
         with self._calling(f"{listed.path} cannot be read", listed.path):
@@ -123,8 +135,9 @@ def _needed(url: str, error: ImportError) -> str:
 
 def _listed(path: str, about: Mapping[str, Any]) -> Listed:
     told = next((str(about[name]) for name in VERSIONS if about.get(name)), "")
-    when = next((about[name] for name in TIMES if about.get(name)), "")
-    return Listed(path, about["size"], f"{told or when}-{about['size']:x}", mtime_s=_time(when))
+    when = next((about[name] for name in TIMES if about.get(name) not in {None, ""}), None)
+    version = f"{told or when}-{about['size']:x}" if told or when is not None else ""
+    return Listed(path, about["size"], version, mtime_s=_time(when))
 
 
 def _time(when: object) -> float:

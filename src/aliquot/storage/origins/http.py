@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Lock
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
+from msgspec.structs import replace
+
 from aliquot.core.errors import InputError
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
 from aliquot.storage.origins.base import Go, Origin
@@ -28,6 +30,8 @@ MOST_PAGES = 100_000
 MOST_REMEMBERED = 100_000  # files of which it is known whether parts of them are sent
 LARGEST_PAGE_BYTES = 1 << 28
 PAUSE_S = 0.02
+SETTLED_S = 1.1  # times are told in seconds, as by rsync
+UNNAMED = "unnamed-"  # begins the version of a file of which the server tells none
 OK, PARTIAL, OUT_OF_RANGE, GONE = 200, 206, 416, (404, 410)
 
 
@@ -62,7 +66,7 @@ class HttpOrigin(Origin):
     def files(self) -> Iterator[Listed]:
         if self._manifest:
             with self._answer("GET", self._manifest, "the manifest cannot be read") as answer:
-                yield from read_manifest(answer.lines(), self.shown_url)
+                yield from read_manifest(answer.line, self.shown_url)
             return
         with ThreadPoolExecutor(ASKED_AT_ONCE, "listing") as pool:
             for page in self._pages():
@@ -71,9 +75,19 @@ class HttpOrigin(Origin):
                         yield listed
 
     def stat(self, path: str) -> Listed:
+        listed = self._stat(path)
+        age_s = time.time() - listed.mtime_s
+        if 0 <= age_s < SETTLED_S:
+            time.sleep(SETTLED_S - age_s)
+            listed = self._stat(path)
+        # One that the server gives no version is of another at each question: it is brought anew.
+        return listed if listed.version else replace(listed, version=f"{UNNAMED}{time.time_ns():x}")
+
+    def _stat(self, path: str) -> Listed:
         with self._answer("HEAD", check_path(path), f"{path} cannot be asked after") as answer:
-            self._remember(path, is_ranged=answer.header("Accept-Ranges") == "bytes")
-            return _listed(path, answer)
+            listed = _listed(path, answer)
+            self._remember(path, is_ranged=answer.header("Accept-Ranges") == "bytes" and bool(listed.version))
+            return listed
 
     def ranged(self, listed: Listed) -> bool:
         if listed.path not in self._ranged:
@@ -103,7 +117,9 @@ class HttpOrigin(Origin):
 
     def confirm(self, listed: Listed) -> None:
         # An answer has the version that the file had when it began; one that was written to meanwhile is another now.
-        if self.stat(listed.path).version != listed.version:
+        now = self.stat(listed.path)
+        is_named = not (listed.version.startswith(UNNAMED) and now.version.startswith(UNNAMED))
+        if now.size != listed.size or (is_named and now.version != listed.version):
             raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
     def copy(self, listed: Listed, target: Path, go: Go) -> None:
@@ -140,8 +156,9 @@ class HttpOrigin(Origin):
 
     def _pages(self) -> Iterator[list[str]]:
         """The files that each listing page names, page after page, breadth first."""
-        waiting, seen = [""], {""}
+        waiting, seen, pages = [""], {""}, 0
         while waiting:
+            pages += 1
             directory = waiting.pop(0)
             with self._answer("GET", directory, f"{directory or 'the root'} cannot be listed") as answer:
                 links = _links(answer.read_all(LARGEST_PAGE_BYTES).decode(errors="replace"))
@@ -149,7 +166,7 @@ class HttpOrigin(Origin):
             fresh = [path for path in dict.fromkeys(found) if path not in seen]
             seen.update(fresh)
             waiting += [path for path in fresh if path.endswith("/")]
-            if len(seen) > MOST_PAGES and not fresh:
+            if pages + len(waiting) > MOST_PAGES:
                 raise OriginError(f"{self.shown_url}: its pages lead on without an end; give a manifest")
             yield [path for path in fresh if not path.endswith("/")]
 
@@ -168,7 +185,7 @@ class HttpOrigin(Origin):
 
     def _listed_or_gone(self, path: str) -> Listed | None:
         try:
-            return self.stat(path)
+            return self._stat(path)
         except AbsentError:
             return None
 
@@ -205,11 +222,13 @@ def _time(text: str) -> float:
 
 
 def _version(answer: Answer, size: int) -> str:
-    tag = answer.header("ETag")
-    return tag or f"{answer.header('Last-Modified')}-{size:x}"
+    """Empty where the server tells nothing that changes with the content."""
+    tag, when = answer.header("ETag"), answer.header("Last-Modified")
+    return tag or (f"{when}-{size:x}" if when else "")
 
 
 def _same(listed: Listed, answer: Answer, where: str) -> None:
     total = answer.header("Content-Range").rpartition("/")[2] or answer.header("Content-Length")
-    if not total.isdecimal() or int(total) != listed.size or _version(answer, listed.size) != listed.version:
+    expected = "" if listed.version.startswith(UNNAMED) else listed.version
+    if not total.isdecimal() or int(total) != listed.size or _version(answer, listed.size) != expected:
         raise ChangedError(f"{where}: {listed.path} has changed")

@@ -3,12 +3,14 @@
 {"path": "train/0001.png", "size": 48211, "checksum": "sha256:9f2c…"}
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from aliquot.storage.errors import OriginError
 from aliquot.storage.records import Listed
+
+LONGEST_LINE = 1 << 16
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -20,9 +22,11 @@ class _Line(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Line)
 
 
-def read_manifest(lines: Iterable[str], where: str) -> Iterator[Listed]:
+def read_manifest(readline: Callable[[int], str], where: str) -> Iterator[Listed]:
     """Without versions: the origin is asked for those, file by file, when it is needed."""
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(iter(lambda: readline(LONGEST_LINE + 1), ""), start=1):
+        if len(line) > LONGEST_LINE:
+            raise OriginError(f"{where}: manifest, line {number}: it is longer than {LONGEST_LINE} bytes")
         if not line.strip():
             continue
         try:

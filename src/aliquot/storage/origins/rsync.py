@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from aliquot.core.errors import InputError
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError
 from aliquot.storage.origins.base import Go, Origin
+from aliquot.storage.origins.complaints import Complaints
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
@@ -27,6 +28,7 @@ LOOKED_AT_S = 0.02
 SETTLED_S = 1.1  # rsync tells times in seconds: a file that was left alone for longer has another after the next write
 SILENT_S = 30  # without a byte: given up
 GONE = 23  # "partial transfer": the named file is not there, among others
+LONGEST_LINE = 1 << 15  # a path, every byte of it escaped, and what is said of it
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
 
 
@@ -54,12 +56,15 @@ class RsyncOrigin(Origin):
         self._run(["--list-only", "--dirs"], "cannot be listed")
 
     def files(self) -> Iterator[Listed]:
-        with self._running(["--list-only", "--recursive"]) as process, _lines(process) as lines:
-            for line in lines:
+        with self._running(["--list-only", "--recursive"]) as process:
+            complaints = Complaints(process)
+            if process.stdin is not None:
+                process.stdin.close()
+            for line in self._lines(process):
                 listed = _listed(line)
                 if listed is not None:
                     yield listed
-            self._ended(process, "cannot be listed")
+            self._judge(process.wait(), complaints.all(), "cannot be listed", "")
 
     def stat(self, path: str) -> Listed:
         listed = self._stat(path)
@@ -106,6 +111,7 @@ class RsyncOrigin(Origin):
         name = folder / listed.path.rpartition("/")[2]
         with self._running(options, folder) as process:
             self._tell(process, listed.path.encode() + b"\0")
+            complaints = Complaints(process)
             paused = False
             while process.poll() is None:
                 goes_on = go(name.stat().st_size if name.exists() else 0)
@@ -113,7 +119,7 @@ class RsyncOrigin(Origin):
                     process.send_signal(signal.SIGCONT if goes_on else signal.SIGSTOP)
                     paused = not goes_on
                 time.sleep(LOOKED_AT_S)
-            self._ended(process, f"{listed.path} cannot be read", listed.path)
+            self._judge(process.wait(), complaints.all(), f"{listed.path} cannot be read", listed.path)
 
     def _run(self, options: list[str], doing: str, said: bytes = b"", path: str = "") -> str:
         # A list of names wants a target, though nothing is written there.
@@ -157,9 +163,12 @@ class RsyncOrigin(Origin):
         except BrokenPipeError:  # it has ended already, and says why
             pass
 
-    def _ended(self, process: "subprocess.Popen[bytes]", doing: str, path: str = "") -> None:
-        errors = process.stderr.read() if process.stderr is not None else b""
-        self._judge(process.wait(), errors, doing, path)
+    def _lines(self, process: "subprocess.Popen[bytes]") -> Iterator[str]:
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        while line := process.stdout.readline(LONGEST_LINE + 1):
+            if len(line) > LONGEST_LINE:
+                raise OriginError(f"{self.shown_url}: cannot be listed: a line of more than {LONGEST_LINE} bytes")
+            yield os.fsdecode(line.rstrip(b"\n"))
 
     def _judge(self, code: int, errors: bytes, doing: str, path: str) -> None:
         said = os.fsdecode(errors).strip()
@@ -169,14 +178,6 @@ class RsyncOrigin(Origin):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if code != 0:
             raise self.failed(doing, RuntimeError(said or f"rsync ended with {code}"))
-
-
-@contextmanager
-def _lines(process: "subprocess.Popen[bytes]") -> Iterator[Iterator[str]]:
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
-    if process.stdin is not None:
-        process.stdin.close()
-    yield (os.fsdecode(line.rstrip(b"\n")) for line in process.stdout)
 
 
 def _listed(line: str) -> Listed | None:

@@ -1,0 +1,31 @@
+"""What a program says on its standard error, read as it comes: one that nobody listens to would wait for ever."""
+
+import subprocess
+from threading import Thread
+from typing import IO
+
+MOST_LINES = 100
+LONGEST_LINE = 4096
+LAST_WORDS_S = 5.0
+
+
+class Complaints:
+    """The first lines are kept; the rest is heard and forgotten."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stderr is not None  # noqa: S101 - it is a pipe
+        said, process.stderr = process.stderr, None  # it is closed here, once all is heard
+        self._kept: list[bytes] = []
+        self._thread = Thread(target=self._hear, args=(said,), name="complaints", daemon=True)
+        self._thread.start()
+
+    def all(self) -> bytes:
+        """When the program has ended."""
+        self._thread.join(LAST_WORDS_S)  # a shell that it started may be left, and has nothing to say about it
+        return b"".join(self._kept)
+
+    def _hear(self, said: IO[bytes]) -> None:
+        with said:
+            while line := said.readline(LONGEST_LINE):
+                if len(self._kept) < MOST_LINES:
+                    self._kept.append(line)
