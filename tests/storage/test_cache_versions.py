@@ -9,6 +9,7 @@ import pytest
 from scripted_origin import SOON_S, ScriptedOrigin, cache_before, held, key, until
 
 from aliquot.storage.cache import Urgency
+from aliquot.storage.cache.body import digests
 from aliquot.storage.errors import ChangedError, OriginError
 from aliquot.storage.origins import origin_for
 from aliquot.storage.records import Dataset, Listed
@@ -51,6 +52,23 @@ def test_after_a_power_cut_what_cannot_be_asked_after_is_served_only_if_it_is_wh
         with pytest.raises(OriginError, match="is down"):
             served(cache, "a")
         assert served(cache, "b") == content("b")
+
+
+def test_an_origin_is_not_to_blame_for_the_time_that_a_comparison_takes(origin, directory, monkeypatch, tmp_path):
+    with cache_before(directory, origin) as cache:
+        served(cache, "a")
+    boot = tmp_path / "boot"
+    boot.write_text("another")
+    monkeypatch.setattr("aliquot.storage.cache.disk._BOOT", boot)
+
+    def slow(*args):
+        time.sleep(0.5)
+        return digests(*args)
+
+    monkeypatch.setattr("aliquot.storage.cache.steps.digests", slow)
+    with cache_before(directory, origin, patience_s=0.1, stall_s=0.2) as cache:
+        assert served(cache, "a") == content("a")
+        assert cache.stats().datasets["d"].unchecked == 0
 
 
 @pytest.mark.parametrize("moment", ["acquire", "release"])

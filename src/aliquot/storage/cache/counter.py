@@ -143,6 +143,8 @@ class Counter:
         with self.deciding() as now:
             if step.attempt != transfer.attempt:
                 return age_s > self.settings.stall_s
+            if step.kind is Kind.ASK:  # the origin is not to blame for the time that a comparison takes
+                age_s = 0.0 if transfer.is_compared else min(age_s, now - transfer.moved_s)
             if step.kind is Kind.ASK and age_s > self.settings.patience_s:
                 self._silent[transfer.link] = now + SILENCE_S
                 if self.flights.unchecked(transfer, now=now):

@@ -67,7 +67,7 @@ class Steps:
         with self._deciding() as now:
             entry = self._flights.shelf.entries.get(transfer.key)
         # Before the origin is asked: one that does not answer must find known what may be served without it.
-        if entry is not None and entry.whole and not entry.trusted and not self.check(entry):
+        if entry is not None and entry.whole and not entry.trusted and not self._compare(transfer, entry):
             entry = None
         # What is not here yet is brought as the version that it was last known to have: if it is another, that shows.
         expected = self._expected(transfer) if entry is None else None
@@ -85,6 +85,14 @@ class Steps:
             return None
         expected = self._listings.expected(transfer.key, transfer.origin)
         return None if expected is None or expected.size > self._flights.settings.whole_bytes else expected
+
+    def _compare(self, transfer: Transfer, entry: Entry) -> bool:
+        transfer.is_compared = True
+        try:
+            return self.check(entry)
+        finally:
+            with self._deciding() as now:
+                transfer.is_compared, transfer.moved_s = False, now
 
     def check(self, entry: Entry) -> bool:
         """Read a whole file and compare; one that is not what it was is dropped."""

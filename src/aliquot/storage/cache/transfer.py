@@ -67,6 +67,7 @@ class Transfer:
         self.entry: Entry | None = None
         self.ranged = True
         self.must_ask = False  # what the listing says of it is not enough
+        self.is_compared = False  # what is here is read and compared, before the origin is asked
         self.is_asked = False  # the origin itself has said which version it has
         self.brought = False  # it was not here when the origin was asked
         self.whole = False  # room is set aside for all of it
