@@ -97,4 +97,4 @@ def test_an_agent_works_where_the_disk_has_been_filled(tmp_path, before):
                 others.write(bytes(4096))
         assert asyncio.run(run()) == {1: "", 2: ""}
     finally:
-        subprocess.run(["umount", place], check=True)
+        subprocess.run(["umount", "--lazy", place], check=True)
