@@ -26,6 +26,17 @@ from aliquot.storage.telling import for_tenants
         ),
         (Dataset("nas", "store:/srv/x"), "store:/srv/x: ssh: host store: /srv/x gone", "nas: ssh: host nas: nas gone"),
         (Dataset("nas", "store::module/x"), "store::module/x: has no file f", "nas: has no file f"),
+        (
+            Dataset("nas", "zip://a.png::https://lab.org:81/f.zip"),
+            "zip://a.png::https://lab.org:81/f.zip: no answer of https://lab.org:81/f.zip: lab.org is down",
+            "nas: no answer of nas: nas is down",
+        ),
+        (
+            Dataset("nas", "s3://b", {"client_kwargs": '{"endpoint_url": "https://minio.lab:9000"}'}),
+            "s3://b: cannot connect to minio.lab:9000",
+            "nas: cannot connect to nas",
+        ),
+        (Dataset("nas", "sftp://lab/x", {"port": "22"}), "sftp://lab/x: [Errno 22]", "nas: [Errno 22]"),
         (Dataset("nas", "/"), "/: is not there", "/: is not there"),
         (Dataset("nas", "http://lab/a"), "the label is not there", "the label is not there"),
     ],
