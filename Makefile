@@ -49,7 +49,8 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md show
 	  --plot docs/images/prediction.png
 	$(BIN)/aliquot bench prefetch --markdown docs/benchmarks/prefetch.md --json docs/benchmarks/prefetch.json \
 	  --plot docs/images/prefetch.png
-	$(BIN)/aliquot bench views --markdown docs/benchmarks/views.md --plot docs/images/views.png
+	$(BIN)/aliquot bench views --markdown docs/benchmarks/views.md --json docs/benchmarks/views.json \
+	  --plot docs/images/views.png
 	$(BIN)/aliquot bench sharing --markdown docs/benchmarks/sharing.md --json docs/benchmarks/sharing.json \
 	  --plot docs/images/sharing.png
 	$(BIN)/aliquot bench latency --markdown docs/benchmarks/latency.md --json docs/benchmarks/latency.json \

@@ -12,16 +12,16 @@ from aliquot.sim.plots import Panel
 class Sizes(Struct, frozen=True):
     """Of a run: long enough to mean something, short enough to be waited for."""
 
-    repetitions: int = 5
-    isolation_s: float = 10  # of each setting, once
-    elastic_s: float = 6  # what the borrower's work takes on a whole device
-    training_steps: int = 6000
-    training_pairs: int = 10
-    scaling_s: float = 2  # what the work takes on a whole device
-    memory_s: float = 4
+    repetitions: int = 3
+    isolation_s: float = 6  # of each setting, once
+    elastic_s: float = 3  # what the borrower's work takes on a whole device
+    training_steps: int = 4000
+    training_pairs: int = 8
+    scaling_s: float = 1  # what the work takes on a whole device
+    memory_s: float = 3
     weights_bytes: int = 550_000_000
-    packing_calls: int = 3000
-    packing_seeds: int = 3
+    packing_calls: int = 2000
+    packing_seeds: int = 2
 
 
 QUICK = Sizes(
