@@ -399,7 +399,7 @@ def test_a_sparse_file_of_20_gb_is_read_anywhere_at_once_and_takes_no_room(sourc
         for offset, mark in marks.items():
             assert handle.read(offset, len(mark)).result(SOON_S) == mark
         assert handle.read(5 << 30, 1 << 20).result(SOON_S) == bytes(1 << 20)
-        assert cache.stats().used_bytes <= 3 * (2 << 20)
+        assert cache.stats().used_bytes <= 16 * (2 << 20)  # what is on its way has room set aside
         on_disk = sum(path.stat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())
         assert on_disk < 8 << 20
         with pytest.raises(RoomError, match="--cache-size"):
