@@ -6,13 +6,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from aliquot.runtime import linux, view_mount
 from aliquot.storage.cache.base import CacheSettings
 from aliquot.storage.cache.node import NodeCache
 from aliquot.storage.errors import OriginError
+from aliquot.storage.origins.base import Origin
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.view.base import FileOpened
 from aliquot.storage.view.views import Views
@@ -100,17 +102,24 @@ def mounted(place: Path) -> Iterator[tuple[int, Path]]:
 
 
 @contextlib.contextmanager
-def seeing(base: Path, prepare: Callable[[HeldOrigin], None] = lambda _: None, **settings) -> Iterator[Seen]:
+def seeing(
+    base: Path,
+    prepare: Callable[[HeldOrigin], None] = lambda _: None,
+    others: Mapping[str, Origin] = MappingProxyType({}),
+    **settings,
+) -> Iterator[Seen]:
     """What lies at `base`/origin is the dataset `data`; when it is over, nothing is open any more."""
     origin = HeldOrigin(base / "origin")
     prepare(origin)
     cache = NodeCache(
-        base / "cache", CacheSettings(**{"limit_bytes": 2**28, "revalidate_s": 0, **settings}), lambda _: origin
+        base / "cache",
+        CacheSettings(**{"limit_bytes": 2**28, "revalidate_s": 0, **settings}),
+        lambda name: others.get(name, origin),
     )
     try:
         with mounted(base / "seen") as (device, place):
             seen = Seen(place, origin, cache)
-            seen.views.open(1, device, ["data"])
+            seen.views.open(1, device, ["data", *others])
             yield seen
         until(lambda: not len(seen.views))  # the mount has gone, and so has the connection
         assert not cache.stats().open

@@ -14,6 +14,7 @@ import pytest
 from seen import has_views, mounted, seeing, until
 
 from aliquot.storage.cache.base import Urgency
+from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import FileKey, Found, Listed
 from aliquot.storage.view import reading, wire
 from aliquot.storage.view.files import OpenFiles
@@ -413,3 +414,28 @@ def test_an_origin_that_answers_no_more_holds_up_nobody_else(tmp_path):
         seen.views.renew("data")
         until((seen.place / "data" / "plain.txt").exists)
         assert (seen.place / "data" / "plain.txt").read_text() == "hello"
+
+
+class SilentOrigin(LocalOrigin):
+    """Lists nothing until it is let go."""
+
+    def __init__(self, place, go):
+        super().__init__(str(place), {})
+        self.go = go
+
+    def files(self):
+        self.go.wait()
+        return super().files()
+
+
+def test_many_origins_that_answer_no_more_hold_up_nobody_else(tmp_path, origin):
+    go = threading.Event()
+    silent = {f"silent-{number}": SilentOrigin(origin, go) for number in range(20)}
+    with seeing(tmp_path, others=silent) as seen:
+        waiting = [seen.reader(READ, f"{name}/plain.txt") for name in silent]
+        until(lambda: seen.waiting() == len(silent))
+        assert (seen.place / "data" / "plain.txt").read_text() == "hello"
+        assert all(reader.poll() is None for reader in waiting)
+        go.set()
+        for reader in waiting:
+            assert reader.communicate()[0].strip() == md5(b"hello")

@@ -1,11 +1,12 @@
 """What a node's datasets have in them, as all its views show it. Nothing here waits: the cache is asked aside."""
 
 import time
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 
 from aliquot.storage.cache.base import Cache
 from aliquot.storage.cache.listing import Listing
 from aliquot.storage.errors import AbsentError
+from aliquot.storage.looks import Looks
 from aliquot.storage.records import FileKey, Listed
 from aliquot.storage.view.base import Post
 
@@ -25,9 +26,8 @@ class Contents:
 
 
 class Names:
-    def __init__(self, cache: Cache, aside: Executor, post: Post) -> None:
-        self._cache = cache
-        self._aside = aside
+    def __init__(self, cache: Cache, post: Post) -> None:
+        self._looks = Looks(cache.listing)
         self._post = post
         self._contents: dict[str, Contents] = {}
         self._asked: dict[str, Future[Listing]] = {}  # one question at a time, however many wait
@@ -57,14 +57,14 @@ class Names:
         """It is removed; until it is renewed, no view shows it."""
         self._gone.add(dataset)
         self._contents.pop(dataset, None)
-        self._asked.pop(dataset, None)
+        self._forget_question(dataset)
         self._answer(dataset, AbsentError(f"dataset {dataset}: it was removed"))
 
     def renew(self, dataset: str) -> None:
         """It is new, or another: what was known of it is old, and so is what the cache says just now."""
         self._gone.discard(dataset)
         self._contents.pop(dataset, None)
-        self._asked.pop(dataset, None)
+        self._forget_question(dataset)
         if dataset in self._waiting:
             self._ask(dataset)
 
@@ -79,8 +79,13 @@ class Names:
 
     def _ask(self, dataset: str) -> None:
         if dataset not in self._asked:
-            asked = self._asked[dataset] = self._aside.submit(self._cache.listing, dataset)
+            asked = self._asked[dataset] = self._looks.begin(dataset)
             asked.add_done_callback(lambda done: self._post(lambda: self._told(dataset, done)))
+
+    def _forget_question(self, dataset: str) -> None:
+        """Its answer would be about what the dataset was before."""
+        self._asked.pop(dataset, None)
+        self._looks.forget(dataset)
 
     def _told(self, dataset: str, done: Future[Listing]) -> None:
         if self._asked.get(dataset) is not done:

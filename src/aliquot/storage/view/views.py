@@ -9,7 +9,6 @@ import select
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
@@ -21,7 +20,6 @@ from aliquot.storage.view.names import Names
 
 log = structlog.get_logger("aliquot.view")
 
-_ASIDE = 8  # listings that are waited for at a time
 _MOST_EARLY = 10_000  # sandboxes that something is hidden from before their views are here
 
 
@@ -33,8 +31,7 @@ class Views:
         self._passthrough = passthrough and os.geteuid() == 0
         self._cache = cache
         self._tell = tell
-        self._aside = ThreadPoolExecutor(_ASIDE, "view-aside")
-        self._names = Names(cache, self._aside, self._post)
+        self._names = Names(cache, self._post)
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._hidden: dict[int, list[str]] = {}  # by sandbox, until its view is here
         self._posted: deque[Callable[[], None]] = deque()
@@ -74,7 +71,6 @@ class Views:
         self._stopping = True
         self._post(lambda: None)
         self._thread.join()
-        self._aside.shutdown(wait=False, cancel_futures=True)  # an origin that does not answer is not waited for
         with self._waking:
             self._stopped = True
             os.close(self._wake)

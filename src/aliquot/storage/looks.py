@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Looks(Generic[T]):
-    """`look` waits for an origin, and does not raise. Called from one thread."""
+    """`look` waits for an origin; what it raises, whoever asked is told."""
 
     def __init__(self, look: Callable[[str], T]) -> None:
         self._look = look
