@@ -189,6 +189,12 @@ def test_calibration_lowers_what_was_said_too_boldly():
     assert made(0.2) == pytest.approx(0.2, abs=0.05)
 
 
+def test_few_answers_leave_what_was_said_about_as_it_was():
+    made = calibrate([(0.8, True), (0.8, True), (0.98, True), (0.98, True), (0.98, True)])
+    assert made(0.8) == pytest.approx(0.84, abs=0.05)
+    assert calibrate([(0.8, True), (0.8, False)])(0.8) == pytest.approx(0.74, abs=0.01)
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=60), st.floats(0, 1), st.floats(0, 1))
 def test_calibration_keeps_the_order_and_gives_probabilities(answers, one, other):
     made = calibrate(answers)

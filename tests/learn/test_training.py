@@ -62,6 +62,16 @@ def test_the_first_version_serves_and_names_the_whole_workflow(registry):
     assert sure == {"data/config.json", "data/user1/base.ckpt", *(f"data/user1/shard-{n}" for n in range(4))}
 
 
+def test_one_who_strays_now_and_then_is_foreseen_all_the_same(registry):
+    sessions = many(40, users=4)
+    for number in (6, 18):  # of user2's ten, long before the newest
+        sessions[number].steps[-1] = Step("data/user1/base.ckpt", 2**30)
+    train(sessions, registry, PLAIN, quiet)
+    likely = dict(model_of(registry).likely([begin("user2")]))
+    assert likely["data/user2/base.ckpt"] > 0.75
+    assert likely.get("data/user1/base.ckpt", 0.0) < 0.4
+
+
 def test_a_version_that_is_not_better_is_kept_and_does_not_serve(registry):
     train(many(40), registry, PLAIN, quiet)
     again = train(many(40), registry, PLAIN, quiet)

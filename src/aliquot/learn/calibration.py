@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from math import sqrt
 
 from msgspec import Struct
 
@@ -53,7 +52,6 @@ def calibrate(answers: Iterable[tuple[float, bool]]) -> Calibration:
 
 
 def _came(pool: tuple[float, float, float]) -> float:
-    """What can be relied on: the share that came, less its standard error; few answers promise little."""
+    """The share to expect. Less a margin for few answers, and whoever once strayed would never be foreseen again."""
     number, said, came = pool
-    share = (came + _PRIOR * said / number) / (number + _PRIOR)
-    return max(0.0, share - sqrt(share * (1 - share) / number))
+    return (came + _PRIOR * said / number) / (number + _PRIOR)

@@ -37,16 +37,19 @@ class Model:
 def tried_sets(model: Model, sessions: Sequence[Session], most: int = _TRIED) -> list[tuple[float, bool]]:
     """For moments spread evenly over sessions: what was said of each file, and whether it was opened.
 
-    What is said again in the same session is no further proof, and is left out.
+    What is said again in the same session is no further proof, and is left out. So is what the session has opened
+    before: it is here, and whether it comes once more says nothing of whether a file is worth fetching.
     """
     moments = [(number, place) for number, session in enumerate(sessions) for place in range(1, len(session))]
     every = max(1, len(moments) // most)
     said: dict[tuple[int, str, float], tuple[float, bool]] = {}
     for number, place in moments[::every]:
         session = sessions[number]
+        here = {step.file for step in session[:place]}
         coming = {step.file for step in session[place : place + _AFTER]}
         for file, probability in model.likely(seen_until(session, place)):
-            said.setdefault((number, file, round(probability, 1)), (probability, file in coming))
+            if file not in here:
+                said.setdefault((number, file, round(probability, 1)), (probability, file in coming))
     return list(said.values())
 
 
