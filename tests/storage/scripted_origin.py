@@ -27,6 +27,7 @@ class ScriptedOrigin(Origin):
         self.down = False
         self.is_ranged = True
         self.before_read = lambda _path, _offset: None
+        self.before_piece = lambda _offset: None
         self.before_stat = lambda _path: None
         self._link = link
 
@@ -70,6 +71,7 @@ class ScriptedOrigin(Origin):
         self.ended.append((listed.path, offset))
         content = self.contents[listed.path][offset : offset + length]
         for start in range(0, len(content), 300):
+            self.before_piece(offset + start)
             yield memoryview(content[start : start + 300])
 
     def confirm(self, listed):

@@ -19,12 +19,12 @@ from msgspec.structs import replace
 from aliquot.core.errors import AliquotError
 from aliquot.storage.agent.accounts import Accounts, Run
 from aliquot.storage.agent.guesses import Guesses
-from aliquot.storage.looks import Looks
 from aliquot.storage.agent.model_desk import ModelDesk
 from aliquot.storage.agent.prefetches import Prefetches
 from aliquot.storage.agent.shelf import Shelf
 from aliquot.storage.cache.base import Warmed
 from aliquot.storage.frames import PACKET_BYTES, handed
+from aliquot.storage.looks import Looks
 from aliquot.storage.messages import (
     Answered,
     AskModel,

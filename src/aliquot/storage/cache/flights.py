@@ -13,6 +13,7 @@ from aliquot.storage.cache.base import CacheSettings
 from aliquot.storage.cache.body import Body
 from aliquot.storage.cache.disk import Disk
 from aliquot.storage.cache.entry import Entry
+from aliquot.storage.cache.lanes import Lanes
 from aliquot.storage.cache.rooms import Rooms
 from aliquot.storage.cache.shelf import Shelf
 from aliquot.storage.cache.ticket import Claim
@@ -37,6 +38,7 @@ class Flights:
         self.due: list[Callable[[], object]] = []
         self._disk = disk
         self._numbers = count()
+        self._lanes: dict[str, Lanes] = {}  # by link
         self._hand_over = hand_over
 
     def join(self, key: FileKey, origin: Origin, waiter: Waiter, *, now: float) -> Transfer:
@@ -166,6 +168,7 @@ class Flights:
             entry.doubtful.add(chunk)
         self.shelf.arrived(entry, length, is_hole=is_hole)
         self.count_fetched(transfer, length)
+        transfer.count_chunk(length, now=now)
         served = self._ready(transfer, entry)
         if entry.complete and not entry.whole and transfer.state is State.MOVING:
             transfer.state = State.COMPLETE
@@ -305,7 +308,8 @@ class Flights:
             self.fail(transfer, ChangedError(f"{key}: its dataset has another origin now"), now=now)
             transfer = None
         if transfer is None:
-            transfer = self.transfers[key] = Transfer(key, origin, next(self._numbers), now=now)
+            lanes = self._lanes.setdefault(origin.link, Lanes(self.settings.workers))
+            transfer = self.transfers[key] = Transfer(key, origin, next(self._numbers), lanes, now=now)
         return transfer
 
     def _take_up(self, transfer: Transfer, entry: Entry, *, now: float) -> None:

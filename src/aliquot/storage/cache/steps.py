@@ -150,15 +150,19 @@ class Steps:
         for reader in served:
             self.serve(entry, transfer.origin, reader, punched)
 
-    @staticmethod
-    def _fill(filling: Filling, step: Step, offset: int, length: int) -> None:
+    def _fill(self, filling: Filling, step: Step, offset: int, length: int) -> None:
         transfer, entry = step.transfer, step.transfer.entry
         if entry is None:
             raise StoppedError
+        is_told = False
         for piece in transfer.origin.pieces(entry.listed, offset, length):
             if not _counts(step):
                 raise StoppedError
             filling.add(piece)
+            if not is_told and 2 * filling.length > length:
+                is_told = True
+                with self._deciding():
+                    transfer.comes_on(step)
         if filling.length != length:
             raise OriginError(f"{transfer.key}: the origin sent another number of bytes than it was asked for")
 

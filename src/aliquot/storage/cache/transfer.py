@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from aliquot.storage.cache.base import Urgency
 from aliquot.storage.cache.entry import Entry
+from aliquot.storage.cache.lanes import Lanes, Round
 from aliquot.storage.cache.ticket import Claim
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import FileKey
@@ -52,10 +53,11 @@ class Step(NamedTuple):
 
 
 class Transfer:
-    def __init__(self, key: FileKey, origin: Origin, number: int, *, now: float) -> None:
+    def __init__(self, key: FileKey, origin: Origin, number: int, lanes: Lanes, *, now: float) -> None:
         self.key = key
         self.origin = origin
         self.link = origin.link
+        self._lanes = lanes  # of its link
         self.number = number  # in order of arrival
         self.started_s = now
         self.not_before_s = now
@@ -75,6 +77,8 @@ class Transfer:
         self.readers: list[Reader] = []
         self.wanted: OrderedDict[int, None] = OrderedDict()
         self.running: set[Step] = set()
+        self._mostly_here: set[Step] = set()  # of these, chunks of which the larger part has come
+        self._round: Round | None = None
         self.copied_bytes = 0  # of a copy that is under way
         self.moved_s = now  # when it last came on
         self.moved_bytes = 0  # over the link, in vain or not
@@ -119,7 +123,35 @@ class Transfer:
             return None
         if not self.ranged:
             return None if self._runs(Kind.COPY) else Step(self, self.attempt, Kind.COPY)
-        return Step(self, self.attempt, Kind.CHUNK, next(iter(self.wanted)))
+        chunk = next(iter(self.wanted))
+        return Step(self, self.attempt, Kind.CHUNK, chunk) if self._may_begin(chunk) else None
+
+    def _may_begin(self, chunk: int) -> bool:
+        """What is read ahead waits for its turn, which comes before the last is all here: no link stands idle."""
+        entry = self.entry
+        if entry is None or not entry.pins:  # nobody reads it as it comes
+            return True
+        if any(chunk in entry.chunks_of(reader.offset, reader.length) for reader in self.readers):
+            return True
+        early = self.running - self._mostly_here
+        moving = sum(step.kind is Kind.CHUNK and step.attempt == self.attempt for step in early)
+        return moving < self._lanes.number
+
+    def comes_on(self, step: Step) -> None:
+        """The larger part of a chunk has come."""
+        self._mostly_here = {step, *(self._mostly_here & self.running)}
+
+    def count_chunk(self, length: int, *, now: float) -> None:
+        """One has come. What is read faster than it comes says how fast the link is."""
+        if self.entry is None or not self.entry.pins or not self.wanted:
+            self._round = None
+            return
+        if self._round is not None:
+            self._round.add(length)
+            if self._round.chunks < self._lanes.round_chunks:
+                return
+            self._lanes.measured(self._round.bytes_per_s(now=now))
+        self._round = Round(now)
 
     def _runs(self, kind: Kind) -> bool:
         return any(step.kind is kind and step.attempt == self.attempt for step in self.running)
@@ -143,3 +175,4 @@ class Transfer:
         self.whole = False
         self.wanted.clear()
         self.copied_bytes = 0
+        self._round = None

@@ -1,0 +1,142 @@
+"""How many chunks come at once for one who reads: no more than the link is faster for."""
+
+import random
+import threading
+
+import pytest
+from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, cache_before, key, until
+
+from aliquot.storage.cache.lanes import STAYS, Lanes
+
+MOST = 8
+
+
+def rounds(lanes, link, number):
+    """What is tried, round after round, on a link that is as fast as `link` says with so many at once."""
+    tried = []
+    for _ in range(number):
+        tried.append(lanes.number)
+        lanes.measured(link(lanes.number))
+    return tried
+
+
+def full(_):
+    return 100.0
+
+
+def slow_ones(at_once):
+    return 10.0 * at_once
+
+
+def test_where_one_fills_the_link_it_stays_at_one_but_for_a_try_now_and_then():
+    tried = rounds(Lanes(MOST), full, 2 * (STAYS + 2) + 1)
+    assert tried == [1, 2, *[1] * STAYS, 1, 2, *[1] * STAYS, 1]
+
+
+def test_where_each_is_slow_by_itself_there_are_as_many_as_may_be():
+    lanes = Lanes(6)
+    assert rounds(lanes, slow_ones, 5) == [1, 2, 4, 6, 6]
+
+
+@pytest.mark.parametrize("enough", [1, 2, 4, 8])
+def test_it_settles_where_more_bring_nothing(enough):
+    lanes = Lanes(MOST)
+    rounds(lanes, lambda at_once: 10.0 * min(at_once, enough), 8)
+    assert lanes.number == enough
+
+
+def test_a_link_that_changes_is_noticed():
+    lanes = Lanes(MOST)
+    rounds(lanes, slow_ones, 8)
+    assert lanes.number == MOST
+    tried = rounds(lanes, full, 10 * STAYS)
+    assert tried[-1] <= 2
+    assert MOST in rounds(lanes, slow_ones, 10 * STAYS)
+
+
+@pytest.fixture
+def origin():
+    return ScriptedOrigin({"a": random.Random("a").randbytes(40 * CHUNK)})
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "cache"
+
+
+def begun(origin):
+    return [offset // CHUNK for _, offset in origin.begun]
+
+
+def test_the_next_chunk_begins_when_the_larger_part_of_the_last_is_here(origin, directory):
+    go_on = threading.Semaphore(0)
+    origin.before_piece = lambda _: go_on.acquire(timeout=SOON_S)
+    with (
+        cache_before(directory, origin, whole_bytes=2 * CHUNK) as cache,
+        cache.open(key("a")).result(SOON_S) as handle,
+    ):
+        first = handle.read(0, 100)
+        until(lambda: begun(origin) == [0])
+        go_on.release()  # 300 of 1000
+        transfer = cache._counter.flights.transfers[key("a")]
+        assert transfer.next_step(now=transfer.not_before_s) is None
+        go_on.release()  # 600
+        until(lambda: begun(origin) == [0, 1])
+        assert not first.done()
+        origin.before_piece = lambda _: None
+        go_on.release(100)
+        assert first.result(SOON_S) == origin.contents["a"][:100]
+
+
+def test_what_a_reader_waits_for_begins_at_once_whatever_is_read_ahead(origin, directory):
+    go_on = threading.Event()
+    origin.before_piece = lambda offset: offset < 30 * CHUNK and go_on.wait(SOON_S)
+    with (
+        cache_before(directory, origin, whole_bytes=2 * CHUNK) as cache,
+        cache.open(key("a")).result(SOON_S) as handle,
+    ):
+        stuck = handle.read(0, 100)
+        until(lambda: begun(origin) == [0])
+        there = 30 * CHUNK
+        assert handle.read(there, 10).result(SOON_S) == origin.contents["a"][there : there + 10]
+        assert not stuck.done()
+        go_on.set()
+        assert stuck.result(SOON_S) == origin.contents["a"][:100]
+
+
+def test_on_a_link_whose_connections_are_slow_more_and_more_come_at_once(origin, directory):
+    """Each chunk takes as long whatever comes beside it; the reader waits for nothing but them."""
+    lock, moving, at_once = threading.Lock(), 0, []
+
+    def take_a_while(_path, _offset):
+        nonlocal moving
+        with lock:
+            moving += 1
+            at_once.append(moving)
+        threading.Event().wait(0.01)
+        with lock:
+            moving -= 1
+
+    size = 600 * CHUNK  # enough to be tried several times, should the machine be busy
+    origin.contents["a"] = random.Random("b").randbytes(size)
+    origin.before_read = take_a_while
+    with (
+        cache_before(directory, origin, whole_bytes=2 * CHUNK) as cache,
+        cache.open(key("a")).result(SOON_S) as handle,
+    ):
+        for place in range(0, size, 500):
+            assert handle.read(place, 500).result(SOON_S) == origin.contents["a"][place : place + 500]
+            if max(at_once) >= 4:
+                break
+    assert at_once[:3] == [1, 1, 1]
+    assert max(at_once) >= 4
+
+
+def test_what_comes_whole_comes_by_as_many_as_there_are(origin, directory):
+    gate = threading.Event()
+    origin.before_read = lambda *_: gate.wait(SOON_S)
+    with cache_before(directory, origin, workers=8) as cache:
+        ticket = cache.open(key("a"))
+        until(lambda: len(origin.begun) == 6)  # a quarter is not for one link
+        gate.set()
+        ticket.result(SOON_S).close()
