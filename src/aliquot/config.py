@@ -9,9 +9,8 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields
 
 from aliquot.core.errors import InputError
-from aliquot.core.interfaces import Params
 
-P = TypeVar("P", bound=Params)
+P = TypeVar("P", bound=Struct)
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
@@ -81,7 +80,7 @@ def parse_weights(texts: list[str], key: str) -> dict[str, float]:
 
 
 def make_params(kind: type[P], policy: str, values: Mapping[str, Any]) -> P:
-    """A policy's parameters from what the user wrote; numbers and booleans may be texts."""
+    """Parameters, a policy's for the most part, from what the user wrote; numbers and booleans may be texts."""
     known = {field.encode_name: field for field in fields(kind)}
     for name, value in values.items():
         if name not in known:

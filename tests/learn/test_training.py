@@ -14,7 +14,7 @@ from aliquot.learn.registry import Registry
 from aliquot.learn.scoring import Score, places
 from aliquot.learn.settings import PREDICTORS as NAMES
 from aliquot.learn.settings import LearnSettings
-from aliquot.learn.steps import Step, begin
+from aliquot.learn.steps import Step, begin, call
 from aliquot.learn.tables import count
 from aliquot.learn.training import Dated, TooLittleError, split, train
 
@@ -87,6 +87,16 @@ def test_a_version_that_knows_what_changed_takes_over(registry):
     second = train([*many(30), *changed], registry, PLAIN, quiet)
     assert second.accepted, second.why
     assert registry.serving().version == 2
+
+
+def test_a_call_that_only_the_new_version_knows_is_no_wrong_guess_of_a_file(registry):
+    """After `a` a new function is called more often than not; where it is not, `b` comes, and the call was no guess."""
+    train([Dated(float(n), [Step("a"), Step("old")]) for n in range(20)], registry, PLAIN, quiet)
+    called, plain = [Step("a"), call("ann", "new"), Step("c")], [Step("a"), Step("b")]
+    sessions = [Dated(100.0 + n, plain if n % 5 < 2 else called) for n in range(60)]
+    second = train(sessions, registry, PLAIN, quiet)
+    assert second.accepted
+    assert " 100.0% against version 1's" in second.why
 
 
 def test_a_pinned_version_stays_whatever_is_learned(registry):

@@ -9,6 +9,7 @@ import pytest
 from gateway_client import AS_OPERATOR, GONE, NS, gateway, on_a_loop
 
 from aliquot.core.errors import InputError
+from aliquot.learn.settings import LearnSettings
 from aliquot.live.fabric.datasets import Datasets
 from aliquot.live.fabric.settings import read_fabric
 from aliquot.testing.server import LiveServer
@@ -168,6 +169,13 @@ async def test_tenants_cannot_add_nor_remove():
         ),
         ({"bandwidth": "fast"}, "--prefetch-bandwidth: 'fast' is not a size"),
         ({"cache_dir": Path("/dev/null/x")}, "--cache-dir: /dev/null/x cannot be used"),
+        ({"learning": ["speed=9"]}, "--learning.speed: --learning has no such parameter; it has predictor, "),
+        ({"learning": ["epochs=many"]}, "--learning.epochs: 'many' does not fit"),
+        ({"learning": ["epochs=0"]}, "--learning.epochs: it takes 1 or more"),
+        (
+            {"learning": ["predictor=oracle"]},
+            "--learning.predictor: there is no 'oracle'; it takes auto, none, popular",
+        ),
     ],
 )
 def test_what_up_cannot_take_is_said_before_it_starts(tmp_path, option, text):
@@ -183,6 +191,13 @@ def test_the_cache_takes_a_tenth_of_the_free_disk_unless_it_is_told_otherwise(tm
     told = read_fabric(tmp_path, "2GiB", tmp_path / "cache", "0", "lru")
     assert (told.cache_bytes, told.cache_directory) == (2 * 2**30, str(tmp_path / "cache"))
     assert (told.prefetch_bytes_per_s, told.eviction) == (0, "lru")
+
+
+def test_what_is_learned_and_how_may_be_said(tmp_path):
+    learning = ["predictor=markov2", "with_lstm=false", "least_sessions=3", "look_every_s=0.5"]
+    told = read_fabric(tmp_path, None, None, None, "lecar", learning).learning
+    assert (told.predictor, told.with_lstm, told.least_sessions, told.look_every_s) == ("markov2", False, 3, 0.5)
+    assert told.keep_versions == LearnSettings().keep_versions
 
 
 def test_an_agent_that_cannot_work_says_why(tmp_path):

@@ -63,9 +63,18 @@ def test_a_version_is_learned_shown_chosen_and_taken_back(server, operator):
     shown = aliquot(server, "show")
     assert "tables.msgpack" in shown.stdout
     assert "markov2" in shown.stdout
+    again = aliquot(server, "train")
+    assert "version 2: not better" in again.stdout, again.stderr
+    assert "markov1 (version 2)" in aliquot(server, "use", "2", "--predictor", "markov1").stdout
+    back = aliquot(server, "rollback")
+    assert "(version 1)" in back.stdout, back.stderr
+    assert operator.get("/operator/v1/models").json()["serving"]["pinned"]
+    auto = aliquot(server, "use", "auto", "--predictor", "none")
+    assert "none (version 1)" in auto.stdout, auto.stderr
+    assert not operator.get("/operator/v1/models").json()["serving"]["pinned"]
     wrong = aliquot(server, "use", "7")
     assert wrong.returncode != 0
-    assert "there is no version 7; there are 1" in wrong.stderr
+    assert "there is no version 7; there are 1, 2" in wrong.stderr
 
 
 def test_models_are_the_operators_alone(server):

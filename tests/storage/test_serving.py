@@ -10,6 +10,7 @@ import pytest
 
 from aliquot.learn.settings import LearnSettings
 from aliquot.storage.log import AccessLog
+from aliquot.storage.models import BEST
 from aliquot.storage.records import Access, Found
 from aliquot.storage.serving import ModelError, Serving
 from aliquot.storage.training.steps import history_of
@@ -96,6 +97,10 @@ def test_the_operator_chooses_and_goes_back(serving, log):
     assert serving.use(None, "none").model == "none (version 1)"
     assert serving.next_files("user0", "new", "") == ("none (version 1)", [])
     assert serving.use(None, None).model.startswith("markov1")
+    serving.use(2, None)
+    best = serving.use(BEST, "none")
+    assert (best.serving.version, best.serving.pinned, best.model) == (1, False, "none (version 1)")
+    serving.use(BEST, None)
     with pytest.raises(ModelError, match="there is no version 9; there are 1, 2"):
         serving.use(9, None)
     with pytest.raises(ModelError, match="there is no predictor 'oracle'"):

@@ -127,10 +127,9 @@ def use(
     """Have a version serve until another is chosen, or `auto`; it is exchanged at once, nothing is restarted."""
     if version is None and predictor is None:
         raise InputError("VERSION: it takes the number of a version, auto, or --predictor NAME")
-    if version not in {None, "auto"} and not str(version).isdecimal():
+    if version not in {None, "auto"} and not (str(version).isdecimal() and int(str(version)) > 0):
         raise InputError(f"VERSION: '{version}' is neither the number of a version nor auto")
-    number = int(version) if version is not None and version != "auto" else None
-    body = {"version": number, "predictor": predictor}
+    body = {"version": int(version) if version is not None and version.isdecimal() else version, "predictor": predictor}
     _changed(connect(data).send("POST", PATH + "/use", "use", body=body, operator=True), as_json=as_json)
 
 

@@ -63,8 +63,16 @@ def up(
     ] = "lecar",
     prefetch_bandwidth: Annotated[
         str | None,
-        typer.Option(help="Bytes a second for what is only predicted, such as 100MB.", show_default="no bound"),
+        typer.Option(
+            help="Bytes a second for what is only predicted, such as 100MB; 0: nothing.", show_default="no bound"
+        ),
     ] = None,
+    learning: Annotated[
+        list[str],
+        typer.Option(
+            metavar="K=V", help="Of what is learned from opens, such as predictor=markov2 or with_lstm=false."
+        ),
+    ] = [],  # noqa: B006 - typer copies it
     param: Annotated[list[str], typer.Option(help="A policy's parameter: policy.parameter=value.")] = [],  # noqa: B006
     seed: Annotated[int, typer.Option(help="Of what policies leave to chance.")] = 0,
     tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
@@ -122,7 +130,7 @@ def up(
             packing,
             prefetching=prefetching,
         ),
-        fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction),
+        fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction, learning),
         host=host,
         port=port,
         host_memory_bytes=parse_size(host_memory, "--host-memory") if host_memory else OVERCOMMIT * physical_memory(),

@@ -40,8 +40,12 @@ class Parts:
         return Blend([self.predictor(name) for name in self._weights], list(self._weights.values()))
 
     def model(self, name: str, manifest: Manifest) -> Model:
-        reach = Reach.from_bytes(self._files[REACH])
-        return Model(self.predictor(name), Outlook(reach), self.describe, manifest.calibration)
+        """Raises `LstmError` where the network cannot be run, and `BrokenVersionError`."""
+        try:
+            reach = Reach.from_bytes(self._files[REACH])
+            return Model(self.predictor(name), Outlook(reach), self.describe, manifest.calibration)
+        except (KeyError, msgspec.DecodeError) as error:
+            raise BrokenVersionError(f"version {manifest.version}: {error}") from error
 
     def describe(self, file: str) -> Step:
         return self._steps.get(file) or Step(file, 0, OPEN)

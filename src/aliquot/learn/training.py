@@ -58,6 +58,7 @@ class Trained(Struct, frozen=True):
     files: dict[str, bytes]
     manifest: Manifest
     predictors: dict[str, Predictor]
+    marks: frozenset[str]  # that its predictors may name, and that are no files
 
 
 def split(sessions: Sequence[Dated], least: int) -> tuple[list[Dated], list[Dated]]:
@@ -125,7 +126,7 @@ def learn(
         curve=curve,
         without=without,
     )
-    return Trained(choice, files, manifest, singles)
+    return Trained(choice, files, manifest, singles, marks)
 
 
 def _calibration(choice: Choice, files: dict[str, bytes], held_back: Sequence[Session]) -> Manifest:
@@ -218,7 +219,7 @@ def _against_serving(made: Trained, held_back: Sequence[Dated], registry: Regist
     asked = places(fresh, _TRIED)
     if len(asked) < _LEAST_COMMON:
         asked = places([one.steps for one in held_back], _TRIED)
-    marks = frozenset(step.file for step in parts.tables.steps if step.is_mark)
+    marks = made.marks.union(step.file for step in parts.tables.steps if step.is_mark)
     theirs = score(before, asked, marks).worth
     ours = _worth(made, asked, marks)
     better = ours > theirs

@@ -153,7 +153,7 @@ class TrainModel(Struct, frozen=True, tag=True):
 
 
 class UseModel(Struct, frozen=True, tag=True):
-    """Have this version serve, or this of its predictors, or both; neither: the best. Then `ModelsTold`."""
+    """Have this version serve, or this of its predictors, or both; 0, or neither: the best. Then `ModelsTold`."""
 
     request: int
     version: int | None = None

@@ -4,6 +4,8 @@ from msgspec import Struct
 
 from aliquot.learn.registry import Manifest, Point, Serving
 
+BEST = 0  # instead of a version: the best there is, and whatever is better from then on
+
 
 class Training(Struct, frozen=True):
     """Where the last training stands, or how it ended."""

@@ -17,7 +17,7 @@ from aliquot.learn.registry import BrokenVersionError, Registry
 from aliquot.learn.registry import Serving as Served
 from aliquot.learn.settings import AUTO, LearnSettings
 from aliquot.storage.log import AccessLog
-from aliquot.storage.models import ModelsState, ModelVersion, Training
+from aliquot.storage.models import BEST, ModelsState, ModelVersion, Training
 from aliquot.storage.records import Likely
 from aliquot.storage.training.steps import as_key, history_of
 from aliquot.storage.training.trainer import Trainer
@@ -78,12 +78,16 @@ class Serving:
         return self.state()
 
     def use(self, version: int | None, predictor: str | None) -> ModelsState:
-        """Have a version serve, or one of its predictors, or both; neither: whatever is best. Raises `ModelError`."""
+        """Have a version serve, or one of its predictors, or both; `BEST`, or neither: whatever is best.
+
+        Raises `ModelError`.
+        """
         if predictor is not None and predictor != AUTO and predictor not in PREDICTORS:
             raise ModelError(f"there is no predictor '{predictor}'; there are {', '.join(PREDICTORS)} and {AUTO}")
-        if version is None and predictor is None:
+        if version == BEST or (version is None and predictor is None):
             self._registry.unpin()
-        else:
+            version = None
+        if version is not None or predictor is not None:
             old = self._registry.serving()
             wanted = old.version if version is None else version
             name = old.predictor if predictor is None else predictor

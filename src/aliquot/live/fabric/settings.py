@@ -2,11 +2,13 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from aliquot.assemble import look_up
-from aliquot.config import parse_size
+from aliquot.config import make_params, parse_assignments, parse_size
 from aliquot.core.errors import InputError
+from aliquot.learn.settings import AUTO, PREDICTORS, LearnSettings
 from aliquot.policies.eviction import EVICTION
 from aliquot.storage.settings import FabricSettings
 
@@ -16,7 +18,12 @@ _PART = 10  # of the free disk, unless it was said otherwise
 
 
 def read_fabric(
-    data: Path, cache_size: str | None, cache_dir: Path | None, bandwidth: str | None, eviction: str
+    data: Path,
+    cache_size: str | None,
+    cache_dir: Path | None,
+    bandwidth: str | None,
+    eviction: str,
+    learning: Sequence[str] = (),
 ) -> FabricSettings:
     """Raises an `InputError` that names the option and what it takes."""
     directory = data.absolute() / FABRIC
@@ -35,8 +42,21 @@ def read_fabric(
         cache_directory=str(cache),
         cache_bytes=size,
         eviction=eviction,
+        learning=_read_learning(learning),
         prefetch_bytes_per_s=None if bandwidth is None else parse_size(bandwidth, "--prefetch-bandwidth"),
     )
+
+
+def _read_learning(texts: Sequence[str]) -> LearnSettings:
+    key = "--learning"
+    settings = make_params(LearnSettings, key, parse_assignments(list(texts), key))
+    if settings.predictor not in {AUTO, *PREDICTORS}:
+        known = ", ".join((AUTO, *PREDICTORS))
+        raise InputError(f"{key}.predictor: there is no '{settings.predictor}'; it takes {known}")
+    for name, least in (("least_sessions", 2), ("keep_versions", 1), ("threads", 1), ("epochs", 1)):
+        if getattr(settings, name) < least:
+            raise InputError(f"{key}.{name}: it takes {least} or more")
+    return settings
 
 
 def _usual_size(cache: Path) -> int:

@@ -1,16 +1,16 @@
 """Models over HTTP, for the operator: which there are, how they did, which serves; train, choose, roll back."""
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from aliquot.live.fabric.fabric import Fabric
 from aliquot.live.fabric.requests import AgentError, AgentLost
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
 from aliquot.live.gateway.settings import MIB
-from aliquot.storage.models import ModelsState
+from aliquot.storage.models import BEST, ModelsState
 
 _ALL = "/operator/v1/models"
 
@@ -18,7 +18,7 @@ _ALL = "/operator/v1/models"
 class UsePost(Struct, forbid_unknown_fields=True):
     """Which version is to serve, and which of its predictors; neither: the best of what was learned."""
 
-    version: int | None = None
+    version: Annotated[int, Meta(ge=1)] | Literal["auto"] | None = None  # `auto`: the best
     predictor: str | None = None  # `auto`: the one that won
 
 
@@ -45,7 +45,7 @@ class ModelPages:
 
     async def use(self, asked: Asked) -> Answer:
         post: UsePost = read_json(asked.body or b"{}", UsePost)
-        return await _answer(self._fabric.use_model(post.version, post.predictor))
+        return await _answer(self._fabric.use_model(BEST if post.version == "auto" else post.version, post.predictor))
 
     async def roll_back(self, _: Asked) -> Answer:
         return await _answer(self._fabric.roll_back_model())
