@@ -16,7 +16,7 @@ from aliquot.storage.cache.node import NodeCache
 from aliquot.storage.errors import OriginError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.origins.local import LocalOrigin
-from aliquot.storage.view.base import FileOpened
+from aliquot.storage.view.base import FileOpened, PieceWaited
 from aliquot.storage.view.views import Views
 
 
@@ -71,7 +71,14 @@ class Seen:
         self.origin = origin
         self.cache = cache
         self.told: list[FileOpened] = []
-        self.views = Views(cache, self.told.append)
+        self.waits: list[PieceWaited] = []
+        self.views = Views(cache, self._tell)
+
+    def _tell(self, told: FileOpened | PieceWaited) -> None:
+        if isinstance(told, FileOpened):
+            self.told.append(told)
+        else:
+            self.waits.append(told)
 
     def waiting(self) -> int:
         """Requests of readers that wait for something."""

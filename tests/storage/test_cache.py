@@ -263,6 +263,17 @@ def test_every_policy_keeps_the_cache_within_its_bytes_and_what_is_open_in_it(di
         until(lambda: sum(path.stat().st_size for path in (directory / "files").glob("*/*")) == stats.bytes)
 
 
+def test_to_policies_what_was_brought_ahead_is_as_much_used_as_what_was_read_once(origin, directory):
+    """Or `gdsf` would let it go first, whatever it took to bring it."""
+    with cache_before(directory, origin, revalidate_s=60) as cache:
+        cache.fetch(key("a")).result(SOON_S)
+        entry = cache._counter.shelf.entries[key("a")]
+        assert entry.uses == 1
+        for uses in (1, 2, 3):
+            opened(cache, "a")
+            assert entry.uses == uses
+
+
 def test_an_unknown_policy_is_refused_with_those_there_are(directory, origin):
     with pytest.raises(InputError, match="s3fifo"):
         NodeCache(directory, CacheSettings(1000, eviction="fifo"), lambda _: origin)

@@ -13,14 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from scripted_origin import SOON_S, ScriptedOrigin, cache_before, key, until
+from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, cache_before, key, until
 from web_origin import web_origin
 
 from aliquot.core.errors import InputError
 from aliquot.storage.cache import CacheSettings, NodeCache, Urgency
 from aliquot.storage.cache.disk import Disk
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RoomError
-from aliquot.storage.origins import origin_for
+from aliquot.storage.origins import fsspec_origin, origin_for
+from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import Dataset, Found
 
 
@@ -89,6 +90,170 @@ def test_an_origin_that_says_nothing_is_given_up_and_what_is_here_is_served_mean
             served(cache, "b")
         silence.set()
         assert served(cache, "b") == content("b", 5000)
+
+
+def test_an_origin_that_is_slow_is_not_taken_for_a_dead_one(directory):
+    origin = ScriptedOrigin({"a": content("a", 5 * CHUNK)})
+    origin.before_piece = lambda _: time.sleep(0.15)  # four to a chunk
+    with cache_before(directory, origin, stall_s=0.4) as cache:
+        assert served(cache, "a") == content("a", 5 * CHUNK)
+
+
+def test_what_pauses_for_others_is_not_given_up_for_that(directory):
+    """A copy that cannot be cut into chunks is told to wait while somebody waits for another file of its link."""
+    origin = ScriptedOrigin({"copied": content("c", 5 * CHUNK), "wanted": content("w", 12 * CHUNK)})
+    origin.ranged = lambda listed: listed.path == "wanted"
+    is_wanted, copied_meanwhile = threading.Event(), []
+
+    def before_read(path, _):
+        if path == "wanted":
+            copied_meanwhile.append(sum(other == "copied" for other, _ in origin.begun))
+            time.sleep(0.25)
+        else:
+            is_wanted.wait(SOON_S)
+
+    origin.before_read = before_read
+    with cache_before(directory, origin, stall_s=0.4) as cache:
+        copied = cache.fetch(key("copied"), urgency=Urgency.WARM)
+        until(lambda: origin.begun)
+        wanted = cache.open(key("wanted"))  # 12 chunks, five or six at a time
+        until(lambda: ("wanted", 0) in origin.begun)
+        is_wanted.set()
+        wanted.result(SOON_S).close()
+        assert max(copied_meanwhile) < 5
+        assert copied.result(SOON_S).listed.size == 5 * CHUNK
+
+
+def test_a_link_that_hangs_for_long_does_not_take_every_worker(directory):
+    hanging = ScriptedOrigin({str(n): b"x" for n in range(80)})
+    other = ScriptedOrigin({"b": b"b"}, link="other")
+    silence = threading.Event()
+    hanging.before_stat = lambda _: silence.wait(SOON_S)
+    with cache_before(directory, {"d": hanging, "e": other}, stall_s=0.02, patience_s=0.02) as cache:
+        try:
+            for ticket in [cache.open(key(str(n))) for n in range(80)]:
+                assert isinstance(ticket.exception(SOON_S), OriginError)
+            assert len(hanging.stats) < 40  # the others were not even asked for
+            cache.open(key("b", "e")).result(SOON_S).close()
+        finally:
+            silence.set()
+        until(lambda: not cache._counter.crew._abandoned)
+        cache.open(key("7")).result(SOON_S).close()  # it answers again, and is asked again
+
+
+def test_a_chunk_that_hung_is_asked_for_again_by_who_reads_next(directory):
+    origin = ScriptedOrigin({"a": content("a", 5 * CHUNK)})
+    silence = threading.Event()
+    origin.before_read = lambda _, offset: offset == 3 * CHUNK and silence.wait()
+    with (
+        cache_before(directory, origin, whole_bytes=2 * CHUNK, stall_s=0.1) as cache,
+        cache.open(key("a")).result(SOON_S) as handle,
+    ):
+        with pytest.raises(OriginError, match="has said nothing"):
+            handle.read(3 * CHUNK, 10).result(SOON_S)
+        origin.before_read = lambda *_: None
+        again = handle.read(3 * CHUNK, 10)
+        until(again.done)
+        assert not silence.is_set()
+        assert again.result() == content("a", 5 * CHUNK)[3 * CHUNK : 3 * CHUNK + 10]
+        silence.set()
+
+
+def test_a_copy_that_ends_after_the_last_who_wanted_it_has_left_leaves_nothing(directory):
+    origin = ScriptedOrigin({"a": content("a", 3 * CHUNK)})
+    origin.is_ranged = False
+    copied, left = threading.Event(), threading.Event()
+    copy = origin.copy
+
+    def slow_to_end(*args):
+        copy(*args)
+        copied.set()
+        left.wait(SOON_S)
+
+    origin.copy = slow_to_end
+    with cache_before(directory, origin) as cache:
+        ticket = cache.fetch(key("a"))
+        assert copied.wait(SOON_S)
+        ticket.cancel()
+        until(lambda: cache.stats().in_flight == 0)
+        left.set()
+        until(lambda: not cache._counter.crew._running)
+        assert list((directory / "arriving").iterdir()) == []
+        assert cache.stats().used_bytes == 0
+
+
+def test_a_reader_that_comes_while_the_file_gets_its_place_is_served(directory):
+    origin = ScriptedOrigin({"a": content("a", 5 * CHUNK)})
+    last, place = threading.Event(), threading.Event()
+    origin.before_read = lambda _, offset: offset == 4 * CHUNK and last.wait(SOON_S)
+    confirm = origin.confirm
+
+    def confirm_slowly(listed):
+        confirm(listed)
+        if origin.confirmed == 2:  # the first is of the last chunk, which somebody had open when it came
+            place.wait(SOON_S)
+
+    origin.confirm = confirm_slowly
+    with cache_before(directory, origin, whole_bytes=2 * CHUNK) as cache:
+        warmed = cache.fetch(key("a"), urgency=Urgency.WARM)
+        until(lambda: len(origin.ended) == 4 and len(cache._counter.shelf.entries[key("a")].digests) == 4)
+        with cache.open(key("a")).result(SOON_S) as handle:
+            last.set()
+            until(lambda: origin.confirmed == 2)
+            early = handle.read(0, 10)
+            place.set()
+            assert early.result(SOON_S) == content("a", 5 * CHUNK)[:10]
+            assert warmed.result(SOON_S).listed.size == 5 * CHUNK
+        until(lambda: cache.stats().in_flight == 0)
+
+
+def test_an_origin_that_connects_for_long_holds_up_nobody_who_only_names_its_files(monkeypatch):
+    connecting = threading.Event()
+    monkeypatch.setattr(fsspec_origin, "_driver", lambda *_: connecting.wait(SOON_S))
+    origin = origin_for(Dataset("d", "sftp://host/folder"))
+    assert origin.link == "sftp host"
+    assert origin.identity
+    connecting.set()
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """A place with a file system of its own, as a NAS's."""
+    place = tmp_path / "nas"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=False, capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield place
+    while not subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True).returncode:
+        pass
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_nas_that_is_not_mounted_any_more_has_not_lost_its_files(directory, mounted, restarted):
+    (mounted / "a").write_bytes(b"a" * 5000)
+    (mounted / "b").write_bytes(b"b")
+    with cache_before(directory, LocalOrigin(str(mounted), {})) as cache:
+        assert served(cache, "a") == b"a" * 5000
+        assert set(cache.listing("d").files) == {"a", "b"}
+        if not restarted:
+            check_without_its_mount(cache, mounted)
+    if restarted:
+        subprocess.run(["umount", "--lazy", str(mounted)], check=True)
+        with cache_before(directory, LocalOrigin(str(mounted), {})) as cache:
+            check_without_its_mount(cache, mounted)
+
+
+def check_without_its_mount(cache, place):
+    subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True)
+    assert list(place.iterdir()) == []
+    with cache.open(key("a")).result(SOON_S) as handle:
+        assert (handle.found, handle.read(0, 5000).result(SOON_S)) == (Found.CACHED, b"a" * 5000)
+    with pytest.raises(OriginError, match="is empty; is it mounted"):
+        cache.open(key("b")).result(SOON_S)
+    assert set(cache.listing("d").files) == {"a", "b"}
+    cache._counter.listings._renew_behind("d", cache._origin_of("d")).done.exception(SOON_S)
+    assert set(cache.listing("d").files) == {"a", "b"}
+    assert cache.has(key("a"))
 
 
 def test_a_link_that_hangs_does_not_hold_up_another(directory):
@@ -365,16 +530,35 @@ def test_two_processes_never_share_a_directory(directory):
 # --- many and large -------------------------------------------------------------------------------------------
 
 
-def test_a_hundred_thousand_small_files(directory):
-    origin = ScriptedOrigin({f"{n % 100:02}/{n:06}.png": b"%d" % n for n in range(100_000)})
-    with cache_before(directory, origin, relist_s=60, revalidate_s=60) as cache:
-        listing = cache.listing("d")
-        assert len(listing) == 100_000
-        assert len(listing.names("42")) == 1000
-        assert cache.warm("d", ["07/00*.png"]).result(60).files == 100
-        assert served(cache, "42/000042.png") == b"42"
-        assert cache.has(key("07/009907.png"))
-        assert not cache.has(key("07/010007.png"))
+@pytest.fixture
+def many(tmp_path):
+    """A hundred thousand real files."""
+    root = tmp_path / "many"
+    for folder in range(100):
+        (root / f"{folder:02}").mkdir(parents=True)
+        for number in range(1000):
+            fd = os.open(root / f"{folder:02}" / f"{number:04}.png", os.O_WRONLY | os.O_CREAT)
+            os.write(fd, b"%d" % (1000 * folder + number))
+            os.close(fd)
+    yield root
+    shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("warmed", [1, pytest.param(100, marks=pytest.mark.long)])
+def test_a_hundred_thousand_small_files_of_a_real_directory(many, directory, warmed):
+    folders = [f"{number:02}/*" for number in range(warmed)]
+    origin = LocalOrigin(str(many), {})
+    settings = {"limit_bytes": 2**30, "revalidate_s": 60, "chunk_bytes": 2**22, "whole_bytes": 2**26}
+    with cache_before(directory, origin, **settings) as cache:
+        assert len(cache.listing("d")) == 100_000
+        assert len(cache.listing("d").names("42")) == 1000
+        done = cache.warm("d", folders).result(1200)
+        assert (done.files, done.failed) == (1000 * warmed, 0)
+        assert served(cache, "42/0007.png") == b"42007"
+    with cache_before(directory, origin, **settings) as cache:  # found again by the next one
+        assert cache.stats().datasets["d"].files == 1000 * warmed + (warmed < 43)
+        assert served(cache, "00/0999.png") == b"999"
+        assert cache.empty() > 0
 
 
 def test_a_directory_of_many_files_is_listed_as_it_is_read(source):

@@ -104,6 +104,25 @@ def test_what_a_reader_waits_for_begins_at_once_whatever_is_read_ahead(origin, d
         assert stuck.result(SOON_S) == origin.contents["a"][:100]
 
 
+def test_what_is_waited_for_overtakes_what_was_only_read_ahead(origin, directory):
+    """Chunk 1 holds the lane, and chunk 2, which nobody waits for any more, stands before the one that is wanted."""
+    go_on = threading.Event()
+    origin.before_piece = lambda offset: offset < 20 * CHUNK and go_on.wait(SOON_S)
+    with (
+        cache_before(directory, origin, whole_bytes=2 * CHUNK) as cache,
+        cache.open(key("a")).result(SOON_S) as handle,
+    ):
+        first = handle.read(0, 100)
+        until(lambda: begun(origin) == [0])
+        transfer = cache._counter.flights.transfers[key("a")]
+        with cache._counter.deciding():
+            transfer.want(5, first=True)
+        assert handle.read(30 * CHUNK, 10).result(SOON_S) == origin.contents["a"][30 * CHUNK : 30 * CHUNK + 10]
+        assert not first.done()
+        go_on.set()
+        first.result(SOON_S)
+
+
 def test_on_a_link_whose_connections_are_slow_more_and_more_come_at_once(origin, directory):
     """Each chunk takes as long whatever comes beside it; the reader waits for nothing but them."""
     lock, moving, at_once = threading.Lock(), 0, []

@@ -16,7 +16,7 @@ from seen import has_views, mounted, seeing, until
 from aliquot.storage.cache.base import Urgency
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import FileKey, Found, Listed
-from aliquot.storage.view import reading, wire
+from aliquot.storage.view import names, reading, wire
 from aliquot.storage.view.files import OpenFiles
 
 pytestmark = [
@@ -439,3 +439,30 @@ def test_many_origins_that_answer_no_more_hold_up_nobody_else(tmp_path, origin):
         go.set()
         for reader in waiting:
             assert reader.communicate()[0].strip() == md5(b"hello")
+
+
+def test_who_reads_a_large_file_as_it_comes_has_its_waits_told(tmp_path, origin):
+    (origin / "large").write_bytes(random.Random(3).randbytes(3_000_000))
+    with seeing(tmp_path, whole_bytes=1_000_000, chunk_bytes=1_000_000) as seen:
+        go_on = seen.origin.hold("large")
+        reader = seen.reader(READ, "data/large")
+        until(seen.origin.asked.is_set)
+        time.sleep(0.05)
+        go_on.set()
+        assert reader.communicate()[0].strip() == md5((origin / "large").read_bytes())
+        assert {wait.key for wait in seen.waits} == {FileKey("data", "large")}
+        assert sum(wait.waited_s for wait in seen.waits) >= 0.05
+        assert [told.found for told in seen.told] == [Found.FETCHED]
+
+
+def test_a_file_that_was_away_for_a_moment_is_shown_again(tmp_path, origin, monkeypatch):
+    monkeypatch.setattr(names, "CORRECTED_S", 0.1)
+    with seeing(tmp_path) as seen:
+        shown = seen.place / "data" / "plain.txt"
+        assert shown.exists()
+        (origin / "plain.txt").rename(tmp_path / "away")
+        with pytest.raises(FileNotFoundError):
+            shown.read_text()
+        (tmp_path / "away").rename(origin / "plain.txt")
+        until(shown.exists)
+        assert shown.read_text() == "hello"

@@ -25,9 +25,9 @@ def base(tmp_path):
 
 
 @contextlib.contextmanager
-def agent(device: int, base: Path):
+def agent(device: int, base: Path, *how: str):
     script = Path(__file__).parent / "view_agent.py"
-    process = subprocess.Popen([sys.executable, script, str(device), base], pass_fds=[device])
+    process = subprocess.Popen([sys.executable, script, str(device), base, *how], pass_fds=[device])
     try:
         yield process
     finally:
@@ -68,4 +68,26 @@ def test_another_agent_goes_on_where_a_killed_one_left_off(base):
             assert sorted(os.listdir(place / "data")) == ["first", "held", "second"]  # noqa: PTH208
             assert opened.read() == b"first" + DATA
             assert (place / "data" / "first").read_bytes() == b"first" + DATA
+        os.close(device)
+
+
+def test_what_was_open_with_a_killed_agent_is_never_taken_for_another_file(base):
+    """The kernel still names it by the number that the dead one gave; the next one's numbers are others."""
+    with mounted(base / "seen") as (device, place):
+        with agent(device, base, "pieces"):
+            # So that the kernel has heard that a close need not be told: the next agent is a child of this process,
+            # which closes what it inherits before there is anybody to answer.
+            (place / "data" / "second").read_bytes()
+            first = os.open(place / "data" / "first", os.O_RDONLY)
+            names = os.scandir(place / "data")
+            assert os.pread(first, 5, 0) == b"first"
+        with agent(device, base, "pieces"):
+            second = os.open(place / "data" / "second", os.O_RDONLY)
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                os.pread(first, 6, 1_000_000)
+            os.close(first)
+            names.close()
+            (place / "data" / "held").exists()  # asked after the releases
+            assert os.pread(second, 6, 0) == b"second"
+            os.close(second)
         os.close(device)

@@ -1,4 +1,7 @@
-"""Answers a view, to be killed: `python view_agent.py DEVICE BASE`. Files named `held…` wait for BASE/go."""
+"""Answers a view, to be killed: `python view_agent.py DEVICE BASE [pieces]`. Files named `held…` wait for BASE/go.
+
+With `pieces` nothing is passed through: every part that is read is asked for.
+"""
 
 import signal
 import sys
@@ -27,7 +30,8 @@ class Waiting(LocalOrigin):
 def main() -> None:
     base = Path(sys.argv[2])
     origin = Waiting(base)
-    views = Views(NodeCache(base / "cache", CacheSettings(limit_bytes=2**28), lambda _: origin), lambda _: None)
+    cache = NodeCache(base / "cache", CacheSettings(limit_bytes=2**28), lambda _: origin)
+    views = Views(cache, lambda _: None, passthrough="pieces" not in sys.argv)
     views.open(1, int(sys.argv[1]), ["data"])
     signal.pause()
 

@@ -9,11 +9,15 @@ import os
 from collections.abc import Callable
 from typing import TypeAlias
 
+import structlog
+
 from aliquot.live.fabric.handover import Handover
 from aliquot.live.node.base import Launch
 from aliquot.storage.messages import BeginRun, CloseView, EndRun, HideDataset, OpenView, RunSettled, ToAgent
 from aliquot.storage.records import Dataset
 from aliquot.storage.view.wire import resends
+
+log = structlog.get_logger("aliquot.fabric")
 
 # That a view may see. Where the kernel does not ask again, whoever waits gets an error with the first.
 MOST_AGENTS = 4 if resends(os.uname().release) else 1
@@ -61,7 +65,13 @@ class Readers:
     def _hand_over(self, sandbox: int) -> None:
         reader = self._readers[sandbox]
         reader.agents += 1
-        self._handover.send(OpenView(sandbox, reader.datasets), os.dup(reader.device))
+        try:
+            device = os.dup(reader.device)
+        except OSError as error:  # no descriptors are left: this one sees nothing any more, the others may
+            log.error("a view cannot be handed over", sandbox=sandbox, error=error.strerror)  # noqa: TRY400 - said
+            asyncio.get_running_loop().call_soon(self.on_blind, sandbox)
+            return
+        self._handover.send(OpenView(sandbox, reader.datasets), device)
 
     def close(self, sandbox: int) -> None:
         """The sandbox is gone; of one that has no view, nothing."""

@@ -6,7 +6,7 @@ from aliquot.core.prefetching.records import AudienceKey, audience_of, function_
 from aliquot.storage.agent.brought import Brought
 from aliquot.storage.messages import BeginRun, RunSettled
 from aliquot.storage.records import FileKey, Found
-from aliquot.storage.view.base import FileOpened
+from aliquot.storage.view.base import FileOpened, PieceWaited
 
 _MOST_EARLY = 10_000  # opens of one sandbox that belong to no run yet
 _MOST_REASONS = 10_000  # that are remembered
@@ -64,6 +64,14 @@ class Accounts:
             self._count(runs[-1], opened)
         elif len(early := self._early.setdefault(opened.sandbox, [])) < _MOST_EARLY:
             early.append(opened)
+
+    def waited(self, waited: PieceWaited) -> None:
+        """For a part of a file that was opened before all of it was here."""
+        self.waited_s += waited.waited_s
+        if waited.key in self._overtook:  # of its transfer, so much less is hidden
+            self._overtook[waited.key] += waited.waited_s
+        if runs := self._by_sandbox.get(waited.sandbox):
+            runs[-1].data_s += waited.waited_s
 
     def end(self, sandbox: int, invocation: str, expected: Iterable[FileKey]) -> RunSettled:
         """`expected`: what the model still believes to come for the run's audience."""
@@ -157,13 +165,15 @@ class Accounts:
             self.used_bytes += opened.size
             if len(run.reasons) < _MOST_TOLD and (reason := self._reasons.get(key)):
                 run.reasons.append(f"{key}: {reason}")
-        self._found_use(key, opened)
+        self._found_use(run, key, opened)
         self._accessed(run, opened)
 
-    def _found_use(self, key: FileKey, opened: FileOpened) -> None:
-        took_s = self._brought.opened(key)
-        if took_s is not None:
-            self.hidden_s += max(0.0, took_s - opened.waited_s)
+    def _found_use(self, run: Run, key: FileKey, opened: FileOpened) -> None:
+        brought = self._brought.opened(key)
+        if brought is not None and opened.found is Found.FETCHED:  # it had to go again before it was opened
+            self.cancelled(run.audience, brought[0])
+        elif brought is not None:
+            self.hidden_s += max(0.0, brought[1] - opened.waited_s)
         elif opened.found is Found.PREFETCHED and len(self._overtook) < _MOST_EARLY:
             self._overtook[key] = opened.waited_s
 

@@ -54,7 +54,7 @@ from aliquot.storage.messages import (
 )
 from aliquot.storage.origins import Origin
 from aliquot.storage.records import Access
-from aliquot.storage.view.base import FileOpened
+from aliquot.storage.view.base import FileOpened, PieceWaited
 from aliquot.storage.view.views import Views
 
 log = structlog.get_logger("aliquot.storage")
@@ -91,7 +91,7 @@ class Agent:
         )
         models = ModelDesk(self._guesses.serving, model_threads, lambda told: self._soon(send, told))
         self._prefetches = Prefetches(self._cache, self._accounts, send)
-        self._views = Views(self._cache, self._opened)
+        self._views = Views(self._cache, self._seen)
         for dataset in begin.datasets:
             self._priming.submit(self._shelf.prime, dataset.name)
         self._warming: dict[int, Future[Warmed]] = {}
@@ -228,12 +228,15 @@ class Agent:
 
     # --- runs ---------------------------------------------------------------------------------------------
 
-    def _opened(self, opened: FileOpened) -> None:
-        """From any thread, before the open is answered: so it is known here before the run's end is heard of."""
-        if opened.error:
-            log.info("a file could not be opened", file=str(opened.key), error=opened.error)
-            opened = replace(opened, error=self._shelf.for_tenants(opened.key.dataset, opened.error))
-        self._soon(self._accounts.opened, opened)
+    def _seen(self, told: FileOpened | PieceWaited) -> None:
+        """From any thread, before the reader is answered: so it is known here before the run's end is heard of."""
+        if isinstance(told, PieceWaited):
+            self._soon(self._accounts.waited, told)
+            return
+        if told.error:
+            log.info("a file could not be opened", file=str(told.key), error=told.error)
+            told = replace(told, error=self._shelf.for_tenants(told.key.dataset, told.error))
+        self._soon(self._accounts.opened, told)
 
     def _accessed(self, run: Run, opened: FileOpened) -> None:
         begun = run.begun

@@ -15,11 +15,12 @@ class Brought:
         self._files.setdefault(audience, {})[key] = (size, seconds)
         self._audiences.setdefault(key, set()).add(audience)
 
-    def opened(self, key: FileKey) -> float | None:
-        """Whoever it was brought for: it was not for nothing. How long that took; None: it was not brought."""
+    def opened(self, key: FileKey) -> tuple[int, float] | None:
+        """Whoever it was brought for. Its bytes, and how long that took; None: it was not brought."""
         if key not in self._audiences:
             return None
-        return max(self._take(audience, key)[1] for audience in list(self._audiences[key]))
+        taken = [self._take(audience, key) for audience in list(self._audiences[key])]
+        return taken[0][0], max(seconds for _, seconds in taken)
 
     def give_up(self, audience: AudienceKey, keep: AbstractSet[FileKey] = frozenset()) -> int:
         """The bytes that were brought for this audience for nothing; what is to be kept may still be opened."""

@@ -51,9 +51,9 @@ class Prefetches:
         ticket, begun_s = self._under_way.pop(message.fetch)
         seconds = time.monotonic() - begun_s
         try:
-            if done.cancelled():
+            if done.cancelled() or done.exception() is not None:  # what has come of it is of no use
                 self._accounts.cancelled((message.tenant, message.session), ticket.moved_bytes)
-            else:
+            if not done.cancelled():
                 self._count(message, done.result(), seconds)
         except Exception as error:  # noqa: BLE001 - of the transfer, or of ours
             self._failed(message, seconds, error)

@@ -15,10 +15,18 @@ class Agenda:
         self._background = max(1, workers // 2)
         self._per_link = workers - workers // SPARE
         self.budget = budget
-        self.wake_s: float | None = None  # when to look again even if nothing happens; set by `next_step`
+        self.wake_s: float | None = None  # when to look again even if nothing happens; set by `peek`
 
     def next_step(self, transfers: Iterable[Transfer], *, now: float) -> Step | None:
         """The most urgent; of equals the transfer that has the fewest workers, then the one that came first."""
+        step = self.peek(transfers, now=now)
+        if step is not None and step.kind is Kind.CHUNK and step.transfer.is_for_prediction:
+            entry = step.transfer.entry
+            self.budget.take(entry.span(step.chunk)[1] if entry is not None else 0)
+        return step
+
+    def peek(self, transfers: Iterable[Transfer], *, now: float) -> Step | None:
+        """The step that comes next, which is not taken yet."""
         self.wake_s = None
         ranked = sorted((_rank(transfer), transfer) for transfer in transfers)
         running: dict[str, int] = {}
@@ -65,7 +73,6 @@ class Agenda:
             if wait_s > 0:
                 self._wake_at(now + wait_s)
                 return None
-            self.budget.take(transfer.entry.span(step.chunk)[1] if transfer.entry else 0)
         return step
 
     def _wake_at(self, when: float) -> None:

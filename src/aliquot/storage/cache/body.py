@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import new
 from pathlib import Path
@@ -123,13 +124,16 @@ def read(fd: int, length: int, offset: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def digests(fd: int, size: int, chunk_bytes: int) -> list[bytes]:
-    starts = range(0, size, chunk_bytes)
-    found = [crc32(read(fd, min(chunk_bytes, size - start), start)) for start in starts]
-    return [each.to_bytes(DIGEST_BYTES, "big") for each in found]
+def digests(fd: int, size: int, chunk_bytes: int, heard: Callable[[], None]) -> list[bytes]:
+    """`heard` is told that it comes on."""
+    found = []
+    for start in range(0, size, chunk_bytes):
+        found.append(crc32(read(fd, min(chunk_bytes, size - start), start)).to_bytes(DIGEST_BYTES, "big"))
+        heard()
+    return found
 
 
-def check_against(checksum: str, fd: int, size: int, name: str) -> None:
+def check_against(checksum: str, fd: int, size: int, name: str, heard: Callable[[], None]) -> None:
     """Whether the file is what its origin says it is; `checksum` is `algorithm:hexadecimal`."""
     algorithm, _, wanted = checksum.partition(":")
     try:
@@ -138,5 +142,6 @@ def check_against(checksum: str, fd: int, size: int, name: str) -> None:
         raise OriginError(f"{name}: its origin gives a checksum {algorithm!r} that is not known here") from error
     for start in range(0, size, READ_BYTES):
         total.update(read(fd, min(READ_BYTES, size - start), start))
+        heard()
     if total.hexdigest() != wanted.lower():
         raise OriginError(f"{name}: what arrived has not the checksum that its origin gives: {checksum}")

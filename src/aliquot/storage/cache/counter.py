@@ -43,7 +43,7 @@ class Counter:
         self.listings = Listings(directory / "listings", settings.revalidate_s, settings.relist_s, settings.stall_s)
         self.flights = Flights(settings, self.shelf, self.disk, self._hand_over)
         self.agenda = Agenda(settings.workers, Budget(settings.prefetch_bytes_per_s, now=time.monotonic()))
-        self.steps = Steps(self.flights, self.disk, self.listings, self.deciding, self._goes_on)
+        self.steps = Steps(self.flights, self.disk, self.listings, self.deciding_at_work, self)
         look_every_s = min(max(min(settings.patience_s, settings.stall_s) / 4, 0.02), 1.0)
         self.crew = Crew(settings.workers, self.lock, self, look_every_s)
         self._silent: dict[str, float] = {}  # links, and until when they are left alone
@@ -53,7 +53,20 @@ class Counter:
 
     @contextmanager
     def deciding(self) -> Iterator[float]:
-        """With the lock, at this moment; what others are to be told is told when the lock is free again."""
+        """With the lock, at this moment; there may be work from then on."""
+        with self.deciding_at_work() as now:
+            try:
+                yield now
+            finally:
+                if self.flights.transfers:
+                    self.crew.call()
+
+    @contextmanager
+    def deciding_at_work(self) -> Iterator[float]:
+        """The same, by a worker, who takes up by itself what is to be done next: nobody needs to be called.
+
+        What others are to be told is told when the lock is free again.
+        """
         due: list[Callable[[], object]] = []
         unwanted: list[Body] = []
         try:
@@ -65,8 +78,6 @@ class Counter:
                 finally:
                     due, self.flights.due = self.flights.due, []
                     unwanted, self.shelf.unwanted = self.shelf.unwanted, []
-                    if self.flights.transfers:
-                        self.crew.call()
         finally:
             for body in unwanted:
                 with suppress(OSError):  # a disk in trouble must not keep anybody from being told
@@ -131,39 +142,55 @@ class Counter:
             step.transfer.wanted.pop(step.chunk, None)
         return step
 
+    def has_more(self, now: float) -> bool:
+        step = self.agenda.peek(self.flights.transfers.values(), now=now)
+        return step is not None or self.agenda.wake_s is not None
+
     def wake_s(self) -> float | None:
         return self.agenda.wake_s
 
     def perform(self, step: Step) -> None:
         self.steps.perform(step)
 
-    def is_overdue(self, step: Step, age_s: float) -> bool:
+    def heard(self) -> None:
+        self.crew.heard()
+
+    def call(self) -> None:
+        self.crew.call()
+
+    def comes_on(self, step: Step) -> None:
+        with self.deciding():
+            step.transfer.comes_on(step)
+
+    def is_hung(self, link: str) -> bool:
+        return self.crew.is_hung(link)
+
+    def is_overdue(self, step: Step, silent_s: float) -> bool:
         """Whether its worker is to be left to itself; then, whoever waits has been told."""
         transfer = step.transfer
         with self.deciding() as now:
             if step.attempt != transfer.attempt:
-                return age_s > self.settings.stall_s
+                return silent_s > self.settings.stall_s
             if step.kind is Kind.ASK:  # the origin is not to blame for the time that a comparison takes
-                age_s = 0.0 if transfer.is_compared else min(age_s, now - transfer.moved_s)
-            if step.kind is Kind.ASK and age_s > self.settings.patience_s:
+                silent_s = 0.0 if transfer.is_compared else min(silent_s, now - transfer.moved_s)
+            if step.kind is Kind.ASK and silent_s > self.settings.patience_s:
                 self._silent[transfer.link] = now + SILENCE_S
                 if self.flights.unchecked(transfer, now=now):
                     return True
-            if age_s < self.settings.stall_s or (step.kind is Kind.COPY and self._has_moved(transfer, now)):
+            if silent_s < self.settings.stall_s:
                 return False
+            transfer.attempt += 1  # nobody may wait for a worker that may never come back
             error = OriginError(f"{transfer.key}: its origin has said nothing for {self.settings.stall_s:g} s")
             self.flights.fail(transfer, error, now=now)
             return True
 
-    def _has_moved(self, transfer: Transfer, now: float) -> bool:
-        return now - transfer.moved_s < self.settings.stall_s
-
-    def _goes_on(self, transfer: Transfer, moved: int) -> bool:
+    def goes_on(self, transfer: Transfer, moved: int) -> bool:
         with self.lock:
             now = time.monotonic()
-            if moved:
-                transfer.moved_s = now
-            return self.agenda.may_go_on(transfer, self.flights.transfers.values(), moved, now=now)
+            goes_on = self.agenda.may_go_on(transfer, self.flights.transfers.values(), moved, now=now)
+        if moved or not goes_on:  # who is told to wait is not to blame for saying nothing
+            self.crew.heard()
+        return goes_on
 
     def _is_good(self, entry: Entry, origin: Origin, now: float) -> bool:
         """Whether it may be given without asking the origin."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from aliquot.storage.cache.transfer import Step
 
-MOST_ABANDONED = 32  # threads that wait for origins for ever
+MOST_HUNG = 8  # threads that wait for the origins of one link for ever, before it is left alone
 ENDING_S = 5.0
 
 
@@ -14,12 +14,15 @@ class Work(Protocol):
     def pick(self, now: float) -> Step | None:
         """The next step, which is under way from now on. The lock is held."""
 
+    def has_more(self, now: float) -> bool:
+        """Whether there is a step for another worker, too, or will be by itself. The lock is held."""
+
     def wake_s(self) -> float | None:
         """When to pick again although nothing has happened. The lock is held."""
 
     def perform(self, step: Step) -> None: ...
-    def is_overdue(self, step: Step, age_s: float) -> bool:
-        """Whether the worker is to be left to itself."""
+    def is_overdue(self, step: Step, silent_s: float) -> bool:
+        """Whether the worker, whose origin has said nothing for so long, is to be left to itself."""
 
 
 class Crew:
@@ -33,8 +36,8 @@ class Crew:
         self._work = work
         self._look_every_s = look_every_s
         self._threads: set[threading.Thread] = set()
-        self._abandoned: set[threading.Thread] = set()
-        self._running: dict[threading.Thread, tuple[Step, float]] = {}
+        self._abandoned: dict[threading.Thread, str] = {}  # and the link that each waits for
+        self._running: dict[threading.Thread, tuple[Step, float]] = {}  # and when its origin was last heard
         self._idle = 0
         self._watch: threading.Thread | None = None
         self._closing = False
@@ -49,6 +52,17 @@ class Crew:
         if self._watch is None:
             self._watch = threading.Thread(target=self._look, name="cache watch", daemon=True)
             self._watch.start()
+
+    def is_hung(self, link: str) -> bool:
+        """Whether so many wait there for an answer that another would only wait, too."""
+        return sum(other == link for other in list(self._abandoned.values())) >= MOST_HUNG
+
+    def heard(self) -> None:
+        """By a worker: its origin has said something. Without the lock: only its own line is written."""
+        me = threading.current_thread()
+        running = self._running.get(me)
+        if running is not None:
+            self._running[me] = (running[0], time.monotonic())
 
     def close(self) -> None:
         with self._lock:
@@ -72,7 +86,7 @@ class Crew:
                 step = self._next(me)
                 if step is None:
                     self._threads.discard(me)
-                    self._abandoned.discard(me)
+                    self._abandoned.pop(me, None)
                     return
             try:
                 self._work.perform(step)
@@ -88,7 +102,8 @@ class Crew:
                 if not self._running:
                     self._watch_bell.notify()
                 self._running[me] = (step, now)
-                self.call()  # there may be more
+                if self._work.has_more(now):
+                    self.call()
                 return step
             wake_s = self._work.wake_s()
             self._idle += 1
@@ -113,7 +128,7 @@ class Crew:
         """Another takes its place; it ends when its origin lets it go."""
         with self._lock:
             running = self._running.get(thread)
-            if running is not None and running[0] is step and len(self._abandoned) < MOST_ABANDONED:
-                self._abandoned.add(thread)
+            if running is not None and running[0] is step:
+                self._abandoned[thread] = step.transfer.link
                 self._threads.discard(thread)
                 self.call()

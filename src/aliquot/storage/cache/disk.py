@@ -153,7 +153,7 @@ def _line(kept: Kept) -> bytes:
 def _kept(entry: Entry, name: str, boot: str) -> Kept:
     digests = b"".join(entry.digests[chunk] for chunk in range(entry.chunk_count))
     written = boot if entry.trusted else ""
-    facts = (entry.disk_bytes, entry.reload_s, entry.uses, written)
+    facts = (entry.disk_bytes, entry.reload_s, entry.opens, written)
     return Kept(name, entry.key.dataset, entry.listed, entry.origin, entry.chunk_bytes, digests, *facts)
 
 
@@ -162,7 +162,7 @@ def _entry(kept: Kept, path: Path, boot: str) -> Entry:
     starts = range(0, len(kept.digests), DIGEST_BYTES)
     entry.digests = {chunk: kept.digests[start : start + DIGEST_BYTES] for chunk, start in enumerate(starts)}
     entry.whole, entry.trusted = True, kept.boot == boot
-    entry.disk_bytes, entry.reload_s, entry.uses = kept.disk_bytes, kept.reload_s, kept.uses
+    entry.disk_bytes, entry.reload_s, entry.opens = kept.disk_bytes, kept.reload_s, kept.uses
     return entry
 
 

@@ -31,8 +31,8 @@ class Entry:
         self.predicted = False  # brought for a prediction, and not opened since
         self.checked_s = float("-inf")  # when its origin was last heard to have this version
         self.reload_s = 0.0
-        self.uses = 0
-        self._last_use_s = 0.0
+        self.opens = 0
+        self._last_use_s: float | None = None  # since the start
         self._gap_s: float | None = None
         # The same for the same file at any time: policies remember who came back.
         self.id = int.from_bytes(blake2b(str(key).encode(), digest_size=7).digest(), "big")
@@ -40,6 +40,11 @@ class Entry:
     @property
     def bytes(self) -> int:
         return self.disk_bytes
+
+    @property
+    def uses(self) -> int:
+        """What was brought is to be used once at least, or what comes ahead of its use would be the first to go."""
+        return max(1, self.opens)
 
     @property
     def chunk_count(self) -> int:
@@ -50,15 +55,15 @@ class Entry:
         return len(self.digests) == self.chunk_count
 
     def used(self, now: float) -> None:
-        if self.uses:
+        if self._last_use_s is not None:
             gap = now - self._last_use_s
             self._gap_s = gap if self._gap_s is None else (self._gap_s + gap) / 2
-        self.uses += 1
+        self.opens += 1
         self._last_use_s = now
 
     def next_use_s(self, now: float) -> float | None:
         """As long again as between its last uses, or as long as it has been left alone if that is longer."""
-        if self._gap_s is None:
+        if self._gap_s is None or self._last_use_s is None:
             return None
         return max(self._gap_s - (now - self._last_use_s), now - self._last_use_s, 0.0)
 

@@ -111,6 +111,7 @@ class Flights:
         if entry is None or not (entry.whole and entry.trusted) or entry.origin != transfer.origin.identity:
             return False
         self.shelf.of(transfer.key.dataset).unchecked += 1
+        transfer.attempt += 1  # what its origin may say yet is of no interest
         self._take_up(transfer, entry, now=now)
         self.consider(transfer, now=now)
         return True
@@ -133,12 +134,12 @@ class Flights:
         self.let_go(transfer, now=now)
 
     def _bring_all(self, transfer: Transfer, entry: Entry, *, now: float) -> None:
-        missing = entry.missing()
-        wanted_bytes = sum(entry.span(chunk)[1] for chunk in missing) - entry.reserved_bytes
+        here = sum(entry.span(chunk)[1] for chunk in entry.digests)
+        wanted_bytes = entry.listed.size - here - entry.reserved_bytes
         if self.rooms.make(transfer, wanted_bytes, now=now):
             self.shelf.reserve(entry, wanted_bytes)
             transfer.whole = True
-            for chunk in missing:
+            for chunk in entry.missing():
                 transfer.want(chunk)
             return
         if transfer.ranged and not transfer.is_asked:
@@ -211,21 +212,23 @@ class Flights:
         if transfer.is_for_prediction:
             stats.prefetched_bytes += length
 
-    def committed(self, transfer: Transfer, *, now: float) -> None:
-        """It is whole, verified, and in its place."""
+    def committed(self, transfer: Transfer, *, now: float) -> list[Reader]:
+        """It is whole, verified, and in its place. As `arrived`."""
         entry = transfer.entry
         if entry is None:
-            return
+            return []
         entry.whole = True
         entry.doubtful.clear()
         entry.reload_s = now - transfer.started_s
         entry.checked_s = now
         self.shelf.unreserve(entry)
         transfer.state = State.MOVING
+        served = self._ready(transfer, entry)
         self.consider(transfer, now=now)
         if self._disk.crowded(len(self.shelf.entries)):
             with suppress(OSError):  # the old one is good for a while yet
                 self._disk.rewrite(self.shelf.entries.values())
+        return served
 
     def changed(self, transfer: Transfer, *, now: float) -> None:
         """The origin has another version than the one that is being brought: from the beginning, a few times."""

@@ -17,6 +17,7 @@ from aliquot.storage.records import FileKey, Listed
 
 SETTLED_S = 2.0  # times of files may be told in seconds
 MOST_KNOWN = 20_000
+LOST = 10  # times the patience with an origin, after which a listing that does not come on is begun anew
 MOST_FILES = 5_000_000
 
 
@@ -168,7 +169,7 @@ class Listings:
                 self._known.popitem(last=False)
 
     def _renew(self, dataset: str, renewal: _Renewal) -> None:
-        origin, began = renewal.origin, time.monotonic()
+        origin = renewal.origin
         files: list[Listed] = []
         for file in origin.files():
             files.append(file)
@@ -177,11 +178,15 @@ class Listings:
                 raise OriginError(f"{dataset}: its origin lists more than {MOST_FILES} files")
         listing = Listing(files)
         old = self._current(dataset, origin)
+        if old is not None and old.listing.files and not listing.files:  # as a NAS that is not mounted any more
+            raise OriginError(f"{dataset}: its origin lists no files any more; is it mounted?")
         changed = old is None or old.listing.files != listing.files
         if old is not None and not changed:  # whoever holds it sees that nothing has changed
             listing = old.listing
-        held = _Held(listing, began, origin.identity)
+        held = _Held(listing, time.monotonic(), origin.identity)
         with self._lock:
+            if not self._is_current(dataset, renewal):
+                return
             self._held[dataset] = held
             self._doubted = {key for key in self._doubted if key.dataset != dataset}
         if changed:
@@ -191,6 +196,8 @@ class Listings:
         """The one that is under way, or a new one; none once all is closed."""
         with self._lock:
             renewal = self._renewing.get((dataset, origin.identity))
+            if renewal is not None and time.monotonic() - renewal.moved_s > LOST * self._stall_s:
+                renewal = None  # it is not waited for any more; what it may say yet is of no interest
             if renewal is None:
                 if self._closed:
                     return None
@@ -208,14 +215,19 @@ class Listings:
         except Exception as trouble:  # noqa: BLE001 - whoever waits for it is told
             error = trouble
         with self._lock:
-            held = self._held.get(dataset)
-            if error is not None and held is not None:  # the old one is as good as it gets; it is tried again later
-                self._held[dataset] = held._replace(at_s=time.monotonic() - self._relist_s + self._revalidate_s)
-            del self._renewing[dataset, renewal.origin.identity]
+            if self._is_current(dataset, renewal):
+                held = self._held.get(dataset)
+                if error is not None and held is not None:  # the old one is as good as it gets; it is tried again later
+                    self._held[dataset] = held._replace(at_s=time.monotonic() - self._relist_s + self._revalidate_s)
+                del self._renewing[dataset, renewal.origin.identity]
         if error is None:
             renewal.done.set_result(None)
         else:
             renewal.done.set_exception(error)
+
+    def _is_current(self, dataset: str, renewal: _Renewal) -> bool:
+        """Or another has taken its place. With the lock."""
+        return self._renewing.get((dataset, renewal.origin.identity)) is renewal
 
     def _file(self, dataset: str) -> Path:
         return self._directory / f"{blake2b(dataset.encode(), digest_size=16).hexdigest()}.listing"

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 
 from aliquot.storage.cache.body import Filling, check_against, digest_of_zeros, digests, read
 from aliquot.storage.cache.disk import Disk
@@ -21,6 +22,25 @@ class StoppedError(Exception):
     """Nobody waits for it any more."""
 
 
+class Watch(Protocol):
+    """Over workers that wait for origins."""
+
+    def heard(self) -> None:
+        """Called by a worker whenever it has come on: slow is not silent."""
+
+    def call(self) -> None:
+        """There is work for somebody. The lock is held."""
+
+    def comes_on(self, step: Step) -> None:
+        """The larger part of a chunk has come: another may begin."""
+
+    def is_hung(self, link: str) -> bool:
+        """Whether the link is to be left alone."""
+
+    def goes_on(self, transfer: Transfer, moved: int) -> bool:
+        """Whether a copy may go on; `moved` bytes have come since it was last asked."""
+
+
 class Steps:
     """`deciding` takes the lock, and tells others what is due once it is free again; it gives the time."""
 
@@ -30,14 +50,14 @@ class Steps:
         disk: Disk,
         listings: Listings,
         deciding: Callable[[], AbstractContextManager[float]],
-        goes_on: Callable[[Transfer, int], bool],
+        watch: Watch,
     ) -> None:
         self._flights = flights
         self._troubles = Troubles(flights, listings)
         self._disk = disk
         self._listings = listings
         self._deciding = deciding
-        self._goes_on = goes_on
+        self._watch = watch
         self._kinds = {
             Kind.ASK: self._ask,
             Kind.CHUNK: self._chunk,
@@ -48,6 +68,7 @@ class Steps:
 
     def perform(self, step: Step) -> None:
         try:
+            self._check_link(step.transfer)
             self._kinds[step.kind](step)
         except StoppedError:
             pass
@@ -61,6 +82,10 @@ class Steps:
                 step.transfer.running.discard(step)
                 if _counts(step):
                     self._flights.let_go(step.transfer, now=now)
+
+    def _check_link(self, transfer: Transfer) -> None:
+        if self._watch.is_hung(transfer.link):
+            raise OriginError(f"{transfer.key}: its origin has left too many earlier questions unanswered")
 
     def _ask(self, step: Step) -> None:
         transfer = step.transfer
@@ -102,7 +127,7 @@ class Steps:
             same = False
         else:
             try:
-                found = digests(fd, entry.listed.size, entry.chunk_bytes)
+                found = digests(fd, entry.listed.size, entry.chunk_bytes, self._watch.heard)
             finally:
                 entry.body.release()
             same = found == [entry.digests[chunk] for chunk in range(entry.chunk_count)]
@@ -158,11 +183,11 @@ class Steps:
         for piece in transfer.origin.pieces(entry.listed, offset, length):
             if not _counts(step):
                 raise StoppedError
+            self._watch.heard()
             filling.add(piece)
-            if not is_told and 2 * filling.length > length:
+            if not is_told and entry.pins and 2 * filling.length > length:
                 is_told = True
-                with self._deciding():
-                    transfer.comes_on(step)
+                self._watch.comes_on(step)
         if filling.length != length:
             raise OriginError(f"{transfer.key}: the origin sent another number of bytes than it was asked for")
 
@@ -182,7 +207,7 @@ class Steps:
             if so_far > entry.listed.size:  # no more is set aside for it
                 raise ChangedError(f"{transfer.key}: the origin sends more than it said")
             transfer.copied_bytes = so_far
-            return self._goes_on(transfer, moved)
+            return self._watch.goes_on(transfer, moved)
 
         try:
             transfer.origin.copy(entry.listed, target, go)
@@ -191,9 +216,12 @@ class Steps:
             target.replace(entry.body.path)
         finally:
             target.unlink(missing_ok=True)
+        if entry.gone:  # the last who wanted it has left meanwhile, and with them its place
+            entry.body.remove()
+            raise StoppedError
         fd = entry.body.acquire(entry.listed.size)
         try:
-            found = digests(fd, entry.listed.size, entry.chunk_bytes)
+            found = digests(fd, entry.listed.size, entry.chunk_bytes, self._watch.heard)
             taken = os.fstat(fd).st_blocks * 512
         finally:
             entry.body.release()
@@ -224,15 +252,19 @@ class Steps:
         if entry.listed.checksum:
             fd = entry.body.acquire(entry.listed.size)
             try:
-                check_against(entry.listed.checksum, fd, entry.listed.size, str(transfer.key))
+                check_against(entry.listed.checksum, fd, entry.listed.size, str(transfer.key), self._watch.heard)
             finally:
                 entry.body.release()
         with self._deciding() as now:
             transfer.running.discard(step)
+            served: list[Reader] = []
+            punched = entry.punched
             if _counts(step):
                 if not entry.whole:
                     self._disk.keep(entry)
-                self._flights.committed(transfer, now=now)
+                served = self._flights.committed(transfer, now=now)
+        for reader in served:
+            self.serve(entry, transfer.origin, reader, punched)
 
     def serve(self, entry: Entry, origin: Origin, reader: Reader, punched: int) -> None:
         """Give a reader its bytes, which were here when chunks had been taken away `punched` times.
@@ -252,6 +284,7 @@ class Steps:
                 is_here = entry.has(reader.offset, reader.length)
                 if not is_kept and not is_here:
                     self._flights.read(entry, origin, reader, 0, now=now)
+                    self._watch.call()  # a reader's thread may have come this far, too
             if is_kept:
                 reader.claim.deliver(data)
                 return

@@ -80,7 +80,7 @@ class Transfer:
         self._mostly_here: set[Step] = set()  # of these, chunks of which the larger part has come
         self._round: Round | None = None
         self.copied_bytes = 0  # of a copy that is under way
-        self.moved_s = now  # when it last came on
+        self.moved_s = now  # when it was last busy with something else than its origin
         self.moved_bytes = 0  # over the link, in vain or not
 
     @property
@@ -123,16 +123,18 @@ class Transfer:
             return None
         if not self.ranged:
             return None if self._runs(Kind.COPY) else Step(self, self.attempt, Kind.COPY)
-        chunk = next(iter(self.wanted))
-        return Step(self, self.attempt, Kind.CHUNK, chunk) if self._may_begin(chunk) else None
+        chunk = self._next_chunk()
+        return None if chunk is None else Step(self, self.attempt, Kind.CHUNK, chunk)
 
-    def _may_begin(self, chunk: int) -> bool:
+    def _next_chunk(self) -> int | None:
         """What is read ahead waits for its turn, which comes before the last is all here: no link stands idle."""
         entry = self.entry
-        if entry is None or not entry.pins:  # nobody reads it as it comes
-            return True
-        if any(chunk in entry.chunks_of(reader.offset, reader.length) for reader in self.readers):
-            return True
+        if entry is None or not entry.pins or self._has_lane():  # nobody reads it as it comes, or it is its turn
+            return next(iter(self.wanted))
+        awaited = (chunk for reader in self.readers for chunk in entry.chunks_of(reader.offset, reader.length))
+        return next((chunk for chunk in awaited if chunk in self.wanted), None)
+
+    def _has_lane(self) -> bool:
         early = self.running - self._mostly_here
         moving = sum(step.kind is Kind.CHUNK and step.attempt == self.attempt for step in early)
         return moving < self._lanes.number

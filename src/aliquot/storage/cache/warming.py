@@ -1,4 +1,4 @@
-"""`warm`: every file of a dataset that matches, brought by a thread that keeps a few dozen on their way."""
+"""`warm`: every file of a dataset that matches, brought by a thread that keeps some on their way."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from aliquot.storage.cache.ticket import Claim
 from aliquot.storage.errors import RoomError
 from aliquot.storage.records import FileKey, Listed
 
-AT_ONCE = 64
+AT_ONCE = 16  # on their way; half of the workers at most are for them, and who looks for work looks at all of them
 TOLD_EVERY_S = 0.2
 
 

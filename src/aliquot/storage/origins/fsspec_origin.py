@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
+from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from aliquot.core.errors import AliquotError, InputError
+from aliquot.core.errors import AliquotError
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.origins.manifest import read_manifest
@@ -40,9 +41,19 @@ class FsspecOrigin(Origin):
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         super().__init__(url, options)
-        values = option_values(options)
-        self._manifest = str(values.pop("manifest", ""))
-        self._driver = _driver(url, values, self)
+        self._url = url
+        self._values = option_values(options)
+        self._manifest = str(self._values.pop("manifest", ""))
+        self._made: _Driver | None = None
+        self._making = Lock()
+
+    @property
+    def _driver(self) -> _Driver:
+        """Made when it is first used: some drivers connect then, and whoever only names a file must not wait."""
+        with self._making:
+            if self._made is None:
+                self._made = _driver(self._url, self._values, self)
+            return self._made
 
     @property
     def link(self) -> str:
@@ -119,9 +130,9 @@ def _driver(url: str, values: dict[str, object], origin: Origin) -> _Driver:
     try:
         files, root = core.url_to_fs(url, **(fresh | values))
     except ImportError as error:
-        raise InputError(f"url {origin.shown_url}: {_needed(url, error)}") from error
+        raise OriginError(f"{origin.shown_url}: {_needed(url, error)}") from error
     except Exception as error:
-        raise InputError(f"url {origin.shown_url}: {origin.failed('cannot be opened', error)}") from error
+        raise origin.failed("cannot be opened", error) from error
     return _Driver(files, str(root))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
+from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, StorageError
 from aliquot.storage.origins.base import Origin, scratch
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
@@ -15,7 +15,7 @@ from aliquot.storage.records import Listed
 # A file system's clock ticks up to every 10 ms: only a file that was left alone for longer than a tick is sure to have
 # another time after the next write.
 SETTLED_S = 0.02
-COPIED_BYTES = 1 << 20
+HOLE_BYTES = 1 << 16  # to read less than this takes no longer than to ask whether it is a hole
 
 
 class LocalOrigin(Origin):
@@ -41,6 +41,17 @@ class LocalOrigin(Origin):
         if not Path(root).is_dir():
             raise OriginError(f"{self.shown_url}: is not there, or not a directory; is it mounted?")
         return root
+
+    def _absent(self, root: str, path: str) -> StorageError:
+        """Why a file is not there. Below a mount point without its mount there is nothing; no file has gone."""
+        try:
+            with os.scandir(root) as entries:
+                is_empty = next(entries, None) is None
+        except OSError as error:
+            return self.failed("cannot be listed", error)
+        if is_empty:
+            return OriginError(f"{self.shown_url}: is empty; is it mounted?")
+        return AbsentError(f"{self.shown_url}: has no file {path}")
 
     def check(self) -> None:
         try:
@@ -81,6 +92,8 @@ class LocalOrigin(Origin):
             return _listed(path, about)
 
     def empty(self, listed: Listed, offset: int, length: int) -> bool:
+        if length < HOLE_BYTES:
+            return False
         with self._opened(listed.path) as fd:
             try:
                 data = os.lseek(fd, offset, os.SEEK_DATA)
@@ -122,7 +135,7 @@ class LocalOrigin(Origin):
             # Not blocking: a pipe would have us wait for whoever writes to it.
             fd = os.open(f"{root}/{check_path(path)}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise AbsentError(f"{self.shown_url}: has no file {path}") from error
+            raise self._absent(root, path) from error
         except OSError as error:
             raise self.failed(f"{path} cannot be opened", error) from error
         try:

@@ -19,7 +19,15 @@ class FileOpened(Struct, frozen=True):
     error: str = ""  # for people: why not. The sandbox sees an errno alone
 
 
+class PieceWaited(Struct, frozen=True):
+    """A sandbox has waited for a part of a file that it had open before all of it was here."""
+
+    sandbox: int
+    key: FileKey
+    waited_s: float
+
+
 # Called on the views' own thread, before the sandbox has its answer: what takes long belongs elsewhere.
-Tell: TypeAlias = Callable[[FileOpened], None]
+Tell: TypeAlias = Callable[[FileOpened | PieceWaited], None]
 # Has something done on the views' own thread; from any other.
 Post: TypeAlias = Callable[[Callable[[], None]], None]

@@ -12,15 +12,16 @@ import structlog
 
 from aliquot.storage.cache.base import Cache, Opened
 from aliquot.storage.errors import StorageError
+from aliquot.storage.records import FileKey
 from aliquot.storage.view import wire
-from aliquot.storage.view.base import FileOpened, Post, Tell
+from aliquot.storage.view.base import FileOpened, PieceWaited, Post, Tell
 from aliquot.storage.view.channel import Channel
 from aliquot.storage.view.directories import Directories
 from aliquot.storage.view.files import OpenFiles
 from aliquot.storage.view.inodes import Inodes, Node
 from aliquot.storage.view.names import Names
 from aliquot.storage.view.naming import Naming
-from aliquot.storage.view.reading import Reading
+from aliquot.storage.view.reading import Heard, Reading
 from aliquot.storage.view.requests import Requests
 from aliquot.storage.view.wire import Operation
 
@@ -45,7 +46,13 @@ class Connection:
         self._files.passes = passthrough
         self._naming = naming = Naming(self._requests, inodes, self._directories, names, self._failed)
         self._reading = Reading(
-            self._requests, inodes, self._files, self._directories, cache, names, self._succeeded, self._failed
+            self._requests,
+            inodes,
+            self._files,
+            self._directories,
+            cache,
+            names,
+            Heard(self._succeeded, self._failed, self._waited),
         )
         self._operations: dict[int, Callable[[int, int, bytes], None]] = {
             Operation.INIT: self._init,
@@ -112,5 +119,8 @@ class Connection:
         waited_s = opened.waited_s + self._naming.waited_s()
         self._tell(FileOpened(self.sandbox, opened.key, opened.listed.size, waited_s, opened.found))
 
-    def _failed(self, node: Node, error: BaseException) -> None:
-        self._tell(FileOpened(self.sandbox, node.key, 0, 0, None, str(error) or type(error).__name__))
+    def _failed(self, node: Node, error: BaseException, waited_s: float = 0.0) -> None:
+        self._tell(FileOpened(self.sandbox, node.key, 0, waited_s, None, str(error) or type(error).__name__))
+
+    def _waited(self, key: FileKey, waited_s: float) -> None:
+        self._tell(PieceWaited(self.sandbox, key, waited_s))

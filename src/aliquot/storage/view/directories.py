@@ -1,6 +1,5 @@
 """The directories of one view: its datasets, and what their listings say is in them. To show them fetches nothing."""
 
-import itertools
 import time
 from collections.abc import Sequence
 
@@ -9,6 +8,7 @@ from msgspec import Struct
 from aliquot.storage.view import wire
 from aliquot.storage.view.inodes import ROOT, Inodes, Node
 from aliquot.storage.view.names import Contents, Names
+from aliquot.storage.view.numbers import numbers
 
 VALID_S = 10  # for which the kernel need not ask again; an open always does
 _UNKNOWN = 0xFFFFFFFF  # a number where none is given yet
@@ -31,7 +31,7 @@ class Directories:
         self._names = names
         self._inodes = inodes
         self._made_s = time.time()
-        self._handles = itertools.count(1)
+        self._handles = numbers()
         self._open: dict[int, Read] = {}
 
     def child(self, node: Node, name: str) -> Node | None:

@@ -7,7 +7,6 @@ read in one way at a time: the kernel refuses both at once.
 
 import errno
 import fcntl
-import itertools
 import sys
 from collections import Counter
 
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from aliquot.storage.cache.base import Opened
 from aliquot.storage.view import wire
+from aliquot.storage.view.numbers import numbers
 
 _NEVER = frozenset({errno.EPERM, errno.ENOTTY, errno.EINVAL})  # nor will it be allowed for another file
 
@@ -29,7 +29,7 @@ class OpenFiles:
         self._device = device
         self.passes = True  # until the kernel says otherwise
         self.direct = False  # pieces go past the page cache: what is copied once need not be kept twice
-        self._handles = itertools.count(1)
+        self._handles = numbers()
         self._open: dict[int, OpenFile] = {}
         self._backings: dict[int, int] = {}  # by inode: the kernel's number for the file below
         self._users: Counter[int] = Counter()  # by inode, of either way: how many have it open

@@ -1,11 +1,9 @@
 """What the kernel knows of a view by number: files in one version each, and directories."""
 
-import itertools
-import time
-
 from msgspec import Struct
 
 from aliquot.storage.records import FileKey, Listed
+from aliquot.storage.view.numbers import numbers
 
 ROOT = 1
 
@@ -32,10 +30,8 @@ class Node(Struct, eq=False, gc=False):
 
 
 class Inodes:
-    """Numbers are never used twice, nor by another agent after this one: the kernel may remember them."""
-
     def __init__(self) -> None:
-        self._numbers = itertools.count(time.time_ns() >> 8)
+        self._numbers = numbers()
         self._nodes = {ROOT: Node(number=ROOT)}
         self._newest: dict[str, dict[str, Node]] = {}  # by dataset and path
 

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from aliquot.storage.cache.base import Cache
 from aliquot.storage.cache.listing import Listing
@@ -11,6 +12,12 @@ from aliquot.storage.records import FileKey, Listed
 from aliquot.storage.view.base import Post
 
 LOOK_AGAIN_S = 1.0  # after which the cache is asked whether it has another listing
+CORRECTED_S = 30.0  # in which what an open has found counts for more than the listing: it may have been for a moment
+
+
+class _Correction(NamedTuple):
+    listed: Listed | None  # None: it is there no more
+    until_s: float
 
 
 class Contents:
@@ -18,11 +25,20 @@ class Contents:
 
     def __init__(self, listing: Listing) -> None:
         self.listing = listing
-        self.newer: dict[str, Listed | None] = {}  # None: it is there no more
         self.looked_s = time.monotonic()
+        self._newer: dict[str, _Correction] = {}
 
     def find(self, path: str) -> Listed | None:
-        return self.newer[path] if path in self.newer else self.listing.files.get(path)
+        correction = self._newer.get(path)
+        if correction is None:
+            return self.listing.files.get(path)
+        if time.monotonic() > correction.until_s:
+            del self._newer[path]
+            return self.listing.files.get(path)
+        return correction.listed
+
+    def correct(self, path: str, listed: Listed | None) -> None:
+        self._newer[path] = _Correction(listed, time.monotonic() + CORRECTED_S)
 
 
 class Names:
@@ -72,10 +88,10 @@ class Names:
         return dataset in self._gone
 
     def correct(self, key: FileKey, listed: Listed | None) -> None:
-        """The file is this now; None: there is none. Until there is a newer listing."""
+        """The file is this now; None: there is none. For a while, or until there is another listing."""
         known = self._contents.get(key.dataset)
         if known is not None:
-            known.newer[key.path] = listed
+            known.correct(key.path, listed)
 
     def _ask(self, dataset: str) -> None:
         if dataset not in self._asked:

@@ -5,13 +5,14 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from typing import NamedTuple
 
 from aliquot.storage.cache.base import Cache, Opened, Ticket
 from aliquot.storage.errors import AbsentError, PathError, StorageError
 from aliquot.storage.records import FileKey
 from aliquot.storage.view import wire
 from aliquot.storage.view.directories import Directories
-from aliquot.storage.view.files import OpenFiles
+from aliquot.storage.view.files import OpenFile, OpenFiles
 from aliquot.storage.view.inodes import Inodes, Node
 from aliquot.storage.view.names import Names
 from aliquot.storage.view.requests import Requests
@@ -19,8 +20,13 @@ from aliquot.storage.view.requests import Requests
 MOST_OPEN = 4096  # of one sandbox at a time: the agent holds as many for it
 _AGAIN_S = 2.0  # in which the kernel comes again for the version that there is
 
-Failed = Callable[[Node, BaseException], None]
-Succeeded = Callable[[Opened], None]
+
+class Heard(NamedTuple):
+    """Who is told of what came of opens and reads; seconds are those that the sandbox waited."""
+
+    succeeded: Callable[[Opened], None]
+    failed: Callable[[Node, BaseException, float], None]
+    waited: Callable[[FileKey, float], None]  # for a piece
 
 
 class TooManyError(StorageError):
@@ -30,7 +36,7 @@ class TooManyError(StorageError):
 class Reading:
     def __init__(
         self, requests: Requests, inodes: Inodes, files: OpenFiles, directories: Directories, cache: Cache,
-        names: Names, succeeded: Succeeded, failed: Failed,
+        names: Names, heard: Heard,
     ) -> None:  # fmt: skip
         self._requests = requests
         self._inodes = inodes
@@ -38,8 +44,7 @@ class Reading:
         self._directories = directories
         self._cache = cache
         self._names = names
-        self._succeeded = succeeded
-        self._failed = failed
+        self._heard = heard
         # Opened, and found to be another version than was asked for; until when it may be had for the asking.
         self._newer: dict[FileKey, tuple[Opened, float]] = {}
 
@@ -52,33 +57,35 @@ class Reading:
             self._requests.refuse(unique, errno.ENOENT)
             return
         if len(self._files) >= MOST_OPEN:
-            self._failed(node, TooManyError(f"{node.key}: the function has {MOST_OPEN} files of datasets open already"))
+            error = TooManyError(f"{node.key}: the function has {MOST_OPEN} files of datasets open already")
+            self._heard.failed(node, error, 0.0)
             self._requests.refuse(unique, errno.ENFILE)
             return
         newer = self._take_newer(node.key)
         if newer is not None:
             self._have(unique, inode, node, newer)
             return
+        begun_s = time.monotonic()
         try:
             ticket = self._cache.open(node.key)
-        except (StorageError, PathError) as error:
-            self._failed(node, error)
-            self._requests.refuse(unique, error.errno)
+        except (StorageError, PathError) as refused:
+            self._heard.failed(node, refused, 0.0)
+            self._requests.refuse(unique, refused.errno)
             return
         self._requests.wait(
-            unique, ticket, lambda: self._arrived(unique, inode, node, ticket), lambda: _close_unwanted(ticket)
+            unique, ticket, lambda: self._arrived(unique, inode, node, ticket, begun_s), lambda: _close_unwanted(ticket)
         )
 
-    def _arrived(self, unique: int, inode: int, node: Node, ticket: Ticket[Opened]) -> None:
+    def _arrived(self, unique: int, inode: int, node: Node, ticket: Ticket[Opened], begun_s: float) -> None:
         try:
             opened = ticket.result()
         except CancelledError as error:
-            self._failed(node, error)
+            self._heard.failed(node, error, time.monotonic() - begun_s)
             self._requests.refuse(unique, errno.EIO)
         except (StorageError, PathError) as error:
             if isinstance(error, AbsentError):
                 self._names.correct(node.key, None)
-            self._failed(node, error)
+            self._heard.failed(node, error, time.monotonic() - begun_s)
             self._requests.refuse(unique, error.errno)
         else:
             self._have(unique, inode, node, opened)
@@ -94,7 +101,7 @@ class Reading:
             self._keep_newer(node.key, opened)
             self._requests.refuse(unique, errno.ESTALE)
             return
-        self._succeeded(opened)
+        self._heard.succeeded(opened)
         handle, said = self._files.add(inode, opened)
         if not self._requests.answer(unique, said):
             self._files.release(handle)
@@ -107,11 +114,10 @@ class Reading:
 
     def _take_newer(self, key: FileKey) -> Opened | None:
         """If whoever asked for another version has just come again for this one."""
-        opened, until = self._newer.pop(key, (None, 0))
-        if opened is not None and time.monotonic() > until:
-            opened.close()
-            return None
-        return opened
+        now = time.monotonic()
+        for old in [other for other, (_, until) in self._newer.items() if now > until]:
+            self._newer.pop(old)[0].close()
+        return self._newer.pop(key, (None, 0))[0]
 
     def read(self, unique: int, _inode: int, body: bytes) -> None:
         handle, place, size = wire.READ_IN.unpack_from(body)
@@ -124,18 +130,23 @@ class Reading:
             # Here and now: to hand it to another thread takes longer than it does.
             self._requests.answer(unique, os.pread(fd, size, place))
             return
+        begun_s = time.monotonic()
         ticket = file.opened.read(place, size)
-        self._requests.wait(unique, ticket, lambda: self._read(unique, file.inode, ticket))
+        is_here = ticket.done()
+        self._requests.wait(unique, ticket, lambda: self._read(unique, file, ticket, None if is_here else begun_s))
 
-    def _read(self, unique: int, inode: int, ticket: Ticket[bytes]) -> None:
+    def _read(self, unique: int, file: OpenFile, ticket: Ticket[bytes], waits_since_s: float | None) -> None:
+        waited_s = 0.0 if waits_since_s is None else time.monotonic() - waits_since_s
         try:
             piece = ticket.result()
         except (StorageError, CancelledError) as error:
-            node = self._inodes.get(inode)
+            node = self._inodes.get(file.inode)
             if node is not None:
-                self._failed(node, error)
-            self._requests.refuse(unique, errno.EIO)
+                self._heard.failed(node, error, waited_s)
+            self._requests.refuse(unique, error.errno if isinstance(error, StorageError) else errno.EIO)
         else:
+            if waits_since_s is not None:
+                self._heard.waited(file.opened.key, waited_s)
             self._requests.answer(unique, piece)
 
     def release(self, unique: int, _inode: int, body: bytes) -> None:
