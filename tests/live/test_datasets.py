@@ -2,7 +2,9 @@
 
 import errno
 import os
+import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -101,10 +103,15 @@ def test_a_function_without_datasets_has_neither_them_nor_the_annotations(server
 
 
 def test_two_sandboxes_that_ask_for_one_file_share_a_transfer(server, link):
+    link._process.send_signal(signal.SIGSTOP)  # until both wait for it
     with ThreadPoolExecutor(2) as pool:
-        records = list(pool.map(lambda _: server.read("nas/shared.bin"), range(2)))
+        calls = [pool.submit(server.read, "nas/shared.bin") for _ in range(2)]
+        time.sleep(2)
+        link._process.send_signal(signal.SIGCONT)
+        records = [call.result() for call in calls]
     expected = {"nas/shared.bin": digest("shared.bin", FILES["shared.bin"])}
     assert [record["response"]["result"]["read"] for record in records] == [expected] * 2
+    assert [record["annotations"]["opened"] for record in records] == [{"fetched": 1}] * 2  # both had to wait for it
     assert link.counted().sent["shared.bin"] == FILES["shared.bin"]
 
 
@@ -162,6 +169,26 @@ def test_warming_tells_how_it_goes_and_what_came(server):
             events = [line for line in stream.iter_lines() if line.startswith("event: ")]
     assert events[-1] == "event: result"
     assert set(events) <= {"event: progress", "event: result"}
+
+
+def test_the_operator_warms_what_is_not_for_its_own_namespace_and_lists_all(server, link):
+    server.create_namespace("neighbour")
+    server.add("next-door", link.url, namespaces=["neighbour"])
+    env = {**os.environ, "ALIQUOT_DATA": str(server.data), "COLUMNS": "160"}
+    done = run(sys.executable, "-m", "aliquot", "dataset", "warm", "next-door", "one.bin", env=env)
+    assert (done.returncode, done.stdout) == (0, "next-door: 1 files, 977 KiB are on the node\n"), done.stderr
+    listed = run(sys.executable, "-m", "aliquot", "dataset", "list", env=env).stdout
+    assert ["next-door", link.url, "neighbour"] in [line.split()[:3] for line in listed.splitlines()]
+    with server.client() as client:
+        assert client.post(f"{server.url}/operator/v1/datasets/next-door/warm", json={}).status_code == 401
+
+
+@pytest.mark.parametrize("address", ["nas.lab:/srv/data", "nas.lab::module/data", "user@nas.lab:data"])
+def test_an_address_of_rsyncs_is_no_folder_of_this_machine(server, address):
+    env = {**os.environ, "ALIQUOT_DATA": str(server.data)}
+    added = run(sys.executable, "-m", "aliquot", "dataset", "add", "far", address, "--no-check", env=env)
+    assert (added.returncode, added.stdout) == (0, f"far: {address}, seen by all\n"), added.stderr
+    assert server.as_operator("DELETE", "/far").json()["origin"] == "rsync"
 
 
 def test_whoever_watches_sees_the_cache(server):

@@ -39,7 +39,11 @@ Name = Annotated[str, typer.Argument(help="The dataset.", autocompletion=complet
 def add(
     name: Annotated[str, typer.Argument(help="What functions call it: letters, digits and . _ -.")],
     url: Annotated[
-        str, typer.Argument(help="A folder on the server's machine, or whatever fsspec opens, or rsync://.")
+        str,
+        typer.Argument(
+            help="A folder on the server's machine, http(s)://, rsync://, host:/folder for rsync over SSH, "
+            "or whatever fsspec opens, such as s3://."
+        ),
     ],
     option: Annotated[
         list[str],
@@ -57,7 +61,7 @@ def add(
     For example: [bold]aliquot dataset add imagenet s3://lab/imagenet -o anon=true[/]
     """
     body = {
-        "url": url if re.match(r"[a-z][a-z0-9+.:-]*://", url) else str(Path(url).expanduser().absolute()),
+        "url": _address(url),
         "options": parse_assignments(option, "--option", may_be_empty=True),
         "namespaces": namespace or None,
     }
@@ -129,7 +133,9 @@ def warm(
     gateway = connect(data)
     headers = {**ACCEPT, "Content-Type": JSON}
     body = to_json({"patterns": pattern})
-    request = Request("POST", f"{_path(name)}/warm", {}, headers, body, patience_s=PATIENCE_S)
+    operator = bool(gateway.client.server.operator)
+    path = f"{_path(name, OPERATOR if operator else PATH)}/warm"
+    request = Request("POST", path, {}, headers, body, operator, patience_s=PATIENCE_S)
     what = f"dataset {name}"
     done: dict[str, Any] = {}
     columns = (
@@ -206,6 +212,12 @@ def _unknown(gateway: Gateway, name: str) -> NotFoundError:
 
 def _seen_by(found: dict[str, Any]) -> str:
     return "all" if found["namespaces"] is None else ", ".join(found["namespaces"]) or "nobody"
+
+
+def _address(url: str) -> str:
+    """As it is, but for a folder, which is named from the root. As for rsync, a colon before any slash is a host's."""
+    is_elsewhere = re.match(r"[a-z][a-z0-9+.:-]*://|[^/:\s]+:", url) is not None
+    return url if is_elsewhere else str(Path(url).expanduser().absolute())
 
 
 def _path(name: str, collection: str = PATH) -> str:

@@ -16,7 +16,7 @@ from aliquot.live.gateway.events import wants_events
 from aliquot.live.gateway.query import flag
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query, json, read_json
 from aliquot.live.gateway.settings import MIB, GatewaySettings
-from aliquot.live.gateway.warming import Warmed, Warming, WarmPost
+from aliquot.live.gateway.warming import OPERATOR, Warmed, Warming, Warmings, WarmPost
 from aliquot.live.needs import needs_of
 from aliquot.live.records import Action
 from aliquot.storage.addresses import without_secrets
@@ -83,11 +83,13 @@ class DatasetPages:
         self._datasets = fabric.datasets
         self._catalogue = catalogue
         self._settings = settings
+        self._warmings = Warmings()
 
     def endpoints(self) -> list[Endpoint]:
         mine: dict[str, Any] = {"access": Access.OPERATOR}
         checked = Query("check", bool, "false: do not look whether its origin opens and lists")
         force = Query("force", bool, "although functions name it: they fail from then on")
+        warm: dict[str, Any] = {"body": WarmPost, "most_bytes": MIB, "streams": True}
         return [
             Endpoint("GET", _ALL, self.list_all, "All datasets", {200: list[OperatorDataset]}, **mine),
             Endpoint("PUT", _ONE, self.put, "Add a dataset, or change it", {200: OperatorDataset}, body=DatasetPut,
@@ -97,12 +99,14 @@ class DatasetPages:
                      {200: OperatorDataset}, query=(force,), statuses=(404, 409), **mine),
             Endpoint("POST", _ONE + "/evict", self.evict, "Have its files leave the node", {200: Evicted},
                      statuses=(404, 424), **mine),
+            Endpoint("POST", _ONE + "/warm", self.warm_any, "Bring its files to the node", {200: Warmed},
+                     statuses=(404, 413, 415, 424), **warm, **mine),
             Endpoint("GET", _SEEN, self.list_seen, "The datasets that one's functions may name",
                      {200: list[DatasetItem]}),
             Endpoint("GET", _SEEN_ONE, self.get_seen, "Read a dataset, and how much of it is on the node",
                      {200: DatasetEntity}, statuses=(404,)),
             Endpoint("POST", _SEEN_ONE + "/warm", self.warm, "Bring its files to the node", {200: Warmed},
-                     body=WarmPost, most_bytes=MIB, statuses=(404, 413, 415, 424), streams=True),
+                     statuses=(404, 413, 415, 424, 429), **warm),
         ]  # fmt: skip
 
     # --- the operator's -----------------------------------------------------------------------------------
@@ -145,6 +149,9 @@ class DatasetPages:
         dataset = self._datasets.find(asked.names["dataset"])
         return json(msgspec.convert(await self._fabric.evict(dataset.name), Evicted))
 
+    async def warm_any(self, asked: Asked) -> Answer:
+        return await self._warm(asked, self._datasets.find(asked.names["dataset"]), OPERATOR)
+
     async def _check_origin(self, dataset: Dataset) -> None:
         try:
             async with asyncio.timeout(_PATIENCE_S):
@@ -185,14 +192,17 @@ class DatasetPages:
         return json(DatasetEntity(dataset.name, _origin(dataset), dataset.created, **figures))
 
     async def warm(self, asked: Asked) -> Answer:
-        post: WarmPost = read_json(asked.body or b"{}", WarmPost)
         dataset = self._datasets.find_shown(asked.namespace, asked.names["dataset"])
-        warming = Warming(self._fabric, dataset, post)
+        return await self._warm(asked, dataset, asked.namespace)
+
+    # --- both ---------------------------------------------------------------------------------------------
+
+    async def _warm(self, asked: Asked, dataset: Dataset, who: str) -> Answer:
+        post: WarmPost = read_json(asked.body or b"{}", WarmPost)
+        warming = Warming(self._fabric, dataset, post, self._warmings.begin(who))
         if wants_events(asked.headers.get(b"accept")):
             return Answer(200, b"", events=warming.events(self._settings.stream_keep_alive_s, asked.transaction))
         return json(await warming.done())
-
-    # --- both ---------------------------------------------------------------------------------------------
 
     async def _figures(self, dataset: Dataset) -> dict[str, Any]:
         """What the agent knows; a dataset whose origin is down can still be looked at."""

@@ -1,6 +1,7 @@
 """A dataset's files on their way to the node, while somebody looks on: as events, or as one answer in the end."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -10,10 +11,13 @@ from aliquot.core.errors import InputError
 from aliquot.live.fabric.fabric import Fabric
 from aliquot.live.fabric.requests import AgentError
 from aliquot.live.gateway.events import Events
+from aliquot.live.gateway.refusal import Refusal
 from aliquot.storage.messages import Progress
 from aliquot.storage.records import Dataset
 from aliquot.storage.telling import for_tenants
 
+OPERATOR = ""  # no namespace has that name
+MOST_WARMINGS = 4  # of one namespace at a time; the node does four times as many
 _MOST_PATTERNS = 1000
 _LONGEST = 4096
 
@@ -29,11 +33,33 @@ class Warmed(Struct):
     bytes: int
 
 
+class Warmings:
+    """How many are under way for each namespace: nobody takes all that the node can do at once."""
+
+    def __init__(self) -> None:
+        self._under_way: Counter[str] = Counter()
+
+    def begin(self, who: str) -> Callable[[], None]:
+        """What is to be called when it has ended. Raises a `Refusal`."""
+        if who != OPERATOR and self._under_way[who] >= MOST_WARMINGS:
+            raise Refusal(429, f"{MOST_WARMINGS} datasets are being warmed for {who} already; wait until one is")
+        self._under_way[who] += 1
+
+        def end() -> None:
+            self._under_way[who] -= 1
+            if not self._under_way[who]:
+                del self._under_way[who]
+
+        return end
+
+
 class Warming:
-    def __init__(self, fabric: Fabric, dataset: Dataset, post: WarmPost) -> None:
-        """Raises `InputError`."""
+    def __init__(self, fabric: Fabric, dataset: Dataset, post: WarmPost, ended: Callable[[], None]) -> None:
+        """Raises `InputError`. `ended` is called once."""
         patterns = post.patterns
+        self._ended = ended
         if len(patterns) > _MOST_PATTERNS or not all(0 < len(pattern) <= _LONGEST for pattern in patterns):
+            ended()
             raise InputError(f"patterns: it takes at most {_MOST_PATTERNS} texts of 1 to {_LONGEST} characters")
         self._fabric = fabric
         self._dataset = dataset
@@ -41,12 +67,16 @@ class Warming:
 
     async def done(self) -> Warmed:
         """Raises `AgentError`."""
-        return await self._warm(lambda _: None)
+        try:
+            return await self._warm(lambda _: None)
+        finally:
+            self._ended()
 
     def events(self, keep_alive_s: float, transaction: str) -> Events:
         """`progress` as it goes, then `result`. When nobody listens any more, it stops."""
         events = WarmEvents(keep_alive_s, transaction)
         events.task = asyncio.get_running_loop().create_task(self._tell(events))
+        events.task.add_done_callback(lambda _: self._ended())
         return events
 
     async def _tell(self, events: "WarmEvents") -> None:
