@@ -4,12 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from aliquot.bench import cases, fairness
+from aliquot.bench import BENCHES, cases, fairness
 from aliquot.bench.fairness import FairnessBench
 from aliquot.bench.result import at_least, at_most
 from aliquot.bench.run import Request
+from aliquot.cli.bench import NAMES
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+def test_the_commands_help_names_every_benchmark():
+    assert NAMES.replace(" or ", ", ").split(", ") == list(BENCHES)
 
 
 def test_a_goal_is_met_or_it_is_not():

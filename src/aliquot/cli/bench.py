@@ -10,11 +10,12 @@ from aliquot.assemble import look_up
 from aliquot.cli.console import check_distinct, check_writable, output, progress, say, write_file
 from aliquot.core.errors import InputError
 
+NAMES = "eviction, fairness, latency, prediction, prefetch, sharing, sim or views"  # to import them takes a second
 _TRACES = (Path("data"), Path("../shared/data"))  # the second: one that several clones have together
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="Which; a name that there is not lists them.")],
+    name: Annotated[str, typer.Argument(help=f"Which: {NAMES}.")],
     quick: Annotated[bool, typer.Option(help="A smaller run of the same, in minutes.")] = False,
     data: Annotated[
         Path | None, typer.Option(help="The folder that holds a folder for each trace.", show_default="data")

@@ -31,8 +31,8 @@ SETTLE_S = 0.1  # what is cancelled at the end of a session may still be on the 
 class Platform:
     """A running server. Sandboxes are not kept: every session finds a cold one, as on a cold node."""
 
-    def __init__(self, server: LiveServer, link: Link, clients: dict[str, httpx.Client]) -> None:
-        self._server, self._link, self._clients = server, link, clients
+    def __init__(self, server: LiveServer, link: Link, clients: dict[str, httpx.Client], *, shared: bool) -> None:
+        self._server, self._link, self._clients, self._shared = server, link, clients, shared
 
     def command(self, *arguments: str) -> str:
         """`aliquot …`, as its operator would type it."""
@@ -56,7 +56,8 @@ class Platform:
         """Create the session, wait for `lead_s`, call the reader, end the session."""
         client = self._clients[session.user]
         created = time.monotonic()
-        begun = client.post("/api/v1/sessions", json={"name": session.user}).raise_for_status().json()["sessionId"]
+        who = {"name": session.user, **({"user": session.user} if self._shared else {})}
+        begun = client.post("/api/v1/sessions", json=who).raise_for_status().json()["sessionId"]
         try:
             time.sleep(max(0.0, created + lead_s - time.monotonic()))
             args: dict[str, Any] = {"files": [file.path for file in session.files], "dataset": DATASET}
@@ -113,14 +114,15 @@ class Platform:
 
 
 @contextmanager
-def serving(link: Link, users: Sequence[str], *options: str) -> Iterator[Platform]:
+def serving(link: Link, users: Sequence[str], *options: str, tenant: str = "") -> Iterator[Platform]:
+    """Each user is a tenant, or all are users of one."""
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())
         server = stack.enter_context(LiveServer(folder / "data", *FORGETFUL, *options))
-        clients = {user: stack.enter_context(_client(server, user)) for user in users}
-        platform = Platform(server, link, clients)
+        tenants = {name: stack.enter_context(_client(server, name)) for name in ([tenant] if tenant else users)}
+        platform = Platform(server, link, {user: tenants[tenant or user] for user in users}, shared=bool(tenant))
         platform.add()
-        for client in clients.values():
+        for client in tenants.values():
             _deploy(client)
         yield platform
 
