@@ -63,9 +63,12 @@ class FabricServer(LiveServer):
     def show(self, name: str) -> dict:
         return self.as_operator("GET", f"/{name}").raise_for_status().json()
 
-    def figures(self) -> dict:
+    def status(self) -> dict:
         headers = {"authorization": f"Bearer {self.operator}"}
-        return httpx.get(f"{self.url}/operator/v1/status", headers=headers).json().get("fabric", {})
+        return httpx.get(f"{self.url}/operator/v1/status", headers=headers).json()
+
+    def figures(self) -> dict:
+        return self.status().get("fabric", {})
 
     def learn(self) -> dict:
         """Train a model from what was read so far; what is told of models then."""

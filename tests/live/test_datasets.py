@@ -106,7 +106,8 @@ def test_two_sandboxes_that_ask_for_one_file_share_a_transfer(server, link):
     link._process.send_signal(signal.SIGSTOP)  # until both wait for it
     with ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(server.read, "nas/shared.bin") for _ in range(2)]
-        time.sleep(2)
+        eventually(lambda: sum(device["running"] for device in server.status()["devices"]) == 2)
+        time.sleep(1.5)  # from a start to an open: some hundredths
         link._process.send_signal(signal.SIGCONT)
         records = [call.result() for call in calls]
     expected = {"nas/shared.bin": digest("shared.bin", FILES["shared.bin"])}

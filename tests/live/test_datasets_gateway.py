@@ -171,6 +171,7 @@ async def test_tenants_cannot_add_nor_remove():
         ({"cache_dir": Path("/dev/null/x")}, "--cache-dir: /dev/null/x cannot be used"),
         ({"learning": ["speed=9"]}, "--learning.speed: --learning has no such parameter; it has predictor, "),
         ({"learning": ["epochs=many"]}, "--learning.epochs: 'many' does not fit"),
+        ({"learning": ["look_every_s=0"]}, "--learning.look_every_s: it takes more than 0"),
         ({"learning": ["epochs=0"]}, "--learning.epochs: it takes 1 or more"),
         (
             {"learning": ["predictor=oracle"]},

@@ -94,8 +94,8 @@ def test_an_origin_that_says_nothing_is_given_up_and_what_is_here_is_served_mean
 
 def test_an_origin_that_is_slow_is_not_taken_for_a_dead_one(directory):
     origin = ScriptedOrigin({"a": content("a", 5 * CHUNK)})
-    origin.before_piece = lambda _: time.sleep(0.15)  # four to a chunk
-    with cache_before(directory, origin, stall_s=0.4) as cache:
+    origin.before_piece = lambda _: time.sleep(0.4)  # four to a chunk
+    with cache_before(directory, origin, stall_s=1.2) as cache:
         assert served(cache, "a") == content("a", 5 * CHUNK)
 
 
@@ -108,12 +108,12 @@ def test_what_pauses_for_others_is_not_given_up_for_that(directory):
     def before_read(path, _):
         if path == "wanted":
             copied_meanwhile.append(sum(other == "copied" for other, _ in origin.begun))
-            time.sleep(0.25)
+            time.sleep(1.2)
         else:
             is_wanted.wait(SOON_S)
 
     origin.before_read = before_read
-    with cache_before(directory, origin, stall_s=0.4) as cache:
+    with cache_before(directory, origin, stall_s=2) as cache:
         copied = cache.fetch(key("copied"), urgency=Urgency.WARM)
         until(lambda: origin.begun)
         wanted = cache.open(key("wanted"))  # 12 chunks, five or six at a time
@@ -129,7 +129,7 @@ def test_a_link_that_hangs_for_long_does_not_take_every_worker(directory):
     other = ScriptedOrigin({"b": b"b"}, link="other")
     silence = threading.Event()
     hanging.before_stat = lambda _: silence.wait(SOON_S)
-    with cache_before(directory, {"d": hanging, "e": other}, stall_s=0.02, patience_s=0.02) as cache:
+    with cache_before(directory, {"d": hanging, "e": other}, stall_s=0.5, patience_s=0.5) as cache:
         try:
             for ticket in [cache.open(key(str(n))) for n in range(80)]:
                 assert isinstance(ticket.exception(SOON_S), OriginError)
@@ -137,8 +137,39 @@ def test_a_link_that_hangs_for_long_does_not_take_every_worker(directory):
             cache.open(key("b", "e")).result(SOON_S).close()
         finally:
             silence.set()
-        until(lambda: not cache._counter.crew._abandoned)
+        until(lambda: not cache._counter.crew._abandoned and not cache._counter.crew._running)
         cache.open(key("7")).result(SOON_S).close()  # it answers again, and is asked again
+
+
+def test_an_origin_that_is_slow_to_be_asked_is_not_one_that_hangs(directory):
+    """Cached files are served unchecked after a moment; that is no reason to refuse what is not here."""
+    names = [str(number) for number in range(20)]
+    origin = ScriptedOrigin(dict.fromkeys([*names, "new"], b"x"))
+    with cache_before(directory, origin, patience_s=0.02) as cache:
+        for name in names:
+            assert served(cache, name) == b"x"
+        origin.before_stat = lambda _: time.sleep(0.3)
+        for ticket in [cache.open(key(name)) for name in names]:
+            ticket.result(SOON_S).close()
+        assert served(cache, "new") == b"x"
+
+
+def test_when_workers_that_were_given_up_come_back_what_waits_for_their_place_goes_on(directory):
+    """All that one link may have hang, and what was asked for there meanwhile has nobody to look at it but them."""
+    origin = ScriptedOrigin({"a": content("a", 50 * CHUNK), "b": b"b"})
+    silence = threading.Event()
+    settings = {"whole_bytes": 2 * CHUNK, "limit_bytes": 20 * CHUNK, "stall_s": 0.3}
+    with cache_before(directory, origin, **settings) as cache, cache.open(key("a")).result(SOON_S) as handle:
+        origin.before_read = lambda *_: silence.wait(SOON_S)
+        handle.read(0, 6 * CHUNK)
+        until(lambda: len(origin.begun) == 6)
+        too_large, other = cache.fetch(key("a"), urgency=Urgency.WARM), cache.open(key("b"))
+        until(lambda: len(cache._counter.crew._abandoned) == 6)
+        origin.before_read = lambda *_: None
+        silence.set()
+        assert isinstance(too_large.exception(SOON_S), RoomError)
+        other.result(SOON_S).close()
+        until(lambda: not cache._counter.crew._abandoned)
 
 
 def test_a_chunk_that_hung_is_asked_for_again_by_who_reads_next(directory):
@@ -146,7 +177,7 @@ def test_a_chunk_that_hung_is_asked_for_again_by_who_reads_next(directory):
     silence = threading.Event()
     origin.before_read = lambda _, offset: offset == 3 * CHUNK and silence.wait()
     with (
-        cache_before(directory, origin, whole_bytes=2 * CHUNK, stall_s=0.1) as cache,
+        cache_before(directory, origin, whole_bytes=2 * CHUNK, stall_s=1) as cache,
         cache.open(key("a")).result(SOON_S) as handle,
     ):
         with pytest.raises(OriginError, match="has said nothing"):

@@ -9,7 +9,7 @@ import pytest
 from scripted_origin import SOON_S, ScriptedOrigin, cache_before, held, key, until
 
 from aliquot.storage.cache import Urgency
-from aliquot.storage.cache.body import digests
+from aliquot.storage.cache.body import read
 from aliquot.storage.errors import ChangedError, OriginError
 from aliquot.storage.origins import origin_for
 from aliquot.storage.records import Dataset, Listed
@@ -62,11 +62,11 @@ def test_an_origin_is_not_to_blame_for_the_time_that_a_comparison_takes(origin, 
     monkeypatch.setattr("aliquot.storage.cache.disk._BOOT", boot)
 
     def slow(*args):
-        time.sleep(0.5)
-        return digests(*args)
+        time.sleep(0.1)
+        return read(*args)
 
-    monkeypatch.setattr("aliquot.storage.cache.steps.digests", slow)
-    with cache_before(directory, origin, patience_s=0.1, stall_s=0.2) as cache:
+    monkeypatch.setattr("aliquot.storage.cache.body.read", slow)  # 11 chunks
+    with cache_before(directory, origin, patience_s=0.5, stall_s=0.8) as cache:
         assert served(cache, "a") == content("a")
         assert cache.stats().datasets["d"].unchecked == 0
 

@@ -54,6 +54,19 @@ def test_a_link_that_changes_is_noticed():
     assert MOST in rounds(lanes, slow_ones, 10 * STAYS)
 
 
+def test_of_several_readers_one_at_a_time_is_timed():
+    lanes = Lanes(MOST)
+    for tenth in range(5):
+        lanes.arrived(1, 100, now=tenth / 10)
+        lanes.arrived(2, 100, now=tenth / 10)
+    assert lanes.number == 2  # after four more chunks of the first, whatever came of the second
+    lanes.left(1)
+    lanes.arrived(2, 100, now=1.0)
+    for hundredth in range(1, 7):
+        lanes.arrived(2, 100, now=1 + hundredth / 100)
+    assert lanes.number == 4
+
+
 @pytest.fixture
 def origin():
     return ScriptedOrigin({"a": random.Random("a").randbytes(40 * CHUNK)})
@@ -69,8 +82,13 @@ def begun(origin):
 
 
 def test_the_next_chunk_begins_when_the_larger_part_of_the_last_is_here(origin, directory):
-    go_on = threading.Semaphore(0)
-    origin.before_piece = lambda _: go_on.acquire(timeout=SOON_S)
+    go_on, asked = threading.Semaphore(0), []
+
+    def before_piece(offset):
+        asked.append(offset)
+        go_on.acquire(timeout=SOON_S)
+
+    origin.before_piece = before_piece
     with (
         cache_before(directory, origin, whole_bytes=2 * CHUNK) as cache,
         cache.open(key("a")).result(SOON_S) as handle,
@@ -78,6 +96,7 @@ def test_the_next_chunk_begins_when_the_larger_part_of_the_last_is_here(origin, 
         first = handle.read(0, 100)
         until(lambda: begun(origin) == [0])
         go_on.release()  # 300 of 1000
+        until(lambda: asked == [0, 300])
         transfer = cache._counter.flights.transfers[key("a")]
         assert transfer.next_step(now=transfer.not_before_s) is None
         go_on.release()  # 600

@@ -16,6 +16,7 @@ from aliquot.storage.records import Access
 from aliquot.storage.training.steps import as_dated, as_step, history_of
 
 USERS = 8
+FLUSHED = 10_000  # accesses
 _LEARNED = 0.7
 Sessions: TypeAlias = list[list[Access]]
 
@@ -51,8 +52,10 @@ def measure(data: Path, most: int) -> Outcome:
 def _learn(path: Path, users: Sequence[User]) -> Tables:
     """From what comes back of a log to which all wrote in turn."""
     log = AccessLog(path)
-    for access in _interleaved([user.learned for user in users]):
+    for number, access in enumerate(_interleaved([user.learned for user in users])):
         log.add(access)
+        if number % FLUSHED == 0:  # nobody opens files so fast: what it cannot write soon enough, it loses
+            log.flush()
     log.close()
     return count(as_dated(session).steps for session in read_sessions(path))
 

@@ -56,6 +56,8 @@ def _read_learning(texts: Sequence[str]) -> LearnSettings:
     for name, least in (("least_sessions", 2), ("keep_versions", 1), ("threads", 1), ("epochs", 1)):
         if getattr(settings, name) < least:
             raise InputError(f"{key}.{name}: it takes {least} or more")
+    if settings.look_every_s <= 0:
+        raise InputError(f"{key}.look_every_s: it takes more than 0")
     return settings
 
 

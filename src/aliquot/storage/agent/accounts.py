@@ -38,6 +38,7 @@ class Accounts:
         self._by_sandbox: dict[int, list[Run]] = {}  # the innermost last: functions of a group call each other
         self._by_invocation: dict[str, Run] = {}
         self._early: dict[int, list[FileOpened]] = {}
+        self._early_s: dict[int, float] = {}  # waits for parts, likewise
         self._brought = Brought()
         self._cancelled: dict[AudienceKey, int] = {}  # bytes that no record has told of yet
         self._overtook: dict[FileKey, float] = {}  # opened while a prefetch brought them: how long that took
@@ -56,6 +57,7 @@ class Accounts:
         self.returned(run.audience)
         self._by_invocation[begun.invocation] = run
         self._by_sandbox.setdefault(begun.sandbox, []).append(run)
+        run.data_s += self._early_s.pop(begun.sandbox, 0.0)
         for opened in self._early.pop(begun.sandbox, ()):
             self._count(run, opened)
 
@@ -72,6 +74,8 @@ class Accounts:
             self._overtook[waited.key] += waited.waited_s
         if runs := self._by_sandbox.get(waited.sandbox):
             runs[-1].data_s += waited.waited_s
+        else:
+            self._early_s[waited.sandbox] = self._early_s.get(waited.sandbox, 0.0) + waited.waited_s
 
     def end(self, sandbox: int, invocation: str, expected: Iterable[FileKey]) -> RunSettled:
         """`expected`: what the model still believes to come for the run's audience."""
@@ -93,6 +97,7 @@ class Accounts:
         """The sandbox is gone; its run may still be asked after."""
         self._by_sandbox.pop(sandbox, None)
         self._early.pop(sandbox, None)
+        self._early_s.pop(sandbox, None)
 
     # --- prefetches ---------------------------------------------------------------------------------------
 
@@ -165,15 +170,17 @@ class Accounts:
             self.used_bytes += opened.size
             if len(run.reasons) < _MOST_TOLD and (reason := self._reasons.get(key)):
                 run.reasons.append(f"{key}: {reason}")
-        self._found_use(run, key, opened)
+        self._found_use(key, opened)
         self._accessed(run, opened)
 
-    def _found_use(self, run: Run, key: FileKey, opened: FileOpened) -> None:
+    def _found_use(self, key: FileKey, opened: FileOpened) -> None:
         brought = self._brought.opened(key)
-        if brought is not None and opened.found is Found.FETCHED:  # it had to go again before it was opened
-            self.cancelled(run.audience, brought[0])
-        elif brought is not None:
-            self.hidden_s += max(0.0, brought[1] - opened.waited_s)
+        if brought is not None:
+            audience, size, took_s = brought
+            if opened.found is Found.FETCHED:  # it had to go again before it was opened
+                self.cancelled(audience, size)
+            else:
+                self.hidden_s += max(0.0, took_s - opened.waited_s)
         elif opened.found is Found.PREFETCHED and len(self._overtook) < _MOST_EARLY:
             self._overtook[key] = opened.waited_s
 

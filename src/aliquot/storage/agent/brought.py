@@ -15,12 +15,13 @@ class Brought:
         self._files.setdefault(audience, {})[key] = (size, seconds)
         self._audiences.setdefault(key, set()).add(audience)
 
-    def opened(self, key: FileKey) -> tuple[int, float] | None:
-        """Whoever it was brought for. Its bytes, and how long that took; None: it was not brought."""
+    def opened(self, key: FileKey) -> tuple[AudienceKey, int, float] | None:
+        """Who it was brought for, or one of them, its bytes, and how long that took; None: it was not brought."""
         if key not in self._audiences:
             return None
-        taken = [self._take(audience, key) for audience in list(self._audiences[key])]
-        return taken[0][0], max(seconds for _, seconds in taken)
+        audiences = sorted(self._audiences[key])
+        taken = [self._take(audience, key) for audience in audiences]
+        return audiences[0], taken[0][0], max(seconds for _, seconds in taken)
 
     def give_up(self, audience: AudienceKey, keep: AbstractSet[FileKey] = frozenset()) -> int:
         """The bytes that were brought for this audience for nothing; what is to be kept may still be opened."""

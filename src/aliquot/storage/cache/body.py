@@ -124,16 +124,16 @@ def read(fd: int, length: int, offset: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def digests(fd: int, size: int, chunk_bytes: int, heard: Callable[[], None]) -> list[bytes]:
-    """`heard` is told that it comes on."""
+def digests(fd: int, size: int, chunk_bytes: int, came_on: Callable[[], None]) -> list[bytes]:
+    """`came_on` is told so again and again."""
     found = []
     for start in range(0, size, chunk_bytes):
         found.append(crc32(read(fd, min(chunk_bytes, size - start), start)).to_bytes(DIGEST_BYTES, "big"))
-        heard()
+        came_on()
     return found
 
 
-def check_against(checksum: str, fd: int, size: int, name: str, heard: Callable[[], None]) -> None:
+def check_against(checksum: str, fd: int, size: int, name: str, came_on: Callable[[], None]) -> None:
     """Whether the file is what its origin says it is; `checksum` is `algorithm:hexadecimal`."""
     algorithm, _, wanted = checksum.partition(":")
     try:
@@ -142,6 +142,6 @@ def check_against(checksum: str, fd: int, size: int, name: str, heard: Callable[
         raise OriginError(f"{name}: its origin gives a checksum {algorithm!r} that is not known here") from error
     for start in range(0, size, READ_BYTES):
         total.update(read(fd, min(READ_BYTES, size - start), start))
-        heard()
+        came_on()
     if total.hexdigest() != wanted.lower():
         raise OriginError(f"{name}: what arrived has not the checksum that its origin gives: {checksum}")

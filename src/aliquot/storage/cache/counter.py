@@ -63,7 +63,7 @@ class Counter:
 
     @contextmanager
     def deciding_at_work(self) -> Iterator[float]:
-        """The same, by a worker, who takes up by itself what is to be done next: nobody needs to be called.
+        """The same where nobody needs to be called: a worker takes up by itself what is to be done next.
 
         What others are to be told is told when the lock is free again.
         """
@@ -138,8 +138,7 @@ class Counter:
         """The next step, which is under way from now on. With the lock."""
         step = self.agenda.next_step(self.flights.transfers.values(), now=now)
         if step is not None:
-            step.transfer.running.add(step)
-            step.transfer.wanted.pop(step.chunk, None)
+            step.transfer.begin(step)
         return step
 
     def has_more(self, now: float) -> bool:
@@ -152,8 +151,11 @@ class Counter:
     def perform(self, step: Step) -> None:
         self.steps.perform(step)
 
-    def heard(self) -> None:
-        self.crew.heard()
+    def came_on(self) -> None:
+        self.crew.came_on()
+
+    def heard(self, link: str) -> None:
+        self.crew.came_on(link)
 
     def call(self) -> None:
         self.crew.call()
@@ -163,7 +165,8 @@ class Counter:
             step.transfer.comes_on(step)
 
     def is_hung(self, link: str) -> bool:
-        return self.crew.is_hung(link)
+        with self.lock:
+            return self.crew.is_hung(link, self.settings.stall_s, now=time.monotonic())
 
     def is_overdue(self, step: Step, silent_s: float) -> bool:
         """Whether its worker is to be left to itself; then, whoever waits has been told."""
@@ -171,8 +174,6 @@ class Counter:
         with self.deciding() as now:
             if step.attempt != transfer.attempt:
                 return silent_s > self.settings.stall_s
-            if step.kind is Kind.ASK:  # the origin is not to blame for the time that a comparison takes
-                silent_s = 0.0 if transfer.is_compared else min(silent_s, now - transfer.moved_s)
             if step.kind is Kind.ASK and silent_s > self.settings.patience_s:
                 self._silent[transfer.link] = now + SILENCE_S
                 if self.flights.unchecked(transfer, now=now):
@@ -188,8 +189,10 @@ class Counter:
         with self.lock:
             now = time.monotonic()
             goes_on = self.agenda.may_go_on(transfer, self.flights.transfers.values(), moved, now=now)
-        if moved or not goes_on:  # who is told to wait is not to blame for saying nothing
-            self.crew.heard()
+        if moved:
+            self.heard(transfer.link)
+        elif not goes_on:  # who is told to wait is not to blame for saying nothing
+            self.came_on()
         return goes_on
 
     def _is_good(self, entry: Entry, origin: Origin, now: float) -> bool:

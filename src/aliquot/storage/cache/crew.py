@@ -2,12 +2,20 @@
 
 import threading
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aliquot.storage.cache.transfer import Step
 
-MOST_HUNG = 8  # threads that wait for the origins of one link for ever, before it is left alone
+MOST_HUNG = 8  # threads that wait for one link since it last said anything, before it is left alone
+MOST_LOST = 64  # and all that ever hung there, and still do
 ENDING_S = 5.0
+
+
+class _Hung(NamedTuple):
+    """A worker that was left to itself."""
+
+    link: str
+    since_s: float  # when it last came on
 
 
 class Work(Protocol):
@@ -22,7 +30,7 @@ class Work(Protocol):
 
     def perform(self, step: Step) -> None: ...
     def is_overdue(self, step: Step, silent_s: float) -> bool:
-        """Whether the worker, whose origin has said nothing for so long, is to be left to itself."""
+        """Whether the worker, which has not come on for so long, is to be left to itself."""
 
 
 class Crew:
@@ -36,8 +44,10 @@ class Crew:
         self._work = work
         self._look_every_s = look_every_s
         self._threads: set[threading.Thread] = set()
-        self._abandoned: dict[threading.Thread, str] = {}  # and the link that each waits for
-        self._running: dict[threading.Thread, tuple[Step, float]] = {}  # and when its origin was last heard
+        self._abandoned: dict[threading.Thread, _Hung] = {}
+        self._heard_s: dict[str, float] = {}  # by link
+        self._probed_s: dict[str, float] = {}  # by link
+        self._running: dict[threading.Thread, tuple[Step, float]] = {}  # and when it last came on
         self._idle = 0
         self._watch: threading.Thread | None = None
         self._closing = False
@@ -53,16 +63,25 @@ class Crew:
             self._watch = threading.Thread(target=self._look, name="cache watch", daemon=True)
             self._watch.start()
 
-    def is_hung(self, link: str) -> bool:
-        """Whether so many wait there for an answer that another would only wait, too."""
-        return sum(other == link for other in list(self._abandoned.values())) >= MOST_HUNG
+    def is_hung(self, link: str, silent_s: float, *, now: float) -> bool:
+        """Whether so many have waited there for so long that another would only wait, too. One may try now and then."""
+        lost = [hung for hung in list(self._abandoned.values()) if hung.link == link and now - hung.since_s > silent_s]
+        since_s = self._heard_s.get(link, float("-inf"))
+        if len(lost) < MOST_LOST and sum(hung.since_s >= since_s for hung in lost) < MOST_HUNG:
+            return False
+        if now - self._probed_s.get(link, float("-inf")) > silent_s:
+            self._probed_s[link] = now
+            return False
+        return True
 
-    def heard(self) -> None:
-        """By a worker: its origin has said something. Without the lock: only its own line is written."""
-        me = threading.current_thread()
+    def came_on(self, link: str = "") -> None:
+        """By a worker; with a link, because that has said something. Without the lock: only its own line is written."""
+        me, now = threading.current_thread(), time.monotonic()
         running = self._running.get(me)
         if running is not None:
-            self._running[me] = (running[0], time.monotonic())
+            self._running[me] = (running[0], now)
+        if link:
+            self._heard_s[link] = now
 
     def close(self) -> None:
         with self._lock:
@@ -86,7 +105,8 @@ class Crew:
                 step = self._next(me)
                 if step is None:
                     self._threads.discard(me)
-                    self._abandoned.pop(me, None)
+                    if self._abandoned.pop(me, None) is not None:
+                        self.call()  # what it had in hand may be taken up by somebody else now
                     return
             try:
                 self._work.perform(step)
@@ -129,6 +149,6 @@ class Crew:
         with self._lock:
             running = self._running.get(thread)
             if running is not None and running[0] is step:
-                self._abandoned[thread] = step.transfer.link
+                self._abandoned[thread] = _Hung(step.transfer.link, running[1])
                 self._threads.discard(thread)
                 self.call()

@@ -9,6 +9,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, TypeAlias
 
+from aliquot.storage.cache.agenda import SPARE
 from aliquot.storage.cache.base import CacheSettings
 from aliquot.storage.cache.body import Body
 from aliquot.storage.cache.disk import Disk
@@ -287,7 +288,7 @@ class Flights:
         if transfer.waiting or transfer.readers or wanted_still or self.transfers.get(transfer.key) is not transfer:
             return
         del self.transfers[transfer.key]
-        transfer.attempt += 1  # what is still under way is of no interest
+        transfer.ended()
         if entry is None:
             return
         self.shelf.unreserve(entry)
@@ -311,7 +312,8 @@ class Flights:
             self.fail(transfer, ChangedError(f"{key}: its dataset has another origin now"), now=now)
             transfer = None
         if transfer is None:
-            lanes = self._lanes.setdefault(origin.link, Lanes(self.settings.workers))
+            workers = self.settings.workers
+            lanes = self._lanes.setdefault(origin.link, Lanes(workers - workers // SPARE))
             transfer = self.transfers[key] = Transfer(key, origin, next(self._numbers), lanes, now=now)
         return transfer
 

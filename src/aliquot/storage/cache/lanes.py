@@ -10,18 +10,33 @@ STAYS = 16  # rounds, before it is tried again: links change
 
 
 class Lanes:
-    """Of one link, for all who read from there."""
+    """Of one link, for all who read from there; one of them at a time is timed."""
 
     def __init__(self, most: int) -> None:
         self.number = 1
         self._most = most
         self._before: tuple[int, float] | None = None  # what was tried last, and how fast that was
         self._stays = 0
+        self._timed: int | None = None  # the transfer
+        self._began_s = 0.0  # with the arrival of a chunk of it
+        self._bytes = self._chunks = 0  # since then
 
-    @property
-    def round_chunks(self) -> int:
-        """How many chunks say how fast it goes."""
-        return 2 * self.number + 2
+    def arrived(self, transfer: int, length: int, *, now: float) -> None:
+        """A chunk of a transfer that has more to bring."""
+        if self._timed is None:
+            self._timed = transfer
+            self._begin(now)
+        elif self._timed == transfer:
+            self._bytes += length
+            self._chunks += 1
+            if self._chunks == 2 * self.number + 2:
+                self.measured(self._bytes / max(now - self._began_s, 1e-9))
+                self._begin(now)
+
+    def left(self, transfer: int) -> None:
+        """It has no more to bring, or is read no faster than it comes: it says nothing of the link."""
+        if self._timed == transfer:
+            self._timed = None
 
     def measured(self, bytes_per_s: float) -> None:
         """How fast a round was in which there was always more to bring."""
@@ -38,21 +53,8 @@ class Lanes:
             self._before = self.number, bytes_per_s
             self.number = min(2 * self.number, self._most)
 
+    def _begin(self, now: float) -> None:
+        self._began_s, self._bytes, self._chunks = now, 0, 0
+
     def _stay(self, number: int) -> None:
         self.number, self._before, self._stays = number, None, STAYS
-
-
-class Round:
-    """A stretch of a transfer that is timed, from the arrival of a chunk to that of another."""
-
-    def __init__(self, now: float) -> None:
-        self._began_s = now
-        self.chunks = 0
-        self._bytes = 0
-
-    def add(self, length: int) -> None:
-        self.chunks += 1
-        self._bytes += length
-
-    def bytes_per_s(self, *, now: float) -> float:
-        return self._bytes / max(now - self._began_s, 1e-9)

@@ -178,7 +178,7 @@ class Listings:
                 raise OriginError(f"{dataset}: its origin lists more than {MOST_FILES} files")
         listing = Listing(files)
         old = self._current(dataset, origin)
-        if old is not None and old.listing.files and not listing.files:  # as a NAS that is not mounted any more
+        if origin.may_be_unmounted and not files and old is not None and old.listing.files:
             raise OriginError(f"{dataset}: its origin lists no files any more; is it mounted?")
         changed = old is None or old.listing.files != listing.files
         if old is not None and not changed:  # whoever holds it sees that nothing has changed

@@ -25,8 +25,11 @@ class StoppedError(Exception):
 class Watch(Protocol):
     """Over workers that wait for origins."""
 
-    def heard(self) -> None:
-        """Called by a worker whenever it has come on: slow is not silent."""
+    def came_on(self) -> None:
+        """Called by a worker that is at work by itself: an origin is not to blame for the time that this takes."""
+
+    def heard(self, link: str) -> None:
+        """Called by a worker whenever something has come from there: slow is not silent."""
 
     def call(self) -> None:
         """There is work for somebody. The lock is held."""
@@ -68,7 +71,6 @@ class Steps:
 
     def perform(self, step: Step) -> None:
         try:
-            self._check_link(step.transfer)
             self._kinds[step.kind](step)
         except StoppedError:
             pass
@@ -92,12 +94,15 @@ class Steps:
         with self._deciding() as now:
             entry = self._flights.shelf.entries.get(transfer.key)
         # Before the origin is asked: one that does not answer must find known what may be served without it.
-        if entry is not None and entry.whole and not entry.trusted and not self._compare(transfer, entry):
+        if entry is not None and entry.whole and not entry.trusted and not self.check(entry):
             entry = None
         # What is not here yet is brought as the version that it was last known to have: if it is another, that shows.
         expected = self._expected(transfer) if entry is None else None
+        self._check_link(transfer)
         listed = expected or self._listings.ask(transfer.key, transfer.origin)
         ranged = transfer.origin.ranged(listed)
+        if expected is None:
+            self._watch.heard(transfer.link)
         with self._deciding() as now:
             step.transfer.running.discard(step)
             if _counts(step):
@@ -111,14 +116,6 @@ class Steps:
         expected = self._listings.expected(transfer.key, transfer.origin)
         return None if expected is None or expected.size > self._flights.settings.whole_bytes else expected
 
-    def _compare(self, transfer: Transfer, entry: Entry) -> bool:
-        transfer.is_compared = True
-        try:
-            return self.check(entry)
-        finally:
-            with self._deciding() as now:
-                transfer.is_compared, transfer.moved_s = False, now
-
     def check(self, entry: Entry) -> bool:
         """Read a whole file and compare; one that is not what it was is dropped."""
         try:
@@ -127,7 +124,7 @@ class Steps:
             same = False
         else:
             try:
-                found = digests(fd, entry.listed.size, entry.chunk_bytes, self._watch.heard)
+                found = digests(fd, entry.listed.size, entry.chunk_bytes, self._watch.came_on)
             finally:
                 entry.body.release()
             same = found == [entry.digests[chunk] for chunk in range(entry.chunk_count)]
@@ -147,6 +144,7 @@ class Steps:
                     step
                 )  # at once: whoever asks for this chunk from now on sees that it is not coming
                 return
+        self._check_link(transfer)
         offset, length = entry.span(step.chunk)
         fd = entry.body.acquire(entry.listed.size)
         filling = Filling(fd, offset, is_fresh=step.chunk not in entry.touched)
@@ -183,7 +181,7 @@ class Steps:
         for piece in transfer.origin.pieces(entry.listed, offset, length):
             if not _counts(step):
                 raise StoppedError
-            self._watch.heard()
+            self._watch.heard(transfer.link)
             filling.add(piece)
             if not is_told and entry.pins and 2 * filling.length > length:
                 is_told = True
@@ -195,6 +193,7 @@ class Steps:
         transfer, entry = step.transfer, step.transfer.entry
         if entry is None:
             return
+        self._check_link(transfer)
         target = Path(f"{entry.body.path}.copy")
         told = 0
 
@@ -221,7 +220,7 @@ class Steps:
             raise StoppedError
         fd = entry.body.acquire(entry.listed.size)
         try:
-            found = digests(fd, entry.listed.size, entry.chunk_bytes, self._watch.heard)
+            found = digests(fd, entry.listed.size, entry.chunk_bytes, self._watch.came_on)
             taken = os.fstat(fd).st_blocks * 512
         finally:
             entry.body.release()
@@ -235,7 +234,9 @@ class Steps:
         if entry is None:
             return
         chunks = set(entry.doubtful)
+        self._check_link(transfer)
         transfer.origin.confirm(entry.listed)
+        self._watch.heard(transfer.link)
         with self._deciding() as now:
             transfer.running.discard(step)
             punched = entry.punched
@@ -252,7 +253,7 @@ class Steps:
         if entry.listed.checksum:
             fd = entry.body.acquire(entry.listed.size)
             try:
-                check_against(entry.listed.checksum, fd, entry.listed.size, str(transfer.key), self._watch.heard)
+                check_against(entry.listed.checksum, fd, entry.listed.size, str(transfer.key), self._watch.came_on)
             finally:
                 entry.body.release()
         with self._deciding() as now:

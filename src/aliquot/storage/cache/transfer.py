@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from aliquot.storage.cache.base import Urgency
 from aliquot.storage.cache.entry import Entry
-from aliquot.storage.cache.lanes import Lanes, Round
+from aliquot.storage.cache.lanes import Lanes
 from aliquot.storage.cache.ticket import Claim
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import FileKey
@@ -69,7 +69,6 @@ class Transfer:
         self.entry: Entry | None = None
         self.ranged = True
         self.must_ask = False  # what the listing says of it is not enough
-        self.is_compared = False  # what is here is read and compared, before the origin is asked
         self.is_asked = False  # the origin itself has said which version it has
         self.brought = False  # it was not here when the origin was asked
         self.whole = False  # room is set aside for all of it
@@ -78,9 +77,7 @@ class Transfer:
         self.wanted: OrderedDict[int, None] = OrderedDict()
         self.running: set[Step] = set()
         self._mostly_here: set[Step] = set()  # of these, chunks of which the larger part has come
-        self._round: Round | None = None
         self.copied_bytes = 0  # of a copy that is under way
-        self.moved_s = now  # when it was last busy with something else than its origin
         self.moved_bytes = 0  # over the link, in vain or not
 
     @property
@@ -139,21 +136,27 @@ class Transfer:
         moving = sum(step.kind is Kind.CHUNK and step.attempt == self.attempt for step in early)
         return moving < self._lanes.number
 
+    def begin(self, step: Step) -> None:
+        """It is under way from now on."""
+        self.running.add(step)
+        self.wanted.pop(step.chunk, None)
+        self._mostly_here.discard(step)  # of an earlier try
+
     def comes_on(self, step: Step) -> None:
         """The larger part of a chunk has come."""
         self._mostly_here = {step, *(self._mostly_here & self.running)}
 
     def count_chunk(self, length: int, *, now: float) -> None:
         """One has come. What is read faster than it comes says how fast the link is."""
-        if self.entry is None or not self.entry.pins or not self.wanted:
-            self._round = None
-            return
-        if self._round is not None:
-            self._round.add(length)
-            if self._round.chunks < self._lanes.round_chunks:
-                return
-            self._lanes.measured(self._round.bytes_per_s(now=now))
-        self._round = Round(now)
+        if self.entry is not None and self.entry.pins and self.wanted:
+            self._lanes.arrived(self.number, length, now=now)
+        else:
+            self._lanes.left(self.number)
+
+    def ended(self) -> None:
+        """Nobody wants anything of it any more: what is still under way is of no interest."""
+        self.attempt += 1
+        self._lanes.left(self.number)
 
     def _runs(self, kind: Kind) -> bool:
         return any(step.kind is kind and step.attempt == self.attempt for step in self.running)
@@ -177,4 +180,3 @@ class Transfer:
         self.whole = False
         self.wanted.clear()
         self.copied_bytes = 0
-        self._round = None

@@ -52,6 +52,8 @@ class Origin(ABC):
         where = [place(url), *(f"{name}={options[name]}" for name in PLACE_OPTIONS if name in options)]
         self.identity = sha256("\0".join(where).encode()).hexdigest()[:16]  # another one has other files
 
+    may_be_unmounted = False  # then it looks as if all its files had gone
+
     @property
     @abstractmethod
     def link(self) -> str:

@@ -16,8 +16,6 @@ from aliquot.storage.origins.options import option_values
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
-COPIED_BYTES = 1 << 20
-PAUSE_S = 0.02
 # What changes when the content does, as the drivers call it; the first that there is.
 VERSIONS = (
     *("etag", "ETag", "VersionId", "generation", "md5", "md5Checksum", "content_hash", "checksum"),

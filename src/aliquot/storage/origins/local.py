@@ -21,6 +21,8 @@ HOLE_BYTES = 1 << 16  # to read less than this takes no longer than to ask wheth
 class LocalOrigin(Origin):
     """Links are followed as long as they stay inside; a listing goes through one link to a directory, not two."""
 
+    may_be_unmounted = True
+
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         super().__init__(url, options)
         if options:
