@@ -39,7 +39,7 @@ include-path-regex = "/activations$" # full records and a count
 checks.positive_data_acceptance.expected-statuses = {refusals}
 """
 
-REFUSALS = '["2xx", 400, 401, 403, 404, 409, 413, 429, 502]'
+REFUSALS = '["2xx", 400, 401, 403, 404, 409, 413, 424, 429, 502]'
 
 
 def run(server, tmp_path, *options, scenarios=40):

@@ -30,6 +30,7 @@ def draw(trials: Sequence[Trial], curve: Sequence[Point], path: Path) -> None:
     axis.plot(rounds, [_POINTS * point.top5 for point in curve], label="top-5", color=COLOURS[1])
     axis.set_title("lstm on FIFA: held-back sessions after each round, %", loc="left", fontsize=10)
     axis.set_xlabel("round")
+    axis.set_xticks(rounds)
     axis.grid(visible=True, alpha=0.25)
     axis.legend(fontsize=8, frameon=False)
     try:
