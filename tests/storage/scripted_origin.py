@@ -1,6 +1,7 @@
 """An origin in memory that does what a test tells it to, and a cache of small chunks before it."""
 
 import hashlib
+import random
 import threading
 import time
 from contextlib import contextmanager
@@ -110,6 +111,15 @@ def until(condition):
 
 def key(path, dataset="d"):
     return FileKey(dataset, path)
+
+
+def content(seed, size=300_000):
+    return random.Random(seed).randbytes(size)
+
+
+def served(cache, path):
+    with cache.open(key(path)).result(SOON_S) as handle:
+        return handle.read(0, handle.listed.size).result(SOON_S)
 
 
 @contextmanager

@@ -107,24 +107,8 @@ def test_the_next_chunk_begins_when_the_larger_part_of_the_last_is_here(origin, 
         assert first.result(SOON_S) == origin.contents["a"][:100]
 
 
-def test_what_a_reader_waits_for_begins_at_once_whatever_is_read_ahead(origin, directory):
-    go_on = threading.Event()
-    origin.before_piece = lambda offset: offset < 30 * CHUNK and go_on.wait(SOON_S)
-    with (
-        cache_before(directory, origin, whole_bytes=2 * CHUNK) as cache,
-        cache.open(key("a")).result(SOON_S) as handle,
-    ):
-        stuck = handle.read(0, 100)
-        until(lambda: begun(origin) == [0])
-        there = 30 * CHUNK
-        assert handle.read(there, 10).result(SOON_S) == origin.contents["a"][there : there + 10]
-        assert not stuck.done()
-        go_on.set()
-        assert stuck.result(SOON_S) == origin.contents["a"][:100]
-
-
 def test_what_is_waited_for_overtakes_what_was_only_read_ahead(origin, directory):
-    """Chunk 1 holds the lane, and chunk 2, which nobody waits for any more, stands before the one that is wanted."""
+    """Chunk 0 holds the lane, and chunk 5, which nobody waits for any more, stands before the one that is wanted."""
     go_on = threading.Event()
     origin.before_piece = lambda offset: offset < 20 * CHUNK and go_on.wait(SOON_S)
     with (

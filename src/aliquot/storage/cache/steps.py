@@ -97,16 +97,17 @@ class Steps:
         if entry is not None and entry.whole and not entry.trusted and not self.check(entry):
             entry = None
         # What is not here yet is brought as the version that it was last known to have: if it is another, that shows.
-        expected = self._expected(transfer) if entry is None else None
-        self._check_link(transfer)
-        listed = expected or self._listings.ask(transfer.key, transfer.origin)
-        ranged = transfer.origin.ranged(listed)
-        if expected is None:
+        listed = self._expected(transfer) if entry is None else None
+        is_asked = listed is None
+        if listed is None:
+            self._check_link(transfer)
+            listed = self._listings.ask(transfer.key, transfer.origin)
             self._watch.heard(transfer.link)
+        ranged = transfer.origin.ranged(listed)
         with self._deciding() as now:
             step.transfer.running.discard(step)
             if _counts(step):
-                transfer.is_asked = expected is None
+                transfer.is_asked = is_asked
                 self._flights.asked(transfer, listed, ranged=ranged, now=now)
 
     def _expected(self, transfer: Transfer) -> Listed | None:
