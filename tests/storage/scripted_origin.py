@@ -133,10 +133,13 @@ def cache_before(directory, origins, **settings):
         yield cache
     finally:
         cache.close()
-    assert not [
+    left = [
         thread
         for thread in set(threading.enumerate()) - threads
         if thread.name.startswith(("cache", "renew", "warming"))
     ]
+    for thread in left:  # one that was given up is not waited for by anybody else
+        thread.join(SOON_S)
+    assert not [thread for thread in left if thread.is_alive()]
     arriving = directory / "arriving"
     assert not arriving.exists() or not list(arriving.iterdir())
