@@ -119,10 +119,10 @@ class Reading:
             self._newer.pop(old)[0].close()
         return self._newer.pop(key, (None, 0))[0]
 
-    def read(self, unique: int, _inode: int, body: bytes) -> None:
+    def read(self, unique: int, inode: int, body: bytes) -> None:
         handle, place, size = wire.READ_IN.unpack_from(body)
         file = self._files.get(handle)
-        if file is None:
+        if file is None or file.inode != inode:
             self._requests.refuse(unique, errno.EIO)  # of an agent that has died; what it had open is not ours to guess
             return
         fd = file.opened.fd
