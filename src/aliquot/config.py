@@ -9,11 +9,12 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields
 
 from aliquot.core.errors import InputError
+from aliquot.core.units import GIB, KIB, MIB
 
 P = TypeVar("P", bound=Struct)
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
+_UNITS |= {"KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 2**40, "B": 1}
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6  # beyond that virtual times lose their meaning
 _MOST_BYTES = 2**60
 PACKING_DEFAULT = "first_fit"

@@ -4,10 +4,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from aliquot.core.units import GIB
 from aliquot.live.device.nvidia.commands import Done
 from aliquot.live.device.nvidia.nvml import Gpu, MigInstance, Nvml, NvmlError
 
-GIB = 2**30
 FIRST = Gpu(0, "GPU-aaaa", "RTX 4090", 24 * GIB, minor=3)
 SECOND = Gpu(1, "GPU-bbbb", "RTX 3090", 24 * GIB, minor=4)
 INSTANCES = MigInstance("MIG-1", 20 * GIB), MigInstance("MIG-2", 40 * GIB)

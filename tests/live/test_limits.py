@@ -3,8 +3,9 @@
 import pytest
 
 from aliquot.core.errors import InputError
+from aliquot.core.units import MIB
 from aliquot.live.gateway.limits import parse_limits
-from aliquot.live.gateway.settings import MIB, GatewaySettings, Range
+from aliquot.live.gateway.settings import GatewaySettings, Range
 from aliquot.testing.server import LiveServer
 
 

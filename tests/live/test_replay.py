@@ -11,13 +11,14 @@ from aliquot.config import PolicySettings
 from aliquot.core.errors import EventError, InputError
 from aliquot.core.model import Times
 from aliquot.core.scheduler import Scheduler
+from aliquot.core.units import GIB
 from aliquot.live import snapshot
 from aliquot.live.journal import Step
 from aliquot.live.replay import replay
 from aliquot.live.store.base import JournalEntry
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.queueing import QUEUEING
-from aliquot.testing.builders import GIB, device, function
+from aliquot.testing.builders import device, function
 from aliquot.testing.chaos import Chaos
 from aliquot.testing.harness import Harness
 

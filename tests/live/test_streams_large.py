@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from event_reader import STREAM, events_of
 
+from aliquot.core.units import MIB
 from aliquot.testing.server import LiveServer
 
-MIB = 2**20
 SIZE = 32 * MIB
 BODY = b'{"x":"' + b"x" * SIZE + b'"}'
 RESULT = {"blocking": "true", "result": "true"}

@@ -8,13 +8,14 @@ from strategies import scenarios
 
 from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+from aliquot.core.units import GIB
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.clairvoyant import SIMULATED
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.report import report, to_json
-from aliquot.testing.builders import GIB, device, function
+from aliquot.testing.builders import device, function
 from aliquot.testing.chaos import Chaos
 
 

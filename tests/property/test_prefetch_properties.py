@@ -17,6 +17,7 @@ from aliquot.core.events import (
     SessionBegan,
     SessionEnded,
 )
+from aliquot.core.units import MIB
 from aliquot.live import snapshot
 from aliquot.policies.prefetching import PREFETCHING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
@@ -27,7 +28,6 @@ from aliquot.sim.report import report
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import of
 
-MIB = 2**20
 TENANTS, SESSIONS = ("ann", "bob", "eve"), ("s", "t", "function/reader")
 
 audiences = st.tuples(st.sampled_from(TENANTS), st.sampled_from(SESSIONS))

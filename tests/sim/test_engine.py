@@ -4,12 +4,13 @@ import pytest
 
 from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec, Times
+from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.experiments import thesis
 from aliquot.sim.interference import Curve
 from aliquot.sim.report import report
-from aliquot.testing.builders import GIB, device, function
+from aliquot.testing.builders import device, function
 
 
 def run(arrivals, functions, *, devices=None, policy="fcfs", **scenario):

@@ -13,6 +13,7 @@ import pytest
 import aliquot.sim.importers
 from aliquot.core.errors import InputError
 from aliquot.core.model import FlowKey, FunctionSpec, Times
+from aliquot.core.units import GIB, MIB
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.importers import IMPORTERS
 from aliquot.sim.importers.gaps import LAWS
@@ -20,9 +21,8 @@ from aliquot.sim.importers.profiles import read_mqfq, read_timm
 from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.importers.scaling import measure, rescale, time_scale
 from aliquot.sim.trace_output import write_arrivals, write_functions
-from aliquot.sim.traces import MIB, FunctionsFile, TraceFile
+from aliquot.sim.traces import FunctionsFile, TraceFile
 
-GIB = 2**30
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the real traces are not beside the repository")
 

@@ -7,9 +7,10 @@ import pytest
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec, Times
+from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.trace_output import write_arrivals, write_functions
-from aliquot.sim.traces import MIB, FunctionsFile, TraceFile
+from aliquot.sim.traces import FunctionsFile, TraceFile
 from aliquot.sim.workloads import PROCESSES, Recipe, make_arrivals, make_functions
 
 FUNCTIONS = make_functions(8, seed=1)

@@ -6,10 +6,10 @@ from aliquot.bench.isolation import quiet_mean_s
 from aliquot.config import PolicySettings
 from aliquot.core.commands import LoadMemory
 from aliquot.core.events import DeviceAdded, FunctionDeployed, InvocationArrived, Woke
+from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.testing import Harness, device, function
-from aliquot.testing.builders import GIB
 from aliquot.testing.harness import dispatched, of
 
 

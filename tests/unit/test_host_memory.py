@@ -7,7 +7,8 @@ from aliquot.core.commands import StartSandbox
 from aliquot.core.errors import EventError
 from aliquot.core.events import FunctionDeployed, HostMemorySet
 from aliquot.core.model import DEFAULT_TENANT
-from aliquot.testing.builders import GIB, device, function
+from aliquot.core.units import GIB
+from aliquot.testing.builders import device, function
 from aliquot.testing.harness import Harness, of
 
 

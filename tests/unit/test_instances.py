@@ -7,8 +7,9 @@ from aliquot.core.commands import Dispatch, Fail, StartSandbox, StopSandbox
 from aliquot.core.errors import EventError
 from aliquot.core.events import FunctionDeployed, FunctionRemoved, InvocationCancelled, SandboxLost
 from aliquot.core.model import DEFAULT_TENANT
+from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
-from aliquot.testing.builders import GIB, device, function
+from aliquot.testing.builders import device, function
 from aliquot.testing.harness import Harness, of
 
 CPU = device("cpu", kind="cpu", memory_bytes=None, concurrency=4)

@@ -4,9 +4,9 @@ import pytest
 
 from aliquot.core.commands import LoadMemory, StopSandbox, UnloadMemory
 from aliquot.core.events import FunctionDeployed, InvocationCancelled, UtilisationMeasured, Woke
+from aliquot.core.units import GIB
 from aliquot.policies.queueing.mqfq_sticky import FlowState, MqfqParams, MqfqSticky
 from aliquot.testing import Harness, device, function
-from aliquot.testing.builders import GIB
 from aliquot.testing.harness import dispatched, of
 
 

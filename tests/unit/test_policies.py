@@ -5,9 +5,9 @@ import pytest
 from aliquot.core.commands import StartSandbox
 from aliquot.core.errors import InputError
 from aliquot.core.events import FunctionDeployed
+from aliquot.core.units import GIB
 from aliquot.policies.queueing.mlfq import duration_class
 from aliquot.testing import Harness, device, function
-from aliquot.testing.builders import GIB
 from aliquot.testing.harness import dispatched, of
 
 

@@ -16,11 +16,10 @@ from aliquot.core.events import (
     SessionEnded,
 )
 from aliquot.core.prefetching import backoff
+from aliquot.core.units import MIB
 from aliquot.live import snapshot
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import of
-
-MIB = 2**20
 
 
 def reading(*tenants, prefetching="threshold", **params):

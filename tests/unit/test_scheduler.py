@@ -34,8 +34,8 @@ from aliquot.core.events import (
 from aliquot.core.interfaces import Choice, Queueing
 from aliquot.core.lifecycle import INVOCATION, SANDBOX, InvocationState, SandboxState
 from aliquot.core.model import Times
+from aliquot.core.units import GIB
 from aliquot.testing import Harness, device, function
-from aliquot.testing.builders import GIB
 from aliquot.testing.harness import dispatched, of
 
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from aliquot.core.commands import Dispatch, Start, StopSandbox, UnloadMemory
 from aliquot.core.events import Event, FunctionDeployed, HostMemorySet, InvocationArrived, SessionEnded, Woke
 from aliquot.core.model import DEFAULT_TENANT
+from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing import Harness, device, function
-from aliquot.testing.builders import GIB
 from aliquot.testing.harness import of
 
 

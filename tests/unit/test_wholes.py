@@ -7,10 +7,10 @@ from aliquot.core.errors import EventError
 from aliquot.core.events import DeviceAdded, DeviceLost, FunctionDeployed, SandboxLost
 from aliquot.core.fit import could_hold, misfit
 from aliquot.core.model import DeviceSpec
+from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 from aliquot.testing import Harness, device, function
-from aliquot.testing.builders import GIB
 from aliquot.testing.harness import dispatched, of
 
 

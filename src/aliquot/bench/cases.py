@@ -5,6 +5,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aliquot.core.model import DeviceSpec
+from aliquot.core.units import GIB
 from aliquot.sim.arrivals import ListedWorkload
 from aliquot.sim.engine import Scenario
 from aliquot.sim.importers import IMPORTERS
@@ -12,7 +13,6 @@ from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.importers.scaling import measure, rescale, time_scale
 from aliquot.sim.interference import V100, Curve
 
-GIB = 2**30
 LOADS = (0.6, 0.9, 1.3)
 DEVICES = (1, 2, 4)
 MANY_FLOWS = 10  # goals are for sets with that many flows or more

@@ -16,6 +16,7 @@ from aliquot.config import PolicySettings
 from aliquot.core.commands import Command, Run, StartSandbox
 from aliquot.core.events import Event, InvocationArrived, RunFinished, SandboxStarted
 from aliquot.core.model import DeviceSpec
+from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, Overview, overview
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.plots import Line, Panel, draw_panels
@@ -27,7 +28,6 @@ POLICY = "fair_resident"
 MILLION = 1_000_000
 GOAL_S = 60
 FLOWS = (10, 100, 1000, 10_000)
-GIB = 2**30
 
 
 class Streamed:

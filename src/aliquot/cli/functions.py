@@ -8,6 +8,7 @@ from aliquot.cli.console import say
 from aliquot.cli.entities import Yes, delete_entity
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, annotations_of, connect, qualified
 from aliquot.cli.results import clock, print_json, seconds, show, size, table, text
+from aliquot.core.units import MIB
 
 
 def list_functions(
@@ -33,8 +34,8 @@ def list_functions(
             qualified(action),
             text(said.get("exec")),
             text(said.get("gpu-share")),
-            size(gpu_memory * 2**20) if isinstance(gpu_memory, int) else text(gpu_memory),
-            size(limits.get("memory", 0) * 2**20),
+            size(gpu_memory * MIB) if isinstance(gpu_memory, int) else text(gpu_memory),
+            size(limits.get("memory", 0) * MIB),
             seconds(limits.get("timeout", 0) / 1000),
             text(action.get("version")),
             clock(action.get("updated", 0)),

@@ -11,12 +11,11 @@ from aliquot.cli.console import output
 from aliquot.cli.gateway import AsJson
 from aliquot.cli.results import clock, percent, print_json, seconds, show, size, table
 from aliquot.core.errors import InputError
+from aliquot.core.units import MIB
 from aliquot.sdk.units import read_ms
 
 if TYPE_CHECKING:
     from aliquot.live.usage.series import Row
-
-_MEBI = 2**20
 
 
 def usage(
@@ -106,7 +105,7 @@ def _draw(found: "list[Row]", path: Path) -> None:
             at_s = [(window.t_ms - began_ms) / 1000 for window in row.windows]
             shares.append(Line(name, at_s, [100 * window.share for window in row.windows]))
             shares.append(Line(f"{name}: asked for", at_s, [100 * window.request for window in row.windows]))
-            memory.append(Line(name, at_s, [window.memory_bytes / _MEBI for window in row.windows]))
+            memory.append(Line(name, at_s, [window.memory_bytes / MIB for window in row.windows]))
         panels.append(Panel(f"{device}: compute used", "s", "% of the device", shares))
         panels.append(Panel(f"{device}: memory used", "s", "MiB", memory))
     if panels:

@@ -14,11 +14,11 @@ from aliquot.config import MOST_WEIGHT
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
+from aliquot.core.units import MIB
 from aliquot.live.needs import Needs, needs_of
 from aliquot.live.records import NODEJS, PYTHON, SEQUENCE
 from aliquot.live.resolving import Reached
 
-MIB = 2**20
 FLOW = "group:"  # before a group's name; no action's name has a colon
 # What a start takes, as the policies believe it: a fork from a zygote, or a fresh interpreter.
 COLD_S = {NODEJS: 0.1}

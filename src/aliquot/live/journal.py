@@ -13,10 +13,11 @@ from aliquot.config import PolicySettings
 from aliquot.core.commands import Command
 from aliquot.core.events import Event
 from aliquot.core.scheduler import Scheduler
+from aliquot.core.units import MIB
 from aliquot.live import snapshot
 from aliquot.live.store.base import Store
 
-SEGMENT_BYTES = 64 * 2**20
+SEGMENT_BYTES = 64 * MIB
 
 
 class Step(Struct, frozen=True, array_like=True, gc=False):

@@ -8,9 +8,11 @@ import mmap
 import os
 from typing import ClassVar, Self
 
-LARGE = 2**20  # from here on a body is one of these
+from aliquot.core.units import MIB
+
+LARGE = MIB  # from here on a body is one of these
 # Before every body, for what is put in front of it. Pages that nobody writes to cost nothing.
-ROOM = 2**20
+ROOM = MIB
 
 
 class NoRoom(Exception):  # noqa: N818 - it reads as what it says

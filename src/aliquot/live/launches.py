@@ -3,9 +3,10 @@
 import json
 
 from aliquot.core.model import CPU
+from aliquot.core.units import MIB
 from aliquot.live.call import Call
 from aliquot.live.compose.payloads import defaults_of
-from aliquot.live.groups import MIB, Served
+from aliquot.live.groups import Served
 from aliquot.live.images import Image, find_image
 from aliquot.live.needs import needs_of
 from aliquot.live.node.base import Launch, Member, RunRequest, Step

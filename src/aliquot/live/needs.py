@@ -13,9 +13,9 @@ from msgspec import UNSET, Struct
 from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec
+from aliquot.core.units import MIB
 from aliquot.live.records import Action
 
-MIB = 2**20
 _MOST_LISTED = 256
 _LONGEST_TEXT = 1024
 _LEAST_SHARE, _SHARE_STEP = 0.01, 0.005  # an eighth of a GPU is 0.125

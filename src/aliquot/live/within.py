@@ -8,12 +8,12 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from aliquot.core.commands import Start
+from aliquot.core.units import MIB
 from aliquot.live.activations import error, note
 from aliquot.live.call import Call
 from aliquot.live.ends import Ends
 from aliquot.live.fabric.readers import Readers
 from aliquot.live.gateway.ids import Ids
-from aliquot.live.groups import MIB
 from aliquot.live.launches import activation_env
 from aliquot.live.ledger import Ledger, now_ms
 from aliquot.live.node.base import Inner, Outcome, Status

@@ -13,11 +13,13 @@ import zipfile
 import zlib
 from pathlib import Path
 
-TOTAL_BYTES = 2 * 2**30
+from .units import GIB, MIB
+
+TOTAL_BYTES = 2 * GIB
 ENTRIES = 50_000
 # Source and wheels come to 3-10; a stream of zeros to 1000. Small archives may be anything.
 RATIO = 200
-RATIO_FROM_BYTES = 32 * 2**20
+RATIO_FROM_BYTES = 32 * MIB
 DEPTH = 64
 # What zipfile and what unpacks for it raise when the bytes are not what they should be.
 _BROKEN = (

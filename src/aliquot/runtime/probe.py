@@ -17,9 +17,11 @@ from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import landlock, linux, mounts, seccomp, view_mount, walls
+    from .units import MIB
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from runtime import landlock, linux, mounts, seccomp, view_mount, walls
+    from runtime.units import MIB
 
 
 def attempt(trial: Callable[[], None]) -> str:
@@ -64,7 +66,7 @@ class Trials:
     def mount(self) -> None:
         self._privileges(linux.CLONE_NEWNS)
         mounts.change_root(walls.visible_paths([]), self.hidden)
-        mounts.own_scratch(os.getuid(), 2**20, [])
+        mounts.own_scratch(os.getuid(), MIB, [])
 
     def pid(self) -> None:
         self._privileges(linux.CLONE_NEWNS)

@@ -19,12 +19,14 @@ from pathlib import Path
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__ != "__main__":
     from . import linux, walls
+    from .units import MIB
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from runtime import linux, walls
+    from runtime.units import MIB
 
 DEVICE = "/dev/fuse"
-MOST_READ = 2**20
+MOST_READ = MIB
 
 
 def make() -> tuple[int, int]:

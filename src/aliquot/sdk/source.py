@@ -7,10 +7,11 @@ one that imports files beside it without including them.
 import os
 from typing import Any, NamedTuple
 
+from aliquot.runtime.units import MIB
 from aliquot.sdk.errors import UsageError
 
 KIND = "python:3.11"
-_MOST_BYTES = 36 * 2**20  # the platform's bound is 48 MiB of base64
+_MOST_BYTES = 36 * MIB  # the platform's bound is 48 MiB of base64
 
 
 class Code(NamedTuple):

@@ -4,10 +4,10 @@ import re
 from math import ceil, isfinite
 from typing import TypeGuard
 
+from aliquot.runtime.units import GIB, KIB, MIB
 from aliquot.sdk.errors import UsageError
 
-MIB = 2**20
-_SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": MIB, "GIB": 2**30, "TIB": 2**40}
+_SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 2**40}
 _TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 _MOST = 2**50
 

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.prefetching.records import FileKey
+from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.workloads import MICROSECONDS
 
-MIB = 2**20
 DATASET = "lab"
 
 

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from rich.markup import escape
 from rich.table import Table
 
+from aliquot.core.units import GIB
 from aliquot.sim.fabric.account import DataFigures
 from aliquot.sim.report import RunReport
 
@@ -29,7 +30,7 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
         ("wait s", [run.wait_s.mean for run in runs], min),
         ("cold %", [100 * run.cold_rate for run in runs], min),
         ("swap-ins", [run.swap_ins for run in runs], min),
-        ("moved GiB", [run.bytes_moved / 2**30 for run in runs], min),
+        ("moved GiB", [run.bytes_moved / GIB for run in runs], min),
         ("busy %", [100 * run.utilisation for run in runs], None),
         ("jain", [run.fairness.jain for run in runs], max),
         ("gap s", [run.fairness.max_gap_s for run in runs], min),
@@ -62,5 +63,5 @@ def _data_columns(figures: Sequence[DataFigures | None]) -> list[Column]:
         ("data s", [data.data_s.mean if data else None for data in figures], min),
         ("hidden %", [None if share is None else 100 * share for share in hidden], max),
         ("wasted %", [100 * data.wasted if data else None for data in figures], min),
-        ("link GiB", [data.moved_bytes / 2**30 if data else None for data in figures], min),
+        ("link GiB", [data.moved_bytes / GIB if data else None for data in figures], min),
     ]

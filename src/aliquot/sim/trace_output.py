@@ -10,8 +10,9 @@ from typing import IO
 
 from aliquot.core.model import FunctionSpec
 from aliquot.core.prefetching.records import FileKey
+from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.traces import MIB, SEPARATOR
+from aliquot.sim.traces import SEPARATOR
 
 
 def write_arrivals(arrivals: Iterable[Arrival], path: Path, *, reads: bool = False) -> int:

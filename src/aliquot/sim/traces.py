@@ -8,11 +8,11 @@ from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec, Times
 from aliquot.core.prefetching.records import FileKey
+from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival, Overview, overview
 from aliquot.sim.csv_input import Row, read_rows
 from aliquot.sim.fabric.storage import file_key
 
-MIB = 2**20
 SEPARATOR = ";"  # between files, and between datasets
 _SHARE = "a part of a device, 0 (none) to 1, or a whole number of devices"
 _SECONDS = "seconds, 0 or more"

@@ -5,9 +5,9 @@ sizes are not published and chosen here; bytes go to the device at 12 GiB/s.
 """
 
 from aliquot.core.model import FunctionSpec, Times
-from aliquot.sim.traces import MIB
+from aliquot.core.units import GIB, MIB
 
-BYTES_PER_S = 12 * 2**30
+BYTES_PER_S = 12 * GIB
 
 # name, warm s, cold s in total, memory MiB
 _MEASURED = (

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DEFAULT_TENANT, FunctionSpec, Times
+from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.traces import MIB
 
 MICROSECONDS = 6
 

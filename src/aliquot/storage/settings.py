@@ -2,9 +2,8 @@
 
 from msgspec import Struct
 
+from aliquot.core.units import GIB
 from aliquot.learn.settings import LearnSettings
-
-GIB = 2**30
 
 
 class FabricSettings(Struct, frozen=True):

@@ -1,8 +1,7 @@
 """Devices and functions with everything in place, so that a test says only what it is about."""
 
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
-
-GIB = 2**30
+from aliquot.core.units import GIB
 
 
 def device(

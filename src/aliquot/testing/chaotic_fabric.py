@@ -18,7 +18,7 @@ from aliquot.core.events import (
 )
 from aliquot.core.interfaces import Limits
 from aliquot.core.prefetching.records import audience_of
-from aliquot.policies.prefetching.likeliest import MIB
+from aliquot.core.units import MIB
 from aliquot.policies.prefetching.threshold import ThresholdParams
 
 THETA = ThresholdParams().theta

@@ -9,12 +9,12 @@ import httpx
 from aliquot.bench.environments import PeerError
 from aliquot.bench.latency.targets import scratch
 from aliquot.bench.sharing.platform import FUNCTIONS, MOST_MS
+from aliquot.core.units import MIB
 from aliquot.testing.server import LiveServer
 
 APP = "weights"
 SPARE_MB = 256  # beside the weights: the interpreter and its libraries
 COPIES = 3  # at most, in one sandbox: the weights, what is handed over, and what is made of it
-_MIB = 2**20
 _NEEDS: dict[str, dict[str, Any]] = {
     "give": {"provide-api-key": True},
     "take": {},
@@ -42,7 +42,7 @@ class Handing:
 
     def deploy(self, size: int) -> None:
         code = (FUNCTIONS / "weights.py").read_text(encoding="utf-8")
-        limits = {"timeout": MOST_MS, "memory": SPARE_MB + COPIES * size // _MIB}
+        limits = {"timeout": MOST_MS, "memory": SPARE_MB + COPIES * size // MIB}
         for name, needs in _NEEDS.items():
             said = {"sdk": True, "imports": ["numpy"], **needs}
             body = {
@@ -52,7 +52,7 @@ class Handing:
             }
             self._client.put(f"actions/{APP}.{name}", json=body).raise_for_status()
         for name in ("give", "hold"):  # so that the sandboxes are there
-            self._call(name, _MIB)
+            self._call(name, MIB)
 
     def _call(self, name: str, size: int) -> dict[str, Any]:
         query = {"blocking": "true", "result": "true"}

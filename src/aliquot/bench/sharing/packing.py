@@ -14,13 +14,13 @@ from aliquot.bench.result import Goal, Rows
 from aliquot.bench.sharing.part import Sizes
 from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+from aliquot.core.units import GIB
 from aliquot.policies.packing import PACKING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, Simulation
 from aliquot.sim.plots import Line, Panel
 
-GIB = 2**30
 DEVICES, FUNCTIONS = 8, 48
 LOADS = (0.5, 0.7, 0.85)
 POLICIES = ("fair_resident", "fcfs")

@@ -3,13 +3,14 @@
 import msgspec
 from msgspec import Raw, Struct
 
+from aliquot.core.units import MIB
 from aliquot.live.gateway.names import LONGEST, is_name
 from aliquot.live.records import Action, FullName
 
 EMPTY = b"{}"
 ABSENT = Raw(b"")
 _MOST_SEGMENTS = 3
-LARGE = 2**20  # beyond that keys are not looked at
+LARGE = MIB  # beyond that keys are not looked at
 _LONGEST_NAME_BYTES = 8192  # of JSON: three names, every character of them escaped
 _SHOWN_BYTES = 1000
 _object = msgspec.json.Decoder(dict[str, Raw])

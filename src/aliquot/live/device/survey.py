@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec
+from aliquot.core.units import GIB
 from aliquot.live.device.base import Enforcement
 from aliquot.live.device.host import HostDriver
 from aliquot.live.device.nvidia.checks import check, find_library
@@ -36,7 +37,7 @@ def survey_host() -> Standing:
 def survey_nvidia(nvml: Nvml, surroundings: Surroundings) -> list[Standing]:
     """The GPUs, and each way of sharing them. Raises `NvmlError`."""
     gpus = nvml.gpus()
-    shown = ", ".join(f"{gpu.index}: {gpu.model}, {gpu.memory_bytes / 2**30:.0f} GiB" for gpu in gpus)
+    shown = ", ".join(f"{gpu.index}: {gpu.model}, {gpu.memory_bytes / GIB:.0f} GiB" for gpu in gpus)
     faults = [f"{gpu.index}: {why}" for gpu in gpus if (why := nvml.fault(gpu.uuid)) is not None]
     standings = [Standing("nvidia GPUs", not faults and bool(gpus), shown or "none", "; ".join(faults))]
     for mode in Mode if gpus else ():

@@ -8,12 +8,13 @@ from pathlib import Path
 from aliquot.assemble import look_up
 from aliquot.config import make_params, parse_assignments, parse_size
 from aliquot.core.errors import InputError
+from aliquot.core.units import MIB
 from aliquot.learn.settings import AUTO, PREDICTORS, LearnSettings
 from aliquot.policies.eviction import EVICTION
 from aliquot.storage.settings import FabricSettings
 
 FABRIC = "fabric"  # the directory of the agent's in the data directory
-LEAST_CACHE = 2**20
+LEAST_CACHE = MIB
 _PART = 10  # of the free disk, unless it was said otherwise
 
 

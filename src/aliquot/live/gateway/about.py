@@ -4,9 +4,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from aliquot.core.units import MIB
 from aliquot.live.gateway.kinds import Runtime, runtimes
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json
-from aliquot.live.gateway.settings import MIB, GatewaySettings
+from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.throttle import Gates
 from aliquot.live.store.base import Store
 from aliquot.version import __version__

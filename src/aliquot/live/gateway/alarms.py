@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aliquot.core.units import MIB
 from aliquot.live.alarms.alarm import PAUSED, Alarm
 from aliquot.live.alarms.clock import Clock
 from aliquot.live.alarms.wish import AlarmWish, change, make
@@ -13,7 +14,6 @@ from aliquot.live.gateway.names import check_name
 from aliquot.live.gateway.query import flag
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, Query, json, read_json
-from aliquot.live.gateway.settings import MIB
 from aliquot.live.records import Trigger
 
 _ONE = "/api/v1/namespaces/{namespace}/alarms/{trigger}"

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aliquot.core.errors import InputError
+from aliquot.core.units import MIB
 from aliquot.live.catalogue import Catalogue, Taken
 from aliquot.live.fabric.datasets import check
 from aliquot.live.fabric.fabric import Fabric
@@ -15,7 +16,7 @@ from aliquot.live.fabric.requests import AgentError, AgentLost
 from aliquot.live.gateway.events import wants_events
 from aliquot.live.gateway.query import flag
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query, json, read_json
-from aliquot.live.gateway.settings import MIB, GatewaySettings
+from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.warming import OPERATOR, Warmed, Warming, Warmings, WarmPost
 from aliquot.live.needs import needs_of
 from aliquot.live.records import Action

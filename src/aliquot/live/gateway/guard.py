@@ -11,6 +11,7 @@ import httptools
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from aliquot.core.units import MIB
 from aliquot.live.gateway.answers import CORS, JSON
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.ids import Ids
@@ -20,7 +21,7 @@ from aliquot.live.gateway.settings import GatewaySettings
 SLOW_HEAD = "The request's head did not arrive in time."
 NOT_HTTP = "The request is not valid HTTP: {}."
 _LINGER_S = 0.5  # for what is still on its way: closing on unread bytes would take our answer back
-_LINGER_BYTES = 2**20
+_LINGER_BYTES = MIB
 # A body of single bytes is wrapped in five times its size; more than this is not meant as a body.
 _WRAPPING = 8
 

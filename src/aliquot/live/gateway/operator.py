@@ -6,9 +6,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
+from aliquot.core.units import MIB
 from aliquot.live.catalogue import Catalogue
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
-from aliquot.live.gateway.settings import MIB
 from aliquot.live.platform import Platform
 from aliquot.live.records import Action, Namespace, Quota
 from aliquot.live.resolving import Missing

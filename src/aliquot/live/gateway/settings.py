@@ -2,10 +2,9 @@
 
 from msgspec import Struct
 
+from aliquot.core.units import MIB
 from aliquot.live.images import Image
 from aliquot.live.sessions.records import SessionSettings
-
-MIB = 2**20
 
 
 class Range(Struct, frozen=True):

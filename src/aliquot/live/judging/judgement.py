@@ -6,11 +6,13 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
+from aliquot.core.units import MIB
+
 OBJECT_EXPECTED = "Object expected"
 TOO_DEEP = "JSON is nested too deeply"
 TOO_MANY = "JSON has too many keys"
 
-_STRETCH = 2**20
+_STRETCH = MIB
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _value = msgspec.json.Decoder(Raw)
 _object = msgspec.json.Decoder(dict[str, Raw])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aliquot.core.units import GIB
 from aliquot.live.device.nvidia.nvml import NvmlError
 from aliquot.live.device.nvidia.pynvml_peer import open_nvml
 from aliquot.live.device.surroundings import Surroundings
@@ -19,7 +20,7 @@ from aliquot.live.node.isolation import Findings, Isolation, choose, probe
 from aliquot.runtime import view_mount
 from aliquot.storage.view import wire
 
-_LOW_DISK_BYTES = 2 * 2**30
+_LOW_DISK_BYTES = 2 * GIB
 _OLDEST_KERNEL = (5, 12)  # mount_setattr; pidfds and the rest came before
 
 
@@ -167,6 +168,6 @@ def _disk(data: Path) -> Finding:
     return Finding(
         "disk",
         ok=free > _LOW_DISK_BYTES,
-        detail=f"{free / 2**30:.1f} GiB free at {place}",
+        detail=f"{free / GIB:.1f} GiB free at {place}",
         consequence="" if free > _LOW_DISK_BYTES else "environments and records may not find room",
     )

@@ -14,12 +14,13 @@ from urllib.parse import urlparse
 
 import structlog
 
+from aliquot.core.units import MIB
 from aliquot.live.node.isolation import Isolation, uid_range, walls
 from aliquot.runtime import frames
 
 _BUILDER = Path(frames.__file__).parent / "builder.py"
 _COMPLETE = ".complete"
-_LINE_BYTES = 2**20
+_LINE_BYTES = MIB
 _LAST_LINES = 5
 _INSTALL = ("install", "--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--progress-bar=off")
 # Of the server's environment an installation gets how to reach packages, and nothing else.

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from aliquot.core.model import DeviceSpec
+from aliquot.core.units import MIB
 from aliquot.core.wholes import parted
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.surroundings import Surroundings
@@ -34,7 +35,7 @@ from aliquot.live.node.watch import watch
 from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
 from aliquot.live.records import PYTHON
 
-RESULT_BYTES = 64 * 2**20
+RESULT_BYTES = 64 * MIB
 MOST_PREPARED = 16  # zygotes that are started before they are needed
 # How often busy sandboxes are looked after: their time limits, and the output of those that take longer than this.
 TICK_S = 0.02

@@ -7,12 +7,13 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from aliquot.core.units import MIB
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cgroups import Cgroups
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, uid_range
 from aliquot.live.node.zygotes import BARE_ENVIRONMENT
 
-SCRATCH_BYTES = 512 * 2**20
+SCRATCH_BYTES = 512 * MIB
 PROCESSES = 512  # of one sandbox, threads included
 
 

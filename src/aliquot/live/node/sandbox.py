@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from aliquot.core.units import MIB
 from aliquot.live.judging.judgement import Verdict
 from aliquot.live.large import LARGE
 from aliquot.live.node.base import Hearer, Inner, Launch, Outcome, Parcel, RunRequest, Status
@@ -37,7 +38,7 @@ from aliquot.runtime.frames import REPLY, REQUEST
 
 _RECV_BYTES = 65536
 # More than a launcher sends: the JSON of an error, the bytes of a result.
-_SLACK_BYTES = 2**20
+_SLACK_BYTES = MIB
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _encode_env = msgspec.json.Encoder().encode

@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from aliquot.core.units import MIB
 from aliquot.live.records import Activation
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.batch import body_bytes
@@ -119,7 +120,7 @@ class Backlog:
             return self._trouble
         waiting = self._line_bytes + self._group_bytes
         if waiting > self._max_bytes:
-            return f"the disk falls behind: {waiting / 2**20:.0f} MiB wait to be written"
+            return f"the disk falls behind: {waiting / MIB:.0f} MiB wait to be written"
         if self.rows > self._max_rows:
             return f"the disk falls behind: {self.rows} writes wait"
         return None

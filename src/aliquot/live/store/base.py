@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from aliquot.core.units import GIB
 from aliquot.live.records import Accepted, Activation
 
 
@@ -69,9 +70,9 @@ class Retention(Struct, frozen=True):
     """How much of the past is kept. The newest journal segment always stays."""
 
     activations_s: float = 7 * 86400
-    activations_bytes: int = 4 * 2**30
+    activations_bytes: int = 4 * GIB
     journal_s: float = 7 * 86400
-    journal_bytes: int = 2**30
+    journal_bytes: int = GIB
 
 
 class Store(ABC):

@@ -7,9 +7,10 @@ import sqlite3
 
 from msgspec.structs import replace
 
+from aliquot.core.units import MIB
 from aliquot.live.records import Accepted, Activation
 
-PIECE_BYTES = 4 * 2**20
+PIECE_BYTES = 4 * MIB
 PAYLOAD, RESULT, PICKLED = 0, 1, 2
 _OPEN = b":"  # how a response ends that is not closed
 LEFT_OUT = b"null"  # for a result, in lists

@@ -8,13 +8,14 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
+from aliquot.core.units import MIB
 from aliquot.live.store.base import Retention
 from aliquot.live.store.writer import Writer
 
 T = TypeVar("T")
 
 ROWS = 512  # of activations, in one step
-STEP_BYTES = 4 * 2**20  # of bodies, in one step: what makes a step long is the pages
+STEP_BYTES = 4 * MIB  # of bodies, in one step: what makes a step long is the pages
 PAGES = 64  # given back in one step: each page costs a turn for the interpreter lock
 GIVE_BACK_STEPS = 256  # at a time; the next time goes on
 SPARE_PAGES = 4096  # kept for what comes next, at least

@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
+from aliquot.core.units import MIB
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.trouble import as_store_error
 
@@ -64,7 +65,7 @@ MIGRATIONS = (
 VERSION = len(MIGRATIONS)
 
 CACHE_KIB = 16 * 1024
-WAL_LIMIT_BYTES = 64 * 2**20
+WAL_LIMIT_BYTES = 64 * MIB
 
 
 def locate(path: Path) -> Path:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
+from aliquot.core.units import MIB
 from aliquot.live.records import Accepted, Activation
 from aliquot.live.store import pieces, reads
 from aliquot.live.store.backlog import Backlog
@@ -50,7 +51,7 @@ class SqliteStore(Store):
         path: Path,
         *,
         gather_s: float = 0.002,
-        max_backlog_bytes: int = 256 * 2**20,
+        max_backlog_bytes: int = 256 * MIB,
         max_backlog_rows: int = 200_000,
         busy_ms: int = 1000,
     ) -> Self:

@@ -10,13 +10,14 @@ from pathlib import Path
 import structlog
 
 from aliquot.core.errors import InputError
+from aliquot.core.units import KIB, MIB
 from aliquot.live.usage.records import HEAD_BYTES, WIDTH, Label, Sample, pack_head, pack_label, pack_sample, read_head
 from aliquot.live.usage.ring import cycle_of, next_number, offset_of
 
 log = structlog.get_logger("aliquot.usage")
 
-SIZE = 64 * 2**20
-LEAST = 64 * 2**10
+SIZE = 64 * MIB
+LEAST = 64 * KIB
 
 
 class UsageFile:

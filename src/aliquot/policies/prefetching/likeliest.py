@@ -5,8 +5,8 @@ from collections.abc import Container, Sequence
 
 from aliquot.core.events import LikelyFile
 from aliquot.core.interfaces import Limits, Params, Prefetching, Wish
+from aliquot.core.units import MIB
 
-MIB = 2**20
 ALIKE = 1  # decimals that make a difference to the order: of those alike the model names first what comes sooner
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from aliquot.core.model import DeviceSpec, FunctionSpec
+from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario
 from aliquot.sim.interference import V100, Curve
 from aliquot.sim.v100 import V100_FUNCTIONS
 from aliquot.sim.workloads import Recipe, make_arrivals
 
-GIB = 2**30
 POLICIES = ("fcfs", "batch", "sjf", "affinity", "mqfq_sticky", "fair_resident")
 DEVICES = 2
 

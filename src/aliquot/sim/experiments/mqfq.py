@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec
+from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
@@ -54,7 +55,7 @@ def mean_s(setting: Setting, policy: str, params: dict[str, float] | None = None
         seed=setting.seed,
     )
     devices = [
-        DeviceSpec(f"gpu-{number}", memory_bytes=16 * 2**30, concurrency=setting.concurrency)
+        DeviceSpec(f"gpu-{number}", memory_bytes=16 * GIB, concurrency=setting.concurrency)
         for number in range(1, setting.devices + 1)
     ]
     scenario = Scenario(

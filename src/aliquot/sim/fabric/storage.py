@@ -6,9 +6,8 @@ from msgspec import Struct
 
 from aliquot.core.errors import InputError
 from aliquot.core.prefetching.records import FileKey
+from aliquot.core.units import MIB
 from aliquot.sim.csv_input import read_rows
-
-MIB = 2**20
 
 
 class Storage(Struct, frozen=True):

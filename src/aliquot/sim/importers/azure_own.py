@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec, Times
+from aliquot.core.units import MIB
 from aliquot.sim.csv_input import Row, read_rows
 from aliquot.sim.importers.sizes import STORE_BYTES_PER_S, load_s
-from aliquot.sim.traces import MIB
 from aliquot.sim.workloads import MICROSECONDS
 
 PERCENTS = (0, 1, 25, 50, 75, 99, 100)

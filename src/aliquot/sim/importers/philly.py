@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aliquot.core.model import FunctionSpec, Times
+from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.csv_input import read_rows
 from aliquot.sim.importers.listed import import_listed
 from aliquot.sim.importers.moments import read_moment, since_first
 from aliquot.sim.importers.request import Imported, ImportRequest, refuse_profiles
-from aliquot.sim.importers.sizes import GIB, load_s
+from aliquot.sim.importers.sizes import load_s
 
 COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 MEMORY_BYTES = 8 * GIB

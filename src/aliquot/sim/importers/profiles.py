@@ -16,9 +16,9 @@ from pathlib import Path
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec, Times
+from aliquot.core.units import GIB, MIB
 from aliquot.sim.csv_input import Row, read_rows
-from aliquot.sim.importers.sizes import GIB, STORE_BYTES_PER_S, load_s
-from aliquot.sim.traces import MIB
+from aliquot.sim.importers.sizes import STORE_BYTES_PER_S, load_s
 from aliquot.sim.v100 import V100_FUNCTIONS
 from aliquot.sim.workloads import MICROSECONDS
 

@@ -19,11 +19,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aliquot.core.model import FunctionSpec, Times
+from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.csv_input import Row, read_rows
 from aliquot.sim.importers.gaps import LAWS
 from aliquot.sim.importers.request import Imported, ImportRequest, refuse_profiles
-from aliquot.sim.importers.sizes import GIB, load_s
+from aliquot.sim.importers.sizes import load_s
 from aliquot.sim.importers.window import busiest, in_window
 from aliquot.sim.workloads import MICROSECONDS, draw_run_s
 

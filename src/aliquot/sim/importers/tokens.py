@@ -5,7 +5,8 @@ Assumed: 0.2 ms a token of the prompt and 20 ms a token of the answer, one reque
 """
 
 from aliquot.core.model import FunctionSpec, Times
-from aliquot.sim.importers.sizes import GIB, load_s
+from aliquot.core.units import GIB
+from aliquot.sim.importers.sizes import load_s
 from aliquot.sim.workloads import MICROSECONDS
 
 CONTEXT_TOKEN_S = 0.0002

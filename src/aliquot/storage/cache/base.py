@@ -12,10 +12,10 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from aliquot.core.units import MIB
 from aliquot.storage.cache.listing import Listing
 from aliquot.storage.records import FileKey, Found, Listed
 
-MIB = 1 << 20
 T = TypeVar("T")
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from threading import Lock
 from zlib import crc32
 
+from aliquot.core.units import MIB
 from aliquot.storage.errors import OriginError
 
 DIGEST_BYTES = 4
-READ_BYTES = 1 << 20
+READ_BYTES = MIB
 _PUNCH_HOLE, _KEEP_SIZE = 2, 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]

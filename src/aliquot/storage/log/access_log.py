@@ -15,6 +15,7 @@ import structlog
 from msgspec import Struct
 
 from aliquot.core.prefetching.records import audience_of, function_of
+from aliquot.core.units import MIB
 from aliquot.storage.log.schema import COLUMNS, INSERT, Row, connect, connect_memory, connect_reader, to_access, to_row
 from aliquot.storage.log.sessions import LoggedSession, split
 from aliquot.storage.records import Access
@@ -28,11 +29,11 @@ _log = structlog.get_logger(__name__)
 
 
 class LogLimits(Struct, frozen=True):
-    bytes: int = 128 * 2**20
+    bytes: int = 128 * MIB
     rows: int = 500_000
 
 
-_IN_MEMORY = LogLimits(bytes=8 * 2**20, rows=50_000)
+_IN_MEMORY = LogLimits(bytes=8 * MIB, rows=50_000)
 
 
 class LogStats(Struct, frozen=True):

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from functools import cache
 from random import Random
 
-PERIOD = (1 << 20) - 3  # not a power of two: a chunk in the wrong place is not the right chunk by chance
+from aliquot.core.units import MIB
+
+PERIOD = MIB - 3  # not a power of two: a chunk in the wrong place is not the right chunk by chance
 PIECE = 1 << 18
 
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 
+from aliquot.core.units import MIB
 from aliquot.live.device.base import Enforcement, Opening
 from aliquot.live.device.nvidia.choice import Choice, Mode
 from aliquot.live.device.nvidia.inventory import Target
 from aliquot.live.device.nvidia.mps import MpsDaemon
 
-MIB = 2**20
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where MPS meets its clients
 _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 _MIG_FILES = "/dev/nvidia-caps"

@@ -6,9 +6,10 @@ Whoever has a key answers for it; a web action takes bodies from anyone, and eac
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from aliquot.core.units import MIB
 from aliquot.live.gateway.refusal import OVERLOADED, Refusal
 
-SMALL_BYTES = 2**20  # these always pass: what is large must not keep out what is not
+SMALL_BYTES = MIB  # these always pass: what is large must not keep out what is not
 _TIMES = 8  # of the largest body
 
 

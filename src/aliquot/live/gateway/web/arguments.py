@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Raw, Struct
 
+from aliquot.core.units import MIB
 from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed, too_large
 from aliquot.live.gateway.target import read_object
 from aliquot.live.gateway.web import media
@@ -16,7 +17,7 @@ METHOD, HEADERS, PATH, USER, QUERY, BODY = (
 )  # fmt: skip
 RESERVED = frozenset([METHOD, HEADERS, PATH, USER, QUERY, BODY])
 _MOST_FIELDS = 1000
-_MOST_FORM_BYTES = 2**20  # undoing its escapes takes a while, and others wait
+_MOST_FORM_BYTES = MIB  # undoing its escapes takes a while, and others wait
 _SEPARATORS = {"cookie": "; "}
 # What belongs to the way a message is carried, not to the message.
 _CARRIAGE = frozenset([b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect"])

@@ -1,0 +1,5 @@
+"""Binary units of size, in bytes."""
+
+KIB = 2**10
+MIB = 2**20
+GIB = 2**30
