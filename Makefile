@@ -30,8 +30,8 @@ tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/lithops.stamp
 test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## What takes longer: many more examples, Serverless, fifty kills, 200 clients
 	$(BIN)/pytest -o faulthandler_timeout=3600 tests/property --hypothesis-profile=long
 	$(BIN)/pytest -o faulthandler_timeout=3600 -m long
-	ALIQUOT_KILLS=50 $(BIN)/pytest -o faulthandler_timeout=3600 tests/live/test_crash.py
-	ALIQUOT_LOAD_S=60 ALIQUOT_LOAD_CLIENTS=200 ALIQUOT_LOAD_ACTIONS=100 $(BIN)/pytest -o faulthandler_timeout=3600 tests/live/test_load.py
+	ALIQUOT_KILLS=50 $(BIN)/pytest -o faulthandler_timeout=3600 tests/e2e/test_crash.py
+	ALIQUOT_LOAD_S=60 ALIQUOT_LOAD_CLIENTS=200 ALIQUOT_LOAD_ACTIONS=100 $(BIN)/pytest -o faulthandler_timeout=3600 tests/e2e/test_load.py
 
 docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 	$(BIN)/aliquot demo --out demo-output

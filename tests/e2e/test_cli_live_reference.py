@@ -2,16 +2,16 @@
 
 import inspect
 import re
-from pathlib import Path
 
 import pytest
+from places import DOCS
 
 import aliquot
 from aliquot.cli.app import app
 from aliquot.cli.failures import _CODES
 from aliquot.sdk import errors
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+REFERENCE = DOCS / "reference"
 SDK, CLI = ((REFERENCE / name).read_text(encoding="utf-8") for name in ("sdk.md", "cli.md"))
 STUDY = {"simulate", "compare", "policies", "bench", "study", "workload", "reproduce"}
 

@@ -4,12 +4,12 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from live_platform import LivePlatform
+from places import DOCS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "coming-from-openwhisk.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "how-to" / "coming-from-openwhisk.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(wsk [^|]*)`[^|]* \| `((?:aliquot|curl) [^|]*)` \|$")
 LINE = re.compile(r"^ {4,6}((?:aliquot|curl|eval|python3) .*)$")
 ENDLESS = {"aliquot activation poll"}  # until Ctrl-C

@@ -3,12 +3,12 @@
 import re
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 from live_platform import QuickPlatform
+from places import DOCS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "datasets.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "how-to" / "datasets.md").read_text(encoding="utf-8")
 LAB, USERS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TEXT = PAGE.replace(LAB, "").replace(USERS, "")
 LINES = re.findall(r"^ {4}((?:aliquot|mkdir|head|python|S=|sleep) ?.*)$", TEXT, re.MULTILINE)

@@ -1,14 +1,13 @@
 """The documents are true: what they name is there."""
 
 import re
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from aliquot.cli.app import app
 from aliquot.sim.report import RunReport
 
-ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 

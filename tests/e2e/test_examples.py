@@ -3,12 +3,11 @@
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 from live_platform import LivePlatform
+from places import ROOT
 
-ROOT = Path(__file__).parents[2]
 HOW_TOS = [ROOT / "docs" / "how-to" / name for name in ("first-function.md", "groups.md")]
 PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), *HOW_TOS]
 

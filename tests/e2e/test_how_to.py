@@ -1,7 +1,8 @@
 """The how-to pages do what they say: their code is taken from the page and run."""
 
 import re
-from pathlib import Path
+
+from places import DOCS
 
 from aliquot.config import PolicySettings
 from aliquot.policies.queueing import QUEUEING
@@ -11,7 +12,7 @@ from aliquot.testing import Harness, device, function
 from aliquot.testing.chaos import Chaos
 from aliquot.testing.harness import dispatched
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "write-a-policy.md"
+PAGE = DOCS / "how-to" / "write-a-policy.md"
 
 
 def added_policy():

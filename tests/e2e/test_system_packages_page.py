@@ -3,14 +3,14 @@
 import re
 import shlex
 import time
-from pathlib import Path
 
 import pytest
 from live_platform import LivePlatform
+from places import DOCS
 
 from aliquot.live.system.contents import PACKAGES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "system-packages.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "reference" / "system-packages.md").read_text(encoding="utf-8")
 PATIENCE_S = 60
 
 

@@ -5,12 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from live_platform import LivePlatform
+from places import DOCS
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "web-actions.md"
+PAGE = DOCS / "reference" / "web-actions.md"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

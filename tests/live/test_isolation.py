@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import SUPPORT
 from sandboxes import NO_ISOLATION, isolation, play, result, strongest
 
 from aliquot.live.node.isolation import Isolation, probe
@@ -319,7 +320,7 @@ def test_a_server_without_root_isolates_too():
     import uvloop
 
     script = UNPRIVILEGED.format(
-        here=str(Path(__file__).parent),
+        here=str(SUPPORT),
         source=str(Path(aliquot.__file__).parent.parent),
         packages=str(Path(uvloop.__file__).parent.parent),
     )

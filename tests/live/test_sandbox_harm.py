@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from places import SUPPORT
 from sandboxes import RUNAWAY_CODE, isolation, play, result, texts, with_and_without_walls
 
 from aliquot.live.node.base import Status
@@ -319,7 +320,7 @@ def test_kill_9_of_the_server_leaves_nothing_behind(tmp_path):
     if not isolation(walls=True).pid:
         pytest.skip("without pid namespaces children that left may stay until the next start")
     script = tmp_path / "host.py"
-    script.write_text(HOST.format(here=str(Path(__file__).parent)))
+    script.write_text(HOST.format(here=str(SUPPORT)))
     host = subprocess.Popen(
         [sys.executable, script, tmp_path / "data", tag, "walls"], stdout=subprocess.PIPE, text=True
     )

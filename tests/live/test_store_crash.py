@@ -1,7 +1,7 @@
 """`kill -9` at any moment: what was acknowledged is there, and what is there has no holes.
 
-Run as a program (`python test_store_crash.py DIRECTORY FIRST`) this is the victim: it writes at full speed and says on
-standard output what it has been promised.
+Run as a program (`PYTHONPATH=tests/support python tests/live/test_store_crash.py DIRECTORY FIRST`), this file is the
+victim: it writes at full speed and prints what the store has promised it.
 """
 
 import asyncio
@@ -15,7 +15,8 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-from test_store import accepted, activation, journal
+from places import SUPPORT
+from stored import accepted, activation, journal
 
 from aliquot.live.store import ActivationQuery, Delete, Document, Put, SqliteStore, read_journal
 
@@ -69,7 +70,8 @@ async def victim(directory, first):
 
 def kill_one(directory, first, random):
     """What the victim was promised before it died."""
-    process = subprocess.Popen([sys.executable, __file__, directory, str(first)], stdout=subprocess.PIPE)
+    command = [sys.executable, __file__, directory, str(first)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SUPPORT)})
     lines = [process.stdout.readline()]  # it is under way
     threading.Timer(random.uniform(0, 0.15), process.send_signal, [signal.SIGKILL]).start()
     lines += process.stdout.readlines()

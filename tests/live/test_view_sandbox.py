@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from places import SUPPORT
 from sandboxes import needs_nodejs, play, result, strongest
 from viewers import descriptors_of_fuse, viewer
 
@@ -232,7 +233,7 @@ def test_an_ordinary_user_who_may_open_the_device_shows_datasets_too(tmp_path):
             test_a_sandbox_that_is_stopped_while_it_waits_for_a_file_leaves_nothing_behind,
         )
     ]
-    command = [sys.executable, here.parent / "as_ordinary_user.py", tmp_path]
+    command = [sys.executable, SUPPORT / "as_ordinary_user.py", tmp_path]
     pytest_there = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/there"]
     done = subprocess.run([*command, *pytest_there, *wanted], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

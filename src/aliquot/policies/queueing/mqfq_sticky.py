@@ -1,4 +1,4 @@
-"""MQFQ-Sticky, the published best, rule by rule; `tests/unit/test_mqfq_sticky.py` has a test for each.
+"""MQFQ-Sticky, the published best, rule by rule; `tests/unit/core/test_mqfq_sticky.py` has a test for each.
 
 Fair queueing with start tags. `S` is the start tag of a flow's head (its last finish tag `F` when it is empty), the
 global virtual time `GVT` the smallest S of all non-empty flows. A flow may run ahead of GVT by at most T: that slack

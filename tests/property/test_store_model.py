@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from test_store import accepted, activation, journal
+from stored import accepted, activation, journal
 
 from aliquot.live.store import ActivationQuery, Document, Retention, SqliteStore, StoreError
 from aliquot.testing.store import MemoryStore

@@ -4,18 +4,16 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import httpx
 import pytest
-
-HERE = Path(__file__).parent
+from places import SUPPORT
 
 
 class Stub:
     def __init__(self, folder):
         self.folder = folder
-        self.process = subprocess.Popen([sys.executable, HERE / "stub_server.py", folder], cwd=folder)
+        self.process = subprocess.Popen([sys.executable, SUPPORT / "stub_server.py", folder], cwd=folder)
         while not (folder / "local.json").exists():
             assert self.process.poll() is None
             time.sleep(0.01)
@@ -47,7 +45,7 @@ def stub(stub_process, monkeypatch):
 @pytest.fixture
 def sample(stub, monkeypatch):  # noqa: ARG001 - it calls the stub
     """The sample app, as new as in a process that has just begun."""
-    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     sys.modules.pop("sample", None)
     import sample
 

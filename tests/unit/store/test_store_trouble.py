@@ -5,24 +5,15 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from test_store import accepted, activation, journal, starts
+from stored import accepted, activation, journal, opened, starts
 
 from aliquot.live.records import Activation
 from aliquot.live.store import ActivationQuery, Delete, Document, Put, SqliteStore, StoreError, read_journal
 from aliquot.live.store.schema import VERSION
-
-
-@asynccontextmanager
-async def opened(path, **options):
-    store = await SqliteStore.open(path, **options)
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def until(condition):

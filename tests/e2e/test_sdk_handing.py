@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from places import SUPPORT
 
 from aliquot.live.replay import replay_file
 from aliquot.testing.server import LiveServer
 
 MOST_KEPT = 16 * 2**20
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def handing(server, monkeypatch):
-    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     monkeypatch.setenv("ALIQUOT_DATA", str(server.data))
     for name in ("ALIQUOT_URL", "ALIQUOT_KEY"):
         monkeypatch.delenv(name, raising=False)

@@ -3,7 +3,8 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
+
+from places import ROOT
 
 PROGRAM = """
 import asyncio
@@ -74,7 +75,7 @@ def test_calls_are_checked_against_the_signature(tmp_path):
             "program.py",
         ],
         cwd=tmp_path,
-        env={"MYPYPATH": str(Path(__file__).parents[2] / "src"), "PATH": "/usr/bin:/bin"},
+        env={"MYPYPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from nvidia_peers import CUT, FIRST, GIB, SECOND, Recorder, ScriptedNvml
+from places import DOCS
 
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
@@ -465,7 +466,7 @@ def test_the_doctor_says_of_each_mode_what_it_enforces_or_why_it_is_refused(monk
 
 
 def test_the_table_of_drivers_in_the_documents_is_the_codes_own():
-    page = Path(__file__).parents[2] / "docs/reference/devices.md"
+    page = DOCS / "reference/devices.md"
     assert drivers_table() in page.read_text()
     assert "**Not yet run on hardware.**" in page.read_text()
 

@@ -1,4 +1,4 @@
-"""What an invocation costs in the gateway's own code: `python tests/live/gateway_cost.py`.
+"""What an invocation costs in the gateway's own code: `python tests/support/gateway_cost.py`.
 
 The platform answers at once, and no socket is involved. Each figure is the median of several rounds, with the least and
 the most beside it: a busy machine shows in the spread.

@@ -2,16 +2,14 @@
 
 import asyncio
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from places import SUPPORT
 
 from aliquot.live.replay import replay_file
 from aliquot.sdk import errors
 from aliquot.testing.server import LiveServer
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +24,7 @@ def sample(server, monkeypatch):
     for name in ("ALIQUOT_URL", "ALIQUOT_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ALIQUOT_DATA", str(server.data))
-    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.syspath_prepend(str(SUPPORT))
     sys.modules.pop("sample", None)
     import sample
 

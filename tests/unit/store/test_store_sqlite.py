@@ -7,8 +7,7 @@ import sys
 from contextlib import closing
 
 import pytest
-from test_store import accepted, activation, journal, starts
-from test_store_trouble import opened
+from stored import accepted, activation, journal, opened, starts
 
 from aliquot.live.store import ActivationQuery, Document, Retention, StoreError, prune, read_journal, schema
 

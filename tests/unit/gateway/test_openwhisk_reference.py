@@ -1,17 +1,17 @@
 """The page on OpenWhisk is true: its routes are the gateway's, its figures the settings', its claims are run."""
 
 import re
-from pathlib import Path
 
 import pytest
 from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
+from places import DOCS
 
 from aliquot.core.units import MIB
 from aliquot.live.gateway.limits import parse_limits
 from aliquot.live.gateway.settings import GatewaySettings, Range
 from aliquot.live.gateway.web.described import described
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "openwhisk.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "reference" / "openwhisk.md").read_text(encoding="utf-8")
 
 
 def rows(title):

@@ -1,7 +1,7 @@
 """How fast the store in SQLite is beside a busy event loop.
 
-`python tests/live/test_store_speed.py [RATE [BUSY [SWITCH_INTERVAL_MS]]]` prints the figures; the test only sees that
-it runs and that groups form.
+`python tests/unit/store/test_store_speed.py [RATE [BUSY [SWITCH_INTERVAL_MS]]]` prints the figures. The test only
+checks that it runs and that groups form.
 """
 
 import asyncio

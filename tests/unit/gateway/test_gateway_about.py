@@ -4,6 +4,7 @@ import re
 
 import pytest
 from gateway_client import ACTIONS, AS_OPERATOR, NS, gateway, on_a_loop
+from places import DOCS
 
 from aliquot.live.gateway.web.described import described as web_and_apis
 from aliquot.live.node.base import Outcome, Status
@@ -221,11 +222,10 @@ async def test_the_page_for_people_brings_nothing_from_elsewhere():
 
 @on_a_loop
 async def test_the_reference_names_every_route_and_every_annotation():
-    from pathlib import Path
 
     from aliquot.live.needs import ANNOTATIONS
 
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "gateway.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "gateway.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
     named = {
         (method, path)

@@ -5,19 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
+from stored import accepted, activation, journal, starts
 
-from aliquot.live.records import Accepted, Activation
 from aliquot.live.store import ActivationQuery, Delete, Document, Put, Retention, SqliteStore, StoreError
 from aliquot.testing.store import MemoryStore
-
-
-def activation(number, *, namespace="ns", name="f", start=None, response=b'{"result":{}}', **rest):
-    start = number if start is None else start
-    return Activation(f"{number:032x}", namespace, name, start, start + 1, b"{}", response, b"[]", **rest)
-
-
-def accepted(number, **rest):
-    return Accepted(f"{number:032x}", "ns", "f", number, b"{}", **rest)
 
 
 @pytest.fixture(params=["sqlite", "memory"])
@@ -46,14 +37,6 @@ def run(opened):
         return asyncio.run(go())
 
     return run
-
-
-async def starts(store, **query):
-    return [found.start for found in await store.activations(ActivationQuery("ns", **query))]
-
-
-async def journal(store):
-    return [(entry.segment, entry.number, entry.body) async for entry in store.read_journal()]
 
 
 def test_large_bodies_are_kept_whole_and_left_out_of_lists(opened):

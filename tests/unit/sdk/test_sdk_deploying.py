@@ -3,15 +3,13 @@
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import httpx
 import pytest
+from places import SUPPORT
 
 import aliquot
 from aliquot.sdk.errors import UsageError
-
-HERE = Path(__file__).parent
 
 
 def action(stub, name):
@@ -26,7 +24,7 @@ def annotations(stub, name):
 def test_what_the_decorator_says_reaches_the_action(sample, stub):
     sample.app.deploy()
     double = action(stub, "sample.double")
-    assert double["exec"] == {"kind": "python:3.11", "code": (HERE / "sample.py").read_text(), "main": "double"}
+    assert double["exec"] == {"kind": "python:3.11", "code": (SUPPORT / "sample.py").read_text(), "main": "double"}
     assert double["limits"] == {"timeout": 5000, "memory": 2048}
     said = annotations(stub, "sample.double")
     assert len(said.pop("sdk-digest")) == 64
