@@ -1,7 +1,9 @@
 """The runtime contract of OpenWhisk, scenario by scenario, with real processes."""
 
 import json
+import os
 import re
+from types import SimpleNamespace
 
 import pytest
 from sandboxes import isolation, play, result, texts, with_and_without_walls, zipped
@@ -223,7 +225,7 @@ def test_each_run_has_its_own_variables(tmp_path):
 
 
 @with_and_without_walls
-def test_both_streams_are_logged_with_times_and_without_markers(tmp_path, walls):
+def test_both_streams_are_logged_line_by_line_with_times(tmp_path, walls):
     async def scene(rig):
         code = (
             "import sys, subprocess\nprint('importing')\n"
@@ -246,6 +248,48 @@ def test_both_streams_are_logged_with_times_and_without_markers(tmp_path, walls)
                 assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr): ", line)
 
     play(tmp_path, scene, isolation=isolation(walls))
+
+
+@with_and_without_walls
+def test_every_run_has_its_own_output_whether_it_prints_or_not(tmp_path, walls):
+    async def scene(rig):
+        code = (
+            "import ctypes, os, sys, time\n"
+            "def main(args):\n"
+            "    if args.get('line'):\n        print(args['line'])\n"
+            "    if args.get('part'):\n        sys.stderr.write(args['part'])\n"
+            "    if args.get('c'):\n        ctypes.CDLL(None).write(1, args['c'].encode(), len(args['c']))\n"
+            "    if args.get('slowly'):\n        os.write(1, args['slowly'].encode())\n        time.sleep(0.2)\n"
+            "    return {}"
+        )
+        sandbox = await rig.started(code)
+        for payload in ({}, {"line": "a"}, {}, {"part": "b"}, {"c": "c"}, {}, {"slowly": "d"}, {}, {"line": "e"}):
+            outcome = await rig.run(sandbox, payload)
+            said = texts(outcome) + texts(outcome, "stderr")
+            assert said == list(payload.values())
+
+    play(tmp_path, scene, isolation=isolation(walls))
+
+
+def test_after_a_silent_run_the_server_does_not_read_its_output(tmp_path, monkeypatch):
+    reads = []
+
+    def read(fd: int, size: int) -> bytes:
+        reads.append(fd)
+        return os.read(fd, size)
+
+    monkeypatch.setattr("aliquot.live.node.logs.os", SimpleNamespace(read=read))
+
+    async def scene(rig):
+        sandbox = await rig.started("def main(args):\n    if args:\n        print('x')\n    return {}")
+        reads.clear()
+        for _ in range(10):
+            await rig.run(sandbox)
+        assert reads == []
+        assert texts(await rig.run(sandbox, {"print": True})) == ["x"]
+        assert reads
+
+    play(tmp_path, scene)
 
 
 def test_logs_are_truncated_at_their_limit(tmp_path):

@@ -403,7 +403,7 @@ def test_a_driver_that_raises_as_it_swaps_holds_up_nobody_else_on_the_device():
 
 def test_a_result_too_deep_to_be_read_is_no_json(tmp_path):
     size = 100_000
-    code = f"import os, time\ndef main(args):\n    os.write(3, {REPLY.pack(0, 0, 2 * size, 0)!r})\n"
+    code = f"import os, time\ndef main(args):\n    os.write(3, {REPLY.pack(0, False, 0, 2 * size, 0)!r})\n"
     code += f"    os.write(3, b'[' * {size} + b']' * {size})\n    time.sleep(60)\n"
 
     async def scene(rig):

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import select
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ Launcher(socket.socket(fileno=int(sys.argv[2]))).serve()
 
 class Talk:
     def __init__(self):
+        self.printed: bool | None = None  # as the last reply said
         self.sock, theirs = socket.socketpair()
         home = Path(frames.__file__).parent.parent
         with theirs:
@@ -36,7 +38,7 @@ class Talk:
     def ask(self, what: int, first: object, second: bytes = b"") -> tuple[int, object, bytes]:
         head = json.dumps(first).encode()
         self.sock.sendall(frames.REQUEST.pack(what, 0, len(head), len(second)) + head + second)
-        status, _, size, pickled = frames.REPLY.unpack(self._exactly(frames.REPLY.size))
+        status, self.printed, _, size, pickled = frames.REPLY.unpack(self._exactly(frames.REPLY.size))
         return status, json.loads(self._exactly(size)), self._exactly(pickled)
 
     def _exactly(self, size: int) -> bytes:
@@ -75,15 +77,58 @@ def test_a_run_before_the_init_is_refused(talk):
     assert talk.ask(frames.RUN, {}, b"{}")[0] == frames.DEVELOPER_ERROR
 
 
-def test_markers_stand_on_both_streams_after_init_and_each_run():
-    talk = Talk()
-    talk.init("print('import')\ndef main(args):\n    print('run')\n    return {}")
+def test_a_reply_says_that_nothing_was_printed(talk):
+    talk.init("def main(args):\n    return {}")
+    assert talk.printed is False
     talk.ask(frames.RUN, {}, b"{}")
+    assert talk.printed is False
+
+
+PRINTING = {
+    "a line": "print('x')",
+    "a line without its end": "import sys\n    sys.stdout.write('x')",
+    "on stderr": "import sys\n    sys.stderr.write('x')",
+    "on a descriptor": "import os\n    os.write(2, b'x')",
+    "a C library": "import ctypes\n    ctypes.CDLL(None).write(1, b'x', 1)",
+    "a child process": "import subprocess\n    subprocess.run(['echo', 'x'])",
+    "on a copy of a descriptor that is closed": "import os\n    c = os.dup(1)\n    os.close(1)\n    os.write(c, b'x')",
+    "on a copy of one that leads elsewhere": (
+        "import os\n    c = os.dup(1)\n    os.dup2(os.open('/dev/null', 1), 1)\n    os.write(c, b'x')"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", PRINTING)
+def test_a_reply_says_that_something_was_printed(talk, how):
+    talk.init(f"def main(args):\n    {PRINTING[how]}\n    return {{}}")
+    assert talk.printed is False
     talk.ask(frames.RUN, {}, b"{}")
-    marker = frames.MARKER.decode()
-    out, err = talk.close()
-    assert out.decode() == f"import\n{marker}" + f"run\n{marker}" * 2
-    assert err.decode() == marker * 3
+    assert talk.printed is True
+    assert b"".join(talk.close()).strip() == b"x"
+
+
+def test_a_reply_says_that_the_import_printed(talk):
+    talk.init("print('import')\ndef main(args):\n    return {}")
+    assert talk.printed is True
+
+
+def test_output_of_a_child_between_two_runs_is_reported_by_the_second(talk, tmp_path):
+    go = tmp_path / "go"
+    child = f"while [ ! -e {go} ]; do sleep 0.02; done; echo late"
+    start = f"import subprocess\n        subprocess.Popen(['sh', '-c', {child!r}])"
+    talk.init(f"def main(args):\n    if args:\n        {start}\n    return {{}}")
+    talk.ask(frames.RUN, {}, b'{"start": true}')
+    assert talk.printed is False
+    go.touch()
+    assert select.select([talk.process.stdout], [], [], 30)[0], "the child printed nothing"
+    talk.ask(frames.RUN, {}, b"{}")
+    assert talk.printed is True
+
+
+def test_a_function_that_closes_every_descriptor_of_its_own_has_its_output_read(talk):
+    talk.init("import os\ndef main(args):\n    os.closerange(90, 4096)\n    print('x')\n    return {}")
+    talk.ask(frames.RUN, {}, b"{}")
+    assert talk.printed is True
 
 
 def test_a_frame_may_arrive_in_pieces(talk):

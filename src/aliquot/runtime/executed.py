@@ -45,7 +45,5 @@ def execute(sock: socket.socket, description: dict[str, Any]) -> NoReturn:
 
 
 def _refuse(sock: socket.socket) -> NoReturn:
-    for fd in (1, 2):
-        os.write(fd, frames.MARKER)
     frames.send(sock, frames.DEVELOPER_ERROR, json.dumps({"error": BROKEN}).encode())
     os._exit(0)

@@ -1,9 +1,10 @@
 """Frames between the server and a sandbox: a fixed header, then bytes as they are.
 
 A request has two parts: the environment as JSON, and the payload (of an init: empty, and its description is the first
-part). A reply has two parts too: the result as JSON, and the pickled result where there is one. There is one request
-under way at a time, so that whatever has arrived belongs to it. The large buffers of a pickle may be in a parcel
-(`values`), whose number on the sandbox's side channel (`side`) the header has.
+part). A reply has two parts too: the result as JSON, and the pickled result where there is one. Its header says whether
+the pipes of the sandbox hold output, so that the server need not look after a silent run. There is one request under
+way at a time, so that whatever has arrived belongs to it. The large buffers of a pickle may be in a parcel (`values`),
+whose number on the sandbox's side channel (`side`) the header has.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import socket
 import struct
 
 REQUEST = struct.Struct("<BxHII")  # what, parcel (none: 0), bytes of the first part, bytes of the second
-REPLY = struct.Struct("<BxHII")  # status, parcel (none: 0), bytes of the JSON, bytes of the pickle (none: 0)
+REPLY = struct.Struct("<B?HII")  # status, output to read, parcel (none: 0), bytes of the JSON, of the pickle (none: 0)
 
 INIT = 1
 RUN = 2  # the payload is a JSON object
@@ -26,9 +27,6 @@ SUCCESS = 0
 APPLICATION_ERROR = 1
 DEVELOPER_ERROR = 2  # the sandbox is spent
 INTERNAL_ERROR = 3  # before the init: it could not be made a sandbox
-
-# The line that ends an activation's output, on both streams.
-MARKER = b"XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 
 _CHUNK = 65536
 
@@ -70,8 +68,11 @@ def _complete(sock: socket.socket, begun: bytes, size: int) -> bytes:
     return bytes(whole) if size <= _CHUNK else whole  # type: ignore[return-value] # read, never changed
 
 
-def send(sock: socket.socket, status: int, result: bytes, pickled: bytes = b"", parcel: int = 0) -> None:
-    head = REPLY.pack(status, parcel, len(result), len(pickled))
+def send(
+    sock: socket.socket, status: int, result: bytes, pickled: bytes = b"", parcel: int = 0, *, printed: bool = True
+) -> None:
+    """Send a reply. `printed` is false when the output pipes are known to be empty."""
+    head = REPLY.pack(status, printed, parcel, len(result), len(pickled))
     if len(result) + len(pickled) < _CHUNK:
         sock.sendall(head + result + pickled)
         return

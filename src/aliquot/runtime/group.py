@@ -20,6 +20,7 @@ from .shown import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .output import OutputPipes
     from .side import Side
 
 
@@ -43,9 +44,10 @@ class Passage(Protocol):
 
 
 class Group:
-    def __init__(self, description: dict[str, Any], side: Side | None) -> None:
+    def __init__(self, description: dict[str, Any], side: Side | None, output: OutputPipes) -> None:
         self._result_bytes: int = description["result_bytes"]
         self._side = side
+        self._output = output
         Surroundings.shared = frozenset(sys.modules) - {"__main__", program.MODULE}
         around = Surroundings()
         key = around.environment.pop(_KEY, None)  # of the one for which the sandbox starts: others may have none
@@ -134,8 +136,7 @@ class Group:
     def _ended(self, status: int, value: Any) -> dict[str, str]:  # noqa: ANN401 - the function's
         """The server hears what has ended; the environment of what comes next, if anything does."""
         assert self._side is not None  # noqa: S101 - who has functions to run has a side channel
-        runs.finish_streams()
-        answer, _ = self._side.ask({"end": status}, shown(value))
+        answer, _ = self._side.ask({"end": status, "printed": self._output.flush()}, shown(value))
         env: dict[str, str] = answer.get("env", {})
         return env
 
@@ -149,8 +150,7 @@ class Group:
         """What it returns; or it raises what that raises. `arguments` is called where it runs."""
         caller = self._current
         assert caller is not None and self._side is not None  # noqa: S101, PT018 - it runs, and `has` was asked
-        runs.finish_streams()
-        begun, _ = self._side.ask({"begin": name})
+        begun, _ = self._side.ask({"begin": name, "printed": self._output.flush()})
         member = self._enter(name, begun["env"])
         raised: Exception | None = None
         try:

@@ -14,10 +14,10 @@ const url = require('node:url');
 const INIT = 1;
 const RUN = 2;
 const HEADER = 12;
+const PRINTED = 1; // Node cannot ask a pipe whether it is empty: the server looks
 const SUCCESS = 0;
 const APPLICATION_ERROR = 1;
 const DEVELOPER_ERROR = 2;
-const MARKER = 'XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n';
 
 const MISSING_CODE = 'Missing main/no code to execute.';
 const BROKEN = 'The action failed to generate or locate a binary. See logs for details.';
@@ -38,12 +38,13 @@ function reply(status, value) {
   const body = Buffer.from(typeof value === 'string' ? value : JSON.stringify(value));
   const header = Buffer.alloc(HEADER);
   header.writeUInt8(status, 0);
+  header.writeUInt8(PRINTED, 1);
   header.writeUInt32LE(body.length, 4);
   const answer = Buffer.concat([header, body]);
   // When the reply arrives, all output is in the pipes.
   let waiting = streams.length;
   const written = () => { if (--waiting === 0) socket.write(answer); };
-  for (const write of streams) write(MARKER, written);
+  for (const write of streams) write('', written);
 }
 
 // --- init ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from . import answers, executed, frames, inside, program, runs, walls
 from .answers import Answer
 from .frames import SUCCESS
 from .group import Group
+from .output import OutputPipes, flush_streams
 from .side import Side
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ NOT_READY = "The action is not initialized."
 class Launcher:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._output = OutputPipes()
         self._main: Callable[..., Any] | None = None
         self._group: Group | None = None
         self._side: Side | None = None
@@ -44,11 +46,11 @@ class Launcher:
             while True:
                 answer = self._answer(*request)
                 # Before the reply: when it arrives, all output is in the pipes.
-                runs.finish_streams()
-                frames.send(sock, *answer)
+                printed = self._output.flush()
+                frames.send(sock, *answer, printed=printed)
                 request = frames.receive(sock)
         except SystemExit as leaving:
-            runs.flush()
+            flush_streams()
             os._exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
         except (EOFError, OSError):
             os._exit(0)  # the server has gone
@@ -114,7 +116,7 @@ class Launcher:
 
     def _load(self, description: dict[str, Any]) -> None:
         if description.get("members"):
-            self._group = Group(description, self._side)
+            self._group = Group(description, self._side, self._output)
             self._group.load(description["first"])
         else:
             self._sdk = description["sdk"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import sys
 from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
-from . import answers, frames, program, values
+from . import answers, program, values
 from .answers import Answer
 from .frames import APPLICATION_ERROR, DEVELOPER_ERROR, SUCCESS
 from .shown import shown
@@ -106,21 +104,3 @@ def pickled(result: Any, most_bytes: int, side: Side | None) -> Answer:  # noqa:
     if len(body) > most_bytes:
         return answers.too_long(len(body), most_bytes)
     return Answer(SUCCESS, b'{"pickled":true,"size":%d}' % len(body), body)
-
-
-def flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:  # noqa: SIM105 - the warm path
-            stream.flush()
-        except Exception:  # noqa: BLE001, S110 - the function may have closed or replaced it
-            pass
-
-
-def finish_streams() -> None:
-    """Before the server is told that an activation's output is whole: when it hears it, all is in the pipes."""
-    flush()
-    for fd in (1, 2):
-        try:  # noqa: SIM105 - the warm path
-            os.write(fd, frames.MARKER)
-        except OSError:  # the function may have closed it
-            pass

@@ -9,6 +9,8 @@ object; descriptors come along. Threads take turns. The questions:
     {"close": NUMBER}                nobody writes to it any more: it can be handed over
     {"drop": NUMBER}                 it is not needed after all
     {"take": NUMBER}                 a parcel that has come: its descriptor and size
+
+The first two also say, as `printed`, whether the output pipes hold anything: from here on it is another's output.
 """
 
 from __future__ import annotations

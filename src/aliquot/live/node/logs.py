@@ -4,7 +4,6 @@ import os
 import time
 
 from aliquot.live.node.base import Hearer
-from aliquot.runtime.frames import MARKER
 
 TRUNCATED = "Logs were truncated because the total bytes size exceeds the limit of {} bytes."
 MISSING = "The action did not initialize or run as expected. Log data might be missing."
@@ -13,7 +12,6 @@ _STREAMS = ("stdout", "stderr")
 _READ_BYTES = 65536  # what a pipe holds
 _FLOOD_BYTES = 16384  # at once while a run goes on: a page of empty lines must not hold up the loop
 _DRAIN_READS = 8  # a child that floods on must not keep us reading
-_MARKER_LINE = MARKER[:-1]
 
 
 def _stamp(stream: int) -> str:
@@ -60,13 +58,19 @@ class Logs:
             self._take(stream, data)
         return bool(data)
 
-    def pause(self) -> None:
-        """Another activation prints from now on; the markers of this one are in the pipes."""
-        self._read_out()
+    def pause(self, *, printed: bool = True) -> None:
+        """End the current lines, because another activation prints from now on. `printed`: see `finish`."""
+        if printed or self._begun[0] or self._begun[1]:
+            self._end_lines(printed=printed)
 
-    def finish(self, *, failed: bool = False) -> tuple[str, ...]:
-        """The activation has ended, its markers are in the pipes: what it printed."""
-        self._read_out()
+    def finish(self, *, printed: bool = True, failed: bool = False) -> tuple[str, ...]:
+        """Return the lines of the activation, which has ended.
+
+        `printed` is false when the sandbox has said that its pipes are empty: they are not read then. Everything that
+        the activation itself printed was in the pipes before its reply was sent.
+        """
+        if printed or self._begun[0] or self._begun[1]:
+            self._end_lines(printed=printed)
         hearer, self._hearer = self._hearer, None
         if not (self._lines or self._truncated or failed):
             return ()
@@ -80,29 +84,24 @@ class Logs:
         self._truncated = False
         return lines
 
-    def _read_out(self) -> None:
-        for stream, fd in enumerate(self._fds):
-            try:
-                data = os.read(fd, _READ_BYTES)
-            except BlockingIOError:
-                continue
-            if data != MARKER or self._begun[stream]:
-                self._drain(stream, data)
+    def _end_lines(self, *, printed: bool) -> None:
+        for stream in (0, 1):
+            if printed:
+                self._drain(stream)
+            begun = self._begun[stream]
+            if begun:
+                self._begun[stream] = b""
+                self._add(_stamp(stream), begun)
 
-    def _drain(self, stream: int, data: bytes) -> None:
+    def _drain(self, stream: int) -> None:
         for _ in range(_DRAIN_READS):
-            if data:
-                self._take(stream, data)
-            if not data or data.endswith(MARKER):
-                break
             try:
                 data = os.read(self._fds[stream], _READ_BYTES)
             except BlockingIOError:
                 break
-        begun = self._begun[stream]
-        if begun:
-            self._begun[stream] = b""
-            self._add(_stamp(stream), begun)
+            if not data:
+                break
+            self._take(stream, data)
 
     def _take(self, stream: int, data: bytes) -> None:
         if self._truncated or self._limit == 0:
@@ -113,11 +112,6 @@ class Logs:
         if pieces:
             stamp = _stamp(stream)
             for piece in pieces:
-                if piece.endswith(_MARKER_LINE):
-                    # Output that did not end its line stands before the marker.
-                    piece = piece[: -len(_MARKER_LINE)]  # noqa: PLW2901
-                    if not piece:
-                        continue
                 if not self._add(stamp, piece):
                     self._begun[stream] = b""
                     return

@@ -227,11 +227,11 @@ class Sandbox:
         if len(data) < REPLY.size:
             self._partial, self._expected = bytearray(data), REPLY.size
             return
-        status, parcel, size, pickled = REPLY.unpack_from(data)
+        status, printed, parcel, size, pickled = REPLY.unpack_from(data)
         expected = REPLY.size + size + pickled
         if len(data) < expected <= self._result_bytes + _SLACK_BYTES:
             large = expected > LARGE and self.state == RUNNING
-            self._large = LargeReply(status, parcel, size, pickled, data) if large else None
+            self._large = LargeReply(status, printed, parcel, size, pickled, data) if large else None
             self._partial, self._expected = None if large else bytearray(data), expected
             return
         self._partial = None
@@ -239,7 +239,7 @@ class Sandbox:
             self._lose(Status.DEVELOPER_ERROR, EXITED)  # it speaks out of turn: not the launcher's words
             return
         middle = REPLY.size + size
-        self._answered(status, data[REPLY.size : middle], data[middle:] or None, parcel)
+        self._answered(status, data[REPLY.size : middle], data[middle:] or None, parcel, printed=printed)
 
     def _receive_large(self, large: LargeReply) -> None:
         try:
@@ -259,7 +259,7 @@ class Sandbox:
         seconds = time.perf_counter() - self._begun_s
         result = large.result
         if len(result) <= LARGE:
-            self._answered(large.status, bytes(result), large.pickled, large.parcel)
+            self._answered(large.status, bytes(result), large.pickled, large.parcel, printed=large.printed)
             return
         # Its run is over; nothing it does until it has been judged counts.
         self.state, self.deadline_s = JUDGED, math.inf
@@ -276,11 +276,13 @@ class Sandbox:
         if verdict.why is not None:
             self._lose(Status.DEVELOPER_ERROR, NOT_JSON.format(bytes(large.result[:1024]).decode(errors="replace")))
             return
-        self._settle(large.status, large.result, large.pickled, seconds, large.parcel)
+        self._settle(large.status, large.result, large.pickled, seconds, large.parcel, printed=large.printed)
         if died and self.state == IDLE:
             self._hang_up()
 
-    def _answered(self, code: int, result: bytes, pickled: bytes | memoryview | None, parcel: int) -> None:
+    def _answered(
+        self, code: int, result: bytes, pickled: bytes | memoryview | None, parcel: int, *, printed: bool
+    ) -> None:
         seconds = time.perf_counter() - self._begun_s
         try:
             _check_json(result)
@@ -290,10 +292,17 @@ class Sandbox:
             text = NOT_JSON.format(result[:1024].decode(errors="replace"))
             self._lose(Status.DEVELOPER_ERROR, text)
             return
-        self._settle(code, result, pickled, seconds, parcel)
+        self._settle(code, result, pickled, seconds, parcel, printed=printed)
 
     def _settle(
-        self, code: int, result: bytes | memoryview, pickled: bytes | memoryview | None, seconds: float, number: int
+        self,
+        code: int,
+        result: bytes | memoryview,
+        pickled: bytes | memoryview | None,
+        seconds: float,
+        number: int,
+        *,
+        printed: bool,
     ) -> None:
         status = _STATUSES.get(code, _DEVELOPER_ERROR)
         starting = self.state == STARTING
@@ -310,7 +319,7 @@ class Sandbox:
                 self._lose(Status.DEVELOPER_ERROR, EXITED)  # not the launcher's words
                 return
         self.state = IDLE
-        logs = self.logs.finish()
+        logs = self.logs.finish(printed=printed)
         if self._reading[0] or self._reading[1]:
             self._stop_reading()
         if starting:
@@ -321,13 +330,13 @@ class Sandbox:
 
     # --- activations inside a run -----------------------------------------------------------------------
 
-    def begin_inside(self, function: str) -> Inner | str:
+    def begin_inside(self, function: str, *, printed: bool) -> Inner | str:
         """What runs waits, and another function's activation begins."""
         if self.state != RUNNING:
             return NOTHING_RUNS
         inner = self._owner.began_inside(self, function)
         if isinstance(inner, Inner):
-            self.logs.pause()
+            self.logs.pause(printed=printed)
             self._outer.append((self.logs, self.deadline_s, self._timeout_ms, self._begun_s))
             latest = self.deadline_s
             self.logs = Logs(*self._fds)
@@ -335,12 +344,12 @@ class Sandbox:
             self.deadline_s = min(latest, self.deadline_s)
         return inner
 
-    def end_inside(self, status: Status, result: bytes) -> Inner | None:
+    def end_inside(self, status: Status, result: bytes, *, printed: bool) -> Inner | None:
         """The innermost has ended: what waits for it goes on, or the chain's next activation begins."""
         if self.state != RUNNING or not (self._outer or self._steps):
             self.misbehaved()
             return None
-        outcome = Outcome(status, result, time.perf_counter() - self._begun_s, self.logs.finish())
+        outcome = Outcome(status, result, time.perf_counter() - self._begun_s, self.logs.finish(printed=printed))
         if self._outer:
             self.logs, self.deadline_s, self._timeout_ms, self._begun_s = self._outer.pop()
             self._owner.ended_inside(self, outcome)

@@ -20,6 +20,7 @@ _check_json = msgspec.json.Decoder(Raw).decode
 class Question(Struct, forbid_unknown_fields=True):
     begin: str | None = None
     end: int | None = None
+    printed: bool = True
     room: int | None = None
     close: int | None = None
     drop: int | None = None
@@ -32,8 +33,8 @@ _read = msgspec.json.Decoder(Question).decode
 class Runner(Protocol):
     """Whose side it is: the sandbox, while it runs something."""
 
-    def begin_inside(self, function: str) -> Inner | str: ...
-    def end_inside(self, status: Status, result: bytes) -> Inner | None: ...
+    def begin_inside(self, function: str, *, printed: bool) -> Inner | str: ...
+    def end_inside(self, status: Status, result: bytes, *, printed: bool) -> Inner | None: ...
     def misbehaved(self) -> None: ...
 
 
@@ -86,10 +87,10 @@ class Side:
     def _take(self, question: Question, body: bytes) -> None:
         desk = self.desk
         if question.begin is not None:
-            inner = self._runner.begin_inside(question.begin)
+            inner = self._runner.begin_inside(question.begin, printed=question.printed)
             self._answer({"error": inner} if isinstance(inner, str) else {"id": inner.invocation, "env": inner.env})
         elif question.end is not None:
-            self._end(question.end, body)
+            self._end(question.end, body, printed=question.printed)
         elif question.room is not None:
             number, parcel = desk.room(question.room)
             self._answer({"number": number}, parcel.fd)
@@ -105,7 +106,7 @@ class Side:
         else:
             self._answer({"error": _NOT_SO})
 
-    def _end(self, status: int, result: bytes) -> None:
+    def _end(self, status: int, result: bytes, *, printed: bool) -> None:
         try:
             known = Status(status)
             _check_json(result)
@@ -115,7 +116,7 @@ class Side:
             return
         if known is Status.INTERNAL_ERROR:
             known = Status.DEVELOPER_ERROR  # whatever a function did, the platform did not
-        following = self._runner.end_inside(known, result)
+        following = self._runner.end_inside(known, result, printed=printed)
         self._answer({"env": following.env} if following is not None else {})
 
     def _answer(self, answer: dict[str, Any], *fds: int) -> None:
