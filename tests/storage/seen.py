@@ -11,8 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from aliquot.runtime import linux, view_mount
-from aliquot.storage.cache.base import CacheSettings
-from aliquot.storage.cache.node import NodeCache
+from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.errors import OriginError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.origins.local import LocalOrigin

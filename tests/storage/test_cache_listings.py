@@ -5,8 +5,8 @@ import threading
 import pytest
 from scripted_origin import SOON_S, ScriptedOrigin, cache_before, until
 
-from aliquot.storage.cache.listing import Listing
-from aliquot.storage.cache.node import MOST_WARMINGS
+from aliquot.storage.cache import Listing
+from aliquot.storage.cache.node import MAX_WARMINGS
 from aliquot.storage.errors import OriginError, RefusedError
 from aliquot.storage.records import Listed
 
@@ -67,11 +67,11 @@ def test_whoever_asks_for_the_first_listing_is_told_why_there_is_none(directory)
 def test_no_more_than_some_datasets_are_warmed_at_once(directory):
     origin = _Hanging({"a": b"a", "b": b"b"})
     with cache_before(directory, origin) as cache:
-        tickets = [cache.warm(f"d{number}") for number in range(MOST_WARMINGS)]
+        tickets = [cache.warm(f"d{number}") for number in range(MAX_WARMINGS)]
         with pytest.raises(RefusedError, match="are being warmed already"):
             cache.warm("one more").result(SOON_S)
         origin.goes_on.set()
-        assert [ticket.result(SOON_S).files for ticket in tickets] == [2] * MOST_WARMINGS
+        assert [ticket.result(SOON_S).files for ticket in tickets] == [2] * MAX_WARMINGS
         until(lambda: not cache._warmings)
         assert cache.warm("one more").result(SOON_S).files == 2
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from seen import has_views, mounted, seeing, until
 
-from aliquot.storage.cache.base import Urgency
+from aliquot.storage.cache import Urgency
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import FileKey, Found, Listed
 from aliquot.storage.view import names, reading, wire

@@ -8,8 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from aliquot.storage.cache.base import CacheSettings
-from aliquot.storage.cache.node import NodeCache
+from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.view.views import Views
 

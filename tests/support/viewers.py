@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aliquot.live.node.base import Launch
-from aliquot.storage.cache.base import CacheSettings
-from aliquot.storage.cache.node import NodeCache
+from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.origins import origin_for
 from aliquot.storage.records import Dataset
 from aliquot.storage.view.base import FileOpened

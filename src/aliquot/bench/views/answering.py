@@ -7,8 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from aliquot.storage.cache.base import CacheSettings
-from aliquot.storage.cache.node import NodeCache
+from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.view.views import Views
 

@@ -22,7 +22,7 @@ from aliquot.storage.agent.guesses import Guesses
 from aliquot.storage.agent.model_desk import ModelDesk
 from aliquot.storage.agent.prefetches import Prefetches
 from aliquot.storage.agent.shelf import Shelf
-from aliquot.storage.cache.base import Warmed
+from aliquot.storage.cache import WarmResult
 from aliquot.storage.frames import PACKET_BYTES, handed
 from aliquot.storage.looks import Looks
 from aliquot.storage.messages import (
@@ -94,7 +94,7 @@ class Agent:
         self._views = Views(self._cache, self._seen)
         for dataset in begin.datasets:
             self._priming.submit(self._shelf.prime, dataset.name)
-        self._warming: dict[int, Future[Warmed]] = {}
+        self._warming: dict[int, Future[WarmResult]] = {}
         self._hearers: dict[type, Callable[..., None]] = {
             CheckDataset: lambda message: self._answer(
                 self._origins, message.request, self._shelf.check, message.dataset
@@ -207,7 +207,7 @@ class Agent:
         ticket = self._warming[message.request] = self._cache.warm(message.name, message.patterns, told)
         ticket.add_done_callback(lambda done: self._soon(self._warmed, message.request, done))
 
-    def _warmed(self, request: int, done: Future[Warmed]) -> None:
+    def _warmed(self, request: int, done: Future[WarmResult]) -> None:
         del self._warming[request]
         if done.cancelled():
             self._send(Answered(request, error=STOPPED))

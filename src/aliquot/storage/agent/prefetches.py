@@ -10,7 +10,7 @@ import structlog
 
 from aliquot.core.errors import AliquotError
 from aliquot.storage.agent.accounts import Accounts
-from aliquot.storage.cache.base import Cache, Fetched, Ticket, Urgency
+from aliquot.storage.cache import Cache, FetchResult, TransferFuture, Urgency
 from aliquot.storage.messages import CancelPrefetch, FromAgent, Prefetch, Prefetched
 from aliquot.storage.records import FileKey, Found
 
@@ -23,7 +23,7 @@ class Prefetches:
         self._accounts = accounts
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._under_way: dict[int, tuple[Ticket[Fetched], float]] = {}
+        self._under_way: dict[int, tuple[TransferFuture[FetchResult], float]] = {}
 
     def begin(self, message: Prefetch) -> None:
         begun_s = time.monotonic()
@@ -43,11 +43,11 @@ class Prefetches:
         if under_way is not None:
             under_way[0].cancel()
 
-    def _soon(self, message: Prefetch, done: Future[Fetched]) -> None:
+    def _soon(self, message: Prefetch, done: Future[FetchResult]) -> None:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._ended, message, done)
 
-    def _ended(self, message: Prefetch, done: Future[Fetched]) -> None:
+    def _ended(self, message: Prefetch, done: Future[FetchResult]) -> None:
         ticket, begun_s = self._under_way.pop(message.fetch)
         seconds = time.monotonic() - begun_s
         try:
@@ -60,7 +60,7 @@ class Prefetches:
         else:
             self._send(Prefetched(message.fetch, seconds))
 
-    def _count(self, message: Prefetch, fetched: Fetched, seconds: float) -> None:
+    def _count(self, message: Prefetch, fetched: FetchResult, seconds: float) -> None:
         key = FileKey(message.dataset, message.path)
         if fetched.found is Found.PREFETCHED:
             self._accounts.brought((message.tenant, message.session), key, fetched.listed.size, seconds)

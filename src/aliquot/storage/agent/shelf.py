@@ -6,8 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from aliquot.core.errors import AliquotError
-from aliquot.storage.cache.base import Cache, CacheSettings, DatasetStats
-from aliquot.storage.cache.node import NodeCache
+from aliquot.storage.cache import Cache, CacheSettings, DatasetStats, NodeCache
 from aliquot.storage.errors import AbsentError
 from aliquot.storage.origins import Origin, origin_for
 from aliquot.storage.records import Dataset

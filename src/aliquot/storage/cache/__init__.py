@@ -1,6 +1,16 @@
 """The node cache: files of datasets on local disk, whole and verified, within bounded bytes."""
 
-from aliquot.storage.cache.base import Cache, CacheSettings, CacheStats, Fetched, Opened, Ticket, Urgency, Warmed
+from aliquot.storage.cache.base import (
+    Cache,
+    CacheSettings,
+    CacheStats,
+    DatasetStats,
+    FetchResult,
+    FileHandle,
+    TransferFuture,
+    Urgency,
+    WarmResult,
+)
 from aliquot.storage.cache.listing import Listing
 from aliquot.storage.cache.node import NodeCache
 
@@ -8,11 +18,12 @@ __all__ = [
     "Cache",
     "CacheSettings",
     "CacheStats",
-    "Fetched",
+    "DatasetStats",
+    "FetchResult",
+    "FileHandle",
     "Listing",
     "NodeCache",
-    "Opened",
-    "Ticket",
+    "TransferFuture",
     "Urgency",
-    "Warmed",
+    "WarmResult",
 ]

@@ -40,7 +40,7 @@ class CacheSettings(Struct, frozen=True):
     stall_s: float = 60.0  # after which an origin that has not answered is given up
 
 
-class Ticket(Future[T]):
+class TransferFuture(Future[T]):
     """One caller's claim on something that is on its way; the last to cancel stops the transfer at the next chunk.
 
     It ends with a result, with a `StorageError` or `PathError`, or cancelled.
@@ -56,7 +56,7 @@ class Ticket(Future[T]):
         """From now on it is as urgent as that; never less than it was."""
 
 
-class Fetched(Struct, frozen=True):
+class FetchResult(Struct, frozen=True):
     """The file is in the cache, whole and verified."""
 
     listed: Listed
@@ -64,7 +64,7 @@ class Fetched(Struct, frozen=True):
     seconds: float  # since it was asked for
 
 
-class Opened(Protocol):
+class FileHandle(Protocol):
     """A file that stays in the cache until it is closed, in one version from first to last byte."""
 
     @property
@@ -81,17 +81,17 @@ class Opened(Protocol):
     def fd(self) -> int | None:
         """Of the whole, verified file, for reading; None while some of it is not here. Closed by `close`."""
 
-    def read(self, offset: int, length: int) -> Ticket[bytes]:
+    def read(self, offset: int, length: int) -> TransferFuture[bytes]:
         """These bytes, fewer only at the end of the file; waits for their chunks alone, reads ahead if in order."""
 
     def close(self) -> None:
         """Twice does no harm. A handle that is dropped closes itself."""
 
 
-Told: TypeAlias = Callable[[int, int, int, int], None]  # files here, of files, bytes here, of bytes
+WarmProgress: TypeAlias = Callable[[int, int, int, int], None]  # files here, of files, bytes here, of bytes
 
 
-class Warmed(Struct, frozen=True):
+class WarmResult(Struct, frozen=True):
     files: int
     bytes: int
     failed: int = 0
@@ -124,10 +124,10 @@ class Cache(Protocol):
     def has(self, key: FileKey) -> bool:
         """Whether it is here, whole, as far as is known without asking. At once."""
 
-    def fetch(self, key: FileKey, *, urgency: Urgency = Urgency.PREFETCH) -> Ticket[Fetched]:
+    def fetch(self, key: FileKey, *, urgency: Urgency = Urgency.PREFETCH) -> TransferFuture[FetchResult]:
         """Bring it, whole. One transfer however many ask; more than the cache can hold ends in `RoomError`."""
 
-    def open(self, key: FileKey) -> Ticket[Opened]:
+    def open(self, key: FileKey) -> TransferFuture[FileHandle]:
         """Bring it because somebody waits: whole, or as it arrives if it is large or there is no room for all of it."""
 
     def stat(self, key: FileKey) -> Listed:
@@ -136,7 +136,9 @@ class Cache(Protocol):
     def listing(self, dataset: str) -> Listing:
         """Remembered, also over a restart. The first one waits for the origin; later ones are renewed behind."""
 
-    def warm(self, dataset: str, patterns: Sequence[str] = (), told: Told | None = None) -> Ticket[Warmed]:
+    def warm(
+        self, dataset: str, patterns: Sequence[str] = (), told: WarmProgress | None = None
+    ) -> TransferFuture[WarmResult]:
         """Bring every file that matches; `told` is called from another thread, several times a second at most."""
 
     def remove(self, dataset: str) -> None:

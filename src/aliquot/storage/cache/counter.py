@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aliquot.storage.cache.agenda import Agenda
-from aliquot.storage.cache.base import CacheSettings, Fetched, Ticket, Urgency
+from aliquot.storage.cache.base import CacheSettings, FetchResult, TransferFuture, Urgency
 from aliquot.storage.cache.body import Body
 from aliquot.storage.cache.budget import Budget
 from aliquot.storage.cache.crew import Crew
@@ -85,7 +85,7 @@ class Counter:
             for tell in due:
                 tell()
 
-    def enter(self, claim: Claim[T], origin: Origin, *, opens: bool) -> Ticket[T]:
+    def enter(self, claim: Claim[T], origin: Origin, *, opens: bool) -> TransferFuture[T]:
         """One who wants a file: it is given at once if it is here and known to be the origin's, or soon."""
         key = claim.key
         waiter = Waiter(claim, opens, time.monotonic(), origin)
@@ -119,7 +119,7 @@ class Counter:
         with self.deciding():
             pass
 
-    def read(self, handle: Handle, offset: int, length: int) -> Ticket[bytes]:
+    def read(self, handle: Handle, offset: int, length: int) -> TransferFuture[bytes]:
         entry, origin = handle.entry, handle.origin
         if offset < 0 or length < 0:
             return refused(ValueError(f"{entry.key}: offset and length are 0 or more"))
@@ -211,7 +211,7 @@ class Counter:
         waited_s = now - waiter.since_s
         if not waiter.opens:
             if entry.body.is_there():
-                self.flights.due.append(partial(waiter.claim.deliver, Fetched(entry.listed, found, waited_s)))
+                self.flights.due.append(partial(waiter.claim.deliver, FetchResult(entry.listed, found, waited_s)))
                 return True
             return False
         try:

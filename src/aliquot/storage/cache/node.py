@@ -13,12 +13,12 @@ from aliquot.storage.cache.base import (
     CacheSettings,
     CacheStats,
     DatasetStats,
-    Fetched,
-    Opened,
-    Ticket,
-    Told,
+    FetchResult,
+    FileHandle,
+    TransferFuture,
     Urgency,
-    Warmed,
+    WarmProgress,
+    WarmResult,
 )
 from aliquot.storage.cache.counter import Counter
 from aliquot.storage.cache.listing import Listing
@@ -30,7 +30,7 @@ from aliquot.storage.paths import check_path
 from aliquot.storage.records import FileKey, Listed
 
 ENDING_S = 5.0
-MOST_WARMINGS = 16  # at once: each has a thread, which may wait for its origin
+MAX_WARMINGS = 16  # at once: each has a thread, which may wait for its origin
 T = TypeVar("T")
 
 
@@ -58,15 +58,15 @@ class NodeCache:
             transfer = self._counter.flights.transfers.get(key)
             return transfer.arrived_bytes if transfer is not None else 0
 
-    def fetch(self, key: FileKey, *, urgency: Urgency = Urgency.PREFETCH) -> Ticket[Fetched]:
+    def fetch(self, key: FileKey, *, urgency: Urgency = Urgency.PREFETCH) -> TransferFuture[FetchResult]:
         if urgency is Urgency.PREFETCH and self._counter.settings.prefetch_bytes_per_s == 0:
             return refused(RefusedError(f"{key}: prefetches have no bandwidth: aliquot up --prefetch-bandwidth is 0"))
         return self._enter(Claim(urgency, key, self._counter.left, self._counter.promoted), key, opens=False)
 
-    def open(self, key: FileKey) -> Ticket[Opened]:
+    def open(self, key: FileKey) -> TransferFuture[FileHandle]:
         return self._enter(Claim(Urgency.DEMAND, key, self._counter.left, self._counter.promoted), key, opens=True)
 
-    def _enter(self, claim: Claim[T], key: FileKey, *, opens: bool) -> Ticket[T]:
+    def _enter(self, claim: Claim[T], key: FileKey, *, opens: bool) -> TransferFuture[T]:
         try:
             check_path(key.path)
             origin = self._origin_of(key.dataset)
@@ -81,13 +81,15 @@ class NodeCache:
     def listing(self, dataset: str) -> Listing:
         return self._counter.listings.listing(dataset, self._origin_of(dataset))
 
-    def warm(self, dataset: str, patterns: Sequence[str] = (), told: Told | None = None) -> Ticket[Warmed]:
+    def warm(
+        self, dataset: str, patterns: Sequence[str] = (), told: WarmProgress | None = None
+    ) -> TransferFuture[WarmResult]:
         warming = Warming(self, self._counter.settings.limit_bytes, lambda ended: self._warmings.pop(ended, None))
         with self._counter.lock:
             if self._counter.closed:
                 return refused(RefusedError("the cache is closed"))
-            if len(self._warmings) >= MOST_WARMINGS:
-                text = f"{dataset}: {MOST_WARMINGS} datasets are being warmed already; wait until one is"
+            if len(self._warmings) >= MAX_WARMINGS:
+                text = f"{dataset}: {MAX_WARMINGS} datasets are being warmed already; wait until one is"
                 return refused(RefusedError(text))
             self._warmings[warming] = None
         return warming.begin(dataset, patterns, told)

@@ -2,14 +2,14 @@
 
 from typing import Protocol, Self
 
-from aliquot.storage.cache.base import Ticket
+from aliquot.storage.cache.base import TransferFuture
 from aliquot.storage.cache.entry import Entry
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import FileKey, Found, Listed
 
 
 class Lender(Protocol):
-    def read(self, handle: "Handle", offset: int, length: int) -> Ticket[bytes]: ...
+    def read(self, handle: "Handle", offset: int, length: int) -> TransferFuture[bytes]: ...
     def give_back(self, entry: Entry) -> None: ...
     def settle(self) -> None: ...
 
@@ -38,7 +38,7 @@ class Handle:
     def fd(self) -> int | None:
         return self._fd if self.entry.whole and self._lender is not None else None
 
-    def read(self, offset: int, length: int) -> Ticket[bytes]:
+    def read(self, offset: int, length: int) -> TransferFuture[bytes]:
         if self._lender is None:
             raise ValueError(f"{self.key}: is closed")
         return self._lender.read(self, offset, length)

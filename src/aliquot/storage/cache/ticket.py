@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from aliquot.storage.cache.base import Ticket, Urgency
+from aliquot.storage.cache.base import TransferFuture, Urgency
 from aliquot.storage.records import FileKey
 
 T = TypeVar("T")
 
 
-class Claim(Ticket[T]):
+class Claim(TransferFuture[T]):
     """`left` is called when the caller cancels, `promoted` when it turns more urgent; from the caller's thread."""
 
     def __init__(

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
 from typing import Protocol
 
 from aliquot.core.errors import AliquotError
-from aliquot.storage.cache.base import Fetched, Ticket, Told, Urgency, Warmed
+from aliquot.storage.cache.base import FetchResult, TransferFuture, Urgency, WarmProgress, WarmResult
 from aliquot.storage.cache.listing import Listing
 from aliquot.storage.cache.ticket import Claim
 from aliquot.storage.errors import RoomError
@@ -18,7 +18,7 @@ TOLD_EVERY_S = 0.2
 
 
 class Fetcher(Protocol):
-    def fetch(self, key: FileKey, *, urgency: Urgency) -> Ticket[Fetched]: ...
+    def fetch(self, key: FileKey, *, urgency: Urgency) -> TransferFuture[FetchResult]: ...
     def listing(self, dataset: str) -> Listing: ...
     def arrived_bytes(self, key: FileKey) -> int:
         """Of a file that is on its way."""
@@ -30,13 +30,13 @@ class Warming:
         self._limit_bytes = limit_bytes
         self._ended = ended
         self._stopped = threading.Event()
-        self._claim: Claim[Warmed] = Claim(Urgency.WARM, None, lambda _: self.stop())
-        self._under_way: dict[Ticket[Fetched], Listed] = {}
+        self._claim: Claim[WarmResult] = Claim(Urgency.WARM, None, lambda _: self.stop())
+        self._under_way: dict[TransferFuture[FetchResult], Listed] = {}
         self._files = self._bytes = self._failed = 0
         self._error = ""
         self._thread: threading.Thread | None = None
 
-    def begin(self, dataset: str, patterns: Sequence[str], told: Told | None) -> Ticket[Warmed]:
+    def begin(self, dataset: str, patterns: Sequence[str], told: WarmProgress | None) -> TransferFuture[WarmResult]:
         work = (dataset, patterns, told)
         self._thread = threading.Thread(target=self._run, args=work, name=f"warming {dataset}", daemon=True)
         self._thread.start()
@@ -49,11 +49,11 @@ class Warming:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    def _run(self, dataset: str, patterns: Sequence[str], told: Told | None) -> None:
+    def _run(self, dataset: str, patterns: Sequence[str], told: WarmProgress | None) -> None:
         try:
             wanted = self._wanted(dataset, patterns)
             self._bring(dataset, wanted, told or (lambda *_: None))
-            self._claim.deliver(Warmed(self._files, self._bytes, self._failed, self._error))
+            self._claim.deliver(WarmResult(self._files, self._bytes, self._failed, self._error))
         except Exception as error:  # noqa: BLE001 - whoever asked is told
             self._claim.fail(error)
         finally:
@@ -71,7 +71,7 @@ class Warming:
             )
         return wanted
 
-    def _bring(self, dataset: str, wanted: list[Listed], told: Told) -> None:
+    def _bring(self, dataset: str, wanted: list[Listed], told: WarmProgress) -> None:
         of = (len(wanted), sum(file.size for file in wanted))
         waiting = iter(wanted)
         told_s = float("-inf")
@@ -92,7 +92,7 @@ class Warming:
                 told(self._files, of[0], self._bytes + coming, of[1])
         told(self._files, of[0], self._bytes, of[1])
 
-    def _count(self, ticket: Ticket[Fetched], file: Listed) -> None:
+    def _count(self, ticket: TransferFuture[FetchResult], file: Listed) -> None:
         try:
             size = ticket.result().listed.size
         except (AliquotError, CancelledError) as error:

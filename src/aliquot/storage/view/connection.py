@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from aliquot.storage.cache.base import Cache, Opened
+from aliquot.storage.cache import Cache, FileHandle
 from aliquot.storage.errors import StorageError
 from aliquot.storage.records import FileKey
 from aliquot.storage.view import wire
@@ -115,7 +115,7 @@ class Connection:
     def _interrupt(self, _unique: int, _inode: int, body: bytes) -> None:
         self._requests.interrupt(*wire.HANDLE.unpack_from(body))
 
-    def _succeeded(self, opened: Opened) -> None:
+    def _succeeded(self, opened: FileHandle) -> None:
         waited_s = opened.waited_s + self._naming.waited_s()
         self._tell(FileOpened(self.sandbox, opened.key, opened.listed.size, waited_s, opened.found))
 

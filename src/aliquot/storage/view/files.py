@@ -12,7 +12,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from aliquot.storage.cache.base import Opened
+from aliquot.storage.cache import FileHandle
 from aliquot.storage.view import wire
 from aliquot.storage.view.numbers import numbers
 
@@ -21,7 +21,7 @@ _NEVER = frozenset({errno.EPERM, errno.ENOTTY, errno.EINVAL})  # nor will it be 
 
 class OpenFile(Struct, eq=False):
     inode: int
-    opened: Opened
+    opened: FileHandle
 
 
 class OpenFiles:
@@ -40,7 +40,7 @@ class OpenFiles:
     def get(self, handle: int) -> OpenFile | None:
         return self._open.get(handle)
 
-    def add(self, inode: int, opened: Opened) -> tuple[int, bytes]:
+    def add(self, inode: int, opened: FileHandle) -> tuple[int, bytes]:
         """The handle, and the answer to the kernel's open."""
         handle = next(self._handles)
         backing = self._backing(inode, opened.fd)

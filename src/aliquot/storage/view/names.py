@@ -4,8 +4,7 @@ import time
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from aliquot.storage.cache.base import Cache
-from aliquot.storage.cache.listing import Listing
+from aliquot.storage.cache import Cache, Listing
 from aliquot.storage.errors import AbsentError
 from aliquot.storage.looks import Looks
 from aliquot.storage.records import FileKey, Listed

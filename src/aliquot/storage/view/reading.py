@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import NamedTuple
 
-from aliquot.storage.cache.base import Cache, Opened, Ticket
+from aliquot.storage.cache import Cache, FileHandle, TransferFuture
 from aliquot.storage.errors import AbsentError, PathError, StorageError
 from aliquot.storage.records import FileKey
 from aliquot.storage.view import wire
@@ -24,7 +24,7 @@ _AGAIN_S = 2.0  # in which the kernel comes again for the version that there is
 class Heard(NamedTuple):
     """Who is told of what came of opens and reads; seconds are those that the sandbox waited."""
 
-    succeeded: Callable[[Opened], None]
+    succeeded: Callable[[FileHandle], None]
     failed: Callable[[Node, BaseException, float], None]
     waited: Callable[[FileKey, float], None]  # for a piece
 
@@ -46,7 +46,7 @@ class Reading:
         self._names = names
         self._heard = heard
         # Opened, and found to be another version than was asked for; until when it may be had for the asking.
-        self._newer: dict[FileKey, tuple[Opened, float]] = {}
+        self._newer: dict[FileKey, tuple[FileHandle, float]] = {}
 
     def open(self, unique: int, inode: int, _body: bytes) -> None:
         node = self._inodes.get(inode)
@@ -76,7 +76,7 @@ class Reading:
             unique, ticket, lambda: self._arrived(unique, inode, node, ticket, begun_s), lambda: _close_unwanted(ticket)
         )
 
-    def _arrived(self, unique: int, inode: int, node: Node, ticket: Ticket[Opened], begun_s: float) -> None:
+    def _arrived(self, unique: int, inode: int, node: Node, ticket: TransferFuture[FileHandle], begun_s: float) -> None:
         try:
             opened = ticket.result()
         except CancelledError as error:
@@ -90,7 +90,7 @@ class Reading:
         else:
             self._have(unique, inode, node, opened)
 
-    def _have(self, unique: int, inode: int, node: Node, opened: Opened) -> None:
+    def _have(self, unique: int, inode: int, node: Node, opened: FileHandle) -> None:
         if not self._directories.shows(node.dataset):  # it was taken from the sandbox while it waited
             opened.close()
             self._requests.refuse(unique, errno.ENOENT)
@@ -106,13 +106,13 @@ class Reading:
         if not self._requests.answer(unique, said):
             self._files.release(handle)
 
-    def _keep_newer(self, key: FileKey, opened: Opened) -> None:
+    def _keep_newer(self, key: FileKey, opened: FileHandle) -> None:
         before = self._newer.pop(key, None)
         if before is not None:
             before[0].close()
         self._newer[key] = opened, time.monotonic() + _AGAIN_S
 
-    def _take_newer(self, key: FileKey) -> Opened | None:
+    def _take_newer(self, key: FileKey) -> FileHandle | None:
         """If whoever asked for another version has just come again for this one."""
         now = time.monotonic()
         for old in [other for other, (_, until) in self._newer.items() if now > until]:
@@ -135,7 +135,7 @@ class Reading:
         is_here = ticket.done()
         self._requests.wait(unique, ticket, lambda: self._read(unique, file, ticket, None if is_here else begun_s))
 
-    def _read(self, unique: int, file: OpenFile, ticket: Ticket[bytes], waits_since_s: float | None) -> None:
+    def _read(self, unique: int, file: OpenFile, ticket: TransferFuture[bytes], waits_since_s: float | None) -> None:
         waited_s = 0.0 if waits_since_s is None else time.monotonic() - waits_since_s
         try:
             piece = ticket.result()
@@ -160,6 +160,6 @@ class Reading:
         self._files.close()
 
 
-def _close_unwanted(ticket: Ticket[Opened]) -> None:
+def _close_unwanted(ticket: TransferFuture[FileHandle]) -> None:
     if not ticket.cancelled() and ticket.exception() is None:
         ticket.result().close()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from aliquot.storage.cache.base import Cache
+from aliquot.storage.cache import Cache
 from aliquot.storage.view.base import Tell
 from aliquot.storage.view.channel import GoneError
 from aliquot.storage.view.connection import Connection
