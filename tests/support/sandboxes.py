@@ -18,6 +18,7 @@ from aliquot.core.model import DeviceSpec
 from aliquot.live.node.base import Launch, Outcome, RunRequest
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe
 from aliquot.live.node.local import LocalNode
+from aliquot.testing.waiting import TIMEOUT_S
 
 DEVICES = (
     DeviceSpec("cpu", kind="cpu", concurrency=8),
@@ -85,14 +86,22 @@ class Heard:
         self.queue.put_nowait(("ended inside", sandbox, outcome))
 
 
-class Rig:
+class NodeRig:
+    """A real node under test: starts sandboxes, runs payloads, and waits for what the node reports."""
+
     def __init__(self, node: LocalNode, heard: Heard):
         self.node = node
         self.heard = heard
         self.last = 0
 
     async def next(self):
-        return await self.heard.queue.get()
+        """Wait for the node's next report: what happened, to which sandbox, and its outcome or logs."""
+        try:
+            return await asyncio.wait_for(self.heard.queue.get(), TIMEOUT_S)
+        except TimeoutError:
+            raise TimeoutError(
+                f"waited {TIMEOUT_S:g} s for a report of the node; sandboxes: {self.node.usage()}"
+            ) from None
 
     def launch(self, code: str, **settings) -> int:
         self.last += 1
@@ -151,17 +160,17 @@ class Rig:
 
 
 @contextlib.asynccontextmanager
-async def node(data: Path, **settings) -> AsyncIterator[Rig]:
+async def node(data: Path, **settings) -> AsyncIterator[NodeRig]:
     heard = Heard()
     local = LocalNode(data, settings.pop("devices", DEVICES), **{"isolation": strongest(), **settings})
     await local.start(heard)
     try:
-        yield Rig(local, heard)
+        yield NodeRig(local, heard)
     finally:
         await local.stop()
 
 
-def play(data: Path, scene: Callable[[Rig], Awaitable[None]], **settings) -> None:
+def play(data: Path, scene: Callable[[NodeRig], Awaitable[None]], **settings) -> None:
     """Run a scene on a fresh node, on the event loop that the server uses."""
 
     async def played() -> None:

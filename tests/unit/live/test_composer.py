@@ -6,20 +6,13 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
+from rig import Rig, on_a_rig
 
-from aliquot.config import PolicySettings
-from aliquot.live.call import Call
-from aliquot.live.catalogue import Catalogue
-from aliquot.live.compose.composer import Composer
 from aliquot.live.node.base import Status
 from aliquot.live.platform import Overloaded
 from aliquot.live.records import SEQUENCE, Action, Exec, FullName, Limits, Pair
 from aliquot.live.recovery import INTERRUPTED, take_up
-from aliquot.live.replay import replay_file
-from aliquot.live.service import Service
 from aliquot.live.store.base import StoreError
-from aliquot.live.store.sqlite import SqliteStore
-from aliquot.testing.node import ScriptedNode
 
 CODE = Exec("python:3.11", "def main(args): return args")
 
@@ -38,84 +31,7 @@ ACTIONS = (
 )
 
 
-class Rig:
-    """A composer on a real service and a real store in a folder, with a scripted node."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.ended = []
-        self.ready = set()
-
-    async def __aenter__(self):
-        self.store = await SqliteStore.open(self.folder)
-        self.node = ScriptedNode()
-        self.service = Service(PolicySettings("fair_resident"), self.node, self.store, host_memory_bytes=2**40)
-        self.catalogue = Catalogue(self.store, self.service)
-        self.composer = Composer(self.service, self.store, self.catalogue.reach)
-        await self.service.start()
-        await self.catalogue.load()
-        if self.catalogue.namespace("guest") is None:
-            await self.catalogue.create_namespace("guest")
-            async with self.catalogue.writing("guest"):
-                for action in ACTIONS:
-                    await self.catalogue.put(action)
-        self.guest = self.catalogue.namespace("guest")
-        await self.turn()
-        return self
-
-    async def __aexit__(self, *_):
-        await self.service.stop()
-        await self.store.close()
-        assert replay_file(self.folder).differences == []
-
-    async def turn(self):
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-    async def until(self, condition):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-    def call(self, name, number=1, **more):
-        reached = self.catalogue.reach("guest", FullName("guest", name))
-        return Call(f"{number:032x}", self.guest, reached, b"{}", done=self.ended.append, **more)
-
-    async def running(self):
-        """The sandbox that has a run, once there is one."""
-        while not self.node.running:
-            self.make_ready()
-            await asyncio.sleep(0.001)
-        (sandbox,) = self.node.running
-        return sandbox
-
-    def make_ready(self):
-        for sandbox in set(self.node.started) - self.ready:
-            self.ready.add(sandbox)
-            self.node.ready(sandbox)
-
-    async def finish(self, result=b"{}"):
-        self.node.finish(await self.running(), result)
-
-    async def record(self, call_id):
-        found = await self.store.activation("guest", call_id)
-        return None if found is None else msgspec.json.decode(found.response)
-
-    async def queue(self):
-        return [(one.name, one.started) for one in await self.store.unfinished()]
-
-
-def run(test):
-    """The test's coroutine, on a rig of its own."""
-
-    def in_loop(tmp_path):
-        async def whole():
-            async with Rig(tmp_path) as rig:
-                await test(rig)
-
-        asyncio.run(whole())
-
-    in_loop.__name__ = test.__name__
-    return in_loop
+run = on_a_rig(catalogued=ACTIONS)
 
 
 @run
@@ -141,7 +57,7 @@ async def test_an_accepted_composition_is_marked_as_begun_by_its_first_component
     with patch.object(rig.store, "mark_started", side_effect=AssertionError("once is enough")):
         await rig.finish()
         await rig.finish()
-        await rig.until(lambda: rig.ended)
+        await rig.until_ended(call)
     assert await rig.queue() == []
     assert (await rig.record(call.id))["success"]
 
@@ -157,7 +73,7 @@ async def test_a_composition_that_is_detached_before_it_began_is_marked_when_it_
     assert await rig.queue() == [("pair", True)]
     await rig.finish()
     await rig.finish()
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert await rig.queue() == []
 
 
@@ -173,7 +89,7 @@ async def test_a_composition_that_is_detached_under_way_is_marked_at_once(rig):
         assert await rig.queue() == [("pair", True)]
         for _ in range(2 - before):
             await rig.finish()
-        await rig.until(lambda call=call: call in rig.ended)
+        await rig.until_ended(call)
         assert await rig.queue() == []
 
 
@@ -194,7 +110,7 @@ async def test_one_that_waits_when_the_server_stops_stays_on_disk_and_one_that_r
     await rig.composer.accept(waiting)  # its first component needs a sandbox that does not start
     await rig.turn()
     draining = asyncio.create_task(rig.service.drain(60))
-    await rig.until(lambda: waiting in rig.ended)
+    await rig.until_ended(waiting)
     assert waiting.parked
     assert waiting.activation is None
     with pytest.raises(Overloaded):
@@ -215,7 +131,7 @@ async def test_cancelling_a_nested_one_ends_what_is_around_it_as_an_error_does(r
     (component,) = [one for one in rig.service.calls.values() if one is not call]
     assert not rig.composer.cancel("somebody", component.cause)
     assert rig.composer.cancel("guest", component.cause)
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert call.outcome.status is Status.INTERNAL_ERROR
     assert call.outcome.result == b'{"error":"cancelled"}'
     assert (await rig.record(component.cause))["result"] == {"error": "cancelled"}
@@ -227,7 +143,7 @@ async def test_a_component_whose_sandbox_dies_ends_it(rig):
     call = rig.call("pair")
     rig.composer.submit(call)
     rig.node.lose(await rig.running(), "it is out of memory")
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert call.outcome.status is Status.DEVELOPER_ERROR
     assert call.outcome.result == b'{"error":"it is out of memory"}'
 
@@ -239,7 +155,7 @@ async def test_a_component_whose_sandbox_has_not_begun_it_is_tried_again(rig):
     rig.node.refuse(await rig.running())
     await rig.finish()
     await rig.finish(b'{"fine":1}')
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert call.outcome.result == b'{"fine":1}'
 
 
@@ -248,7 +164,7 @@ async def test_a_component_that_the_core_does_not_take_is_the_platforms_fault(ri
     call = rig.call("pair")
     rig.composer.submit(call)
     rig.service.remove("guest", "a")
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert call.outcome.status is Status.INTERNAL_ERROR
 
 
@@ -258,7 +174,7 @@ async def test_whatever_is_wrong_with_a_composition_it_ends(rig):
     rig.composer.submit(call)
     with patch("aliquot.live.compose.frames.Sequence.follow", side_effect=RuntimeError("a fault of ours")):
         await rig.finish()
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert call.outcome.status is Status.INTERNAL_ERROR
     assert b"a fault of ours" in call.outcome.result
     assert (await rig.record(call.id))["status"] == "whisk internal error"
@@ -273,7 +189,7 @@ async def test_a_conductor_that_answers_nonsense_in_kind_ends_as_it_answers(rig)
     await rig.finish(b"[1]")
     assert msgspec.json.decode(rig.node.running[await rig.running()].payload) == {"value": [1], "state": "s"}
     await rig.finish(b"[2]")
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert call.outcome.result == b"[2]"
 
 
@@ -302,7 +218,7 @@ async def test_who_follows_a_composition_hears_its_components(rig):
 
 def test_after_a_crash_what_had_begun_is_interrupted_and_the_rest_runs(tmp_path):
     async def before():
-        async with Rig(tmp_path) as rig:
+        async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
             for number, name in enumerate(["pair", "again"], 1):
                 await rig.composer.accept(rig.call(name, number))
                 await rig.finish()  # the first component has run, the second waits for its own turn
@@ -313,17 +229,13 @@ def test_after_a_crash_what_had_begun_is_interrupted_and_the_rest_runs(tmp_path)
             rig.service.calls.clear()  # nobody brings them to an end
 
     async def after():
-        async with Rig(tmp_path) as rig:
+        async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
             assert await take_up(rig.composer, rig.store, rig.catalogue) == 3
             interrupted = await rig.store.activation("guest", f"{1:032x}")
             assert msgspec.json.decode(interrupted.response)["result"] == {"error": INTERRUPTED}
             told = {pair["key"]: pair["value"] for pair in msgspec.json.decode(interrupted.summary)["annotations"]}
             assert (told["kind"], told["topmost"]) == ("sequence", True)
-            while rig.service.calls:
-                rig.make_ready()
-                for sandbox in list(rig.node.running):
-                    rig.node.finish(sandbox)
-                await asyncio.sleep(0.001)
+            await rig.finish_all()
             assert await rig.queue() == []
             assert (await rig.record(f"{2:032x}"))["success"]
             assert (await rig.record(f"{3:032x}"))["success"]
@@ -386,15 +298,11 @@ WEIGHTS = [15, 45, 10, 5, 5, 20]  # of what `BadDay.act` chooses from
 @pytest.mark.parametrize("seed", range(3))
 def test_on_a_bad_day_every_composition_still_ends_once_with_one_record(tmp_path, seed):
     async def whole():
-        async with Rig(tmp_path) as rig:
+        async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
             day = BadDay(rig, Random(seed))
             while len(day.calls) < 60:
                 await day.act()
-            while rig.service.calls:
-                rig.make_ready()
-                for sandbox in sorted(rig.node.running):
-                    rig.node.finish(sandbox)
-                await asyncio.sleep(0.001)
+            await rig.finish_all()
             assert sorted(call.id for call in rig.ended) == [call.id for call in day.calls]
             assert all([await rig.record(call.id) for call in day.calls])
             assert await rig.queue() == []

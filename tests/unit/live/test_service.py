@@ -6,58 +6,18 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
+from rig import Rig, on_a_rig
 
-from aliquot.config import PolicySettings
-from aliquot.live.call import Call
-from aliquot.live.catalogue import Catalogue
-from aliquot.live.compose.composer import Composer
 from aliquot.live.node.base import Status
 from aliquot.live.platform import Overloaded
 from aliquot.live.records import Accepted, Action, Exec, Namespace, Pair
 from aliquot.live.recovery import INTERRUPTED, take_up
-from aliquot.live.replay import replay_file
 from aliquot.live.resolving import Reached
-from aliquot.live.service import Service
 from aliquot.live.store.sqlite import SqliteStore
-from aliquot.testing.node import ScriptedNode
+from aliquot.testing.waiting import wait_on_loop
 
 GUEST = Namespace("guest")
 ECHO = Action("guest", "echo", "0.0.1", Exec("python:3.11", "def main(args): return args"), revision="1")
-
-
-class Rig:
-    """A service on a real store in a folder, with a scripted node."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.calls = 0
-        self.ended = []
-
-    async def __aenter__(self):
-        self.store = await SqliteStore.open(self.folder)
-        self.node = ScriptedNode()
-        self.service = Service(PolicySettings("fair_resident"), self.node, self.store, host_memory_bytes=2**40)
-        await self.service.start()
-        self.service.deploy(Reached.own(ECHO))
-        await self.turn()
-        return self
-
-    async def __aexit__(self, *_):
-        await self.service.stop()
-        await self.store.close()
-        assert replay_file(self.folder).differences == []
-
-    async def turn(self):
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-    def call(self, action=ECHO, **more):
-        self.calls += 1
-        return Call(f"{self.calls:032x}", GUEST, Reached.own(action), b"{}", done=self.ended.append, **more)
-
-    async def until(self, condition):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def summary(call):
@@ -65,23 +25,12 @@ def summary(call):
     return {pair["key"]: pair["value"] for pair in annotations}
 
 
-def run(test):
-    """The test's coroutine, on a rig of its own."""
-
-    def in_loop(tmp_path):
-        async def whole():
-            async with Rig(tmp_path) as rig:
-                await test(rig)
-
-        asyncio.run(whole())
-
-    in_loop.__name__ = test.__name__
-    return in_loop
+run = on_a_rig(deployed=(ECHO,))
 
 
 @run
 async def test_a_call_is_run_recorded_and_answered(rig):
-    call = rig.call()
+    call = rig.call(ECHO)
     rig.service.submit(call)
     await rig.turn()
     rig.node.ready(1, ("hello from import",))
@@ -105,14 +54,14 @@ async def test_a_call_is_run_recorded_and_answered(rig):
 
 @run
 async def test_a_lost_device_is_used_no_more(rig):
-    first, second = rig.call(), rig.call()
+    first, second = rig.call(ECHO), rig.call(ECHO)
     rig.service.submit(first)
     await rig.turn()
     rig.node.lose(1, "The device cpu was lost: it does not answer.")
     rig.node.listener.device_lost("cpu", "it does not answer")
-    await rig.until(lambda: rig.ended == [first])
+    await rig.until_ended(first)
     rig.service.submit(second)
-    await rig.until(lambda: rig.ended == [first, second])
+    await rig.until_ended(first, second)
     assert rig.node.starts == [1]
     assert (second.outcome, second.reason) == (None, "there are no devices")
 
@@ -120,7 +69,7 @@ async def test_a_lost_device_is_used_no_more(rig):
 @run
 async def test_a_warm_call_has_no_init_time(rig):
     for _ in range(2):
-        rig.service.submit(rig.call())
+        rig.service.submit(rig.call(ECHO))
         await rig.turn()
         if not rig.ended:
             rig.node.ready(1)
@@ -133,7 +82,7 @@ async def test_a_warm_call_has_no_init_time(rig):
 
 @run
 async def test_a_lost_sandbox_fails_its_call_with_its_own_words(rig):
-    call = rig.call()
+    call = rig.call(ECHO)
     rig.service.submit(call)
     await rig.turn()
     rig.node.lose(1, "does not compile")
@@ -145,13 +94,13 @@ async def test_a_lost_sandbox_fails_its_call_with_its_own_words(rig):
 
 @run
 async def test_a_sandbox_that_dies_idle_as_it_is_chosen_costs_the_call_nothing(rig):
-    rig.service.submit(rig.call())
+    rig.service.submit(rig.call(ECHO))
     await rig.turn()
     rig.node.ready(1)
     await rig.turn()
     rig.node.finish(1)
     await rig.turn()
-    call = rig.call()
+    call = rig.call(ECHO)
     rig.service.submit(call)
     rig.service._engine._step()  # the core chooses sandbox 1 …
     rig.node.refuse(1)  # … which turns out to be shutting down
@@ -167,7 +116,7 @@ async def test_a_sandbox_that_dies_idle_as_it_is_chosen_costs_the_call_nothing(r
 
 @run
 async def test_it_is_not_tried_for_ever(rig):
-    call = rig.call()
+    call = rig.call(ECHO)
     rig.service.submit(call)
     await rig.turn()
     for sandbox in (1, 2, 3):
@@ -181,21 +130,21 @@ async def test_it_is_not_tried_for_ever(rig):
 
 @run
 async def test_an_accepted_call_is_on_disk_until_its_record_is(rig):
-    call = rig.call()
+    call = rig.call(ECHO)
     await rig.service.accept(call)
     assert [(entry.id, entry.started) for entry in await rig.store.unfinished()] == [(call.id, False)]
     rig.node.ready(1)
-    await rig.until(lambda: rig.node.running)
+    await wait_on_loop(lambda: rig.node.running, what="a run")
     assert [entry.started for entry in await rig.store.unfinished()] == [True]
     rig.node.finish(1)
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert await rig.store.unfinished() == []
     assert await rig.store.activation("guest", call.id)
 
 
 @run
 async def test_a_call_that_is_no_longer_awaited_is_kept(rig):
-    call = rig.call()
+    call = rig.call(ECHO)
     rig.service.submit(call)
     await rig.turn()
     rig.node.ready(1)
@@ -203,13 +152,13 @@ async def test_a_call_that_is_no_longer_awaited_is_kept(rig):
     await rig.service.detach(call)
     assert [(entry.id, entry.started) for entry in await rig.store.unfinished()] == [(call.id, True)]
     rig.node.finish(1)
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert await rig.store.unfinished() == []
 
 
 @run
 async def test_an_end_that_overtakes_its_detaching_leaves_nothing_behind(rig):
-    call = rig.call()
+    call = rig.call(ECHO)
     rig.service.submit(call)
     await rig.turn()
     rig.node.ready(1)
@@ -218,14 +167,14 @@ async def test_an_end_that_overtakes_its_detaching_leaves_nothing_behind(rig):
     await asyncio.sleep(0)
     rig.node.finish(1)
     await detaching
-    await rig.until(lambda: rig.ended)
+    await rig.until_ended(call)
     assert await rig.store.unfinished() == []
     assert await rig.store.activation("guest", call.id)
 
 
 @run
 async def test_a_new_revision_never_runs_in_an_old_sandbox(rig):
-    rig.service.submit(rig.call())
+    rig.service.submit(rig.call(ECHO))
     await rig.turn()
     rig.node.ready(1)
     await rig.turn()
@@ -241,7 +190,7 @@ async def test_a_new_revision_never_runs_in_an_old_sandbox(rig):
 
 @run
 async def test_a_deleted_action_ends_what_waits_for_it(rig):
-    call = rig.call()
+    call = rig.call(ECHO)
     rig.service.submit(call)
     rig.service.remove("guest", "echo")
     await rig.turn()
@@ -261,7 +210,7 @@ async def test_a_call_for_an_action_the_core_does_not_know_is_refused(rig):
 
 @run
 async def test_a_sandbox_that_starts_for_a_cancelled_call_is_started_once_and_serves_the_next(rig):
-    first, second = rig.call(), rig.call()
+    first, second = rig.call(ECHO), rig.call(ECHO)
     rig.service.submit(first)
     await rig.turn()
     assert rig.service.cancel("guest", first.id)
@@ -279,7 +228,7 @@ async def test_a_sandbox_that_starts_for_a_cancelled_call_is_started_once_and_se
 
 @run
 async def test_a_cancelled_run_stops_its_sandbox(rig):
-    call = rig.call()
+    call = rig.call(ECHO)
     rig.service.submit(call)
     await rig.turn()
     rig.node.ready(1)
@@ -294,14 +243,14 @@ async def test_a_cancelled_run_stops_its_sandbox(rig):
 
 @run
 async def test_draining_lets_what_runs_end_and_leaves_what_waits_on_disk(rig):
-    awaited, waits = rig.call(), rig.call()
+    awaited, waits = rig.call(ECHO), rig.call(ECHO)
     rig.service.submit(awaited)
     await rig.service.accept(waits)
     await rig.turn()
     draining = asyncio.create_task(rig.service.drain(60))
     await rig.turn()
     with pytest.raises(Overloaded, match="stopping"):
-        rig.service.submit(rig.call())
+        rig.service.submit(rig.call(ECHO))
     rig.node.ready(1)
     await rig.turn()
     rig.node.finish(1)
@@ -326,10 +275,9 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
         await store.close()
 
     async def restart():
-        async with Rig(tmp_path) as rig:
-            catalogue = Catalogue(rig.store, rig.service)
-            catalogue.install(ECHO)
-            assert await take_up(Composer(rig.service, rig.store, catalogue.reach), rig.store, catalogue) == 4
+        async with Rig.open(tmp_path, deployed=(ECHO,)) as rig:
+            rig.catalogue.install(ECHO)
+            assert await take_up(rig.composer, rig.store, rig.catalogue) == 4
             await rig.turn()
             ends = {}
             for number in (102, 104):
@@ -339,12 +287,7 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
             assert ends[102]["result"] == {"error": INTERRUPTED}
             assert "deleted" in ends[104]["result"]["error"]
             assert sorted(rig.service.calls) == [f"{number:032x}" for number in (101, 103)]
-            for sandbox in sorted(rig.node.started):
-                rig.node.ready(sandbox)
-            while rig.service.calls:
-                await asyncio.sleep(0.001)
-                for sandbox in list(rig.node.running):
-                    rig.node.finish(sandbox)
+            await rig.finish_all()
             assert await rig.store.unfinished() == []
 
     asyncio.run(crash())
@@ -363,7 +306,7 @@ async def test_rerun_is_written_down_with_the_call(rig):
 async def test_a_wall_clock_that_jumps_changes_no_decision_and_no_duration(rig):
     real = time.time_ns
     for hours in (0, -5, 9):
-        call = rig.call()
+        call = rig.call(ECHO)
         rig.service.submit(call)
         await rig.turn()
         if not rig.ended:

@@ -4,20 +4,15 @@ import asyncio
 import time
 
 import pytest
+from rig import Rig, on_a_rig
 
-from aliquot.config import PolicySettings
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.call import Call
-from aliquot.live.device.used import Used
 from aliquot.live.records import Action, Exec, Namespace, Pair
-from aliquot.live.replay import replay_file
 from aliquot.live.resolving import Reached
-from aliquot.live.service import Service
-from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.usage import accounts
-from aliquot.live.usage.file import LEAST, UsageFile
 from aliquot.live.usage.reading import read_usage
-from aliquot.testing.node import ScriptedNode
+from aliquot.testing.waiting import wait_on_loop
 
 GUEST = Namespace("guest")
 DEVICES = (DeviceSpec(CPU, CPU, None, 4), DeviceSpec("host-1", "host", None, 4))
@@ -28,67 +23,17 @@ def action(name, share):
     return Action("guest", name, "0.0.1", Exec("python:3.11", ""), revision="1", annotations=annotations)
 
 
-class Rig:
-    """A service with an accelerator whose sandboxes use what the test says. Time is the test's, too."""
-
-    def __init__(self, folder, node):
-        self.folder, self.node, self.calls = folder, node, 0
-
-    async def __aenter__(self):
-        self.store = await SqliteStore.open(self.folder)
-        self.service = Service(PolicySettings("fair_resident"), self.node, self.store, host_memory_bytes=2**40)
-        self.sampler = self.service.usage
-        self.sampler.keep(lambda: UsageFile(self.folder / "usage.ring", LEAST))
-        await self.service.start()
-        await self.turn()
-        return self
-
-    async def __aexit__(self, *_):
-        await self.service.stop()
-        await self.store.close()
-        assert replay_file(self.folder).differences == []
-
-    async def turn(self):
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-    async def begin(self, name, share):
-        """Returns the number of the sandbox in which it runs."""
-        self.calls += 1
-        reached = Reached.own(action(name, share))
-        self.service.deploy(reached)
-        self.service.submit(Call(f"{self.calls:032x}", GUEST, reached, b"{}", done=lambda _: None))
-        await self.turn()
-        number = self.node.starts[-1]
-        self.node.ready(number)
-        await self.turn()
-        return number
-
-    def use(self, sandbox, compute_s, memory_bytes=2**20):
-        self.node.used_so_far[sandbox] = Used(sandbox, compute_s, memory_bytes)
-
-
-def run(test):
-    def in_loop(tmp_path):
-        async def whole():
-            async with Rig(tmp_path, ScriptedNode(DEVICES)) as rig:
-                await test(rig)
-
-        asyncio.run(whole())
-
-    in_loop.__name__ = test.__name__
-    return in_loop
+run = on_a_rig(devices=DEVICES)
 
 
 @run
 async def test_it_sleeps_until_something_runs_on_an_accelerator_and_when_nothing_does(rig):
     assert not rig.sampler._awake
-    sandbox = await rig.begin("work", 0.5)
+    sandbox = await rig.begin(action("work", 0.5))
     assert rig.sampler._awake
     rig.use(sandbox, 0.001)
     rig.node.finish(sandbox)
-    while rig.sampler._awake:
-        await asyncio.sleep(0.005)
+    await wait_on_loop(lambda: not rig.sampler._awake, what="the sampler to fall asleep")
     assert rig.sampler.accounts[sandbox].compute_s == 0.001
 
 
@@ -105,7 +50,7 @@ async def test_what_runs_on_the_cpu_is_not_looked_at(rig):
 
 @run
 async def test_shares_are_of_the_time_between_two_looks_and_the_core_is_told_each_second(rig):
-    sandbox = await rig.begin("work", 0.5)
+    sandbox = await rig.begin(action("work", 0.5))
     rig.sampler._awake = False  # the test looks
     now_s = time.monotonic()
     for step in range(1, 251):
@@ -125,7 +70,7 @@ async def test_shares_are_of_the_time_between_two_looks_and_the_core_is_told_eac
 
 @run
 async def test_a_while_of_nothing_takes_two_samples_however_long_it_is(rig):
-    sandbox = await rig.begin("work", 0.5)
+    sandbox = await rig.begin(action("work", 0.5))
     rig.sampler._awake = False
     now_s = time.monotonic()
     for step in range(1, 101):
@@ -141,7 +86,7 @@ async def test_a_while_of_nothing_takes_two_samples_however_long_it_is(rig):
 
 @run
 async def test_what_a_driver_counts_only_now_and_then_is_spread_over_the_time_between(rig):
-    sandbox = await rig.begin("work", 0.5)
+    sandbox = await rig.begin(action("work", 0.5))
     rig.sampler._awake = False
     now_s = time.monotonic()
     for step in range(1, 101):
@@ -154,7 +99,7 @@ async def test_what_a_driver_counts_only_now_and_then_is_spread_over_the_time_be
 
 @run
 async def test_who_borrows_and_from_whom_is_shown(rig):
-    owner, borrower = await rig.begin("owner", 0.75), await rig.begin("borrower", 0.25)
+    owner, borrower = await rig.begin(action("owner", 0.75)), await rig.begin(action("borrower", 0.25))
     rig.sampler._awake = False
     now_s = time.monotonic()
     for step in range(1, 201):
@@ -176,7 +121,7 @@ async def test_who_borrows_and_from_whom_is_shown(rig):
 
 @run
 async def test_a_functions_seconds_stay_when_its_sandbox_goes_and_its_memory_does_not(rig):
-    sandbox = await rig.begin("work", 0.5)
+    sandbox = await rig.begin(action("work", 0.5))
     rig.sampler._awake = False
     rig.use(sandbox, 0.5)
     rig.sampler.look(time.monotonic() + 0.01)
@@ -192,9 +137,9 @@ def test_functions_without_end_do_not_fill_the_metrics(monkeypatch, tmp_path):
     monkeypatch.setattr(accounts, "MOST_FUNCTIONS", 2)
 
     async def whole():
-        async with Rig(tmp_path, ScriptedNode(DEVICES)) as rig:
+        async with Rig.open(tmp_path, devices=DEVICES) as rig:
             for number in range(4):
-                sandbox = await rig.begin(f"work-{number}", 0.1)
+                sandbox = await rig.begin(action(f"work-{number}", 0.1))
                 rig.use(sandbox, 0.25)
             rig.sampler.look(time.monotonic() + 0.01)
             return rig.service.status()["usage"]

@@ -1,0 +1,156 @@
+"""A service under test: real policies, a real store in a folder, a composer, and a node that the test plays."""
+
+import asyncio
+import functools
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from aliquot.config import PolicySettings
+from aliquot.core.model import CPU, DeviceSpec
+from aliquot.live.call import Call
+from aliquot.live.catalogue import Catalogue
+from aliquot.live.compose.composer import Composer
+from aliquot.live.device.used import Used
+from aliquot.live.records import FullName, Namespace
+from aliquot.live.replay import replay_file
+from aliquot.live.resolving import Reached
+from aliquot.live.service import Service
+from aliquot.live.store.sqlite import SqliteStore
+from aliquot.live.usage.file import LEAST, UsageFile
+from aliquot.testing.node import ScriptedNode
+from aliquot.testing.waiting import wait_on_loop
+
+CPU_ONLY = (DeviceSpec(CPU, CPU, None, 4),)
+
+
+class Rig:
+    """Submits calls to `service` or `composer`, plays `node`, and collects ended calls in `ended`.
+
+    `open` makes one. When it closes, the journal must replay to the same commands.
+    """
+
+    def __init__(self, folder, store, devices):
+        self.folder = folder
+        self.store = store
+        self.node = ScriptedNode(devices)
+        self.service = Service(PolicySettings("fair_resident"), self.node, store, host_memory_bytes=2**40)
+        self.catalogue = Catalogue(store, self.service)
+        self.composer = Composer(self.service, store, self.catalogue.reach)
+        self.sampler = self.service.usage
+        self.sampler.keep(lambda: UsageFile(folder / "usage.ring", LEAST))
+        self.ended = []
+        self._calls = 0
+        self._ready = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, folder, *, catalogued=(), deployed=(), devices=CPU_ONLY):
+        """Start a service that knows these actions of `guest`, from the catalogue or straight from a deployment."""
+        store = await SqliteStore.open(folder)
+        rig = cls(folder, store, devices)
+        await rig.service.start()
+        await rig.catalogue.load()
+        if catalogued and rig.catalogue.namespace("guest") is None:
+            await rig.catalogue.create_namespace("guest")
+            async with rig.catalogue.writing("guest"):
+                for action in catalogued:
+                    await rig.catalogue.put(action)
+        for action in deployed:
+            rig.service.deploy(Reached.own(action))
+        await rig.turn()
+        try:
+            yield rig
+        finally:
+            await rig.service.stop()
+            await store.close()
+        assert replay_file(folder).differences == []
+
+    async def turn(self):
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def until_ended(self, *calls):
+        await wait_on_loop(
+            lambda: self.ended, lambda ended: all(call in ended for call in calls), what="the calls' end"
+        )
+
+    def call(self, action, number=None, **more):
+        """Make a call of an action, or of the catalogue's action with this name. Its id is made of the number."""
+        self._calls += 1
+        number = self._calls if number is None else number
+        if isinstance(action, str):
+            guest, reached = self.catalogue.namespace("guest"), self.catalogue.reach("guest", FullName("guest", action))
+        else:
+            guest, reached = Namespace("guest"), Reached.own(action)
+        return Call(f"{number:032x}", guest, reached, b"{}", done=self.ended.append, **more)
+
+    def make_ready(self):
+        for sandbox in set(self.node.started) - self._ready:
+            self._ready.add(sandbox)
+            self.node.ready(sandbox)
+
+    async def running(self):
+        """Make sandboxes ready until one has a run, and return its number."""
+
+        def look():
+            if not self.node.running:
+                self.make_ready()
+            return self.node.running
+
+        (sandbox,) = await wait_on_loop(look, what="a run")
+        return sandbox
+
+    async def finish(self, result=b"{}"):
+        self.node.finish(await self.running(), result)
+
+    async def finish_all(self):
+        """Make every sandbox ready and end every run, until no call is left."""
+
+        def look():
+            self.make_ready()
+            for sandbox in sorted(self.node.running):
+                self.node.finish(sandbox)
+            return self.service.calls
+
+        await wait_on_loop(look, lambda calls: not calls, what="the end of all calls")
+
+    async def record(self, call_id):
+        found = await self.store.activation("guest", call_id)
+        return None if found is None else msgspec.json.decode(found.response)
+
+    async def queue(self):
+        return [(one.name, one.started) for one in await self.store.unfinished()]
+
+    async def begin(self, action):
+        """Deploy an action, let a call of it run, and return the number of its sandbox."""
+        self.service.deploy(Reached.own(action))
+        self.service.submit(self.call(action))
+        await self.turn()
+        sandbox = self.node.starts[-1]
+        self.node.ready(sandbox)
+        self._ready.add(sandbox)
+        await self.turn()
+        return sandbox
+
+    def use(self, sandbox, compute_s, memory_bytes=2**20):
+        """Set what the sandbox has used of its accelerator so far."""
+        self.node.used_so_far[sandbox] = Used(sandbox, compute_s, memory_bytes)
+
+
+def on_a_rig(**settings):
+    """Turn a coroutine that takes a rig into a test, with a rig of its own in `tmp_path`."""
+
+    def decorate(test):
+        def in_loop(tmp_path):
+            async def whole():
+                async with Rig.open(tmp_path, **settings) as rig:
+                    await test(rig)
+
+            asyncio.run(whole())
+
+        functools.update_wrapper(in_loop, test)
+        del in_loop.__wrapped__  # pytest would take the fixtures from its signature
+        return in_loop
+
+    return decorate
