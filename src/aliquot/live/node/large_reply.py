@@ -5,10 +5,10 @@ from aliquot.runtime.frames import REPLY
 
 
 class LargeReply:
-    __slots__ = ("_size", "have", "parcel", "printed", "status", "whole")
+    __slots__ = ("_size", "have", "parcel", "status", "whole")
 
-    def __init__(self, status: int, printed: bool, parcel: int, size: int, pickled: int, begun: bytes) -> None:
-        self.status, self.printed, self.parcel = status, printed, parcel
+    def __init__(self, status: int, parcel: int, size: int, pickled: int, begun: bytes) -> None:
+        self.status, self.parcel = status, parcel
         self._size = size
         self.whole = allocate(size + pickled)
         self.have = len(begun) - REPLY.size

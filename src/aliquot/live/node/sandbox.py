@@ -37,8 +37,7 @@ from aliquot.runtime import frames
 from aliquot.runtime.frames import REPLY, REQUEST
 
 _RECV_BYTES = 65536
-# More than a launcher sends: the JSON of an error, the bytes of a result.
-_SLACK_BYTES = MIB
+_SLACK_BYTES = MIB  # what a launcher may send beyond the result: the JSON of an error
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _encode_env = msgspec.json.Encoder().encode
@@ -48,9 +47,9 @@ _DEVELOPER_ERROR, _INTERNAL_ERROR = Status.DEVELOPER_ERROR, Status.INTERNAL_ERRO
 
 class Sandbox:
     __slots__ = (
-        "_begun_s", "_expected", "_fds", "_large", "_loop", "_outbox", "_outer", "_owner", "_partial", "_reading",
-        "_recv", "_result_bytes", "_runs", "_steps", "_timeout_ms", "_transmit", "_unread", "cell", "deadline_s",
-        "launch", "logs", "number", "side", "state",
+        "_begun_s", "_expected", "_fds", "_large", "_loop", "_outbox", "_outer", "_owner", "_partial", "_printed",
+        "_reading", "_recv", "_result_bytes", "_runs", "_steps", "_timeout_ms", "_transmit", "_unread", "cell",
+        "deadline_s", "launch", "logs", "number", "side", "state",
     )  # fmt: skip
 
     def __init__(self, number: int, launch: Launch, owner: Owner, loop: Loop, result_bytes: int) -> None:
@@ -65,6 +64,7 @@ class Sandbox:
         self._runs = 0
         self._unread = False  # its last request never reached it
         self._partial: bytearray | None = None
+        self._printed = True  # whether the last reply said that its output is in the pipes
         self._expected = 0
         self._large: LargeReply | None = None  # a reply that is not to be copied
         self._outbox: list[memoryview] = []
@@ -227,11 +227,11 @@ class Sandbox:
         if len(data) < REPLY.size:
             self._partial, self._expected = bytearray(data), REPLY.size
             return
-        status, printed, parcel, size, pickled = REPLY.unpack_from(data)
+        status, self._printed, parcel, size, pickled = REPLY.unpack_from(data)
         expected = REPLY.size + size + pickled
         if len(data) < expected <= self._result_bytes + _SLACK_BYTES:
             large = expected > LARGE and self.state == RUNNING
-            self._large = LargeReply(status, printed, parcel, size, pickled, data) if large else None
+            self._large = LargeReply(status, parcel, size, pickled, data) if large else None
             self._partial, self._expected = None if large else bytearray(data), expected
             return
         self._partial = None
@@ -239,7 +239,7 @@ class Sandbox:
             self._lose(Status.DEVELOPER_ERROR, EXITED)  # it speaks out of turn: not the launcher's words
             return
         middle = REPLY.size + size
-        self._answered(status, data[REPLY.size : middle], data[middle:] or None, parcel, printed=printed)
+        self._answered(status, data[REPLY.size : middle], data[middle:] or None, parcel)
 
     def _receive_large(self, large: LargeReply) -> None:
         try:
@@ -259,7 +259,7 @@ class Sandbox:
         seconds = time.perf_counter() - self._begun_s
         result = large.result
         if len(result) <= LARGE:
-            self._answered(large.status, bytes(result), large.pickled, large.parcel, printed=large.printed)
+            self._answered(large.status, bytes(result), large.pickled, large.parcel)
             return
         # Its run is over; nothing it does until it has been judged counts.
         self.state, self.deadline_s = JUDGED, math.inf
@@ -276,13 +276,11 @@ class Sandbox:
         if verdict.why is not None:
             self._lose(Status.DEVELOPER_ERROR, NOT_JSON.format(bytes(large.result[:1024]).decode(errors="replace")))
             return
-        self._settle(large.status, large.result, large.pickled, seconds, large.parcel, printed=large.printed)
+        self._settle(large.status, large.result, large.pickled, seconds, large.parcel)
         if died and self.state == IDLE:
             self._hang_up()
 
-    def _answered(
-        self, code: int, result: bytes, pickled: bytes | memoryview | None, parcel: int, *, printed: bool
-    ) -> None:
+    def _answered(self, code: int, result: bytes, pickled: bytes | memoryview | None, parcel: int) -> None:
         seconds = time.perf_counter() - self._begun_s
         try:
             _check_json(result)
@@ -292,17 +290,10 @@ class Sandbox:
             text = NOT_JSON.format(result[:1024].decode(errors="replace"))
             self._lose(Status.DEVELOPER_ERROR, text)
             return
-        self._settle(code, result, pickled, seconds, parcel, printed=printed)
+        self._settle(code, result, pickled, seconds, parcel)
 
     def _settle(
-        self,
-        code: int,
-        result: bytes | memoryview,
-        pickled: bytes | memoryview | None,
-        seconds: float,
-        number: int,
-        *,
-        printed: bool,
+        self, code: int, result: bytes | memoryview, pickled: bytes | memoryview | None, seconds: float, number: int
     ) -> None:
         status = _STATUSES.get(code, _DEVELOPER_ERROR)
         starting = self.state == STARTING
@@ -319,7 +310,7 @@ class Sandbox:
                 self._lose(Status.DEVELOPER_ERROR, EXITED)  # not the launcher's words
                 return
         self.state = IDLE
-        logs = self.logs.finish(printed=printed)
+        logs = self.logs.finish(printed=self._printed)
         if self._reading[0] or self._reading[1]:
             self._stop_reading()
         if starting:
