@@ -63,12 +63,12 @@ $(VENV)/bin/pip:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[plot]'
+$(VENV)/demo.stamp: pyproject.toml benchmarks/pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --editable benchmarks
 	touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+$(VENV)/dev.stamp: pyproject.toml benchmarks/pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable benchmarks
 	touch $@
 
 # The OpenWhisk clients that the tests drive. Where they cannot be installed their tests are skipped, and say so.

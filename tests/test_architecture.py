@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import aliquot
+import aliquot_bench
 from aliquot.policies.eviction import EVICTION
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.packing import PACKING
@@ -14,11 +15,13 @@ from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 
 ROOT = Path(aliquot.__file__).parent
-SOURCES = sorted(ROOT.rglob("*.py"))
+BENCH = Path(aliquot_bench.__file__).parent
+PRODUCT = sorted(ROOT.rglob("*.py"))
+SOURCES = [*PRODUCT, *sorted(BENCH.rglob("*.py"))]
 COMPOSE = ROOT / "live" / "compose"  # of which only the composer acts
 PURE = [
     path
-    for path in SOURCES
+    for path in PRODUCT
     if path.relative_to(ROOT).parts[0] in {"core", "policies"} or (path.parent == COMPOSE and path.stem != "composer")
 ]
 FORBIDDEN_MODULES = (
@@ -29,7 +32,7 @@ FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__impor
 
 
 def name(path):
-    return str(path.relative_to(ROOT))
+    return str(path.relative_to(BENCH.parent if BENCH in path.parents else ROOT))
 
 
 def test_there_is_something_to_check():

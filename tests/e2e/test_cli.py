@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aliquot.bench import BENCHES
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.experiments.thesis import DRAWS_RRR, PUBLISHED
+from aliquot_bench.benches import BENCHES
 
 PNG = b"\x89PNG\r\n\x1a\n"
 THESIS_ARRIVALS = "time_s,function,tenant\n0,resnet,client1\n1,bert,client2\n2,resnet,client1\n3,resnet,client1\n"

@@ -16,7 +16,7 @@ from aliquot.core.commands import Fetch
 from aliquot.live.journal import Step
 from aliquot.live.replay import replay_file
 from aliquot.live.store.journal import read_journal
-from aliquot.testing.origin.link import Shape, shaped
+from aliquot_bench.origin.link import Shape, shaped
 
 MB = 1_000_000
 FLOW = {"flow/config.json": 10_000, "flow/train.bin": 3 * MB, "flow/weights.bin": 2 * MB}

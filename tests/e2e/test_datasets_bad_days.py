@@ -12,8 +12,8 @@ import pytest
 from fabric_server import FabricServer, digest, eventually, mounts_of, stop_origin
 
 from aliquot.live.replay import replay_file
-from aliquot.testing.origin.link import Shape, shaped
 from aliquot.testing.server import alive
+from aliquot_bench.origin.link import Shape, shaped
 
 MB = 1_000_000
 FILES = {"slow.bin": 12 * MB, "large/a.bin": 5 * MB, "large/b.bin": 5 * MB, "small.bin": 1000, "later.bin": MB}

@@ -4,7 +4,7 @@ import pytest
 from fabric_server import FabricServer, digest, eventually
 
 from aliquot.storage.log.access_log import read_sessions
-from aliquot.testing.origin.link import Shape, shaped
+from aliquot_bench.origin.link import Shape, shaped
 
 MB = 1_000_000
 USERS = ("ann", "bob")

@@ -5,17 +5,17 @@ import sys
 
 import pytest
 
-from aliquot.bench.environments import PeerError, prepare
-from aliquot.bench.latency import wrk
-from aliquot.bench.latency.figures import BARE, OURS, Extras, Measured, best_peer, goals, others, ratio, tables
-from aliquot.bench.latency.figures import p50_alone as p50
-from aliquot.bench.latency.figures import per_second as rate
-from aliquot.bench.latency.peers import PEERS
-from aliquot.bench.latency.picture import draw
-from aliquot.bench.latency.process import Server, ServerError
-from aliquot.bench.latency.targets import FloorTarget, PingPongTarget, Sample
-from aliquot.bench.latency.wrk import Endpoint, Load, parse
 from aliquot.core.errors import InputError
+from aliquot_bench.environments import PeerError, prepare
+from aliquot_bench.latency import wrk
+from aliquot_bench.latency.figures import BARE, OURS, Extras, Measured, best_peer, goals, others, ratio, tables
+from aliquot_bench.latency.figures import p50_alone as p50
+from aliquot_bench.latency.figures import per_second as rate
+from aliquot_bench.latency.peers import PEERS
+from aliquot_bench.latency.picture import draw
+from aliquot_bench.latency.process import Server, ServerError
+from aliquot_bench.latency.targets import FloorTarget, PingPongTarget, Sample
+from aliquot_bench.latency.wrk import Endpoint, Load, parse
 
 needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed: apt-get install wrk")
 

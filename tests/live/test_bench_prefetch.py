@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.bench.environments import PeerError
-from aliquot.bench.prefetch import picture
-from aliquot.bench.prefetch.bench import PrefetchBench
-from aliquot.bench.prefetch.control import Control
-from aliquot.bench.prefetch.interference import Interference
-from aliquot.bench.prefetch.methods import LEARNED, PLAIN, PRELOADED, VIEW, Methods
-from aliquot.bench.prefetch.part import Sizes
-from aliquot.bench.prefetch.trial import Trial, curve, hidden, ideal, make_trial, moved_between, quantile, wasted_share
-from aliquot.bench.prefetch.workload import DEVIATES, RECORDED, SHARDS, Shuffled, Workflow
-from aliquot.bench.run import Request
 from aliquot.core.errors import InputError
-from aliquot.testing.origin import link as links
-from aliquot.testing.origin.content import PERIOD, pieces
-from aliquot.testing.origin.link import MB, LinkError, Shape, addresses, shaped, sweep
-from aliquot.testing.origin.pacing import BURST_S, Pacer
-from aliquot.testing.origin.process import stretch
+from aliquot_bench.base import Request
+from aliquot_bench.environments import PeerError
+from aliquot_bench.origin import link as links
+from aliquot_bench.origin.content import PERIOD, pieces
+from aliquot_bench.origin.link import MB, LinkError, Shape, addresses, shaped, sweep
+from aliquot_bench.origin.pacing import BURST_S, Pacer
+from aliquot_bench.origin.process import stretch
+from aliquot_bench.prefetch import picture
+from aliquot_bench.prefetch.bench import PrefetchBench
+from aliquot_bench.prefetch.control import Control
+from aliquot_bench.prefetch.interference import Interference
+from aliquot_bench.prefetch.methods import LEARNED, PLAIN, PRELOADED, VIEW, Methods
+from aliquot_bench.prefetch.part import Sizes
+from aliquot_bench.prefetch.trial import Trial, curve, hidden, ideal, make_trial, moved_between, quantile, wasted_share
+from aliquot_bench.prefetch.workload import DEVIATES, RECORDED, SHARDS, Shuffled, Workflow
 
 FILES = {"a/one.bin": 3 * PERIOD + 17, "a/b/two words.txt": 5, "three": 0}
 
@@ -143,7 +143,7 @@ def test_what_is_forced_and_not_permitted_says_why(monkeypatch):
 
 LAY = """
 import sys
-from aliquot.testing.origin.link import Shape, shaped
+from aliquot_bench.origin.link import Shape, shaped
 with shaped({}, Shape(), force="tc") as link:
     print(link.url, flush=True)
     sys.stdin.read()

@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.bench.environments import PeerError
-from aliquot.bench.result import Rows, at_most
-from aliquot.bench.run import Request
-from aliquot.bench.sharing import bench, elastic, isolation, memory, overhead, platform, scaling
-from aliquot.bench.sharing.bench import NOTHING, SharingBench, honest_goals, honest_tables
-from aliquot.bench.sharing.data import Data, hand_over
-from aliquot.bench.sharing.elastic import Elastic, Trial, change
-from aliquot.bench.sharing.functions import matrix, training
-from aliquot.bench.sharing.isolation import Isolation, Sample, figures
-from aliquot.bench.sharing.memory import Memory
-from aliquot.bench.sharing.overhead import AS_CALLED, BARE_RUN, Overhead
-from aliquot.bench.sharing.packing import PackingPart, make_scenario, p99
-from aliquot.bench.sharing.part import Sizes
-from aliquot.bench.sharing.platform import unenforced
-from aliquot.bench.sharing.scaling import Scaling, fit
-from aliquot.bench.sharing.windows import Tally, common_windows, deviations, mean_shares, tally, window_shares
 from aliquot.core.errors import InputError
+from aliquot_bench.base import Request
+from aliquot_bench.environments import PeerError
+from aliquot_bench.result import Rows, at_most
+from aliquot_bench.sharing import bench, elastic, isolation, memory, overhead, platform, scaling
+from aliquot_bench.sharing.bench import NOTHING, SharingBench, honest_goals, honest_tables
+from aliquot_bench.sharing.data import Data, hand_over
+from aliquot_bench.sharing.elastic import Elastic, Trial, change
+from aliquot_bench.sharing.functions import matrix, training
+from aliquot_bench.sharing.isolation import Isolation, Sample, figures
+from aliquot_bench.sharing.memory import Memory
+from aliquot_bench.sharing.overhead import AS_CALLED, BARE_RUN, Overhead
+from aliquot_bench.sharing.packing import PackingPart, make_scenario, p99
+from aliquot_bench.sharing.part import Sizes
+from aliquot_bench.sharing.platform import unenforced
+from aliquot_bench.sharing.scaling import Scaling, fit
+from aliquot_bench.sharing.windows import Tally, common_windows, deviations, mean_shares, tally, window_shares
 
 TINY = Sizes(
     repetitions=1,
@@ -261,9 +261,9 @@ def test_packing_is_compared_on_the_same_calls():
 
 WITHOUT_GROUPS = """
 from pathlib import Path
-from aliquot.bench.run import Request
-from aliquot.bench.sharing import bench
-from aliquot.bench.sharing.part import Sizes
+from aliquot_bench.base import Request
+from aliquot_bench.sharing import bench
+from aliquot_bench.sharing.part import Sizes
 bench.PARTS = (bench.Overhead,)
 result = bench.SharingBench(Request(Path()), Sizes(training_steps=50, training_pairs=1)).run(lambda _: None)
 print(result.to_markdown())

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sandboxes import strongest
 
-from aliquot.bench.run import Request
-from aliquot.bench.views import bench
+from aliquot_bench.base import Request
+from aliquot_bench.views import bench
 
 
 @pytest.mark.skipif(not strongest().views, reason="this machine has no views")

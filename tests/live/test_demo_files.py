@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from aliquot.demo.files import FilesShown, NotShown, Waited, show_files
 from aliquot.testing.server import LiveServer
+from aliquot_bench.demo.files import FilesShown, NotShown, Waited, show_files
 
 
 def test_a_cold_function_finds_its_files_there_before_it_asks(tmp_path):

@@ -3,8 +3,8 @@
 import pytest
 from rich.console import Console
 
-from aliquot.demo.loop import main
-from aliquot.demo.slices import Borrow, borrow_table, draw_borrow
+from aliquot_bench.demo.loop import main
+from aliquot_bench.demo.slices import Borrow, borrow_table, draw_borrow
 
 BORROW = Borrow(
     {

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from aliquot.bench import BENCHES, cases, fairness
-from aliquot.bench.fairness import FairnessBench
-from aliquot.bench.result import at_least, at_most
-from aliquot.bench.run import Request
-from aliquot.cli.bench import NAMES
+from aliquot_bench import cases, fairness
+from aliquot_bench.base import Request
+from aliquot_bench.benches import BENCHES
+from aliquot_bench.cli.bench import NAMES
+from aliquot_bench.fairness import FairnessBench
+from aliquot_bench.result import at_least, at_most
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.bench.environments import PeerError
-from aliquot.bench.eviction import bench, peer
-from aliquot.bench.eviction.bench import EvictionBench
-from aliquot.bench.eviction.cache import belady, replay
-from aliquot.bench.run import Request
 from aliquot.core.errors import InputError
 from aliquot.policies.eviction import EVICTION
+from aliquot_bench.base import Request
+from aliquot_bench.environments import PeerError
+from aliquot_bench.eviction import bench, peer
+from aliquot_bench.eviction.bench import EvictionBench
+from aliquot_bench.eviction.cache import belady, replay
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 numbers = st.lists(st.integers(0, 12), min_size=1, max_size=80)

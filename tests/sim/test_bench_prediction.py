@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from aliquot.bench.prediction import bench, learned, sets
-from aliquot.bench.prediction.bench import PredictionBench
-from aliquot.bench.run import Request
 from aliquot.learn.settings import LearnSettings
+from aliquot_bench.base import Request
+from aliquot_bench.prediction import bench, learned, sets
+from aliquot_bench.prediction.bench import PredictionBench
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 SMALL = {name: sets.SETS[name] for name in ("BMS", "git dask", "starts /app, with calls", "shuffled")}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 
-from aliquot.testing.origin.content import pieces
 from aliquot.testing.server import LiveServer
+from aliquot_bench.origin.content import pieces
 
 READER = """
 import hashlib, os, subprocess, time

@@ -9,10 +9,8 @@ from aliquot.cli import (
     action,
     activation,
     api,
-    bench,
     compare,
     dataset,
-    demo,
     deploy,
     doctor,
     functions,
@@ -36,11 +34,13 @@ from aliquot.cli import (
     wskprops,
 )
 from aliquot.cli.failures import Wanted, report, tell
+from aliquot.cli.plugins import PluginGroup
 from aliquot.cli.values import TakesPairs
 from aliquot.version import __version__
 
 app = typer.Typer(
     name="aliquot",
+    cls=PluginGroup,  # packages may add commands, such as aliquot-bench its `bench` and `demo`
     help="""Serverless functions on shared GPUs: who runs when, where and next to whom.
 
     First steps: [bold]aliquot up[/] starts the platform on this machine, without GPU, root or anything else. In another
@@ -58,7 +58,6 @@ app = typer.Typer(
 RUN, DEVELOP, OPENWHISK, OPERATE = "Run", "Develop", "As OpenWhisk has it", "Operate"
 STUDY = "Simulate & study"
 app.command("up", rich_help_panel=RUN)(up.up)
-app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.command("doctor", rich_help_panel=RUN)(doctor.doctor)
 app.command("deploy", cls=TakesPairs, rich_help_panel=DEVELOP)(deploy.deploy)
 app.command("invoke", cls=TakesPairs, rich_help_panel=DEVELOP)(invoke.invoke)
@@ -84,7 +83,6 @@ app.command("study", rich_help_panel=STUDY)(study.study)
 app.command("simulate", rich_help_panel=STUDY)(simulate.simulate)
 app.command("compare", rich_help_panel=STUDY)(compare.compare)
 app.command("policies", rich_help_panel=STUDY)(policies.policies)
-app.command("bench", rich_help_panel=STUDY)(bench.bench)
 app.add_typer(workload.app, name="workload", rich_help_panel=STUDY)
 app.add_typer(reproduce.app, name="reproduce", rich_help_panel=STUDY)
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from aliquot.bench.isolation import quiet_mean_s
 from aliquot.config import PolicySettings
 from aliquot.core.commands import LoadMemory
 from aliquot.core.events import DeviceAdded, FunctionDeployed, InvocationArrived, Woke
@@ -11,6 +10,7 @@ from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import dispatched, of
+from aliquot_bench.isolation import quiet_mean_s
 
 
 def resident(*functions, devices=None, tenant_weights=None, **params):

@@ -1,0 +1,1 @@
+"""Benchmarks of Aliquot's measured claims, the demonstration, and a dataset origin for both and for tests."""

@@ -1,0 +1,67 @@
+"""`aliquot bench`: measured claims."""
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aliquot.assemble import look_up
+from aliquot.cli.app import STUDY
+from aliquot.cli.console import check_distinct, check_writable, output, progress, say, write_file
+from aliquot.core.errors import InputError
+
+NAMES = "eviction, fairness, latency, prediction, prefetch, sharing, sim or views"  # to import them takes a second
+_TRACES = (Path("data"), Path("../shared/data"))  # the second: one that several clones have together
+
+
+app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command("bench", rich_help_panel=STUDY)
+def bench(
+    name: Annotated[str, typer.Argument(help=f"Which: {NAMES}.")],
+    quick: Annotated[bool, typer.Option(help="A smaller run of the same, in minutes.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="The folder that holds a folder for each trace.", show_default="data")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write goals and tables there.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables there, for the documents.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the result there.")] = None,
+) -> None:
+    """Measure what is claimed, and say what is met and what is not."""
+    from aliquot.sim import plots
+    from aliquot_bench.base import Request
+    from aliquot_bench.benches import BENCHES
+    from aliquot_bench.result import goals_table, rich_table
+
+    make = look_up(BENCHES, name, "NAME")
+    check_distinct({"--json": json, "--markdown": markdown, "--plot": plot})
+    if plot is not None:
+        plots.check_plot(plot)
+    for option, path in (("--json", json), ("--markdown", markdown), ("--plot", plot)):
+        check_writable(path, option)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped, as by Ctrl-C
+    traces = data or next((place for place in _TRACES if place.is_dir()), _TRACES[0])
+    chosen = make(Request(traces, quick))
+    if chosen.needs_data and not traces.is_dir():
+        raise InputError(f"--data: there is no folder {traces}; it takes the one that holds a folder for each trace")
+    with progress() as bar:
+        task = bar.add_task(name, total=chosen.steps)
+
+        def on_step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        result = chosen.run(on_step)
+    for rows in result.tables:
+        output.print(rich_table(rows))
+    output.print(goals_table(result.goals))
+    if json is not None:
+        write_file(json, result.to_json(), "--json")
+        say(f"wrote {json}")
+    if markdown is not None:
+        write_file(markdown, result.to_markdown().encode(), "--markdown")
+        say(f"wrote {markdown}")
+    if plot is not None:
+        chosen.draw(plot)
+        say(f"wrote {plot}")

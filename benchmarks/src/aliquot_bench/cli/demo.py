@@ -1,0 +1,81 @@
+"""`aliquot demo`: the platform at work, from start to stop."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from aliquot.cli.app import RUN
+from aliquot.cli.console import output, progress, say
+from aliquot.core.errors import InputError
+
+app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command("demo", rich_help_panel=RUN)
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo-output"),
+    examples: Annotated[Path, typer.Option(help="The folder with the examples, in a clone.")] = Path("examples"),
+    seconds: Annotated[float, typer.Option(min=1, help="How long the tenants call.")] = 15,
+) -> None:
+    """Start the platform, let three tenants call the examples, a slice borrow and files come early, show it, stop."""
+    from aliquot.testing.server import LiveServer
+    from aliquot_bench.demo.files import show_files
+    from aliquot_bench.demo.report import draw, latency_table
+    from aliquot_bench.demo.slices import borrow_table, draw_borrow, run_borrow
+    from aliquot_bench.demo.tenants import TENANTS, run_load
+
+    if not (examples / "matrix").is_dir():
+        raise InputError(f"--examples: there is no {examples / 'matrix'}; run this in a clone of the repository")
+    out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="aliquot-demo-") as folder:
+        server = LiveServer(Path(folder) / "data", "--devices", "host:1")
+        with progress() as bar:
+            task = bar.add_task("starting the platform", total=6)
+            with server:
+                bar.update(task, advance=1, description="deploying the examples")
+                keys = {tenant.name: server.create_namespace(tenant.name) for tenant in TENANTS}
+                _run([sys.executable, examples / "classifier" / "train.py"])
+                for tenant, file in zip(
+                    TENANTS, ("classifier/classifier.py", "matrix/matrix.py", "echo/echo.py"), strict=True
+                ):
+                    environment = {"ALIQUOT_URL": server.url, "ALIQUOT_KEY": keys[tenant.name]}
+                    _run([sys.executable, "-m", "aliquot", "deploy", examples / file], environment)
+                bar.update(task, advance=1, description=f"three tenants call for {seconds:g} s")
+                samples = run_load(server.url, keys, seconds)
+                bar.update(task, advance=1, description="a tenth of a device borrows the rest, until its owner wakes")
+                borrow = run_borrow(server)
+                bar.update(task, advance=1, description="a session's files are there before it asks")
+                files = show_files(server)
+                bar.update(task, advance=1, description="stopping")
+        from aliquot.live.replay import replay_file
+
+        replayed = replay_file(server.data)
+    output.print(latency_table(samples))
+    calls, cold = len(samples), sum(sample.cold for sample in samples)
+    say(f"{calls} calls, {cold} of them cold; all processes of the platform have ended.")
+    same = "the same commands" if not replayed.differences else "DIFFERENT COMMANDS"
+    say(f"Its journal, replayed through the core: {replayed.steps} steps, {replayed.commands} commands: {same}.")
+    output.print(borrow_table(borrow))
+    if not borrow.enforced:
+        say("Slices are NOT ENFORCED on this machine (aliquot doctor says why): the table shows what came of it.")
+    if not borrow.ok:
+        say("The borrower did NOT get what was idle, or did not give it back: see the table.")
+    say(files.text())
+    draw(samples, out / "demo.png")
+    draw_borrow(borrow, out / "borrow.png")
+    say(f"Pictures: {out / 'demo.png'}, {out / 'borrow.png'}")
+    if replayed.differences or not borrow.ok or not files.ok or not all(sample.ok for sample in samples):
+        raise typer.Exit(1)
+
+
+def _run(command: list[object], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(  # noqa: S603 - our own commands
+        [*map(str, command)], env=os.environ | (environment or {}), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise InputError(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,63 @@
+"""What the demonstration showed: a table and a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import quantiles
+
+from rich.table import Table
+
+from aliquot_bench.demo.tenants import TENANTS, Sample
+
+
+def latency_table(samples: Sequence[Sample]) -> Table:
+    table = Table(title="Latency by tenant, as the callers saw it", title_justify="left")
+    for column in ("tenant", "calls", "how", "function", "device"):
+        table.add_column(column)
+    for column in ("failed", "cold", "p50 ms", "p95 ms", "p99 ms", "most ms"):
+        table.add_column(column, justify="right")
+    for tenant in TENANTS:
+        own = [sample for sample in samples if sample.tenant == tenant.name]
+        if len(own) < 2:  # noqa: PLR2004 - no quantiles of one
+            table.add_row(tenant.name, str(len(own)), tenant.manner, tenant.action)
+            continue
+        latencies = sorted(1000 * sample.latency_s for sample in own)
+        cuts = quantiles(latencies, n=100, method="inclusive")
+        table.add_row(
+            tenant.name,
+            str(len(own)),
+            tenant.manner,
+            tenant.action,
+            ", ".join(sorted({sample.device for sample in own})),
+            str(sum(not sample.ok for sample in own)),
+            str(sum(sample.cold for sample in own)),
+            *(f"{cuts[percent - 1]:.1f}" for percent in (50, 95, 99)),
+            f"{latencies[-1]:.1f}",
+        )
+    return table
+
+
+def draw(samples: Sequence[Sample], path: Path) -> None:
+    """Every call as a dot: when it came and how long it took; those that found no sandbox as crosses."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and not needed for the table
+
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for number, tenant in enumerate(TENANTS):
+        own = [sample for sample in samples if sample.tenant == tenant.name]
+        for cold, marker, size in ((False, ".", 9), (True, "x", 60)):
+            shown = [sample for sample in own if sample.cold is cold]
+            axes.scatter(
+                [sample.at_s for sample in shown],
+                [1000 * sample.latency_s for sample in shown],
+                s=size,
+                marker=marker,
+                color=f"C{number}",
+                label=f"{tenant.name} ({tenant.manner})" if not cold else None,
+            )
+    axes.set_yscale("log")
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("latency, ms")
+    axes.set_title("Three tenants on one machine; a cross is a cold start")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(loc="upper right")
+    figure.savefig(path, dpi=120)

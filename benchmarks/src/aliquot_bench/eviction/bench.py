@@ -1,0 +1,109 @@
+"""The benchmark: every policy at five sizes on every set, beside the bound and the peer."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from aliquot.sim.plots import Line, Panel, draw_panels
+from aliquot_bench.base import Request
+from aliquot_bench.environments import PeerError
+from aliquot_bench.eviction import peer
+from aliquot_bench.eviction.cache import Rates, belady, replay
+from aliquot_bench.eviction.traces import SOURCES, Trace, load
+from aliquot_bench.result import Goal, Result, Rows, at_least, at_most
+
+POLICIES = ("lru", "lfu", "gdsf", "s3fifo", "lecar")
+SIZES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of all bytes that are asked for
+BOUND = "Belady"
+EXACT = ("lru", "lfu")  # without choices of their own: these must agree to the last request
+QUICK_REQUESTS = 60_000
+POINTS = 100
+
+
+class EvictionBench:
+    needs_data = True
+    steps = len(SOURCES) * (len(SIZES) + 1)
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._rates: dict[str, dict[str, list[Rates]]] = {}  # by set and policy, one a size
+        self._peer: dict[str, dict[str, list[float]]] = {}
+        self._without_peer = ""
+
+    def run(self, on_step: Callable[[str], None]) -> Result:
+        tables: list[Rows] = []
+        for name in SOURCES:
+            trace = load(name, self._request.data, QUICK_REQUESTS if self._request.quick else None)
+            self._measure(trace, on_step)
+            tables += self._tables(trace)
+        return Result("eviction", self._request.quick, self._goals(), tables)
+
+    def draw(self, path: Path) -> None:
+        panels = [
+            Panel(
+                f"{name}: {what}",
+                "cache size, % of all bytes",
+                "%",
+                [
+                    Line(policy, [POINTS * size for size in SIZES], [POINTS * rate[place] for rate in rates])
+                    for policy, rates in by_policy.items()
+                ],
+                log_x=True,
+            )
+            for name, by_policy in self._rates.items()
+            for place, what in enumerate(("hits", "hits by bytes"))
+        ]
+        draw_panels(panels, "Eviction on recorded block references", path, columns=2)
+
+    def _measure(self, trace: Trace, on_step: Callable[[str], None]) -> None:
+        found: dict[str, list[Rates]] = {policy: [] for policy in (*POLICIES, BOUND)}
+        sizes = [int(trace.bytes * part) for part in SIZES]
+        for part, size in zip(SIZES, sizes, strict=True):
+            on_step(f"{trace.name}: {len(trace.requests)} requests, a cache of {part:.0%}")
+            for policy in POLICIES:
+                found[policy].append(replay(trace.requests, size, policy))
+            found[BOUND].append(belady(trace.requests, size))
+        self._rates[trace.name] = found
+        on_step(f"{trace.name}: libcachesim")
+        try:
+            self._peer[trace.name] = peer.hit_rates(trace.requests, sizes, lambda _: None)
+        except PeerError as error:
+            self._without_peer = str(error)
+
+    def _tables(self, trace: Trace) -> list[Rows]:
+        columns = ["policy", *(f"{part:.0%}" for part in SIZES)]
+        made = []
+        for place, what in enumerate(("hits", "hits by bytes")):
+            rows: list[list[str | float | None]] = [
+                [policy, *(POINTS * rate[place] for rate in rates)] for policy, rates in self._rates[trace.name].items()
+            ]
+            if place == 0:
+                rows += [
+                    [f"{policy}, libcachesim", *(POINTS * rate for rate in rates)]
+                    for policy, rates in self._peer.get(trace.name, {}).items()
+                ]
+            title = f"{trace.name}: {what} in %, by cache size ({trace.bytes / 2**20:.0f} MiB are asked for in all)"
+            made.append(Rows(title, columns, rows))
+        return made
+
+    def _goals(self) -> list[Goal]:
+        goals = []
+        for name, rates in self._rates.items():
+            learned = min(
+                POINTS * (lecar.hits - max(lru.hits, lfu.hits))
+                for lecar, lru, lfu in zip(rates["lecar"], rates["lru"], rates["lfu"], strict=True)
+            )
+            goals.append(
+                at_least(f"{name}: lecar against the better of lru and lfu, worst size", learned, -1, "points")
+            )
+            goals += [self._agreement(name, policy) for policy in EXACT]
+            goals.append(self._agreement(name, "s3fifo", 0.5))
+            goals.append(self._agreement(name, "gdsf", 0.5))
+        return goals
+
+    def _agreement(self, name: str, policy: str, allowed: float = 0) -> Goal:
+        known = self._peer.get(name)
+        if known is None:
+            return at_most(f"{name}: {policy} apart from libcachesim's ({self._without_peer})", None, allowed, "points")
+        pairs = zip(self._rates[name][policy], known[policy], strict=True)
+        apart = max(POINTS * abs(ours.hits - theirs) for ours, theirs in pairs)
+        return at_most(f"{name}: {policy} apart from libcachesim's", apart, allowed, "points")

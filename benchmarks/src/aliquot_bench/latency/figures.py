@@ -1,0 +1,163 @@
+"""What the samples mean: medians over the rounds, ratios within a round, and the goals."""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+from msgspec import Struct
+
+from aliquot_bench.latency.targets import Sample
+from aliquot_bench.result import Goal, Rows, at_least, at_most
+
+BARE, OURS = "ASGI echo", "Aliquot"
+COLUMNS = [
+    "",
+    "version",
+    "p50 ms, 1 caller",
+    "p50 ms, 32",
+    "p99 ms, 32",
+    "requests/s, 32",
+    "CPU µs each",
+    "settings",
+]
+
+
+class Measured(Struct):
+    """A target with its rounds; one that failed or answered with errors has a reason instead of figures."""
+
+    name: str
+    settings: str
+    version: str = ""
+    is_peer: bool = False
+    samples: dict[int, Sample] = {}  # by round
+    reason: str = ""
+
+    def add(self, number: int, sample: Sample) -> None:
+        if sample.errors:
+            self.reason = f"void: {sample.errors} of its answers were errors"
+        self.samples[number] = sample
+
+    @property
+    def counts(self) -> bool:
+        return bool(self.samples) and not self.reason
+
+
+class Extras(Struct, frozen=True):
+    """What is measured of Aliquot alone; None where it could not be."""
+
+    up_s: float | None = None
+    idle_mb: float | None = None
+    loaded_mb: float | None = None
+    many_of_one: float | None = None  # throughput with 100 functions against 1
+    one_per_second: float | None = None
+    many_per_second: float | None = None
+    cold_ms: float | None = None
+    cold_init_ms: float | None = None
+    torch_cold_ms: float | None = None
+    torch_init_ms: float | None = None
+    torch_plain_ms: float | None = None
+
+
+Figure = Callable[[Sample], float]
+
+
+def p50_alone(sample: Sample) -> float:
+    return sample.alone.p50_ms
+
+
+def p50_crowd(sample: Sample) -> float:
+    return sample.crowd.p50_ms
+
+
+def p99_crowd(sample: Sample) -> float:
+    return sample.crowd.p99_ms
+
+
+def per_second(sample: Sample) -> float:
+    return sample.crowd.per_second
+
+
+def typical(measured: Measured, figure: Figure) -> float | None:
+    """The median over the rounds."""
+    return median(map(figure, measured.samples.values())) if measured.counts else None
+
+
+def _cpu_us(measured: Measured) -> float | None:
+    known = [sample.cpu_us for sample in measured.samples.values() if sample.cpu_us is not None]
+    return median(known) if known else None
+
+
+def others(targets: Sequence[Measured]) -> tuple[float, float] | None:
+    """How much of the machine somebody else had during the measurements: typically, and at worst."""
+    shares = [s.others for target in targets for s in target.samples.values() if s.others is not None]
+    return (median(shares), max(shares)) if shares else None
+
+
+def ratio(one: Measured | None, other: Measured | None, figure: Figure) -> float | None:
+    """The median over the rounds that both took part in: a slow moment of the machine meets both alike."""
+    if one is None or other is None or not (one.counts and other.counts):
+        return None
+    pairs = [(one.samples[number], other.samples[number]) for number in one.samples if number in other.samples]
+    ratios = [figure(mine) / figure(theirs) for mine, theirs in pairs if figure(theirs)]
+    return median(ratios) if ratios else None
+
+
+def best_peer(targets: Sequence[Measured]) -> Measured | None:
+    peers = [target for target in targets if target.is_peer and target.counts]
+    return max(peers, key=lambda peer: typical(peer, per_second) or 0, default=None)
+
+
+def goals(targets: Sequence[Measured], extras: Extras) -> list[Goal]:
+    named: Mapping[str, Measured] = {target.name: target for target in targets}
+    ours, bare, best = named.get(OURS), named.get(BARE), best_peer(targets)
+    spread = [p99_crowd(sample) / p50_crowd(sample) for sample in ours.samples.values()] if ours else []
+    return [
+        at_most("p50 with one caller, against the bare ASGI echo", ratio(ours, bare, p50_alone), 2, "times"),
+        at_least("requests/s with 32 callers, against the bare ASGI echo", ratio(ours, bare, per_second), 0.5, "times"),
+        at_least(
+            f"requests/s with 32 callers, against the best peer ({best.name if best else 'none'})",
+            ratio(ours, best, per_second),
+            3,
+            "times",
+        ),
+        at_most(
+            "p99 with 32 callers, against its p50",
+            median(spread) if ours is not None and ours.counts else None,
+            5,
+            "times",
+        ),
+        at_least("requests/s of 100 warm functions, against 1", extras.many_of_one, 0.9, "times"),
+        at_most("the server's memory, idle", extras.idle_mb, 120, "MB"),
+        at_most("`aliquot up` until it answers", extras.up_s, 1, "s"),
+        at_most("cold start of a no-op: the whole first call", extras.cold_ms, 20, "ms"),
+        at_most("cold start with torch: the whole first call", extras.torch_cold_ms, 60, "ms"),
+    ]
+
+
+def tables(targets: Sequence[Measured], extras: Extras, title: str) -> list[Rows]:
+    figures = (p50_alone, p50_crowd, p99_crowd, per_second)
+    rows: list[list[str | float | None]] = [
+        [
+            target.name,
+            target.version,
+            *(typical(target, figure) for figure in figures),
+            _cpu_us(target),
+            target.settings,
+        ]
+        for target in targets
+        if target.counts
+    ]
+    left_out: list[list[str | float | None]] = [[t.name, t.version, t.reason] for t in targets if not t.counts]
+    more: list[list[str | float | None]] = [
+        ["requests/s, 1 function, paths chosen in turn", extras.one_per_second],
+        [f"requests/s, {100} functions, paths chosen in turn", extras.many_per_second],
+        ["server memory idle, MB", extras.idle_mb],
+        ["server memory after the load, MB", extras.loaded_mb],
+        ["start until /health answers, s", extras.up_s],
+        ["first call of a no-op, ms", extras.cold_ms],
+        ["of that the sandbox's start (initTime), ms", extras.cold_init_ms],
+        ["first call of a function that imports torch, ms", extras.torch_cold_ms],
+        ["of that the sandbox's start (initTime), ms", extras.torch_init_ms],
+        ['`python -c "import torch"`, ms', extras.torch_plain_ms],
+    ]
+    found = [Rows(title, COLUMNS, rows), Rows("Aliquot: memory and starts", ["", "median"], more)]
+    return [*found, Rows("Left out", ["", "version", "why"], left_out)] if left_out else found

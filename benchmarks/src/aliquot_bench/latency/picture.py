@@ -1,0 +1,43 @@
+"""The picture of the latency benchmark: one bar a server, for latency and for throughput."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aliquot.core.errors import InputError
+from aliquot_bench.latency.figures import OURS, Figure, Measured, p50_alone, per_second, typical
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Distinguishable without red against green (Okabe and Ito).
+FLOOR, PEER, MINE = "#999999", "#56B4E9", "#D55E00"
+
+
+def draw(targets: Sequence[Measured], path: Path) -> None:
+    """Logarithmic: the servers differ by a hundred times. The panels share the order, ours between floors and peers."""
+    from matplotlib.figure import Figure as Sheet  # noqa: PLC0415 - an extra, imported when a picture is asked for
+
+    shown = [target for target in targets if target.counts][::-1]
+    sheet = Sheet(figsize=(11, 1.4 + 0.36 * len(shown)), layout="constrained")
+    sheet.suptitle("A warm no-op over HTTP: grey floors, orange Aliquot, blue peers", x=0.01, ha="left", fontsize=12)
+    left, right = sheet.subplots(1, 2, sharey=True)
+    _bars(left, shown, p50_alone, "p50 with one caller, ms (less is better)")
+    _bars(right, shown, per_second, "requests/s with 32 callers (more is better)")
+    try:
+        sheet.savefig(path, dpi=130, metadata={"Software": None} if path.suffix.lower() == ".png" else None)
+    except OSError as error:
+        raise InputError(f"--plot: {path} cannot be written: {error}") from error
+
+
+def _bars(axis: "Axes", targets: Sequence[Measured], figure: Figure, title: str) -> None:
+    values = [typical(target, figure) or 0 for target in targets]
+    colours = [MINE if target.name == OURS else PEER if target.is_peer else FLOOR for target in targets]
+    bars = axis.barh([target.name for target in targets], values, color=colours)
+    labels = [f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values]  # noqa: PLR2004 - as read
+    axis.bar_label(bars, labels=labels, padding=3, fontsize=8)
+    axis.set_xscale("log")
+    axis.margins(x=0.25)
+    axis.set_title(title, loc="left", fontsize=10)
+    axis.grid(visible=True, axis="x", alpha=0.25)
+    axis.set_axisbelow(True)

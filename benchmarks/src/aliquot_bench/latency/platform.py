@@ -1,0 +1,192 @@
+"""Aliquot itself under measurement: `aliquot up` on a fresh data directory, driven over HTTP as anybody would."""
+
+import base64
+import contextlib
+import http.client
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import psutil  # type: ignore[import-untyped]
+from msgspec import Struct
+
+from aliquot_bench.environments import cache_folder, prepare, run, scratch
+from aliquot_bench.environments import python as python_of
+from aliquot_bench.latency.peers import TORCH
+from aliquot_bench.latency.process import Server, ServerError, answers, free_port
+from aliquot_bench.latency.targets import CROWD, WARM_S, Sample, load
+from aliquot_bench.latency.wrk import Endpoint, run_wrk
+
+NO_OP = "def main(args):\n    return args\n"
+WITH_TORCH = "import torch\n\n\ndef main(args):\n    return {'ones': int(torch.ones(3).sum())}\n"
+FUNCTIONS = 100
+COLD = 10  # functions that are called for the first time
+SETTLE_S = 1.0
+MB = 1e6
+
+
+class Ready(Struct, frozen=True):
+    """What the server writes once it answers."""
+
+    url: str
+    namespace: str
+    key: str
+    pid: int
+
+
+class Cold(Struct, frozen=True):
+    """First calls: the whole of each as the caller sees it, and the part that the record calls its start."""
+
+    whole_ms: float
+    init_ms: float
+
+
+class Platform:
+    """A running server."""
+
+    def __init__(self, server: Server, ready: Ready, up_s: float) -> None:
+        self.server, self.up_s, self.pid = server, up_s, ready.pid
+        self._headers = {"Authorization": "Basic " + base64.b64encode(ready.key.encode()).decode()}
+        self._url = ready.url
+        self._client = httpx.Client(base_url=ready.url, headers=self._headers, timeout=120)
+
+    def memory_mb(self) -> float:
+        return float(psutil.Process(self.pid).memory_info().rss) / MB
+
+    def put(self, name: str, code: str, imports: Sequence[str] = ()) -> None:
+        annotations = [{"key": "imports", "value": list(imports)}] if imports else []
+        action = {"exec": {"kind": "python:3.11", "code": code}, "annotations": annotations}
+        answer = self._client.put(_path(name), params={"overwrite": "true"}, json=action)
+        _check(answer)
+
+    def endpoint(self, names: Sequence[str]) -> Endpoint:
+        paths = tuple(f"{_path(name)}?blocking=true&result=true" for name in names)
+        return Endpoint(self._url, paths, headers=self._headers)
+
+    def first_call(self, name: str) -> Cold:
+        began = time.perf_counter()
+        answer = self._client.post(_path(name), params={"blocking": "true"}, json={})
+        took_s = time.perf_counter() - began
+        _check(answer)
+        notes: dict[str, Any] = {note["key"]: note["value"] for note in answer.json()["annotations"]}
+        return Cold(1000 * took_s, float(notes.get("initTime", 0)))
+
+    def cold(self, prefix: str, code: str, imports: Sequence[str] = ()) -> Cold:
+        """The median first call of several functions, after one that may start the zygote."""
+        names = [f"{prefix}{number}" for number in range(COLD + 1)]
+        for name in names:
+            self.put(name, code, imports)
+        calls = [self.first_call(name) for name in names][1:]
+        return Cold(median(call.whole_ms for call in calls), median(call.init_ms for call in calls))
+
+
+@contextmanager
+def up(folder: Path, python: str = sys.executable) -> Iterator[Platform]:
+    """Start it as a user does, and know how long it took until it answered."""
+    port, ready_file = free_port(), folder / "ready.json"
+    command = [python, "-c", "from aliquot.cli import main; main()", "up", "--data", str(folder / "data")]
+    command += ["--port", str(port), "--ready-file", str(ready_file)]
+    with Server(command, folder) as server:
+        server.wait_until(lambda: _healthy(port), every_s=0.002)
+        up_s = time.perf_counter() - server.started
+        server.wait_until(ready_file.exists)
+        yield Platform(server, msgspec.json.decode(ready_file.read_bytes(), type=Ready), up_s)
+
+
+class AliquotTarget:
+    """The warm blocking no-op, and with it what else is claimed of the server."""
+
+    name = "Aliquot"
+    settings = "as installed: key, scheduler, journal, records, a sandbox per concurrent call"
+
+    def __init__(self, turns: int) -> None:
+        self._turns = turns  # of one function against a hundred, in each round
+        self.up_s: list[float] = []
+        self.idle_mb: list[float] = []
+        self.loaded_mb: list[float] = []
+        self.cold: list[Cold] = []
+        self.one_per_second: list[float] = []
+        self.many_per_second: list[float] = []
+
+    def prepare(self, on_step: Callable[[str], None]) -> str:
+        return ""
+
+    def measure(self, seconds: float) -> Sample:
+        with scratch() as folder, up(folder) as platform:
+            time.sleep(SETTLE_S)
+            self.up_s.append(platform.up_s)
+            self.idle_mb.append(platform.memory_mb())
+            self.cold.append(platform.cold("cold", NO_OP))
+            platform.put("noop", NO_OP)
+            endpoint = platform.endpoint(["noop"])
+            if not answers(endpoint):
+                raise ServerError("the no-op does not answer")
+            sample = load(platform.server, endpoint, folder, seconds)
+            self._one_against_many(platform, folder, max(1, seconds / 2))
+            self.loaded_mb.append(platform.memory_mb())
+            return sample
+
+    def _one_against_many(self, platform: Platform, folder: Path, seconds: float) -> None:
+        """In turn, with the same script: a slow moment of the machine meets both."""
+        names = [f"warm{number}" for number in range(FUNCTIONS)]
+        for name in names:
+            platform.put(name, NO_OP)
+        one, many = platform.endpoint(names[:1]), platform.endpoint(names)
+        for endpoint in (one, many):
+            if not answers(endpoint):
+                raise ServerError(f"one of {FUNCTIONS} functions does not answer")
+            run_wrk(endpoint, folder, connections=CROWD, seconds=2 * WARM_S, in_turn=True)
+        for _ in range(self._turns):
+            for endpoint, rates in ((one, self.one_per_second), (many, self.many_per_second)):
+                done = run_wrk(endpoint, folder, connections=CROWD, seconds=seconds, in_turn=True)
+                if done.errors:
+                    raise ServerError(f"{done.errors} error answers among {len(endpoint.paths)} functions")
+                rates.append(done.per_second)
+
+
+class Torch(Struct, frozen=True):
+    """A function that imports torch: its first call, beside a plain interpreter's import."""
+
+    cold: Cold
+    plain_ms: float
+
+
+def measure_torch(on_step: Callable[[str], None]) -> Torch:
+    """The server runs in an environment that has torch and, through a path file, all that this one has."""
+    environment = prepare(cache_folder() / "torch", (TORCH,), on_step)
+    site = Path(run([python_of(environment), "-c", "import site; print(site.getsitepackages()[0])"]).strip())
+    ours = [path for path in sys.path if path.endswith("site-packages") or (Path(path) / "aliquot").is_dir()]
+    (site / "aliquot-bench.pth").write_text("\n".join(ours) + "\n", encoding="utf-8")
+    plain = []
+    for _ in range(3):
+        began = time.perf_counter()
+        run([python_of(environment), "-c", "import torch"])
+        plain.append(1000 * (time.perf_counter() - began))
+    with scratch() as folder, up(folder, python_of(environment)) as platform:
+        return Torch(platform.cold("torch", WITH_TORCH, ["torch"]), median(plain))
+
+
+def _path(name: str) -> str:
+    return f"/api/v1/namespaces/_/actions/{quote(name)}"
+
+
+def _check(answer: httpx.Response) -> None:
+    if not answer.is_success:
+        raise ServerError(f"{answer.request.url.path} answered {answer.status_code}: {answer.text[:200]}")
+
+
+def _healthy(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    with contextlib.closing(connection):
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False

@@ -1,0 +1,199 @@
+"""A link like a NAS's: a cable into a network namespace with traffic control where that is permitted.
+
+Elsewhere the origin paces itself. What was used is said with the result.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import msgspec
+from msgspec import Struct
+
+from aliquot_bench.origin.process import Counted, Hello, Listening, Orders
+
+MB = 1_000_000
+STOP_S = 5
+HERE = "aqb"  # cables are named after the process that laid them, so that another can tell whether it still lives
+THERE = "aqo"
+PROBE = ".probe"  # directory pages do not show it
+PROBE_BYTES = 48 * MB
+T = TypeVar("T", bound=Struct)
+
+
+class LinkError(RuntimeError):
+    """The link cannot be had like that; the text says why."""
+
+
+class Shape(Struct, frozen=True):
+    bytes_per_s: float = 100 * MB
+    latency_s: float = 0.002  # of a round trip
+
+
+class Measured(Struct, frozen=True):
+    bytes_per_s: float
+    latency_s: float
+
+
+class Link:
+    """A running origin behind a shaped link."""
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str, how: str) -> None:
+        self._process, self.url, self.how = process, url, how
+
+    def counted(self) -> Counted:
+        """What the origin has sent so far."""
+        return _ask(self._process, b"\n", Counted)
+
+    def measure(self) -> Measured:
+        """As one reader on one connection sees it."""
+        with httpx.Client(base_url=self.url, timeout=60) as client:
+            trips = [_timed(lambda: client.head(PROBE)) for _ in range(11)]
+            took_s = _timed(lambda: client.get(PROBE))
+        return Measured(PROBE_BYTES / (took_s - (latency_s := sorted(trips)[5])), latency_s)
+
+
+@contextmanager
+def shaped(files: Mapping[str, int], shape: Shape, *, force: str = "") -> Iterator[Link]:
+    """The origin of these files. `force` is `tc` or `paced`; otherwise the first that this machine permits."""
+    sweep()
+    known = {**files, PROBE: PROBE_BYTES}
+    why_not = ""
+    if force != "paced":
+        try:
+            link = _cabled(known, shape)
+        except LinkError as error:
+            if force:
+                raise
+            why_not = str(error)
+        else:
+            yield from _until_done(link)
+            return
+    yield from _until_done(_paced(known, shape, why_not))
+
+
+def _until_done(link: Link) -> Iterator[Link]:
+    try:
+        yield link
+    finally:
+        _stop(link._process)  # noqa: SLF001 - its own
+
+
+def sweep() -> None:
+    """Take away the cables of processes that are gone. Usually they go with their origin's namespace."""
+    for path in Path("/sys/class/net").glob(f"{HERE}*"):
+        found = re.fullmatch(rf"{HERE}(\d+)", path.name)
+        if found and not Path(f"/proc/{found[1]}").exists():
+            _command("ip", "link", "delete", path.name)
+
+
+def _cabled(files: Mapping[str, int], shape: Shape) -> Link:
+    for program in ("ip", "tc", "unshare"):
+        if shutil.which(program) is None:
+            raise LinkError(f"there is no {program}")
+    process = _start("unshare", "--net", "--")
+    try:
+        inside = _ask(process, b"", Hello).pid
+        name, (ours, theirs) = f"{HERE}{os.getpid()}", addresses(os.getpid())
+        _command("ip", "link", "add", name, "type", "veth", "peer", "name", THERE, "netns", str(inside))
+        _command("ip", "address", "add", f"{ours}/30", "dev", name)
+        _command("ip", "link", "set", name, "up")
+        orders = Orders(dict(files), theirs, shape.latency_s, commands=_inside(theirs, shape))
+        port = _listen(process, orders)
+    except BaseException:
+        _stop(process)
+        raise
+    how = "a cable into a network namespace, shaped by traffic control (tbf); the round trip is the origin's own wait"
+    return Link(process, f"http://{theirs}:{port}", how)
+
+
+def _inside(address: str, shape: Shape) -> list[list[str]]:
+    """The origin's end of the cable: what leaves there is held to the rate."""
+    bits = f"{8 * shape.bytes_per_s:.0f}bit"
+    return [
+        ["ip", "address", "add", f"{address}/30", "dev", THERE],
+        ["ip", "link", "set", THERE, "up"],
+        ["tc", "qdisc", "add", "dev", THERE, "root", "tbf", "rate", bits, "burst", "256kb", "latency", "20ms"],
+    ]
+
+
+def addresses(pid: int) -> tuple[str, str]:
+    """Both ends, from the block that is set aside for benchmarks (RFC 2544), apart for each process."""
+    block = pid % (1 << 14)
+    start = f"198.18.{block >> 6}."
+    first = (block & 63) << 2
+    return f"{start}{first + 1}", f"{start}{first + 2}"
+
+
+def _paced(files: Mapping[str, int], shape: Shape, why_not: str) -> Link:
+    process = _start()
+    try:
+        _ask(process, b"", Hello)
+        orders = Orders(dict(files), latency_s=shape.latency_s, paced_bytes_per_s=shape.bytes_per_s)
+        port = _listen(process, orders)
+    except BaseException:
+        _stop(process)
+        raise
+    why = f" (traffic control: {why_not})" if why_not else ""
+    return Link(process, f"http://127.0.0.1:{port}", f"an origin on this machine that paces itself{why}")
+
+
+def _start(*prefix: str) -> subprocess.Popen[bytes]:
+    command = [*prefix, sys.executable, "-m", "aliquot_bench.origin.process"]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(  # noqa: S603 - our own command
+        command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+    )
+
+
+def _listen(process: subprocess.Popen[bytes], orders: Orders) -> int:
+    answer = _ask(process, msgspec.json.encode(orders) + b"\n", Listening)
+    if answer.error:
+        raise LinkError(answer.error)
+    return answer.port
+
+
+def _ask(process: subprocess.Popen[bytes], message: bytes, answer: type[T]) -> T:
+    assert process.stdin is not None  # noqa: S101 - for the type checker
+    assert process.stdout is not None  # noqa: S101
+    assert process.stderr is not None  # noqa: S101
+    try:
+        process.stdin.write(message)
+        process.stdin.flush()
+    except BrokenPipeError:
+        pass  # its last words say more
+    line = process.stdout.readline()
+    if not line:
+        raise LinkError(process.stderr.read().decode(errors="replace").strip() or "the origin ended without a word")
+    return msgspec.json.decode(line, type=answer)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _command(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    if done.returncode != 0:
+        raise LinkError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
+
+
+def _timed(act: Callable[[], httpx.Response]) -> float:
+    began = time.perf_counter()
+    act().raise_for_status()
+    return time.perf_counter() - began

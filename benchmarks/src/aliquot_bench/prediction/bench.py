@@ -1,0 +1,150 @@
+"""The benchmark: every predictor on every recorded set, and eight users at once against each alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from aliquot.learn.registry import Point
+from aliquot.learn.training import Progress
+from aliquot_bench.base import Request
+from aliquot_bench.prediction import interference, trial
+from aliquot_bench.prediction.interference import Outcome
+from aliquot_bench.prediction.learned import learned
+from aliquot_bench.prediction.picture import draw
+from aliquot_bench.prediction.sets import SETS, load
+from aliquot_bench.prediction.trial import Trial
+from aliquot_bench.result import Goal, Result, Rows, at_least, at_most
+
+QUICK_STEPS = {"FIFA": 200_000}  # of each set, where nothing else is said:
+QUICK_OTHERS, QUICK_PLACES, PLACES = 40_000, 3_000, 30_000
+MOST_BYTES = 5_000_000
+_ENOUGH_TOLD = 50  # files, for a share of them to say something
+_POINTS = 100
+_USER_STEPS = {True: 500, False: 4_000}  # of a session, in the trial with eight users; by quick
+
+
+class PredictionBench:
+    needs_data = True
+    steps = 2 * len(SETS) + 1
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._trials: dict[str, Trial] = {}
+        self._missing: list[str] = []
+        self._curve: list[Point] = []
+        self._outcome: Outcome | None = None
+
+    def run(self, on_step: Callable[[str], None]) -> Result:
+        for name in SETS:
+            on_step(f"{name}: learning, or what was learned before")
+            self._learn_and_try(name, on_step)
+        on_step("eight users at once")
+        try:
+            self._outcome = interference.measure(self._request.data, _USER_STEPS[self._request.quick])
+        except OSError:
+            self._missing.append("the recorded starts, for eight users at once")
+        return Result("prediction", self._request.quick, self._goals(), self._tables())
+
+    def draw(self, path: Path) -> None:
+        draw(list(self._trials.values()), self._curve, path)
+
+    def _learn_and_try(self, name: str, on_step: Callable[[str], None]) -> None:
+        quick = self._request.quick
+        try:
+            recorded = load(name, self._request.data, QUICK_STEPS.get(name, QUICK_OTHERS) if quick else None)
+        except OSError:
+            self._missing.append(name)
+            on_step(f"{name} is not at hand")
+            return
+        made = learned(recorded, quick=quick, told=_nobody)
+        on_step(f"{name}: trying on {len(recorded.tried)} sessions")
+        self._trials[name] = trial.run(recorded, made, QUICK_PLACES if quick else PLACES)
+        if name == "FIFA":
+            self._curve = made.manifest.curve
+
+    # --- what is said ---------------------------------------------------------------------------------------
+
+    def _tables(self) -> list[Rows]:
+        tables = [_of_set(one) for one in self._trials.values()]
+        likely: list[list[str | float | None]] = [
+            [
+                one.name, one.winner, one.likely.told,
+                None if one.likely.came is None else _POINTS * one.likely.came, 1000 * one.likely.seconds,
+            ]
+            for one in self._trials.values()
+        ]  # fmt: skip
+        columns = ["set", "chosen", "files told above 0.75", "of these opened, %", "one question, ms"]
+        tables.append(Rows("The likely set: files named for the rest of a session", columns, likely))
+        if self._outcome is not None:
+            rows: list[list[str | float | None]] = [
+                ["each user alone", _POINTS * self._outcome.alone.top1, _POINTS * self._outcome.alone.top5],
+                ["eight at once, a history a session", _POINTS * self._outcome.together.top1,
+                 _POINTS * self._outcome.together.top5],
+                ["eight at once, one history for all", _POINTS * self._outcome.mixed.top1,
+                 _POINTS * self._outcome.mixed.top5],
+            ]  # fmt: skip
+            tables.append(Rows("Eight users' recorded starts, interleaved (markov2)", ["", "top-1 %", "top-5 %"], rows))
+        if self._missing:
+            tables.append(Rows("Not at hand", ["set"], [[name] for name in self._missing]))
+        return tables
+
+    def _goals(self) -> list[Goal]:
+        goals = []
+        fifa = self._trials.get("FIFA")
+        for what in ("top1", "top5"):
+            ahead = None
+            if fifa is not None and "lstm" in fifa.predictors:
+                ours, theirs = fifa.predictors["lstm"].score, fifa.predictors["markov1"].score
+                ahead = _POINTS * (getattr(ours, what) - getattr(theirs, what))
+            goals.append(at_least(f"FIFA: lstm above markov1, {what}{_why(fifa)}", ahead, 0.1, "points"))
+        goals += [
+            at_most(f"{one.name}: the chosen one ({one.winner}) below the best", one.shortfall, 1, "points")
+            for one in self._trials.values()
+        ]
+        networks = [one.predictors["lstm"] for one in self._trials.values() if "lstm" in one.predictors]
+        slowest = max((1000 * one.p99_s for one in networks), default=None)
+        largest = max((one.bytes for one in networks), default=None)
+        goals.append(at_most("lstm: one prediction, p99, slowest set", slowest, 1, "ms"))
+        goals.append(at_most("lstm: on disk, largest set", largest, MOST_BYTES, "bytes"))
+        goals += [
+            at_least(f"{one.name}: files told above 0.75 that were opened", _POINTS * one.likely.came, 75, "%")
+            for one in self._trials.values()
+            if one.likely.came is not None and one.likely.told >= _ENOUGH_TOLD
+        ]
+        if self._outcome is not None:
+            lost = _POINTS * (self._outcome.alone.top1 - self._outcome.together.top1)
+            goals.append(at_most("eight users at once: top-1 lost against each alone", lost, 1, "points"))
+        return goals
+
+
+def _why(fifa: Trial | None) -> str:
+    if fifa is None:
+        return " (the set is not at hand)"
+    return "" if "lstm" in fifa.predictors else f" ({fifa.without})"
+
+
+def _of_set(one: Trial) -> Rows:
+    columns = [
+        "predictor",
+        "top-1 %",
+        "top-5 %",
+        "above 0.75, %",
+        "of these right, %",
+        "p50 µs",
+        "p99 µs",
+        "KB on disk",
+    ]
+    rows: list[list[str | float | None]] = []
+    for name, tried in one.predictors.items():
+        found = tried.score
+        label = f"{name} (chosen)" if name == one.winner else name
+        right = None if found.right is None else _POINTS * found.right
+        rows.append([
+            label, _POINTS * found.top1, _POINTS * found.top5, _POINTS * found.sure / max(1, found.places), right,
+            1e6 * tried.p50_s, 1e6 * tried.p99_s, tried.bytes / 1000,
+        ])  # fmt: skip
+    places = next(iter(one.predictors.values())).score.places
+    return Rows(f"{one.name}: {one.learned} sessions learned, {one.tried} tried ({places} accesses)", columns, rows)
+
+
+def _nobody(_: Progress) -> None:
+    pass

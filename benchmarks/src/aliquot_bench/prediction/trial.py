@@ -1,0 +1,96 @@
+"""One set's trial: what each predictor names of sessions it has not seen, how true it speaks, how long it takes."""
+
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from aliquot.learn.choosing import SIMPLEST_FIRST
+from aliquot.learn.lstm import LstmError
+from aliquot.learn.model import tried_sets
+from aliquot.learn.parts import NETWORK, TABLES, VOCABULARY
+from aliquot.learn.predictor import Predictor
+from aliquot.learn.scoring import THETA, Place, Score, places, score
+from aliquot_bench.prediction.learned import Learned
+from aliquot_bench.prediction.sets import Recorded
+
+_NEEDS = {"popular": (TABLES,), "markov1": (TABLES,), "markov2": (TABLES,), "lstm": (NETWORK, VOCABULARY)}
+_BLEND = (TABLES, NETWORK, VOCABULARY)
+_TIMED = 1000
+_MOMENTS = 600  # at which the likely set is asked for
+
+
+class Tried(Struct, frozen=True):
+    score: Score
+    p50_s: float
+    p99_s: float
+    bytes: int
+
+
+class Likely(Struct, frozen=True):
+    """Files that were named for the rest of the session with more than theta, and how many of them came."""
+
+    told: int
+    came: float | None
+    seconds: float  # one question, in the mean
+
+
+class Trial(Struct, frozen=True):
+    name: str
+    learned: int  # sessions
+    tried: int
+    winner: str
+    predictors: dict[str, Tried]
+    likely: Likely
+    without: str  # why there is no network
+
+    @property
+    def shortfall(self) -> float:
+        """How far the chosen one is below the best single one, in points, the worse of top-1 and top-5."""
+        singles = [one.score for name, one in self.predictors.items() if name != "blend"]
+        chosen = self.predictors[self.winner].score
+        few = max(one.top5 for one in singles) - chosen.top5
+        return 100 * max(max(one.top1 for one in singles) - chosen.top1, few)
+
+
+def run(recorded: Recorded, made: Learned, most: int) -> Trial:
+    asked = places(recorded.tried, most)
+    marks = frozenset(step.file for step in made.parts.tables.steps if step.is_mark)
+    found = {}
+    for name in SIMPLEST_FIRST:
+        try:
+            predictor = made.parts.predictor(name) if name != "blend" or made.manifest.weights else None
+        except LstmError:
+            predictor = None
+        if predictor is not None:
+            times = _times(predictor, asked)
+            files = _BLEND if name == "blend" else _NEEDS.get(name, ())
+            size = sum(made.sizes.get(file, 0) for file in files)
+            found[name] = Tried(score(predictor, asked, marks), times[len(times) // 2], times[-len(times) // 100], size)
+    manifest = made.manifest
+    return Trial(
+        recorded.name, len(recorded.learned), len(recorded.tried), manifest.winner, found,
+        _likely(recorded, made), manifest.without,
+    )  # fmt: skip
+
+
+def _times(predictor: Predictor, asked: Sequence[Place]) -> list[float]:
+    """Of single predictions, in order of how long they took."""
+    every = max(1, len(asked) // _TIMED)
+    for place in asked[: 5 * every : every]:
+        predictor.predict(place.history)
+    times = []
+    for place in asked[::every]:
+        begun = time.perf_counter()
+        predictor.predict(place.history)
+        times.append(time.perf_counter() - begun)
+    return sorted(times)
+
+
+def _likely(recorded: Recorded, made: Learned) -> Likely:
+    model = made.parts.model(made.manifest.winner, made.manifest)
+    begun = time.perf_counter()
+    answers = tried_sets(model, recorded.tried, _MOMENTS)
+    seconds = (time.perf_counter() - begun) / _MOMENTS
+    sure = [came for probability, came in answers if probability > THETA]
+    return Likely(len(sure), sum(sure) / len(sure) if sure else None, seconds)

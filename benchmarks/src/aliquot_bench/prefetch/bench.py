@@ -1,0 +1,82 @@
+"""The benchmark: the methods, the negative control and interference, one after the other over one shaped link.
+
+A full run then tries the predictors on the recorded sets, as `aliquot bench prediction` does. A part that cannot be
+measured is named with its reason, its goals are not met, and the rest goes on.
+"""
+
+import os
+import platform as machine
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from aliquot.core.errors import InputError
+from aliquot_bench.base import Request
+from aliquot_bench.environments import PeerError
+from aliquot_bench.origin.link import MB, Link, Measured, Shape, shaped
+from aliquot_bench.prediction import PredictionBench
+from aliquot_bench.prefetch import picture
+from aliquot_bench.prefetch.control import Control
+from aliquot_bench.prefetch.interference import Interference
+from aliquot_bench.prefetch.methods import Methods
+from aliquot_bench.prefetch.part import QUICK, Part, Sizes
+from aliquot_bench.result import Goal, Result, Rows, at_least
+
+
+class PrefetchBench:
+    needs_data = False
+
+    def __init__(self, request: Request, sizes: Sizes | None = None, shape: Shape | None = None) -> None:
+        self._quick = request.quick
+        self._shape = shape or Shape()
+        chosen = sizes or (QUICK if request.quick else Sizes())
+        self._methods = Methods(chosen)
+        self._parts: Sequence[Part] = (self._methods, Control(chosen), Interference(chosen))
+        self._left_out: dict[str, str] = {}
+        self._prediction = None if request.quick or sizes else PredictionBench(request)
+        self.steps = 1 + sum(part.steps for part in self._parts)
+        self.steps += self._prediction.steps if self._prediction else 0
+
+    def run(self, on_step: Callable[[str], None]) -> Result:
+        goals: list[Goal] = []
+        tables: list[Rows] = []
+        files = {path: size for part in self._parts for path, size in part.files.items()}
+        with shaped(files, self._shape) as link:
+            on_step("laying the cable")
+            setting = _setting(link, self._shape, link.measure())
+            for part in self._parts:
+                try:
+                    part.run(link, on_step)
+                except PeerError as error:
+                    self._left_out[part.name] = str(error)
+                    goals.append(at_least(f"{part.name}: it could not be measured", None, 1))
+                    continue
+                goals += part.goals()
+                tables += part.tables()
+        if self._prediction is not None:
+            tried = self._prediction.run(on_step)
+            goals += tried.goals
+            tables += tried.tables
+        if self._left_out:
+            tables.append(Rows("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
+        return Result("prefetch", self._quick, goals, [setting, *tables])
+
+    def draw(self, path: Path) -> None:
+        if self._methods.name in self._left_out:
+            raise InputError(f"--plot: there is nothing to draw: {self._left_out[self._methods.name]}")
+        picture.draw(self._methods.points(), self._methods.bars(), path)
+
+
+def _setting(link: Link, shape: Shape, found: Measured) -> Rows:
+    asked = f"{shape.bytes_per_s / MB:g} MB/s, {1000 * shape.latency_s:g} ms"
+    measured = f"{found.bytes_per_s / MB:.1f} MB/s, {1000 * found.latency_s:.2f} ms"
+    rows: list[list[str | float | None]] = [
+        ["link", link.how],
+        ["asked for, and measured by one reader", f"{asked}; {measured}"],
+        [
+            "plain remote mount",
+            "the function reads from the origin itself: a round trip to look a file up, one to read it, no cache",
+        ],
+        ["machine", f"{len(os.sched_getaffinity(0))} cores, Python {machine.python_version()}, {machine.release()}"],
+        ["load average at the start", os.getloadavg()[0]],
+    ]
+    return Rows("Where it was measured", ["", ""], rows)

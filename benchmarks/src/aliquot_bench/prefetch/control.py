@@ -1,0 +1,67 @@
+"""The negative control: epochs in an order that nobody can know. Nothing may be lost by trying to."""
+
+from collections.abc import Callable
+from statistics import fmean
+
+from aliquot_bench.origin.link import MB, Link
+from aliquot_bench.prefetch.methods import LEARNED, PLAIN, VIEW
+from aliquot_bench.prefetch.part import ENOUGH, Sizes
+from aliquot_bench.prefetch.platform import serving
+from aliquot_bench.prefetch.trial import POINTS, Trial, wasted_share
+from aliquot_bench.prefetch.workload import Shuffled
+from aliquot_bench.result import Goal, Rows, at_most
+
+LEAD_S = 0.5  # time enough to begin with something wrong
+
+
+class Control:
+    name = "control"
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._shuffled = Shuffled(sizes.epoch_files)
+        self._trials: dict[str, list[Trial]] = {PLAIN: [], VIEW: [], LEARNED: []}
+        self._model = ""
+        self.steps = 1 + 3 * sizes.epochs
+
+    @property
+    def files(self) -> dict[str, int]:
+        return self._shuffled.files
+
+    def run(self, link: Link, on_step: Callable[[str], None]) -> None:
+        users = [Shuffled.user]
+        with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as still:
+            on_step("shuffled epochs, to learn from")
+            for _ in range(ENOUGH):
+                learned.run(self._shuffled.epoch())
+            self._model = learned.learn()
+            for number in range(self._sizes.epochs):
+                epoch = self._shuffled.epoch()
+                on_step(f"{PLAIN}, shuffled epoch {number + 1}")
+                self._trials[PLAIN].append(still.measure(epoch, LEAD_S, plain=True))
+                for name, platform in ((VIEW, still), (LEARNED, learned)):
+                    on_step(f"{name}, shuffled epoch {number + 1}")
+                    platform.empty()
+                    self._trials[name].append(platform.measure(epoch, LEAD_S))
+
+    def slowdown(self, method: str) -> float:
+        """Of the whole, in percent of what the plain mount takes."""
+        plain, own = (sum(trial.loading_s for trial in self._trials[name]) for name in (PLAIN, method))
+        return POINTS * (own / plain - 1)
+
+    def goals(self) -> list[Goal]:
+        return [at_most("shuffled epochs: slower than the plain mount", self.slowdown(LEARNED), 2, "%")]
+
+    def tables(self) -> list[Rows]:
+        rows: list[list[str | float | None]] = []
+        for method, trials in self._trials.items():
+            wasted = wasted_share(trials, self.files)
+            times = [trial.loading_s for trial in trials]
+            moved = fmean(trial.moved_bytes for trial in trials) / MB
+            share = None if wasted is None else POINTS * wasted
+            rows.append([method, fmean(times), min(times), max(times), self.slowdown(method), moved, share])
+        columns = ["method", "loading, s", "least", "most", "slower, %", "moved, MB an epoch", "wasted, %"]
+        title = (
+            f"Shuffled epochs on a cold node, {self._sizes.epochs} of {self._sizes.epoch_files} files ({self._model})"
+        )
+        return [Rows(title, columns, rows)]

@@ -1,0 +1,110 @@
+"""Interference: do users who come all at once, and of whom all was learned together, fare worse than each alone?"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from aliquot_bench.origin.link import MB, Link
+from aliquot_bench.prefetch.part import ENOUGH, Sizes
+from aliquot_bench.prefetch.platform import Platform, serving
+from aliquot_bench.prefetch.trial import POINTS, Trial, hidden
+from aliquot_bench.prefetch.workload import Session, Workflow
+from aliquot_bench.result import Goal, Rows, at_least
+
+USERS = 8
+LEAD_S = 6.0  # enough for the files of all
+APART_S = 0.3  # one session begins after the other: the machine has not a core for each
+FETCHED = "fetched"
+TENANT = "lab"
+
+
+class Interference:
+    name = "interference"
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._flow = Workflow(USERS, sizes.crowd_bytes, seed=1)
+        self._plain: dict[str, float] = {}
+        self._alone: dict[str, Trial] = {}
+        self._together: dict[str, Trial] = {}
+        self._within: dict[str, Trial] = {}
+        self.steps = sizes.alone + 4
+
+    @property
+    def files(self) -> dict[str, int]:
+        return {f"crowd/{path}": size for path, size in self._flow.files.items()}
+
+    def run(self, link: Link, on_step: Callable[[str], None]) -> None:
+        for user in self._flow.users[: self._sizes.alone]:
+            on_step(f"{user} alone")
+            own = [self._regular(user) for _ in range(ENOUGH)]
+            with serving(link, [user]) as platform:
+                self._learn(platform, own)
+                self._alone[user] = platform.run(self._regular(user), LEAD_S)
+        with serving(link, self._flow.users) as platform:
+            on_step(f"{USERS} users' sessions in turn, to learn from")
+            # Before there is a model: a session's beginning brings what it expects.
+            self._plain = {user: platform.run(self._regular(user), plain=True).loading_s for user in self._flow.users}
+            self._learn(platform, [self._regular(each.user) for each in self._flow.interleaved(self._sizes.training)])
+            on_step(f"{USERS} users at once")
+            self._together = self._crowd(platform)
+        with serving(link, self._flow.users, tenant=TENANT) as platform:
+            on_step(f"{USERS} users of one tenant in turn, to learn from")
+            self._learn(platform, [self._regular(each.user) for each in self._flow.interleaved(self._sizes.training)])
+            on_step(f"{USERS} users of one tenant at once")
+            self._within = self._crowd(platform)
+
+    def _regular(self, user: str) -> Session:
+        return self._flow.regular(user).below("crowd/")
+
+    def _learn(self, platform: Platform, sessions: Sequence[Session]) -> None:
+        for session in sessions:
+            platform.run(session)
+        platform.learn()
+        platform.empty()
+
+    def _crowd(self, platform: Platform) -> dict[str, Trial]:
+        def run(place: int) -> Trial:
+            time.sleep(place * APART_S)
+            return platform.run(self._regular(self._flow.users[place]), LEAD_S)
+
+        with ThreadPoolExecutor(USERS) as threads:
+            return {trial.user: trial for trial in threads.map(run, range(USERS))}
+
+    def goals(self) -> list[Goal]:
+        crowds = {"eight tenants": self._together, "eight users of one tenant": self._within}
+        return [
+            at_least(f"{who} at once: opens foreseen, the worst of them", _worst(crowd), 90, "%")
+            for who, crowd in crowds.items()
+        ]
+
+    def tables(self) -> list[Rows]:
+        rows: list[list[str | float | None]] = []
+        for user in self._flow.users:
+            plain = self._plain[user]
+            trials = (self._alone.get(user), self._together[user], self._within[user])
+            figures = [value for trial in trials for value in _figures(trial, plain)]
+            rows.append([user, plain, *figures])
+        columns = ["user", "plain, s"]
+        for how in ("alone", "tenants at once", "users of one tenant at once"):
+            columns += [f"{how}: hidden, %", "opens foreseen, %"]
+        title = (
+            f"Interference: {USERS} users and sessions of {self._sizes.crowd_bytes / MB:g} MB, {LEAD_S:g} s ahead:"
+            " learned and measured alone; learned from one log and measured within a few seconds"
+        )
+        return [Rows(title, columns, rows)]
+
+
+def _worst(crowd: dict[str, Trial]) -> float | None:
+    return min((share for trial in crowd.values() if (share := _foreseen(trial)) is not None), default=None)
+
+
+def _foreseen(trial: Trial) -> float | None:
+    opens = sum(trial.opened.values())
+    return POINTS * (1 - trial.opened.get(FETCHED, 0) / opens) if opens else None
+
+
+def _figures(trial: Trial | None, plain_s: float) -> tuple[float | None, float | None]:
+    if trial is None:
+        return None, None
+    return POINTS * hidden(trial.loading_s, plain_s), _foreseen(trial)

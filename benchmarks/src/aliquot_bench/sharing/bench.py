@@ -1,0 +1,84 @@
+"""The benchmark: seven parts, one after the other, on a real server with one virtual device.
+
+Where slices cannot be enforced the same is measured, and everything says so: a goal that needs them is not met then,
+whatever came out. A part that cannot be measured is named with its reason, and the rest goes on.
+"""
+
+import os
+import platform as machine
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from aliquot.sim.plots import draw_panels
+from aliquot_bench.base import Request
+from aliquot_bench.environments import PeerError
+from aliquot_bench.result import Goal, Result, Rows, at_least
+from aliquot_bench.sharing.data import Data
+from aliquot_bench.sharing.elastic import Elastic
+from aliquot_bench.sharing.isolation import Isolation
+from aliquot_bench.sharing.memory import Memory
+from aliquot_bench.sharing.overhead import Overhead
+from aliquot_bench.sharing.packing import PackingPart
+from aliquot_bench.sharing.part import QUICK, Part, Sizes
+from aliquot_bench.sharing.platform import check_numpy
+from aliquot_bench.sharing.scaling import Scaling
+
+PARTS: tuple[Callable[[Sizes], Part], ...] = (Isolation, Elastic, Overhead, Scaling, Memory, Data, PackingPart)
+NOTHING = "NOTHING IS ENFORCED HERE"
+
+
+class SharingBench:
+    needs_data = False
+
+    def __init__(self, request: Request, sizes: Sizes | None = None) -> None:
+        check_numpy()
+        self._quick = request.quick
+        self._parts = [make(sizes or (QUICK if request.quick else Sizes())) for make in PARTS]
+        self._left_out: dict[str, str] = {}
+        self.steps = sum(part.steps for part in self._parts)
+
+    def run(self, on_step: Callable[[str], None]) -> Result:
+        goals: list[Goal] = []
+        tables: list[Rows] = []
+        why_not = ""
+        for part in self._parts:
+            try:
+                lacking = part.run(on_step)
+            except PeerError as error:
+                self._left_out[part.name] = str(error)
+                goals.append(at_least(f"{part.name}: it could not be measured", None, 1))
+                continue
+            goals += honest_goals(part.goals(), lacking if part.on_device else "")
+            tables += honest_tables(part.tables(), lacking if part.on_device else "")
+            why_not = why_not or lacking
+        if self._left_out:
+            tables.append(Rows("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
+        return Result("sharing", self._quick, goals, [_setting(why_not), *tables])
+
+    def draw(self, path: Path) -> None:
+        panels = [panel for part in self._parts if part.name not in self._left_out for panel in part.panels()]
+        draw_panels(panels, "Slices of one device: kept, lent and given back", path, columns=3)
+
+
+def honest_goals(goals: Sequence[Goal], lacking: str) -> list[Goal]:
+    """What was measured without enforcement meets no goal."""
+    if not lacking:
+        return list(goals)
+    return [replace(goal, name=f"{goal.name} ({NOTHING.lower()})", met=False) for goal in goals]
+
+
+def honest_tables(tables: Sequence[Rows], lacking: str) -> list[Rows]:
+    return [replace(rows, title=f"{NOTHING}: {rows.title}") for rows in tables] if lacking else list(tables)
+
+
+def _setting(lacking: str) -> Rows:
+    cores = len(os.sched_getaffinity(0))
+    load = os.getloadavg()[0]
+    rows: list[list[str | float | None]] = [
+        ["slices", f"{NOTHING}: {lacking}" if lacking else "enforced, weight and quota"],
+        ["machine", f"{cores} cores, Python {machine.python_version()}, Linux {machine.release()}"],
+        ["load average at the end", load],
+    ]
+    return Rows("Where it was measured", ["", ""], rows)

@@ -1,0 +1,120 @@
+"""Data sharing: weights handed over by a file and by shared memory, and read in full.
+
+By a file it is done by two plain processes, which pay for nothing else; by shared memory by two functions, each in its
+sandbox, with all that a call from one to the other takes.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from msgspec import Struct
+
+from aliquot.sim.plots import Line, Panel
+from aliquot_bench.environments import PeerError, scratch
+from aliquot_bench.result import Goal, Rows, at_least
+from aliquot_bench.sharing.handing import handing
+from aliquot_bench.sharing.part import Sizes
+from aliquot_bench.sharing.windows import POINTS
+
+WAYS = ("file", "memory")
+PARTS = (8, 4, 2, 1)  # of all the weights: an eighth, ... all
+MB = 1e6
+
+
+class Handed(Struct, frozen=True):
+    give_s: float
+    take_s: float
+
+    @property
+    def whole_s(self) -> float:
+        return self.give_s + self.take_s
+
+
+class Data:
+    name = "data sharing"
+    on_device = False
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._repetitions = sizes.repetitions
+        self._sizes = [sizes.weights_bytes // part for part in PARTS]
+        self._handed: dict[tuple[str, int], list[Handed]] = {}
+        self._same = False  # what was handed over inside a sandbox
+        self.steps = sizes.repetitions
+
+    def run(self, on_step: Callable[[str], None]) -> str:
+        with handing(self._sizes[-1]) as platform:
+            for number in range(self._repetitions):
+                on_step(f"data sharing, repetition {number + 1}: up to {self._sizes[-1] / MB:g} MB")
+                for size in self._sizes:
+                    self._handed.setdefault(("file", size), []).append(hand_over(size))
+                    self._handed.setdefault(("memory", size), []).append(Handed(*platform.between(size)))
+            self._same = platform.inside(self._sizes[-1])
+        return ""
+
+    def _typical(self, way: str, size: int) -> Handed:
+        handed = self._handed[way, size]
+        return Handed(median(each.give_s for each in handed), median(each.take_s for each in handed))
+
+    def goals(self) -> list[Goal]:
+        size = self._sizes[-1]
+        file_s, memory_s = (self._typical(way, size).whole_s for way in WAYS)
+        faster = POINTS * (1 - memory_s / file_s)
+        return [
+            at_least(f"data: {size / MB:g} MB by shared memory, faster than by a file", faster, 26, "%"),
+            at_least("data: in process it is the same object (1: yes)", float(self._same), 1),
+        ]
+
+    def tables(self) -> list[Rows]:
+        rows: list[list[str | float | None]] = []
+        for size in self._sizes:
+            file_s = self._typical("file", size).whole_s
+            for way in WAYS:
+                found = self._typical(way, size)
+                faster = None if way == "file" else POINTS * (1 - found.whole_s / file_s)
+                rows.append([size / MB, way, found.give_s, found.take_s, found.whole_s, faster])
+        rows.append(["550 (published, KNIX)", "the sandbox's files against a shared volume", None, None, None, "14-26"])
+        title = (
+            "Data sharing: weights handed over and read in full, by a file between plain processes, by shared memory"
+            f" from function to function; medians of {self._repetitions}"
+        )
+        return [Rows(title, ["MB", "by", "give, s", "take and read, s", "both, s", "faster, %"], rows)]
+
+    def panels(self) -> list[Panel]:
+        megabytes = [size / MB for size in self._sizes]
+        lines = [Line(way, megabytes, [self._typical(way, size).whole_s for size in self._sizes]) for way in WAYS]
+        return [Panel("Data sharing: given, taken and read", "MB", "s", lines)]
+
+
+def hand_over(size: int) -> Handed:
+    """By a file, between two new processes; the sum of what was read is compared with that of what was given."""
+    with scratch() as folder, _side("give", folder / "weights", size) as giver:
+        given = _line(giver)
+        with _side("take", folder / "weights", size) as taker:
+            taken = _line(taker)
+            taker.communicate()
+        giver.communicate()
+    if given["sum"] != taken["sum"]:
+        raise PeerError("by file: what was read is not what was given")
+    return Handed(given["seconds"], taken["seconds"])
+
+
+def _side(side: str, place: Path, size: int) -> "subprocess.Popen[str]":
+    program = str(Path(__file__).with_name("handover.py"))
+    # -P: this folder is not where modules are looked for, or ours would hide the library's of the same name.
+    command = [sys.executable, "-P", program, side, str(place), str(size)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)  # noqa: S603 - our own arguments
+
+
+def _line(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    line = process.stdout.readline() if process.stdout else ""
+    if not line:
+        _, error = process.communicate()
+        raise PeerError(f"weights could not be handed over: {error.strip()[-200:]}")
+    said: dict[str, Any] = json.loads(line)
+    return said

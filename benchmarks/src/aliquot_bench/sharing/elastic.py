@@ -1,0 +1,146 @@
+"""Elasticity: what a borrower gains from a device whose owner is away, and what the owner loses by it."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from statistics import median
+
+from msgspec import Struct
+
+from aliquot.sim.plots import Line, Panel
+from aliquot_bench.result import Goal, Rows, at_most
+from aliquot_bench.sharing.part import Sizes
+from aliquot_bench.sharing.platform import Platform, host_device
+from aliquot_bench.sharing.windows import PER_SECOND, POINTS, Tally, tally
+
+HARD = "hard"
+LENT = ("elastic", "elastic_guarded")
+BORROWER, OWNER = 0.1, 0.9  # their shares; the owner's work is as much of the borrower's
+ARRIVES = 0.05  # of the borrower's work
+LOOK_S = 0.5  # to learn how fast the borrower is alone
+
+
+class Trial(Struct, frozen=True):
+    """The two side by side, once. Times are from the call's sending to the end of its work."""
+
+    sent: float
+    borrower: Tally
+    owner: Tally
+    borrower_s: float
+    owner_s: float
+    whole_per_second: float  # turns of a whole device, just before
+    arrived: float  # what the borrower had done of its work when the owner came
+
+    def utilisation(self, seconds: float) -> float:
+        """Of the device, over so long from the beginning."""
+        until = self.sent + seconds
+        done = self.borrower.between(self.sent, until) + self.owner.between(self.sent, until)
+        return done / (self.whole_per_second * seconds)
+
+
+def change(new: float, old: float) -> float:
+    """In percent of the old one."""
+    return POINTS * (new / old - 1)
+
+
+class Elastic:
+    name = "elastic"
+    on_device = True
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._trials: dict[str, list[Trial]] = {mode: [] for mode in (HARD, *LENT)}
+        self.steps = sizes.repetitions * (1 + len(LENT))
+
+    def run(self, on_step: Callable[[str], None]) -> str:
+        with ExitStack() as stack:
+            platforms = {mode: stack.enter_context(host_device(mode)) for mode in self._trials}
+            for platform in platforms.values():
+                platform.put_loops([("borrower", BORROWER), ("owner", OWNER)])
+            turns = round(_alone(platforms[LENT[0]]) * self._sizes.elastic_s)
+            for number in range(self._sizes.repetitions):
+                for mode, platform in platforms.items():
+                    on_step(f"elastic, repetition {number + 1}: {mode}")
+                    whole = _alone(platforms[LENT[0]])
+                    self._trials[mode].append(_try(platform, turns, whole))
+            return platforms[HARD].unenforced
+
+    def _typical(self, mode: str, of: Callable[[Trial], float]) -> float:
+        return median(map(of, self._trials[mode]))
+
+    def _changes(self, mode: str) -> tuple[float, float]:
+        """Of the borrower's and the owner's time, against hard limits."""
+        return (
+            change(self._typical(mode, lambda t: t.borrower_s), self._typical(HARD, lambda t: t.borrower_s)),
+            change(self._typical(mode, lambda t: t.owner_s), self._typical(HARD, lambda t: t.owner_s)),
+        )
+
+    def _utilisation(self, mode: str) -> tuple[float, float]:
+        """In percent, over the window that the borrower takes when it may borrow: with hard limits, and so."""
+        window_s = self._typical(mode, lambda t: t.borrower_s)
+        hard = self._typical(HARD, lambda t: t.utilisation(window_s))
+        return POINTS * hard, POINTS * self._typical(mode, lambda t: t.utilisation(window_s))
+
+    def goals(self) -> list[Goal]:
+        found = []
+        for mode in LENT:
+            borrower, owner = self._changes(mode)
+            found += [
+                at_most(f"{mode}: the borrower's time against hard limits", borrower, -80, "%"),
+                at_most(f"{mode}: the owner's time against hard limits", owner, 5, "%"),
+            ]
+        return found
+
+    def tables(self) -> list[Rows]:
+        columns = ["sharing", "borrower, s", "owner, s", "owner came at, % of the work", "borrower, change in %"]
+        columns += ["owner, change in %", "utilisation with hard limits, %", "utilisation, %", "its change in %"]
+        rows: list[list[str | float | None]] = []
+        for mode in self._trials:
+            times = [self._typical(mode, of) for of in (lambda t: t.borrower_s, lambda t: t.owner_s)]
+            arrived = POINTS * self._typical(mode, lambda t: t.arrived)
+            more: list[str | float | None] = [None] * 5
+            if mode != HARD:
+                hard, lent = self._utilisation(mode)
+                more = [*self._changes(mode), hard, lent, change(lent, hard)]
+            rows.append([mode, *times, arrived, *more])
+        rows.append(["KNIX (published)", 1300.0, 820.0, None, -80.0, 15.0, None, None, 73.5])
+        title = (
+            f"Elastic: a borrower with {BORROWER:g} and an owner with {OWNER:g} of one device, whose work is {OWNER:g}"
+            f" of the borrower's and who comes when {ARRIVES:.0%} is done; medians of {self._sizes.repetitions}; the"
+            " utilisation is that of the device, by work done, over the time that the borrower takes when it may borrow"
+        )
+        return [Rows(title, columns, rows)]
+
+    def panels(self) -> list[Panel]:
+        panels = []
+        for mode, trials in self._trials.items():
+            trial = trials[-1]
+            lines = [_line("borrower, 0.1", trial.borrower, trial), _line("owner, 0.9", trial.owner, trial)]
+            panels.append(Panel(f"Elastic: {mode}", "s", "% of the device", lines))
+        return panels
+
+
+def _alone(platform: Platform) -> float:
+    """Turns a second of the borrower while nobody else is there."""
+    return tally(platform.call("borrower", {"seconds": LOOK_S})).per_second
+
+
+def _try(platform: Platform, turns: int, whole: float) -> Trial:
+    mark = max(1, round(ARRIVES * turns))
+    ahead_s = mark / _alone(platform)
+    with ThreadPoolExecutor(1) as threads:
+        sent = time.monotonic()
+        call = threads.submit(platform.call, "borrower", {"turns": turns, "mark": mark})
+        time.sleep(ahead_s)
+        came = time.monotonic()
+        owner = tally(platform.call("owner", {"turns": round(OWNER * turns)}))
+        borrower = tally(call.result())
+    marked_s = (borrower.marked or borrower.ended) - borrower.began
+    arrived = ARRIVES * (came - borrower.began) / marked_s
+    return Trial(sent, borrower, owner, borrower.ended - sent, owner.ended - came, whole, arrived)
+
+
+def _line(label: str, tally: Tally, trial: Trial) -> Line:
+    xs = [(tally.first + place + 0.5) / PER_SECOND - trial.sent for place in range(len(tally.counts))]
+    return Line(label, xs, [POINTS * count * PER_SECOND / trial.whole_per_second for count in tally.counts])

@@ -1,0 +1,170 @@
+"""Isolation: does each get the part of the device that it asked for, when all want all of it?"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from statistics import fmean, median, pstdev
+
+from msgspec import Struct
+
+from aliquot.sim.plots import Line, Panel
+from aliquot_bench.result import Goal, Rows, at_most
+from aliquot_bench.sharing.part import Sizes
+from aliquot_bench.sharing.platform import Platform, host_device
+from aliquot_bench.sharing.windows import (
+    PER_SECOND,
+    POINTS,
+    Tally,
+    common_windows,
+    deviations,
+    mean_shares,
+    tally,
+    window_shares,
+)
+
+Setting = tuple[float, ...]  # the shares that are asked for
+
+MODES = {"elastic": "weights", "hard": "quotas"}
+ALONE: Setting = (1.0,)
+SETTINGS: tuple[Setting, ...] = ((0.5,) * 2, (0.25,) * 4, (0.125,) * 8, (0.3, 0.7), (0.1, 0.9))
+MOST_ERROR = {"elastic": 1, "hard": 2}
+# Mean shares and what they vary by from moment to moment. 30/70 is HAMi-core's, the rest KNIX's, section 7.3.
+PUBLISHED: dict[Setting, tuple[str, str]] = {
+    SETTINGS[0]: ("49.99, 49.42", "20-30 %"),
+    SETTINGS[1]: ("25.22, 24.63, 24.51, 24.54", "20-30 %"),
+    SETTINGS[2]: ("12.4 each, deviation of the means < 0.13", "20-30 %"),
+    SETTINGS[3]: ("46, 54 (HAMi-core)", ""),
+}
+
+
+class Sample(Struct, frozen=True):
+    """One repetition: means over its windows, and deviations from window to window."""
+
+    means: list[float]
+    moments: list[float]
+    per_second: float  # turns of all
+
+
+def sample(tallies: Sequence[Tally]) -> Sample:
+    windows = common_windows(tallies)
+    turns = sum(each.at(window) for each in tallies for window in windows)
+    moments = deviations(window_shares(tallies, windows))
+    return Sample(mean_shares(tallies, windows), moments, turns * PER_SECOND / max(1, len(windows)))
+
+
+class Figures(Struct, frozen=True):
+    """Of one setting over its repetitions, in points."""
+
+    means: list[float]
+    error: float  # of the worst sandbox
+    among: float  # the means' deviation from sandbox to sandbox, about what each asked for
+    over: float  # a sandbox's mean's deviation from repetition to repetition, of the worst
+    moments: float  # deviation over windows, each sandbox's median of its repetitions, of the worst
+
+
+def figures(asked: Setting, samples: Sequence[Sample]) -> Figures:
+    means = [fmean(values) for values in zip(*(each.means for each in samples), strict=True)]
+    off = [mean - POINTS * share for mean, share in zip(means, asked, strict=True)]
+    return Figures(
+        means,
+        max(map(abs, off)),
+        pstdev(off),
+        max(pstdev(values) for values in zip(*(each.means for each in samples), strict=True)),
+        max(median(values) for values in zip(*(each.moments for each in samples), strict=True)),
+    )
+
+
+class Isolation:
+    name = "isolation"
+    on_device = True
+
+    def __init__(self, sizes: Sizes, settings: Sequence[Setting] = SETTINGS) -> None:
+        self._sizes, self._settings = sizes, settings
+        self._samples: dict[tuple[str, Setting], list[Sample]] = {}
+        self._last: dict[tuple[str, Setting], list[Tally]] = {}
+        self.steps = sizes.repetitions * len(MODES) * (len(settings) + 1)
+
+    def run(self, on_step: Callable[[str], None]) -> str:
+        """Repetitions outermost, and both servers at once: a slow moment of the machine meets all alike."""
+        with ExitStack() as stack:
+            platforms = {mode: stack.enter_context(host_device(mode)) for mode in MODES}
+            for platform in platforms.values():
+                for setting in (ALONE, *self._settings):
+                    platform.put_loops(list(zip(_names(setting), setting, strict=True)))
+            for number in range(self._sizes.repetitions):
+                for setting in (ALONE, *self._settings):
+                    for mode, platform in platforms.items():
+                        on_step(f"isolation, repetition {number + 1}: {_asked(setting)} by {MODES[mode]}")
+                        self._measure(mode, setting, platform)
+            return platforms["hard"].unenforced
+
+    def _measure(self, mode: str, setting: Setting, platform: Platform) -> None:
+        calls = [(name, {"seconds": self._sizes.isolation_s}) for name in _names(setting)]
+        tallies = [tally(result) for result in platform.together(calls)]
+        self._samples.setdefault((mode, setting), []).append(sample(tallies))
+        self._last[mode, setting] = tallies
+
+    def _figures(self, mode: str) -> dict[Setting, Figures]:
+        return {setting: figures(setting, self._samples[mode, setting]) for setting in self._settings}
+
+    def goals(self) -> list[Goal]:
+        found = []
+        crowd = max((setting for setting in self._settings if len(set(setting)) == 1), key=len)
+        for mode, words in MODES.items():
+            by_setting = self._figures(mode)
+            every, among = by_setting.values(), by_setting[crowd].among
+            error, moments = max(each.error for each in every), max(each.moments for each in every)
+            over = max(each.over for each in every)
+            start = f"isolation by {words}:"
+            found += [
+                at_most(f"{start} error of a mean share, worst", error, MOST_ERROR[mode], "points"),
+                at_most(f"{start} deviation of the means of {len(crowd)} equal ones", among, 0.13, "points"),
+                at_most(f"{start} deviation of a mean over repetitions, worst", over, 0.13, "points"),
+                at_most(f"{start} deviation over 100 ms, worst slice, median of repetitions", moments, 3, "points"),
+            ]
+        return found
+
+    def tables(self) -> list[Rows]:
+        columns = [
+            "by",
+            "asked for, %",
+            "mean shares, %",
+            "error",
+            "deviation of the means",
+            "of a mean over repetitions",
+        ]
+        columns += ["over 100 ms", "work, % of one alone", "published mean shares", "published, over moments"]
+        rows: list[list[str | float | None]] = []
+        for mode, words in MODES.items():
+            alone = fmean(each.per_second for each in self._samples[mode, ALONE])
+            for setting, found in self._figures(mode).items():
+                work = POINTS * fmean(each.per_second for each in self._samples[mode, setting]) / alone
+                means = ", ".join(f"{mean:.2f}" for mean in found.means)
+                points = (found.error, found.among, found.over, found.moments)
+                rows.append([words, _asked(setting), means, *points, work, *PUBLISHED.get(setting, ("", ""))])
+        title = (
+            "Isolation: shares of one device by work done, a matrix loop in each; errors and deviations in points;"
+            f" {self._sizes.repetitions} repetitions of {self._sizes.isolation_s:g} s"
+        )
+        return [Rows(title, columns, rows)]
+
+    def panels(self) -> list[Panel]:
+        panels = []
+        for (mode, setting), tallies in self._last.items():
+            if setting != ALONE:
+                windows = common_windows(tallies)
+                shares = window_shares(tallies, windows)
+                lines = [
+                    Line(f"{POINTS * asked:g} %", [place / PER_SECOND for place in range(len(values))], values)
+                    for asked, values in zip(setting, shares, strict=True)
+                ]
+                panels.append(Panel(f"{_asked(setting)} by {MODES[mode]}, windows of 100 ms", "s", "share, %", lines))
+        return panels
+
+
+def _names(setting: Setting) -> list[str]:
+    return [f"loop-{'-'.join(f'{share:g}' for share in setting)}-{number}" for number in range(len(setting))]
+
+
+def _asked(setting: Setting) -> str:
+    shares = [f"{POINTS * share:g}" for share in setting]
+    return f"{len(shares)} x {shares[0]}" if len(set(shares)) == 1 else "/".join(shares)

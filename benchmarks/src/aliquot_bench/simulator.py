@@ -1,0 +1,150 @@
+"""`aliquot bench sim`: how fast the simulator and its decisions are, beside a bare heap of the same length."""
+
+import gc
+import resource
+import time
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from itertools import islice
+from pathlib import Path
+from random import Random
+from statistics import median
+
+from aliquot.config import PolicySettings
+from aliquot.core.commands import Command, Run, StartSandbox
+from aliquot.core.events import Event, InvocationArrived, RunFinished, SandboxStarted
+from aliquot.core.model import DeviceSpec
+from aliquot.core.units import GIB
+from aliquot.sim.arrivals import Arrival, Overview, overview
+from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.plots import Line, Panel, draw_panels
+from aliquot.sim.workloads import Recipe, make_arrivals, make_functions
+from aliquot.testing.builders import device, function
+from aliquot.testing.harness import Harness, of
+from aliquot_bench.base import Request
+from aliquot_bench.result import Result, Rows, at_most
+
+POLICY = "fair_resident"
+MILLION = 1_000_000
+GOAL_S = 60
+FLOWS = (10, 100, 1000, 10_000)
+
+
+class Streamed:
+    """A made workload that is never held in memory."""
+
+    def __init__(self, calls: int) -> None:
+        self._functions = make_functions(100, 0)
+        self._recipe = Recipe(load=0.9, devices=4, duration_s=1e9, zipf=1)
+        self._calls = calls
+
+    def __iter__(self) -> Iterator[Arrival]:
+        return islice(make_arrivals(self._functions, self._recipe), self._calls)
+
+    def overview(self) -> Overview:
+        return overview(self)
+
+
+class SimulatorBench:
+    needs_data = False
+    steps = 3
+
+    def __init__(self, request: Request) -> None:
+        self._quick = request.quick
+        self._calls = MILLION // 10 if request.quick else MILLION
+        self._decision_us: dict[int, float] = {}
+
+    def run(self, on_step: Callable[[str], None]) -> Result:
+        on_step(f"{self._calls} calls of 100 functions")
+        seconds, events = self._simulate()
+        on_step(f"a bare heap with {events} entries")
+        heap_s = median(bare_heap_s(events) for _ in range(3))
+        on_step("decisions among 10 to 10 000 flows")
+        for _ in range(3):  # interleaved, so that a slow moment of the machine meets all alike
+            for flows in FLOWS:
+                self._decision_us[flows] = min(decision_us(flows), self._decision_us.get(flows, 1e9))
+        million_s = seconds * MILLION / self._calls
+        goals = [
+            at_most(f"1 000 000 calls of 100 functions under {POLICY}", million_s, GOAL_S, "s"),
+            at_most(
+                "a decision among 10 000 flows against 10",
+                self._decision_us[10_000] / self._decision_us[10],
+                2,
+                "times",
+            ),
+        ]
+        figures = Rows(
+            "The simulator beside a bare heap",
+            ["", "events", "seconds", "events per second"],
+            [
+                [f"{POLICY}, {self._calls} calls", events, seconds, events / seconds],
+                ["heapq alone, as many entries", events, heap_s, events / heap_s],
+            ],
+        )
+        decisions = Rows(
+            "One call: arrival, decision, finish", ["flows", "µs"], [[n, us] for n, us in self._decision_us.items()]
+        )
+        memory = Rows(
+            "Memory", ["", "MiB"], [["largest so far", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]]
+        )
+        return Result("sim", self._quick, goals, [figures, decisions, memory])
+
+    def draw(self, path: Path) -> None:
+        line = Line(POLICY, list(self._decision_us), list(self._decision_us.values()))
+        panel = Panel("One call: arrival, decision, finish", "flows", "µs", [line], log_x=True)
+        draw_panels([panel], "What a decision costs", path, columns=1)
+
+    def _simulate(self) -> tuple[float, int]:
+        """Seconds for the whole run, and how many events the core was told."""
+        workload = Streamed(self._calls)
+        devices = [DeviceSpec(f"gpu-{number}", memory_bytes=16 * GIB) for number in range(1, 5)]
+        scenario = Scenario(devices, make_functions(100, 0), workload)
+        known = workload.overview()
+        gc.collect()
+        began = time.perf_counter()
+        simulate(scenario, PolicySettings(POLICY), overview=known)
+        return time.perf_counter() - began, 2 * self._calls
+
+
+def bare_heap_s(entries: int) -> float:
+    """Push and pop as many entries as a simulation has arrivals and finishes, with few in the heap at a time."""
+    random = Random(0)
+    heap: list[tuple[float, int]] = []
+    began = time.perf_counter()
+    for number in range(entries):
+        heappush(heap, (number + random.random() * 10, number))
+        if len(heap) > 10:  # noqa: PLR2004 - about what is in flight
+            heappop(heap)
+    return time.perf_counter() - began
+
+
+def decision_us(flows: int, turns: int = 2000) -> float:
+    """What one call costs the core: its arrival, a finish, and the decision, with all flows backlogged."""
+    names = [f"f{number}" for number in range(flows)]
+    harness = Harness(
+        POLICY,
+        devices=[device(f"gpu-{number}", concurrency=2, memory_bytes=None) for number in (1, 2)],
+        functions=[function(name, cold_s=0, memory_bytes=1) for name in names],
+    )
+    scheduler = harness.scheduler
+    commands = scheduler.step(1, [InvocationArrived(f"x{name}", "default", name) for name in names])
+    running: list[Run] = []
+
+    def follow(commands: list[Command]) -> None:
+        running.extend(of(Run, commands))
+        for start in of(StartSandbox, commands):
+            running.extend(of(Run, scheduler.step(scheduler.now, [SandboxStarted(start.sandbox)])))
+
+    follow(commands)
+    spent = 0.0
+    for turn in range(turns):
+        done = running.pop(0)
+        events: list[Event] = [
+            RunFinished(done.invocation, done.sandbox, 1),
+            InvocationArrived(f"z{turn}", "default", names[turn % flows]),
+        ]
+        began = time.perf_counter()
+        commands = scheduler.step(scheduler.now + 0.001, events)
+        spent += time.perf_counter() - began
+        follow(commands)
+    return 1e6 * spent / turns

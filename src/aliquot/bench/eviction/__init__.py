@@ -1,5 +1,0 @@
-"""`aliquot bench eviction`: how often each eviction policy has what is asked for, on recorded block references."""
-
-from aliquot.bench.eviction.bench import EvictionBench
-
-__all__ = ["EvictionBench"]

@@ -1,5 +1,0 @@
-"""The latency benchmark: the load generator, the floors, the peers, Aliquot, and what the figures mean."""
-
-from aliquot.bench.latency.bench import LatencyBench
-
-__all__ = ["LatencyBench"]

@@ -1,5 +1,0 @@
-"""`aliquot bench prediction`: how well each predictor names the next file, on recorded sessions of real users."""
-
-from aliquot.bench.prediction.bench import PredictionBench
-
-__all__ = ["PredictionBench"]

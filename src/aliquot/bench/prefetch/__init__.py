@@ -1,5 +1,0 @@
-"""`aliquot bench prefetch`: three ways to get at remote files, over a link like a NAS's, on the live platform."""
-
-from aliquot.bench.prefetch.bench import PrefetchBench
-
-__all__ = ["PrefetchBench"]

@@ -1,0 +1,37 @@
+"""Find commands that other installed packages add to `aliquot`.
+
+A package adds a command through an entry point of the group `aliquot.commands`. The entry point has the name of the
+command, and its value is a `typer.Typer` that holds only this command. Reading the entry points of all installed
+packages takes time. It happens for `aliquot --help`, and for a command that `aliquot` itself does not have.
+"""
+
+from importlib.metadata import entry_points
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from aliquot.core.errors import InputError
+
+ENTRY_POINTS = "aliquot.commands"
+BENCH_COMMANDS = ("bench", "demo")  # documented commands of the package aliquot-bench
+
+
+class PluginGroup(TyperGroup):
+    """The root command: `aliquot`'s own commands, then those of other packages."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own type, which changes its module
+        return list(dict.fromkeys([*super().list_commands(ctx), *entry_points(group=ENTRY_POINTS).names]))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            return command
+        for entry_point in entry_points(group=ENTRY_POINTS, name=cmd_name):
+            return typer.main.get_command(entry_point.load())
+        if cmd_name in BENCH_COMMANDS:
+            raise InputError(
+                f"`aliquot {cmd_name}` is in the package aliquot-bench, which is not installed; "
+                "in a clone of the repository, run: pip install --editable . --editable benchmarks"
+            )
+        return None

@@ -1,0 +1,91 @@
+"""Two distributions: `aliquot` carries the product, `aliquot-bench` the benchmarks and the demonstration."""
+
+import ast
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import typer
+
+import aliquot
+import aliquot_bench
+from aliquot.cli import plugins
+from aliquot.cli.app import app
+from aliquot.core.errors import InputError
+
+PRODUCT = Path(aliquot.__file__).parent
+BENCH = Path(aliquot_bench.__file__).parent
+
+
+def packages_in(root):
+    """The packages that setuptools finds below a source folder: the folders with an `__init__.py`."""
+    return {".".join(path.parent.relative_to(root).parts) for path in root.rglob("__init__.py")}
+
+
+def test_the_wheel_of_aliquot_carries_only_the_product():
+    packages = packages_in(PRODUCT.parent)
+    assert {name.partition(".")[0] for name in packages} == {"aliquot"}
+    assert not {"aliquot.bench", "aliquot.demo", "aliquot.testing.origin"} & packages
+    assert {name for name in packages if name.count(".") == 1} == {
+        "aliquot.cli",
+        "aliquot.core",
+        "aliquot.learn",
+        "aliquot.live",
+        "aliquot.policies",
+        "aliquot.runtime",
+        "aliquot.sdk",
+        "aliquot.sim",
+        "aliquot.storage",
+        "aliquot.testing",
+    }
+
+
+def test_the_wheel_of_aliquot_bench_carries_every_benchmark_and_the_demo():
+    packages = packages_in(BENCH.parent)
+    assert {name.partition(".")[0] for name in packages} == {"aliquot_bench"}
+    assert {"aliquot_bench.cli", "aliquot_bench.demo", "aliquot_bench.latency", "aliquot_bench.origin"} <= packages
+    folders = {path.parent for path in BENCH.rglob("*.py")}
+    assert {BENCH.parent.joinpath(*name.split(".")) for name in packages} == folders
+
+
+def test_no_module_of_the_product_imports_the_benchmarks():
+    """Imports inside of functions count, too."""
+    for path in PRODUCT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [module for module in modules if module.startswith("aliquot_bench")], path
+
+
+def test_the_help_lists_the_commands_of_an_installed_package():
+    commands = typer.main.get_command(app)
+    names = commands.list_commands(None)
+    assert set(plugins.BENCH_COMMANDS) == entry_points(group=plugins.ENTRY_POINTS).names
+    assert set(plugins.BENCH_COMMANDS) <= set(names)
+    assert len(names) == len(set(names))
+    for name in plugins.BENCH_COMMANDS:
+        assert commands.get_command(None, name).name == name
+
+
+def test_without_the_package_its_commands_say_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(plugins, "ENTRY_POINTS", "aliquot.no_commands")
+    commands = typer.main.get_command(app)
+    assert "bench" not in commands.list_commands(None)
+    assert commands.get_command(None, "no-such-command") is None
+    for name in plugins.BENCH_COMMANDS:
+        with pytest.raises(InputError, match=f"`aliquot {name}` is in the package aliquot-bench.*pip install"):
+            commands.get_command(None, name)
+
+
+def test_an_own_command_starts_without_a_look_at_entry_points_or_benchmarks():
+    script = (
+        "import sys, importlib.metadata as m\n"
+        "m.entry_points = lambda **_: sys.exit('entry points were read')\n"
+        "sys.argv = ['aliquot', 'policies', '--help']\n"
+        "from aliquot.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "assert 'aliquot_bench' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
