@@ -57,7 +57,8 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md show
 	  --plot docs/images/latency.png
 
 clean: ## Remove everything that was made
-	rm -rf $(VENV) demo-output study-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV).removed && if [ -e $(VENV) ]; then mv $(VENV) $(VENV).removed; fi # an interrupted clean leaves no stamps
+	rm -rf $(VENV).removed demo-output study-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/pip:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'

@@ -147,3 +147,20 @@ def test_the_floors_answer_and_are_measured(tmp_path):
     assert 0 <= typical <= worst <= 1
     draw(found, tmp_path / "latency.png")
     assert (tmp_path / "latency.png").stat().st_size > 0
+
+
+def test_a_peers_environment_that_is_being_replaced_is_not_taken_for_the_old_one(tmp_path, monkeypatch):
+    folder, steps = tmp_path / "peer", []
+    (folder / "lib").mkdir(parents=True)
+    (folder / "aliquot-installed").write_text(f"{sys.executable}\nold==1")
+
+    def interrupted(command):
+        steps.append(command)
+        raise PeerError("interrupted")
+
+    monkeypatch.setattr("aliquot.bench.environments.run", interrupted)
+    assert prepare(folder, ["old==1"], lambda _: None, sys.executable) == folder
+    for requirement in ("new==2", "old==1"):
+        with pytest.raises(PeerError):
+            prepare(folder, [requirement], lambda _: None, sys.executable)
+    assert len(steps) == 2, "the old one is installed anew"

@@ -8,10 +8,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from killed_steps import kill_at_each_step
 from sandboxes import isolation, play, result, strongest, with_and_without_walls
 
 from aliquot.live.node.base import Status
-from aliquot.live.node.environments import Environments, RequirementsError, paths_in, pip_variables
+from aliquot.live.node.environments import Environments, RequirementsError, paths_in, pip_variables, sweep_environments
+from aliquot.live.node.isolation import NO_ISOLATION
+from aliquot.live.node.quarters import Quarters
 
 WHERE = "import {0}\ndef main(args):\n    return {{'value': {0}.VALUE, 'file': {0}.__file__}}"
 
@@ -103,6 +106,88 @@ def test_options_are_not_requirements(tmp_path, requirement):
         assert f"The requirement {requirement!r} is not one" in result(outcome)["error"]
 
     play(tmp_path, scene)
+
+
+# The installer is replaced by one that writes three files, and fails or finds the disk full at the end.
+_BUILDS = """
+import asyncio
+from pathlib import Path
+from aliquot.live.node.environments import Environments
+from aliquot.live.node.isolation import NO_ISOLATION
+fails = {fails}
+
+class Quick(Environments):
+    async def _install(self, name, directory, scratch, requirements):
+        (scratch / "download").write_bytes(b"x")
+        for part in ("bin", "lib", "share"):
+            (directory / part).mkdir()
+            (directory / part / "file").write_bytes(b"x")
+        if fails:
+            raise OSError("no space left")
+
+arm()
+try:
+    asyncio.run(Quick(folder, NO_ISOLATION).python(("tiny",)))
+except OSError:
+    pass
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_at_whichever_step_a_server_is_killed_an_environment_is_whole_or_none(tmp_path, fails):
+    def check(folder):
+        directory = folder / "environments"
+        sweep_environments(folder)  # as the next server does
+        left = list(directory.glob("*"))
+        assert len(left) <= 1, left
+        for environment in left:
+            assert not fails
+            files = {str(path.relative_to(environment)) for path in environment.rglob("*") if path.is_file()}
+            assert files == {".complete", "bin/file", "lib/file", "share/file"}
+        assert not list(directory.glob(".*"))
+
+    assert kill_at_each_step(_BUILDS.format(fails=fails), tmp_path, check) >= 12
+
+
+def test_a_mark_that_cannot_be_written_marks_nothing(tmp_path, monkeypatch):
+    """A full disk leaves an empty file: it must not pass for the mark while the rest is removed."""
+    written = []
+
+    class Quick(Environments):
+        async def _install(self, name, directory, scratch, requirements):
+            (directory / "file").write_bytes(b"x")
+
+    def full(path, *_, **__):
+        path.touch()
+        written.append(path.name)
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="no space"):
+        asyncio.run(Quick(tmp_path, strongest()).python(("tiny",)))
+    assert written
+    assert ".complete" not in written
+    assert list((tmp_path / "environments").iterdir()) == []
+
+
+_RESTARTS = """
+from aliquot.live.node.isolation import NO_ISOLATION
+from aliquot.live.node.quarters import Quarters
+for part in ("1/tmp", "2/tmp"):
+    (folder / "scratch" / part).mkdir(parents=True)
+    (folder / "scratch" / part / "file").write_bytes(b"x")
+arm()
+Quarters(folder, NO_ISOLATION, 0, 0)
+"""
+
+
+def test_at_whichever_step_scratch_directories_are_removed_the_next_server_starts_with_none(tmp_path):
+    def check(folder):
+        Quarters(folder, NO_ISOLATION, 0, 0)
+        assert [path.name for path in folder.iterdir()] == ["scratch"]
+        assert list((folder / "scratch").iterdir()) == []
+
+    assert kill_at_each_step(_RESTARTS, tmp_path, check) >= 6
 
 
 @pytest.mark.usefixtures("wheels")

@@ -1,6 +1,5 @@
 """The access log: bounded, in groups, whole after a kill, and read back as sessions."""
 
-import os
 import signal
 import sqlite3
 import subprocess
@@ -9,6 +8,7 @@ import threading
 from contextlib import closing
 
 import pytest
+from killed_steps import child_environment, kill_at_each_step
 
 from aliquot.storage.log import AccessLog, LogLimits
 from aliquot.storage.log.access_log import read_sessions
@@ -140,9 +140,7 @@ def test_many_threads_lose_nothing(log):
 
 
 _WRITER = """
-import sys
 from pathlib import Path
-sys.path.insert(0, {here!r})
 from test_access_log import access
 from aliquot.storage.log import AccessLog
 log = AccessLog(Path({path!r}))
@@ -158,8 +156,10 @@ while True:
 
 def test_what_was_flushed_is_there_after_a_kill(tmp_path):
     path = tmp_path / "access.db"
-    script = _WRITER.format(here=os.path.dirname(__file__), path=str(path))  # noqa: PTH120
-    writer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    script = _WRITER.format(path=str(path))
+    writer = subprocess.Popen(
+        [sys.executable, "-c", script], env=child_environment(), stdout=subprocess.PIPE, text=True
+    )
     flushed = 0
     for line in writer.stdout:
         flushed = int(line)
@@ -223,3 +223,38 @@ def test_where_there_is_no_room_for_a_log_it_is_kept_in_memory(tmp_path):
         log.close()
     finally:
         subprocess.run(["umount", "--lazy", place], check=True)
+
+
+_SETS_ASIDE = """
+from contextlib import closing
+from test_access_log import access
+from aliquot.storage.log import AccessLog
+from aliquot.storage.log.schema import connect
+path = folder / "access.db"
+broken = AccessLog(path)
+for number in range(2000):
+    broken.add(access(number))
+broken.flush()
+with closing(connect(path)) as other:
+    other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+broken.add(access(1))
+broken.flush()  # a good -wal file and an -shm file lie beside it, as after a kill
+path.write_bytes(b"no database " * (path.stat().st_size // 12))
+arm()
+log = AccessLog(path)
+log.add(access(2))
+log.flush()
+"""
+
+
+def test_at_whichever_step_a_broken_log_is_set_aside_the_next_start_logs_again(tmp_path):
+    def check(folder):
+        with closing(AccessLog(folder / "access.db")) as log:
+            log.add(access(3))
+            log.flush()
+            assert log.stats().lost == 0
+            paths = [one.path for session in log.sessions() for one in session.accesses]
+        assert paths in (["file-3"], ["file-2", "file-3"])
+        assert (folder / "access.db.broken").exists()
+
+    assert kill_at_each_step(_SETS_ASIDE, tmp_path, check) >= 3

@@ -34,6 +34,7 @@ def prepare(
     if not Path(interpreter).exists():
         raise PeerError(f"it needs {interpreter}, which is not there")
     folder.parent.mkdir(parents=True, exist_ok=True)
+    mark.unlink(missing_ok=True)  # first: the old environment goes file by file, and must not pass for a whole one
     # Ours installs for all: a Debian's Python comes without pip.
     run([interpreter, "-m", "venv", "--clear", "--without-pip", str(folder)])
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--disable-pip-version-check"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from aliquot.durable_files import remove_directory, sweep_removed, sync_directory, write_synced
 from aliquot.learn.calibration import Calibration
 from aliquot.learn.scoring import Score
 
@@ -106,10 +107,10 @@ class Registry:
         checksums = {name: sha256(data).hexdigest() for name, data in files.items()}
         whole = msgspec.structs.replace(manifest, files=checksums)
         for name, data in {**files, _MANIFEST: msgspec.json.encode(whole)}.items():
-            _write(aside / name, data)
-        _sync(aside)
+            write_synced(aside / name, data)
+        sync_directory(aside)
         aside.rename(folder)
-        _sync(self.directory)
+        sync_directory(self.directory)
 
     def prune(self, keep: int) -> None:
         """The oldest go, but never the one that serves nor the one before it."""
@@ -117,7 +118,7 @@ class Registry:
         safe = {serving.version, *serving.before[-1:]}
         for number in self._numbers()[: -keep or None]:
             if number not in safe:
-                shutil.rmtree(self._folder(number), ignore_errors=True)
+                remove_directory(self._folder(number))
 
     def sizes(self, version: int) -> dict[str, int]:
         with suppress(FileNotFoundError):
@@ -157,9 +158,9 @@ class Registry:
 
     def _set(self, serving: Serving) -> Serving:
         aside = self.directory / f"{_ASIDE}{_SERVING}"
-        _write(aside, msgspec.json.encode(serving))
+        write_synced(aside, msgspec.json.encode(serving))
         aside.replace(self.directory / _SERVING)
-        _sync(self.directory)
+        sync_directory(self.directory)
         return serving
 
     # --- training -----------------------------------------------------------------------------------------
@@ -170,32 +171,22 @@ class Registry:
         lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in self.directory.glob(f"{_ASIDE}*"):  # by one that was killed
-                if left.is_dir():
-                    shutil.rmtree(left, ignore_errors=True)
+            self._sweep()
             work = self.directory / "work"
             work.mkdir(exist_ok=True)
             yield work
         finally:
             os.close(lock)
 
+    def _sweep(self) -> None:
+        """Delete what a killed training left: versions that it was writing or removing."""
+        sweep_removed(self.directory)
+        for left in self.directory.glob(f"{_ASIDE}*"):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+
     def _folder(self, version: int) -> Path:
         return self.directory / f"{version:0{_DIGITS}}"
 
     def _numbers(self) -> list[int]:
         return sorted(int(path.name) for path in self.directory.iterdir() if path.name.isdecimal())
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

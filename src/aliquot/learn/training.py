@@ -160,7 +160,7 @@ def _fit(
     vocabulary = choose_vocabulary(recent, LARGEST_INT8)
     effort = Effort(settings.epochs, settings.most_minutes * 60, settings.threads)
     checkpoint = work / f"{_signature(recent, vocabulary, effort.epochs)}.checkpoint"
-    for other in work.glob("*.checkpoint"):
+    for other in (*work.glob("*.checkpoint"), *work.glob("*.aside")):
         if other != checkpoint:
             other.unlink()
 

@@ -1,12 +1,12 @@
 """Versions: whole or not there, checked when read, chosen, rolled back, pruned."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from killed_steps import child_environment, kill_at_each_step
 
 from aliquot.learn.registry import BrokenVersionError, Manifest, Registry
 from aliquot.learn.scoring import Score
@@ -87,9 +87,7 @@ def test_one_trains_at_a_time(registry):
 
 
 _WRITER = """
-import sys
 from pathlib import Path
-sys.path.insert(0, {here!r})
 from test_registry import manifest
 from aliquot.learn.registry import Registry
 registry = Registry(Path({path!r}))
@@ -104,9 +102,9 @@ with registry.training():
 
 @pytest.mark.parametrize("after_s", [0.15, 0.3])
 def test_whenever_a_writer_is_killed_every_version_that_is_there_is_whole(registry, after_s):
-    script = _WRITER.format(here=os.path.dirname(__file__), path=str(registry.directory))  # noqa: PTH120
-    writer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    writer.stdout.readline()
+    script = _WRITER.format(path=str(registry.directory))
+    writer = subprocess.Popen([sys.executable, "-c", script], env=child_environment(), stdout=subprocess.PIPE)
+    assert writer.stdout.readline() == b"ready\n"
     time.sleep(after_s)
     writer.send_signal(signal.SIGKILL)
     writer.wait()
@@ -116,6 +114,39 @@ def test_whenever_a_writer_is_killed_every_version_that_is_there_is_whole(regist
         assert len(registry.read(one)["a"]) == 200_000
     serving = registry.serving().version
     assert serving == 0 or registry.read(registry.manifest(serving))
-    with registry.training():  # the lock went with it, and so does what it left
+    assert_swept_by_the_next_training(registry)
+
+
+def assert_swept_by_the_next_training(registry):
+    with registry.training():  # the lock went with the process
         pass
-    assert not [path for path in registry.directory.iterdir() if path.is_dir() and path.name.startswith(".unf")]
+    assert not [path.name for path in registry.directory.iterdir() if path.is_dir() and path.name.startswith(".")]
+
+
+_PRUNER = """
+from test_registry import manifest
+from aliquot.learn.registry import Registry
+registry = Registry(folder / "models")
+with registry.training():
+    for version in range(1, 4):
+        registry.add(manifest(version), {"a": b"first", "b": b"second"})
+        registry.serve(version)
+    arm()
+    registry.prune(1)
+    registry.add(manifest(4), {"a": b"first", "b": b"second"})
+    registry.serve(4)
+"""
+
+
+def test_at_whichever_step_of_pruning_and_adding_it_is_killed_every_version_is_whole(tmp_path):
+    def check(folder):
+        registry = Registry(folder / "models")
+        found = [one.version for one in registry.versions()]
+        assert set(found) >= {2, 3}, "the serving version and the one before stay"
+        for one in registry.versions():
+            assert registry.read(one) == {"a": b"first", "b": b"second"}
+        assert registry.serving().version in found
+        assert_swept_by_the_next_training(registry)
+        assert [one.version for one in registry.versions()] == found
+
+    assert kill_at_each_step(_PRUNER, tmp_path, check) >= 8

@@ -164,6 +164,35 @@ def test_old_journal_segments_are_forgotten(tmp_path):
     asyncio.run(scenario())
 
 
+def test_a_segment_whose_deletion_is_cut_short_is_still_a_beginning(tmp_path, monkeypatch):
+    """The pruner deletes a segment from its end, in transactions: what is left after each begins with the snapshot."""
+    monkeypatch.setattr(prune, "ROWS", 1)
+    left = []
+
+    async def scenario():
+        async with opened(tmp_path) as store:
+            for _segment in range(2):
+                store.open_segment(b"s")
+                await store.flush()
+                for number in range(3):
+                    store.journal(b"%d" % number)
+                    await store.flush()  # a row of its own
+            step = prune.Pruner._step
+
+            async def watched(self, work):
+                found = await step(self, work)
+                left.append([entry[1:] for entry in await journal(store) if entry[0] == 1])
+                return found
+
+            monkeypatch.setattr(prune.Pruner, "_step", watched)
+            await store.prune(Retention(journal_bytes=1), now_ms=0)
+
+    asyncio.run(scenario())
+    whole = [(0, b"s"), (1, b"0"), (2, b"1"), (3, b"2")]
+    assert all(entries == whole[: len(entries)] for entries in left)
+    assert {len(entries) for entries in left} == {0, 1, 2, 3, 4}
+
+
 def test_a_clock_that_jumped_does_not_keep_old_records(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store:

@@ -5,7 +5,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,11 +14,12 @@ from urllib.parse import urlparse
 import structlog
 
 from aliquot.core.units import MIB
+from aliquot.durable_files import remove_directory, sweep_removed
 from aliquot.live.node.isolation import Isolation, uid_range, walls
 from aliquot.runtime import frames
 
 _BUILDER = Path(frames.__file__).parent / "builder.py"
-_COMPLETE = ".complete"
+_DIRECTORY, _SCRATCH, _COMPLETE = "environments", ".scratch", ".complete"
 _LINE_BYTES = MIB
 _LAST_LINES = 5
 _INSTALL = ("install", "--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--progress-bar=off")
@@ -37,7 +37,7 @@ class RequirementsError(Exception):
 class Environments:
     def __init__(self, data: Path, isolation: Isolation, progress: Progress | None = None) -> None:
         self._data = data
-        self._directory = data / "environments"
+        self._directory = data / _DIRECTORY
         self._isolation = isolation
         self._progress = progress
         self._builds: dict[str, asyncio.Task[Path]] = {}
@@ -64,22 +64,22 @@ class Environments:
         return directory / "bin" / "python"
 
     async def _build(self, name: str, directory: Path, requirements: tuple[str, ...]) -> None:
-        scratch = self._directory / f"{name}.scratch"
+        scratch = self._directory / f"{name}{_SCRATCH}"
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._clear, directory, scratch)
         try:
             await self._install(name, directory, scratch, requirements)
-            (directory / _COMPLETE).write_text("\n".join(requirements))
+            _mark_complete(directory, requirements)
         except BaseException:
-            await loop.run_in_executor(None, shutil.rmtree, directory, True)
+            await loop.run_in_executor(None, remove_directory, directory)
             raise
         finally:
-            await loop.run_in_executor(None, shutil.rmtree, scratch, True)
+            await loop.run_in_executor(None, remove_directory, scratch)
 
     def _clear(self, *directories: Path) -> None:
         """Empty, and owned by whoever will fill them."""
         for directory in directories:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_directory(directory)
             directory.mkdir(parents=True)
             if self._isolation.own_uid:
                 first = uid_range(self._data)[0]
@@ -140,6 +140,22 @@ class Environments:
         for build in builds:
             build.cancel()
         await asyncio.gather(*builds, return_exceptions=True)
+
+
+def sweep_environments(data: Path) -> None:
+    """Delete the environments that an earlier server was building or removing when it ended."""
+    directory = data / _DIRECTORY
+    sweep_removed(directory)
+    for path in directory.glob("*"):
+        if path.suffix == _SCRATCH or not (path / _COMPLETE).exists():
+            remove_directory(path)
+
+
+def _mark_complete(directory: Path, requirements: tuple[str, ...]) -> None:
+    """Write the mark in one step: a disk that fills up leaves none."""
+    draft = directory / f"{_COMPLETE}.draft"
+    draft.write_text("\n".join(requirements))
+    draft.replace(directory / _COMPLETE)
 
 
 def check(requirements: tuple[str, ...]) -> None:

@@ -21,7 +21,7 @@ from aliquot.live.node.base import Inner, Launch, Listener, Node, Outcome, RunRe
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import Cells
 from aliquot.live.node.desk import Desks
-from aliquot.live.node.environments import Environments, Progress, RequirementsError
+from aliquot.live.node.environments import Environments, Progress, RequirementsError, sweep_environments
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
 from aliquot.live.node.lanes import Lanes
@@ -112,6 +112,7 @@ class LocalNode(Node):
         """Find out about the machine, and remove what an earlier server left behind."""
         if self._detect:
             self.isolation = choose(probe(self._data))
+        sweep_environments(self._data)
         # First the drivers: what an earlier server left standing still could not be ended.
         isolation = self.isolation
         around = Surroundings(self._data, self._asked, own_uid=isolation.own_uid, own_files=isolation.mount)

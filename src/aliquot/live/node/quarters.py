@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.core.units import MIB
+from aliquot.durable_files import remove_directory
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cgroups import Cgroups
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, uid_range
@@ -35,7 +36,7 @@ class Quarters:
         self._cgroups = Cgroups(tag_of(data)) if isolation.cgroups else None
         if self._cgroups is not None:
             self._cgroups.sweep()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        remove_directory(self._scratch)  # renames it first: a process left behind may still write there
         self._scratch.mkdir(parents=True, mode=0o711)
 
     def make(self, cell: Cell) -> dict[str, Any]:
