@@ -128,7 +128,7 @@ def test_the_memory_of_a_sandbox_is_counted_and_none_of_it_on_the_device_while_i
     held.write_text("4096\n")
     process = subprocess.Popen([sys.executable, "-S", "-c", LOOP])
     try:
-        drivers.place(1, "host-1")
+        drivers.place(1, ("host-1",))
         drivers.attach(1, [process.pid])
         drivers.count_memory(1, held)
         assert [used.memory_bytes for used in drivers.used()] == [4096]
@@ -173,15 +173,16 @@ def test_a_short_quota_gets_a_longer_period_and_never_less_than_the_kernel_takes
     assert quota_us(0.0001) == (1000, 1_000_000)
 
 
-def test_a_slice_that_comes_before_its_sandbox_is_kept_for_it(monkeypatch, tmp_path):
+def test_a_slice_is_kept_for_a_sandbox_that_starts_and_ignored_for_one_that_never_did(monkeypatch, tmp_path):
     monkeypatch.setattr(ways, "ROOT", tmp_path)
     drivers = Drivers("aliquot-test", [DeviceSpec("cpu", "cpu"), DEVICE])
-    drivers.resize(1, 0.25, 1)
-    drivers.place(1, "host-1")
-    assert drivers._by_kind["host"]._allotted == {1: (0.25, 1)}
+    drivers.place(1, ("host-1",))
+    drivers.resize(1, 0.25, 1)  # its process is not there yet
     drivers.resize(2, 0.25, 1)
-    drivers.detach(2)  # it never came
-    assert drivers._early == {}
+    assert drivers._by_kind["host"]._allotted == {1: (0.25, 1)}
+    drivers.detach(2)
+    drivers.detach(1)
+    assert drivers._by_kind["host"]._allotted == {}
 
 
 WHERE = """

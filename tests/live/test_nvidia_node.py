@@ -78,11 +78,11 @@ def test_the_drivers_variables_reach_the_function_and_are_not_its_to_set(gpus):
 
     async def scene(rig):
         env = {"OWN": "mine", "CUDA_VISIBLE_DEVICES": "all"}
-        sandbox = await rig.started(ECHO, device="nvidia-1", share=0.5, device_bytes=2**30, env=env)
+        sandbox = await rig.started(ECHO, place=("nvidia-1",), share=0.5, device_bytes=2**30, env=env)
         assert result(await rig.run(sandbox)) == {
             "CUDA_VISIBLE_DEVICES": "GPU-bbbb", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1024M", "OWN": "mine",
         }  # fmt: skip
-        beside = await rig.started(ECHO, device="cpu", env={"OWN": "mine"})
+        beside = await rig.started(ECHO, place=("cpu",), env={"OWN": "mine"})
         assert set(result(await rig.run(beside)).values()) == {None, "mine"}
 
     gpus.play(scene)
@@ -101,9 +101,9 @@ def test_a_sandbox_sees_its_devices_files_and_may_write_what_it_must_share(gpus,
         for directory in opened.writable[1:]:
             os.chmod(directory, 0o777)  # noqa: PTH101, S103 - here sandboxes have user ids of their own
         gpus.driver.opening = lambda _device: replace(opened, files=(device,))
-        inside = await rig.started(LOOK, device="nvidia-0", env={"DEVICE": "nvidia-0"})
+        inside = await rig.started(LOOK, place=("nvidia-0",), env={"DEVICE": "nvidia-0"})
         assert result(await rig.run(inside, given)) == {"seen": True, "written": [memory, shared]}
-        outside = await rig.started(LOOK, device="cpu")
+        outside = await rig.started(LOOK, place=("cpu",))
         assert result(await rig.run(outside, given)) == {"seen": False, "written": [memory]}  # one of its own
 
     gpus.play(scene)
@@ -121,9 +121,9 @@ def test_under_hami_its_library_is_in_the_process_before_anything_else(gpus, tmp
     code = "import ctypes\ndef main(args): return {'found': ctypes.CDLL(None).aliquot_marker()}"
 
     async def scene(rig):
-        sandbox = await rig.started(code, device="nvidia-0")
+        sandbox = await rig.started(code, place=("nvidia-0",))
         assert result(await rig.run(sandbox)) == {"found": 42}
-        beside = await rig.started(code, device="cpu")
+        beside = await rig.started(code, place=("cpu",))
         assert "aliquot_marker" in result(await rig.run(beside))["error"]
 
     gpus.play(scene)
@@ -141,13 +141,13 @@ def test_swapping_takes_its_time_and_the_next_start_waits_for_it(gpus):
     gpus.run = slowly
 
     async def scene(rig):
-        first = await rig.started(ECHO, device="nvidia-0")
+        first = await rig.started(ECHO, place=("nvidia-0",))
         pid = rig.node.usage()[0].pid
         gpus.nvml.running["GPU-aaaa"] = [GpuProcess(pid, 2**30)]
         rig.node.unload(first)
         rig.node.load(first)
-        second = rig.launch(ECHO, device="nvidia-0")
-        third = await rig.started(ECHO, device="nvidia-1")  # another device does not wait
+        second = rig.launch(ECHO, place=("nvidia-0",))
+        third = await rig.started(ECHO, place=("nvidia-1",))  # another device does not wait
         assert rig.heard.queue.empty()
         may_go.set()
         heard = {(await rig.next())[:2] for _ in range(2)}
@@ -165,12 +165,12 @@ def test_a_sandbox_that_cannot_be_swapped_out_is_ended_for_its_memory_to_come_ba
     gpus.nvml.silent = True
 
     async def scene(rig):
-        sandbox = await rig.started(ECHO, device="nvidia-0")
+        sandbox = await rig.started(ECHO, place=("nvidia-0",))
         rig.node.unload(sandbox)
         what, of, outcome = await rig.next()
         assert (what, of, outcome.status) == ("lost", sandbox, Status.INTERNAL_ERROR)
         assert result(outcome) == {"error": "The sandbox could not be swapped out, and was ended."}
-        await rig.started(ECHO, device="nvidia-0")
+        await rig.started(ECHO, place=("nvidia-0",))
 
     gpus.play(scene)
 
@@ -179,11 +179,11 @@ def test_a_sandbox_that_cannot_be_swapped_in_is_ended(gpus):
     gpus.asked = "swap"
 
     async def scene(rig):
-        sandbox = await rig.started(ECHO, device="nvidia-0")
+        sandbox = await rig.started(ECHO, place=("nvidia-0",))
         pid = rig.node.usage()[0].pid
         gpus.nvml.running["GPU-aaaa"] = [GpuProcess(pid, 2**30)]
         rig.node.unload(sandbox)
-        await rig.started(ECHO, device="nvidia-0")  # by then it is out
+        await rig.started(ECHO, place=("nvidia-0",))  # by then it is out
         gpus.run.failing[str(pid)] = "no room"
         rig.node.load(sandbox)
         what, of, outcome = await rig.next()
@@ -197,8 +197,8 @@ def test_a_gpu_that_fails_takes_its_sandboxes_with_it_and_no_others(gpus, monkey
     monkeypatch.setattr(watch, "EVERY_S", 0.01)
 
     async def scene(rig):
-        first = await rig.started(ECHO, device="nvidia-0")
-        second = await rig.started(ECHO, device="nvidia-1")
+        first = await rig.started(ECHO, place=("nvidia-0",))
+        second = await rig.started(ECHO, place=("nvidia-1",))
         gpus.nvml.faults["GPU-aaaa"] = "the driver reported Xid 79"
         what, of, outcome = await rig.next()
         assert (what, of) == ("lost", first)

@@ -271,7 +271,7 @@ def main(args):
 """
 
     async def scene(rig):
-        sandbox = await rig.started(code, device="host-1")
+        sandbox = await rig.started(code, place=("host-1",))
         rig.node.unload(sandbox)
         process = psutil.Process(rig.node.usage()[0].pid)
         still = {psutil.STATUS_STOPPED, psutil.STATUS_DISK_SLEEP}  # by signal, or frozen
@@ -285,10 +285,10 @@ def main(args):
 
 def test_a_start_waits_for_a_stop_on_its_device(tmp_path):
     async def scene(rig):
-        first = await rig.started(ECHO, device="host-1")
+        first = await rig.started(ECHO, place=("host-1",))
         pid = rig.node.usage()[0].pid
         rig.node.stop_sandbox(first)
-        await rig.started("import os\ndef main(args):\n    return {}", device="host-1")
+        await rig.started("import os\ndef main(args):\n    return {}", place=("host-1",))
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
     play(tmp_path, scene)
@@ -361,7 +361,7 @@ def main(args):
 """
 
     async def scene(rig):
-        torn = await rig.started(code, device="host-1")
+        torn = await rig.started(code, place=("host-1",))
         sandbox = rig.node._sandboxes[torn]
         rig.request(torn, {"pause": pause})
         if pause:
@@ -370,7 +370,7 @@ def main(args):
             time.sleep(0.01)  # noqa: ASYNC251 - the loop stands still: it will hear of all that is to come at once
         what, of, outcome = await rig.next()
         assert (what, of, outcome.status) == ("lost", torn, Status.DEVELOPER_ERROR)
-        assert result(await rig.run(await rig.started(ECHO, device="host-1"), {"n": 1})) == {"n": 1}
+        assert result(await rig.run(await rig.started(ECHO, place=("host-1",)), {"n": 1})) == {"n": 1}
 
     play(tmp_path, scene)
 
@@ -385,7 +385,7 @@ def test_a_driver_that_raises_as_it_swaps_holds_up_nobody_else_on_the_device():
 
     lost = []
     sandbox = SimpleNamespace(
-        cell=object(), launch=SimpleNamespace(device="a"), number=1, state=IDLE, fail=lambda *why: lost.append(why)
+        cell=object(), launch=SimpleNamespace(place=("a",)), number=1, state=IDLE, fail=lambda *why: lost.append(why)
     )
 
     async def scene():

@@ -5,10 +5,10 @@ from aliquot.core.domain import Domain
 from aliquot.core.errors import PolicyError
 from aliquot.core.interfaces import Choice
 from aliquot.core.lifecycle import SandboxState
+from aliquot.core.places import other_devices
 from aliquot.core.pool import Pool
 from aliquot.core.records import Device, Flow, Sandbox
 from aliquot.core.registry import Registry
-from aliquot.core.wholes import gather
 
 # What an invocation finds in an idle sandbox; one that is being brought up already counts as what it was.
 START = {
@@ -32,7 +32,7 @@ def resolve(
         complaint = "its queue is empty"
     elif sandbox is None:
         if choice.sandbox is None and domain.view.can_start(flow, device):
-            return flow, (device, *gather(flow, device, domain.devices, domain.view.fits)), None
+            return flow, (device, *other_devices(flow, device, domain.devices, domain.view.fits)), None
         complaint = f"no sandbox can start on {device.spec.name} now"
     elif sandbox.flow is flow and sandbox.invocation is None and domain.view.can_use(sandbox):
         return flow, sandbox.devices, sandbox

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from aliquot.core.places import Place
+
 
 class Start(StrEnum):
     """What an invocation found when it was dispatched."""
@@ -24,18 +26,19 @@ class Dispatch(Struct, frozen=True, tag=True, gc=False):
 
     invocation: str
     sandbox: int
-    device: str
+    place: Place
     start: Start
     reason: str
 
 
 class StartSandbox(Struct, frozen=True, tag=True, gc=False):
-    """Start the process and load its bytes to the device, both at once; then `SandboxStarted`."""
+    """Start the process and load its bytes to its devices, both at once; then `SandboxStarted`."""
 
     sandbox: int
     tenant: str
     function: str
-    device: str  # or several, with commas between (`wholes.py`)
+    place: Place
+    invocation: str  # the call that it starts for; the sandbox may serve another if this one is cancelled
 
 
 class LoadMemory(Struct, frozen=True, tag=True, gc=False):

@@ -61,7 +61,7 @@ class Dispatching:
         flow.in_flight += 1
         if sandbox is None:
             start = Start.COLD
-            sandbox = self._pool.start(flow, devices, now=now)
+            sandbox = self._pool.start(invocation, devices, now=now)
         else:
             start = START[sandbox.state]
         self._pool.hold(sandbox, invocation)

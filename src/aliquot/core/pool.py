@@ -43,8 +43,9 @@ class Pool:
         self.host_limit = self.holdings.host_limit = limit
         self._host_order = order
 
-    def start(self, flow: Flow, devices: tuple[Device, ...], *, now: float) -> Sandbox:
-        """A new sandbox, held by its caller, with its bytes set aside on each of the devices."""
+    def start(self, invocation: Invocation, devices: tuple[Device, ...], *, now: float) -> Sandbox:
+        """Start a sandbox for the invocation, and reserve its bytes on each of the devices."""
+        flow = invocation.flow
         if flow.spec.instances is not None:
             self._free_instance(flow, flow.spec.instances, now=now)
         for device in devices:
@@ -60,7 +61,7 @@ class Pool:
             device.sandboxes[sandbox.id] = sandbox
             device.resident_bytes += sandbox.bytes
         self.host_bytes += sandbox.host_bytes
-        self._outbox.append(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, sandbox.place))
+        self._outbox.append(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, sandbox.place, invocation.id))
         self._slices.cut(sandbox)
         return sandbox
 

@@ -16,8 +16,8 @@ from aliquot.core.lifecycle import (
     SandboxState,
 )
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
+from aliquot.core.places import place_of, place_text
 from aliquot.core.view import DeviceView, SandboxView
-from aliquot.core.wholes import joined
 
 if TYPE_CHECKING:
     from aliquot.core.domain import Domain
@@ -113,7 +113,7 @@ class Slice:
 class Sandbox:
     """One process or container of one flow. It is idle when no invocation holds it.
 
-    It is on one device, or on several whole ones (`wholes.py`): then it is shelved with the first of them.
+    It is on one device, or on several whole ones (`places.py`): then it is shelved with the first of them.
     """
 
     __slots__ = (
@@ -127,7 +127,7 @@ class Sandbox:
         self.flow = flow
         self.device = device
         self.devices = devices
-        self.place = joined([each.spec for each in devices])  # their names
+        self.place = place_of([each.spec for each in devices])
         self.bytes = flow.spec.memory_bytes  # on each of them
         self.host_bytes = flow.spec.host_bytes
         self.reload_s = flow.spec.times_on(device.spec).load_s or 0  # to bring its bytes back
@@ -163,7 +163,7 @@ class Sandbox:
         return None if gap_s is None else abs(self.flow.last_arrival + gap_s - now)
 
     def tell(self) -> str:
-        return f"sandbox {self.id} of {self.flow.key} on {self.place}, {self.state}"
+        return f"sandbox {self.id} of {self.flow.key} on {place_text(self.place)}, {self.state}"
 
 
 class Shelf:

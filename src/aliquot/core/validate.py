@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import inf, isfinite
 
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
-from aliquot.core.wholes import SEPARATOR
+from aliquot.core.places import SEPARATOR
 
 
 def function_complaints(function: FunctionSpec) -> Iterator[str]:

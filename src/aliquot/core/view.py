@@ -9,7 +9,7 @@ from typing import Protocol
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
-from aliquot.core.wholes import gather
+from aliquot.core.places import other_devices
 
 SHARE_TOLERANCE = 1e-9  # three thirds are a whole
 
@@ -152,7 +152,7 @@ class View:
         share = flow.spec.share
         if share is None or share <= 1:  # asked for too often for `device_count`
             return True
-        return len(gather(flow, device, self.devices, self.fits)) == flow.spec.device_count - 1
+        return len(other_devices(flow, device, self.devices, self.fits)) == flow.spec.device_count - 1
 
     def fits(self, flow: FlowView, device: DeviceView) -> bool:
         """Whether that device, for itself, has room for a new sandbox of the flow."""

@@ -7,6 +7,7 @@ and the result is JSON already.
 import msgspec
 from msgspec.structs import replace
 
+from aliquot.core.places import place_text
 from aliquot.live.call import Call
 from aliquot.live.compose.machine import Close
 from aliquot.live.node.base import Outcome, Status
@@ -46,9 +47,10 @@ class Recorder:
         cause = f'"cause":"{call.cause}",' if call.cause else ""
         binding = _binding(call.reached) if call.reached.binding is not None else ""
         end = start_ms + duration_ms
+        device = place_text(call.place)
         summary = (
             f'{head}{"true" if outcome.timed_out else "false"}}},{{"key":"waitTime","value":{call.wait_ms}}},{init}'
-            f'{{"key":"deviceTime","value":{outcome.run_s * 1000:.3f}}},{{"key":"device","value":"{call.device}"}},'
+            f'{{"key":"deviceTime","value":{outcome.run_s * 1000:.3f}}},{{"key":"device","value":"{device}"}},'
             f'{{"key":"start","value":"{call.start or "none"}"}},{{"key":"policy","value":{self._policy}}},'
             f'{{"key":"reason","value":{_encode(call.reason).decode()}}}{session}{binding}{call.notes}],'
             f'"namespace":"{call.namespace.name}",{cause}"activationId":"{call.id}","start":{start_ms},"end":{end},"duration":{duration_ms},'

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from aliquot.core.commands import Start
+from aliquot.core.places import Place
 from aliquot.live.node.base import Outcome, Parcel
 from aliquot.live.node.desk import Desk
 from aliquot.live.records import Accepted, Action, Activation, Namespace
@@ -25,8 +26,8 @@ class Call:
 
     __slots__ = (
         "action", "activation", "arrived_s", "attempts", "begins", "begun_s", "called_inside", "carrier", "cause",
-        "chain", "desk", "device", "done", "durable", "ended", "followers", "function", "handed", "hands_on",
-        "id", "init_s", "namespace", "notes", "outcome", "parcel", "parked", "payload", "pickled", "reached", "reads",
+        "chain", "desk", "done", "durable", "ended", "followers", "function", "handed", "hands_on", "id", "init_s",
+        "namespace", "notes", "outcome", "parcel", "parked", "payload", "pickled", "place", "reached", "reads",
         "reason", "session", "start", "transaction", "unbegun", "wait_ms", "within",
     )  # fmt: skip
 
@@ -65,7 +66,7 @@ class Call:
         self.begun_s: float = 0  # the same; 0 until its run begins
         self.wait_ms = 0
         self.init_s: float | None = None  # when the start was cold
-        self.device = ""
+        self.place: Place = ()
         self.start: Start | None = None
         self.reason = ""  # the policy's, or why it was refused
         self.reads: int | None = None  # the sandbox through whose view of datasets its run reads

@@ -3,6 +3,7 @@
 import json
 
 from aliquot.core.model import CPU
+from aliquot.core.places import Place, place_text
 from aliquot.core.units import MIB
 from aliquot.live.call import Call
 from aliquot.live.compose.payloads import defaults_of
@@ -18,7 +19,7 @@ from aliquot.runtime.mounts import DATASETS
 def launch(
     served: Served,
     first: Reached,
-    device: str,
+    place: Place,
     api_host: str,
     images: tuple[Image, ...] = (),
     more: dict[str, str] | None = None,
@@ -32,7 +33,7 @@ def launch(
     around = {
         "__OW_API_HOST": api_host,
         "__OW_NAMESPACE": served.tenant,
-        "ALIQUOT_DEVICE": device,
+        "ALIQUOT_DEVICE": place_text(place),
         "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
         **({"ALIQUOT_DATASETS": DATASETS} if needs.datasets else {}),
     }
@@ -53,9 +54,9 @@ def launch(
         logs_bytes=action.limits.logs * MIB,
         imports=needs.imports,
         requirements=requirements,
-        device=device,
+        place=place,
         share=needs.gpu_share,
-        device_bytes=0 if device == CPU else needs.memory_limit_bytes,
+        device_bytes=0 if place == (CPU,) else needs.memory_limit_bytes,
         sdk=needs.sdk,
         datasets=needs.datasets,
         members=tuple(map(member, served.members)) if is_group else (),

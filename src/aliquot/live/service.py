@@ -58,7 +58,7 @@ from aliquot.live.records import Action, Activation, Namespace
 from aliquot.live.resolving import Reached
 from aliquot.live.status import describe
 from aliquot.live.store.base import Store
-from aliquot.live.tenancies import Tenancies, Tenancy
+from aliquot.live.tenancies import Tenancies
 from aliquot.live.usage.figures import with_usage
 from aliquot.live.usage.sampler import Sampler
 from aliquot.live.within import Within
@@ -67,6 +67,7 @@ log = structlog.get_logger("aliquot.service")
 
 ATTEMPTS = 3  # for a call whose sandbox is gone before the call could begin
 LOST = "its sandbox was lost"
+_ON_CPU = (CPU,)
 
 
 class Service:
@@ -190,7 +191,7 @@ class Service:
 
     def deploy(self, reached: Reached) -> None:
         served = self._deployments.deploy(reached)
-        self._node.prepare(launch(served, reached, CPU, self.api_host, self.images))
+        self._node.prepare(launch(served, reached, _ON_CPU, self.api_host, self.images))
 
     def remove(self, tenant: str, function: str) -> None:
         self._deployments.remove(tenant, function)
@@ -306,24 +307,21 @@ class Service:
 
     def _dispatch(self, command: Dispatch) -> None:
         call = self.calls[command.invocation]
-        call.device, call.start, call.reason = command.device, command.start, command.reason
-        if command.device != CPU:
-            self.usage.wake(command.device)
+        call.place, call.start, call.reason = command.place, command.start, command.reason
+        if command.place != _ON_CPU:
+            self.usage.wake(command.place)
         tenancy = self.tenancies.get(command.sandbox)
         if tenancy is not None:
             tenancy.call = call
-            if command.start is Start.COLD and not tenancy.launched:
-                self._launch(command.sandbox, tenancy, call)
 
     def _start_sandbox(self, command: StartSandbox) -> None:
-        """It is started when its `Dispatch` comes, which is the next command: code is told for whom it starts."""
-        self.tenancies.open(command.sandbox, self.flows[command.tenant, command.function])
-
-    def _launch(self, sandbox: int, tenancy: Tenancy, call: Call) -> None:
-        tenancy.launched = True
+        """Start a sandbox for its first call, and tell its code which call that is."""
+        sandbox, call = command.sandbox, self.calls[command.invocation]
+        tenancy = self.tenancies.open(sandbox, self.flows[command.tenant, command.function])
+        tenancy.call = call
         first = tenancy.reached_for(call.function)
         env = activation_env(call, tenancy.key_for(first), now_ms())
-        made = launch(tenancy.served, first, call.device, self.api_host, self.images, env)
+        made = launch(tenancy.served, first, command.place, self.api_host, self.images, env)
         if made.datasets:  # its own were looked at when it was deployed; others' actions see what the caller sees
             if (complaint := self.fabric.datasets.complaint(made.tenant, made.datasets)) is not None:
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, complaint))

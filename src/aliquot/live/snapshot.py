@@ -16,6 +16,8 @@ from aliquot.core.errors import InputError
 from aliquot.core.scheduler import Scheduler
 from aliquot.version import __version__
 
+FORMAT = 2  # of a journal segment; `journal_format.py` lists the formats
+
 _OWN = ("aliquot.core.", "aliquot.policies.")
 _OTHERS = {
     ("aliquot.assemble", "_make_queueing"),
@@ -34,24 +36,27 @@ class Snapshot(Struct, frozen=True):
     settings: PolicySettings
     taken_ms: int  # epoch
     state: bytes
+    format: int = 1  # of the journal segment; the first format did not say it
 
 
 def take(scheduler: Scheduler, settings: PolicySettings, *, now_ms: int) -> bytes:
     state = pickle.dumps(scheduler, protocol=5)
-    return msgspec.msgpack.encode(Snapshot(__version__, settings, now_ms, state))
+    return msgspec.msgpack.encode(Snapshot(__version__, settings, now_ms, state, FORMAT))
 
 
 def read(body: bytes) -> Snapshot:
+    """Read the head of a segment. Only the version that took a snapshot knows what its parts mean."""
     try:
-        return msgspec.msgpack.decode(body, type=Snapshot)
+        head = msgspec.msgpack.decode(body, type=Snapshot)
     except msgspec.DecodeError as error:
         raise InputError(f"journal: a segment does not begin with a snapshot: {error}") from error
+    if head.version != __version__ or head.format > FORMAT:
+        raise InputError(f"journal: written by aliquot {head.version}, this is {__version__}; use that version")
+    return head
 
 
 def restore(snapshot: Snapshot) -> Scheduler:
-    """The scheduler as it was. Only the version that took a snapshot knows what its parts mean."""
-    if snapshot.version != __version__:
-        raise InputError(f"journal: written by aliquot {snapshot.version}, this is {__version__}; use that version")
+    """Return the scheduler as it was when the snapshot was taken, by this version and in today's format."""
     try:
         scheduler = _Unpickler(io.BytesIO(snapshot.state)).load()
     except (pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexError, TypeError) as error:

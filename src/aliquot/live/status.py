@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from aliquot.core.places import place_text
 from aliquot.core.records import Device, Flow, Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.live.node.base import SandboxUsage
@@ -58,7 +59,7 @@ def _sandbox(sandbox: Sandbox, usage: SandboxUsage | None) -> dict[str, Any]:
         "sandbox": sandbox.id,
         "tenant": sandbox.flow.key.tenant,
         "function": sandbox.flow.key.function,
-        "device": sandbox.place,
+        "device": place_text(sandbox.place),
         "state": str(sandbox.state),
         "uses": sandbox.uses,
         "session": sandbox.session.key[1] if sandbox.session else None,  # that holds it

@@ -21,7 +21,7 @@ class Keys(Protocol):
 class Tenancy:
     """One sandbox: the revisions it serves, from its start to its end."""
 
-    __slots__ = ("alone", "blind", "call", "init_s", "key", "launched", "logs", "reads", "served")
+    __slots__ = ("alone", "blind", "call", "init_s", "key", "logs", "reads", "served")
 
     def __init__(self, served: Served, key: str) -> None:
         self.served = served
@@ -29,7 +29,6 @@ class Tenancy:
         self.alone = None if served.is_group else served.members[0]
         self.key = key  # of the caller's namespace, for what runs here; empty: its owner wants none
         self.call: Call | None = None
-        self.launched = False  # one that starts for a call that is cancelled may be given to another: cold, too
         self.reads = False  # it has a view of datasets
         self.blind = False  # and has lost it: it goes when its run ends
         self.init_s: float | None = None
@@ -70,10 +69,11 @@ class Tenancies:
     def __getitem__(self, sandbox: int) -> Tenancy:
         return self._by_sandbox[sandbox]
 
-    def open(self, sandbox: int, served: Served) -> None:
+    def open(self, sandbox: int, served: Served) -> Tenancy:
         wanted = any(wants_key(reached) for reached in served.members)
         key = self.keys.ephemeral_key(served.tenant) if wanted and self.keys is not None else ""
-        self._by_sandbox[sandbox] = Tenancy(served, key)
+        tenancy = self._by_sandbox[sandbox] = Tenancy(served, key)
+        return tenancy
 
     def close(self, sandbox: int) -> Tenancy | None:
         """It is gone, and its key opens nothing any more."""

@@ -100,7 +100,7 @@ class Within:
         call.carrier = outermost
         self._ledger.hold(call)
         reached = tenancy.reached_for(call.function)
-        call.action, call.device, call.start, call.reason = reached.action, outermost.device, Start.WARM, IN_GROUP
+        call.action, call.place, call.start, call.reason = reached.action, outermost.place, Start.WARM, IN_GROUP
         call.begun_s = self._now()
         outermost.within.append(call)
         limits = call.action.limits

@@ -14,7 +14,7 @@ from aliquot.core.clock import after, between
 from aliquot.core.commands import LoadMemory, Run, SetSlice, StartSandbox, StopSandbox
 from aliquot.core.events import MemoryLoaded, RunFinished, SandboxStarted
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
-from aliquot.core.wholes import parted
+from aliquot.core.places import Place
 from aliquot.sim.agenda import Agenda, Entry
 from aliquot.sim.division import Claim, divide
 from aliquot.sim.interference import Curve
@@ -31,17 +31,17 @@ class Home:
         "accelerated", "bytes_to_move", "declared", "demand", "device", "devices", "share", "speed", "times", "total",
     )  # fmt: skip
 
-    def __init__(self, function: FunctionSpec, device: DeviceSpec, names: Sequence[str]) -> None:
+    def __init__(self, function: FunctionSpec, device: DeviceSpec, place: Place) -> None:
         self.device = device.name
-        self.devices = tuple(names)
+        self.devices = place
         self.speed = device.speed
         self.declared = function.times
         self.times = function.times_on(device)
         self.share = function.share_on(device)  # of each device, while it runs
-        self.total = self.share * len(names)
+        self.total = self.share * len(place)
         self.demand = min(1, function.share or 1)  # what it would take of each if it were alone
         self.accelerated = device.kind != CPU  # with memory of its own; the `cpu` has the host's
-        self.bytes_to_move = function.memory_bytes * len(names) if self.accelerated else 0
+        self.bytes_to_move = function.memory_bytes * len(place) if self.accelerated else 0
 
 
 class Machine:
@@ -57,7 +57,7 @@ class Machine:
     ) -> None:
         self._functions = functions
         self._devices = {device.name: device for device in devices}
-        self._homes: dict[tuple[str, str], Home] = {}  # by function and the names of its devices
+        self._homes: dict[tuple[str, Place], Home] = {}  # by function and place
         self._agenda = agenda
         self._home: dict[int, Home] = {}  # by sandbox
         self._compute: dict[str, SharedResource[int]] = {}
@@ -80,7 +80,7 @@ class Machine:
 
     def start(self, command: StartSandbox, now: float) -> None:
         sandbox = command.sandbox
-        home = self._home[sandbox] = self._find_home(command.function, command.device)
+        home = self._home[sandbox] = self._find_home(command.function, command.place)
         times = home.times
         started = SandboxStarted(sandbox)
         if not self._bus or not times.load_s:
@@ -89,11 +89,10 @@ class Machine:
         process_up = after(now, times.cold_s)
         self._transfer(sandbox, times, now, lambda at: self._agenda.add(max(at, process_up), started))
 
-    def _find_home(self, function: str, place: str) -> Home:
+    def _find_home(self, function: str, place: Place) -> Home:
         home = self._homes.get((function, place))
         if home is None:
-            names = parted(place)
-            home = Home(self._functions[function], self._devices[names[0]], names)
+            home = Home(self._functions[function], self._devices[place[0]], place)
             self._homes[function, place] = home
         return home
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from aliquot.core.clock import between
 from aliquot.core.commands import Dispatch, Start
 from aliquot.core.model import FlowKey
+from aliquot.core.places import place_text
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.fabric.account import DataFigures
 from aliquot.sim.fairness import LEAST_DUE_S, FairnessMeter, FlowMeter, jain_of
@@ -107,10 +108,9 @@ class Recorder:
         if self._on_dispatch is not None:
             warmth = "cold" if command.start is Start.COLD else "warm"
             arrival = call.arrival
+            device = place_text(command.place)
             self._on_dispatch(
-                DispatchLine(
-                    now, command.device, arrival.function, warmth, command.reason, arrival.tenant, arrival.time_s
-                )
+                DispatchLine(now, device, arrival.function, warmth, command.reason, arrival.tenant, arrival.time_s)
             )
 
     def _left_queue(self, call: Call, now: float) -> None:

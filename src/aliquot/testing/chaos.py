@@ -41,7 +41,7 @@ from aliquot.core.events import (
     Woke,
 )
 from aliquot.core.model import DeviceSpec, FunctionSpec
-from aliquot.core.wholes import parted
+from aliquot.core.places import Place
 from aliquot.testing.chaotic_fabric import ChaoticFabric
 from aliquot.testing.harness import Harness
 
@@ -71,7 +71,7 @@ class Chaos:
         self._present = {device.name: device for device in devices}
         self._deployed: dict[tuple[str, str], FunctionSpec] = {}
         self._doing: dict[int, StartSandbox | LoadMemory | Run] = {}  # what each sandbox is at
-        self._alive: dict[int, str] = {}  # sandboxes and their devices
+        self._alive: dict[int, Place] = {}  # by sandbox
         self._open: dict[str, None] = {}  # invocations that have not ended
         self.ended: dict[str, str] = {}
         self._calls = 0
@@ -127,7 +127,7 @@ class Chaos:
             case Predict() | Fetch() | CancelFetch():
                 self.fabric.perform(command)
             case StartSandbox():
-                self._alive[command.sandbox] = command.device
+                self._alive[command.sandbox] = command.place
                 self._doing[command.sandbox] = command
             case LoadMemory() | Run():
                 if command.sandbox in self._alive:  # it may have been lost in the same moment
@@ -206,7 +206,7 @@ class Chaos:
         if name is None:
             return []
         del self._present[name]
-        for sandbox in [sandbox for sandbox, place in self._alive.items() if name in parted(place)]:
+        for sandbox in [sandbox for sandbox, place in self._alive.items() if name in place]:
             del self._alive[sandbox]
             self._doing.pop(sandbox, None)
         return [DeviceLost(name)]

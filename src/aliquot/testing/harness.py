@@ -19,6 +19,7 @@ from aliquot.core.events import (
 from aliquot.core.interfaces import Queueing
 from aliquot.core.invariants import check
 from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec
+from aliquot.core.places import place_text
 from aliquot.core.records import Flow
 from aliquot.core.view import View
 from aliquot.policies.queueing import QUEUEING
@@ -111,4 +112,4 @@ def of(kind: type[C], commands: Sequence[Command]) -> list[C]:
 
 def dispatched(commands: Sequence[Command]) -> list[tuple[str, str, str]]:
     """Invocation, device and kind of start of each dispatch."""
-    return [(command.invocation, command.device, str(command.start)) for command in of(Dispatch, commands)]
+    return [(command.invocation, place_text(command.place), str(command.start)) for command in of(Dispatch, commands)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aliquot.core.commands import Start
+from aliquot.core.model import CPU
 from aliquot.live.activations import Recorder
 from aliquot.live.call import Call, Follower
 from aliquot.live.node.base import Outcome, Status
@@ -110,7 +111,7 @@ class FakePlatform:
         call.start = Start.COLD if len(self.calls) == 1 else Start.WARM
         call.init_s = 0.02 if call.start is Start.COLD else None
         call.outcome = outcome
-        call.device = "cpu"
+        call.place = (CPU,)
         call.activation = self._recorder.record(call, outcome, start_ms=START_MS + len(self.calls), duration_ms=1)
         self.store.record(call.activation)
         self.sessions.finish(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=START_MS)

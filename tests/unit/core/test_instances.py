@@ -84,7 +84,7 @@ def test_an_idle_sandbox_where_there_is_no_room_gives_way_to_one_where_there_is(
     ]
     commands = harness.finish(elsewhere)
     assert [command.sandbox for command in of(StopSandbox, commands)] == [first]
-    assert [command.device for command in of(Dispatch, commands)] == ["gpu-2"]
+    assert [command.place for command in of(Dispatch, commands)] == [("gpu-2",)]
     assert len(harness.flow("few").sandboxes) == 1
 
 

@@ -46,9 +46,9 @@ def one_device(**kwargs):
 def test_a_first_call_starts_a_sandbox_and_runs_when_that_is_ready():
     harness = one_device()
     assert harness.call("f", at=1) == [
-        StartSandbox(1, "default", "f", "gpu-1"),
+        StartSandbox(1, "default", "f", ("gpu-1",), "0"),
         SetSlice(1, 1, 1),
-        Dispatch("0", 1, "gpu-1", Start.COLD, "oldest"),
+        Dispatch("0", 1, ("gpu-1",), Start.COLD, "oldest"),
     ]
     assert harness.send(SandboxStarted(1), at=3) == [Run("0", 1)]
 
@@ -56,7 +56,7 @@ def test_a_first_call_starts_a_sandbox_and_runs_when_that_is_ready():
 def test_a_second_call_finds_the_sandbox_warm():
     harness = one_device()
     harness.run_all(harness.call("f"))
-    assert harness.call("f") == [Dispatch("1", 1, "gpu-1", Start.WARM, "oldest"), Run("1", 1)]
+    assert harness.call("f") == [Dispatch("1", 1, ("gpu-1",), Start.WARM, "oldest"), Run("1", 1)]
 
 
 def test_all_events_of_a_moment_are_taken_in_before_anything_is_decided():
@@ -93,9 +93,9 @@ def test_idle_sandboxes_are_swapped_out_for_one_that_needs_their_bytes():
     harness.run_all(harness.call("f"))
     assert harness.call("g") == [
         UnloadMemory(1),
-        StartSandbox(2, "default", "g", "gpu-1"),
+        StartSandbox(2, "default", "g", ("gpu-1",), "1"),
         SetSlice(2, 1, 1),
-        Dispatch("1", 2, "gpu-1", Start.COLD, "oldest"),
+        Dispatch("1", 2, ("gpu-1",), Start.COLD, "oldest"),
     ]
 
 
@@ -106,7 +106,7 @@ def test_a_swapped_out_sandbox_is_loaded_not_started():
     assert harness.call("f") == [
         UnloadMemory(2),
         LoadMemory(1),
-        Dispatch("2", 1, "gpu-1", Start.SWAP_IN, "oldest"),
+        Dispatch("2", 1, ("gpu-1",), Start.SWAP_IN, "oldest"),
     ]
     assert harness.send(MemoryLoaded(1)) == [Run("2", 1)]
 
@@ -200,7 +200,7 @@ def test_a_queued_invocation_can_be_cancelled():
     harness = one_device()
     harness.call("f", "f", "g")
     assert harness.send(InvocationCancelled("1")) == [Fail("1", "cancelled")]
-    assert dispatched(harness.run_all([StartSandbox(1, "default", "f", "gpu-1")])) == [("2", "gpu-1", "cold")]
+    assert dispatched(harness.run_all([StartSandbox(1, "default", "f", ("gpu-1",), "0")])) == [("2", "gpu-1", "cold")]
 
 
 def test_cancelling_a_running_invocation_stops_its_sandbox():
@@ -386,7 +386,7 @@ def test_the_other_events_of_a_step_are_taken_in_and_their_commands_come_with_th
     harness.ready(harness.call("f"))
     with pytest.raises(EventError, match="event 1 of 3, SandboxStarted: there never was a sandbox 99"):
         harness.send(InvocationArrived("x", "default", "f"), SandboxStarted(99), RunFinished("0", 1, 1))
-    assert harness.send() == [Complete("0"), Dispatch("x", 1, "gpu-1", Start.WARM, "oldest"), Run("x", 1)]
+    assert harness.send() == [Complete("0"), Dispatch("x", 1, ("gpu-1",), Start.WARM, "oldest"), Run("x", 1)]
 
 
 def test_the_clock_does_not_go_back():

@@ -68,7 +68,7 @@ def test_an_image_stands_for_a_kind_that_runs_here():
 def test_a_blackbox_is_launched_as_its_kind_with_what_the_image_has():
     code = Exec("blackbox", "x", image="acme/model:7")
     action = Action("ns", "a", "0.0.1", code, annotations=(Pair("requirements", ["pillow"]),))
-    made = launch(Served.alone(reached := Reached.own(action)), reached, "cpu", "", (HUB,))
+    made = launch(Served.alone(reached := Reached.own(action)), reached, ("cpu",), "", (HUB,))
     assert (made.kind, made.requirements, made.code) == ("python:3.11", ("numpy", "pillow"), "x")
 
 

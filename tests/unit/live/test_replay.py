@@ -1,6 +1,8 @@
 """A journal replays: from any snapshot on, the same events yield the same commands, under every policy."""
 
 import pickle
+import zlib
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -23,6 +25,7 @@ from aliquot.testing.chaos import Chaos
 from aliquot.testing.harness import Harness
 
 SEEDS = range(4)
+FORMAT_1 = Path(__file__).with_name("journal_format_1.bin")
 
 
 def bad_day(policy, keepalive, seed, monkeypatch):
@@ -112,7 +115,7 @@ def test_a_snapshot_that_would_run_something_is_refused(tmp_path):
             return (open, (str(tmp_path / "sprung"), "w"))
 
     body = msgspec.msgpack.encode(
-        snapshot.Snapshot(snapshot.__version__, PolicySettings("fcfs"), 0, pickle.dumps(Trap()))
+        snapshot.Snapshot(snapshot.__version__, PolicySettings("fcfs"), 0, pickle.dumps(Trap()), snapshot.FORMAT)
     )
     with pytest.raises(InputError, match="does not belong into a snapshot"):
         replay([JournalEntry(0, 0, body)])
@@ -125,7 +128,7 @@ def test_getattr_in_a_snapshot_reaches_enum_members_and_nothing_else():
             return (getattr, (PolicySettings, "__init__"))
 
     body = msgspec.msgpack.encode(
-        snapshot.Snapshot(snapshot.__version__, PolicySettings("fcfs"), 0, pickle.dumps(Reach()))
+        snapshot.Snapshot(snapshot.__version__, PolicySettings("fcfs"), 0, pickle.dumps(Reach()), snapshot.FORMAT)
     )
     with pytest.raises(InputError, match="does not belong into a snapshot"):
         replay([JournalEntry(0, 0, body)])
@@ -135,6 +138,46 @@ def test_another_version_is_named():
     body = msgspec.msgpack.encode(snapshot.Snapshot("0.0.9", PolicySettings("fcfs"), 0, b""))
     with pytest.raises(InputError, match=r"written by aliquot 0\.0\.9"):
         replay([JournalEntry(0, 0, body)])
+
+
+def journal_of_format_1():
+    """The entries that two runs of aliquot 0.1.0 wrote before commands had places: `FILE` is their journal, packed."""
+    rows = msgspec.msgpack.decode(zlib.decompress(FORMAT_1.read_bytes()))
+    return [JournalEntry(*row) for row in rows]
+
+
+def test_a_journal_of_the_first_format_replays_from_the_beginning_of_each_run():
+    entries = journal_of_format_1()
+    done = replay(entries)
+    assert (done.segments, done.steps, done.commands) == (6, 249, 434)
+    assert [name.split("+")[0] for name in done.policies] == ["fair_resident", "mqfq_sticky"]
+    assert done.differences == []
+    assert done.skipped == []
+
+
+def test_a_changed_command_of_the_first_format_shows_as_a_difference():
+    entries = journal_of_format_1()
+    position, (entry, step) = next(
+        (position, (entry, msgspec.msgpack.decode(entry.body)))
+        for position, entry in enumerate(entries)
+        if b"gpu-1,gpu-2" in entry.body and b"StartSandbox" in entry.body and entry.number
+    )
+    for command in step[3]:
+        if "device" in command:
+            command["device"] = "gpu-2,gpu-1"
+    entries[position] = JournalEntry(entry.segment, entry.number, msgspec.msgpack.encode(step))
+    done = replay(entries)
+    assert (done.differences[0].segment, done.differences[0].number) == (entry.segment, entry.number)
+    assert {command.place for command in done.differences[0].then if hasattr(command, "place")} == {("gpu-2", "gpu-1")}
+
+
+def test_segments_of_the_first_format_without_their_run_s_beginning_are_skipped():
+    entries = [entry for entry in journal_of_format_1() if entry.segment > 0]
+    done = replay(entries)
+    assert done.skipped
+    assert max(done.skipped) < done.segments + len(done.skipped)
+    assert done.policies[0].startswith("mqfq_sticky")
+    assert done.differences == []
 
 
 def test_a_snapshot_of_many_flows_can_be_taken():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aliquot.core.model import DeviceSpec
-from aliquot.core.wholes import parted
+from aliquot.core.places import Place
 from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening
 from aliquot.live.device.counter import Counter
 from aliquot.live.device.host import HostDriver
@@ -34,9 +34,8 @@ class Drivers:
         """`tag` is the node's own on this machine. Takes a moment. Raises `InputError` for what cannot go together."""
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
-        self._devices_of: dict[int, list[str]] = {}  # by sandbox
+        self._devices_of: dict[int, Place] = {}  # by sandbox
         self._memory: dict[int, tuple[Counter, Used | None]] = {}  # by sandbox, with what was read last
-        self._early: dict[int, tuple[float, float]] = {}  # slices of sandboxes that are not placed yet
         for kind, make in DRIVERS.items():
             mine = [device for device in devices if device.kind == kind]
             if mine:
@@ -46,21 +45,17 @@ class Drivers:
     def enforcement(self) -> dict[str, Enforcement]:
         return {kind: driver.enforcement for kind, driver in self._by_kind.items()}
 
-    def keeps(self, place: str) -> bool:
+    def keeps(self, place: Place) -> bool:
         """Whether sandboxes are kept to their compute there."""
         driver = self._on(place)
         return driver is not None and driver.enforcement.keeps_compute
 
-    def place(self, sandbox: int, place: str) -> None:
-        """The sandbox will be on that device, or on those: all that is called `place` here may name several."""
-        slice_ = self._early.pop(sandbox, None)
-        driver = self._on(place)
-        if driver is not None:
-            self._devices_of[sandbox] = parted(place)
-            if slice_ is not None:
-                driver.resize(sandbox, *slice_)
+    def place(self, sandbox: int, place: Place) -> None:
+        """Note which devices the sandbox will be on."""
+        if self._on(place) is not None:
+            self._devices_of[sandbox] = place
 
-    def has_own_memory(self, place: str) -> bool:
+    def has_own_memory(self, place: Place) -> bool:
         driver = self._on(place)
         return driver is not None and driver.has_own_memory
 
@@ -69,13 +64,13 @@ class Drivers:
         driver = self._of(sandbox)
         return {} if driver is None else driver.environment(sandbox, self._devices_of[sandbox], share, memory_bytes)
 
-    def host_bytes(self, place: str, memory_bytes: int) -> int:
+    def host_bytes(self, place: Place, memory_bytes: int) -> int:
         driver = self._on(place)
-        return 0 if driver is None else driver.host_bytes(memory_bytes) * len(parted(place))
+        return 0 if driver is None else driver.host_bytes(memory_bytes) * len(place)
 
-    def opening(self, place: str) -> Opening:
+    def opening(self, place: Place) -> Opening:
         driver = self._on(place)
-        return NO_OPENING if driver is None else driver.opening(parted(place))
+        return NO_OPENING if driver is None else driver.opening(place)
 
     def attach(self, sandbox: int, pids: Sequence[int]) -> Path | None:
         """The control group it is in now, if it had to leave its own."""
@@ -90,9 +85,7 @@ class Drivers:
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
         driver = self._of(sandbox)
-        if driver is None:
-            self._early[sandbox] = (share, ceiling)
-        else:
+        if driver is not None:  # a sandbox that could not be started has no place
             driver.resize(sandbox, share, ceiling)
 
     def swap_out(self, sandbox: int) -> bool:
@@ -110,7 +103,6 @@ class Drivers:
             driver.swap_in(sandbox)
 
     def detach(self, sandbox: int) -> None:
-        self._early.pop(sandbox, None)
         if (driver := self._of(sandbox)) is not None:
             driver.detach(sandbox)
             del self._devices_of[sandbox]
@@ -152,9 +144,9 @@ class Drivers:
             counter.close()
         self._memory.clear()
 
-    def _on(self, place: str) -> Driver | None:
+    def _on(self, place: Place) -> Driver | None:
         """They are of one kind."""
-        return self._by_kind.get(self._kind_of.get(parted(place)[0], ""))
+        return self._by_kind.get(self._kind_of.get(place[0], ""))
 
     def _of(self, sandbox: int) -> Driver | None:
         devices = self._devices_of.get(sandbox)

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from msgspec import Raw, Struct
 
-from aliquot.core.model import DeviceSpec
+from aliquot.core.model import CPU, DeviceSpec
+from aliquot.core.places import Place
 from aliquot.live.device.used import Used
 
 
@@ -70,7 +71,7 @@ class Launch(Struct, frozen=True):
     logs_bytes: int
     imports: tuple[str, ...] = ()  # loaded by the zygote
     requirements: tuple[str, ...] = ()  # installed into an environment of their own
-    device: str = "cpu"  # or several whole ones, with commas between
+    place: Place = (CPU,)
     share: float = 0  # of them, guaranteed
     device_bytes: int = 0  # of each device's memory: the limit
     sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
@@ -213,7 +214,7 @@ class Node(Protocol):
         """Kill it with all its children; nothing is reported. One that is gone already is passed over."""
         ...
 
-    def keeps(self, device: str) -> bool:
+    def keeps(self, place: Place) -> bool:
         """Whether sandboxes are kept to their slices there."""
         ...
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from aliquot.core.wholes import parted
+from aliquot.core.places import Place
 
 Giver = int | tuple[str, int]  # a sandbox that ends, or something else that a sandbox does
 
@@ -36,17 +36,17 @@ class Lanes:
     def __init__(self, devices: Iterable[str]) -> None:
         self._lanes = {device: Lane() for device in devices}
 
-    def ending(self, place: str, giver: Giver) -> None:
-        for device in parted(place):
+    def ending(self, place: Place, giver: Giver) -> None:
+        for device in place:
             self._lanes[device].ending(giver)
 
-    def ended(self, place: str, giver: Giver) -> None:
-        for device in parted(place):
+    def ended(self, place: Place, giver: Giver) -> None:
+        for device in place:
             self._lanes[device].ended(giver)
 
-    def do(self, place: str, command: Callable[[], None]) -> None:
+    def do(self, place: Place, command: Callable[[], None]) -> None:
         """When nothing is ending any more on any of them."""
-        first, *others = parted(place)
+        first, *others = place
         for device in others:
             command = partial(self._lanes[device].do, command)
         self._lanes[first].do(command)

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from aliquot.core.model import DeviceSpec
+from aliquot.core.places import Place
 from aliquot.core.units import MIB
-from aliquot.core.wholes import parted
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.surroundings import Surroundings
 from aliquot.live.device.used import Used
@@ -105,7 +105,7 @@ class LocalNode(Node):
         self._zygotes = Zygotes(self._walls, self._loop)
         self._started = True
         self._warm_up(Profile())  # the first cold start shall not wait for it
-        if any(self._drivers.has_own_memory(device.name) for device in self._devices):
+        if any(self._drivers.has_own_memory((device.name,)) for device in self._devices):
             self._watching = self._loop.create_task(watch(self._drivers.complaints, self._device_lost))
 
     def _prepare(self) -> tuple[Quarters, Drivers]:
@@ -163,13 +163,13 @@ class LocalNode(Node):
         self._zygotes.get(profile).when_ready(self._cells.keep_ready, lambda _status, _text: None)
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
-        self._drivers.place(sandbox, launch.device)
+        self._drivers.place(sandbox, launch.place)
         told = self._drivers.environment(sandbox, launch.share, launch.device_bytes)
         if told:
             launch = replace(launch, env={**launch.env, **told})
         handle = Sandbox(sandbox, launch, self, self._loop, self._result_bytes)
         self._sandboxes[sandbox] = handle
-        self._lanes.do(launch.device, lambda: self._launch(handle))
+        self._lanes.do(launch.place, lambda: self._launch(handle))
 
     def _launch(self, sandbox: Sandbox) -> None:
         if sandbox.state == GONE:
@@ -206,7 +206,7 @@ class LocalNode(Node):
             self._launch_from(Profile(str(python), _imports(launch)), sandbox, runtime)
 
     def _launch_from(self, profile: Profile, sandbox: Sandbox, runtime: Runtime) -> None:
-        opening = self._drivers.opening(sandbox.launch.device)
+        opening = self._drivers.opening(sandbox.launch.place)
         profile = replace(profile, opening=opening, views=self._sees_datasets(sandbox.launch))
         zygote = self._zygotes.get(profile)
         self._zygote_of[sandbox.number] = zygote
@@ -223,7 +223,7 @@ class LocalNode(Node):
         if sandbox.state == GONE:
             return
         launch = sandbox.launch
-        memory_bytes = launch.memory_bytes + self._drivers.host_bytes(launch.device, launch.device_bytes)
+        memory_bytes = launch.memory_bytes + self._drivers.host_bytes(launch.place, launch.device_bytes)
         try:
             cell = self._cells.take(zygote)
             data_bytes = self._quarters.limit_memory(cell, memory_bytes)
@@ -272,8 +272,8 @@ class LocalNode(Node):
         if handle is not None:
             self._end(handle)
 
-    def keeps(self, device: str) -> bool:
-        return self._drivers.keeps(device)
+    def keeps(self, place: Place) -> bool:
+        return self._drivers.keeps(place)
 
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
         self._drivers.resize(sandbox, share, ceiling)
@@ -286,7 +286,7 @@ class LocalNode(Node):
     def load(self, sandbox: int) -> None:
         handle = self._sandboxes.get(sandbox)
         if handle is not None:
-            self._lanes.do(handle.launch.device, lambda: self._swaps.back(handle, self._loaded))
+            self._lanes.do(handle.launch.place, lambda: self._swaps.back(handle, self._loaded))
 
     def _loaded(self, sandbox: Sandbox) -> None:
         if sandbox.state != GONE:
@@ -323,7 +323,7 @@ class LocalNode(Node):
 
     def _device_lost(self, device: str, why: str) -> None:
         self._devices = tuple(known for known in self._devices if known.name != device)
-        for sandbox in [each for each in self._sandboxes.values() if device in parted(each.launch.device)]:
+        for sandbox in [each for each in self._sandboxes.values() if device in each.launch.place]:
             self._failed(sandbox, Status.INTERNAL_ERROR, f"The device {device} was lost: {why}.")
         self._listener.device_lost(device, why)
 
@@ -339,14 +339,14 @@ class LocalNode(Node):
     def _cell_ended(self, cell: Cell) -> None:
         if isinstance(cell.tenant, Sandbox):
             self._drivers.detach(cell.tenant.number)
-            self._lanes.ended(cell.tenant.launch.device, cell.tenant.number)
+            self._lanes.ended(cell.tenant.launch.place, cell.tenant.number)
 
     def _end(self, sandbox: Sandbox) -> None:
         self._sandboxes.pop(sandbox.number, None)
         self._busy.pop(sandbox, None)
         self._keep_ready(sandbox)
         if sandbox.cell is not None and not sandbox.cell.has_ended:
-            self._lanes.ending(sandbox.launch.device, sandbox.number)
+            self._lanes.ending(sandbox.launch.place, sandbox.number)
         self._drivers.let_go(sandbox.number)
         if sandbox.side is not None:
             self.desks.close(sandbox.side.desk)

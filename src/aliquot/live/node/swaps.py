@@ -32,13 +32,13 @@ class Swaps:
     def out(self, sandbox: Sandbox) -> None:
         if sandbox.cell is None:
             return
-        if self._drivers.has_own_memory(sandbox.launch.device):
+        if self._drivers.has_own_memory(sandbox.launch.place):
             self._out_of_memory(sandbox)
         elif not self._drivers.swap_out(sandbox.number):
             sandbox.cell.process.send_all(signal.SIGSTOP)
 
     def _out_of_memory(self, sandbox: Sandbox) -> None:
-        place, swap = sandbox.launch.device, ("swap", sandbox.number)
+        place, swap = sandbox.launch.place, ("swap", sandbox.number)
         self._lanes.ending(place, swap)
 
         def done(ok: bool) -> None:
@@ -54,7 +54,7 @@ class Swaps:
 
     def back(self, sandbox: Sandbox, then: Callable[[Sandbox], None]) -> None:
         """Then `then`, later."""
-        if sandbox.cell is not None and self._drivers.has_own_memory(sandbox.launch.device):
+        if sandbox.cell is not None and self._drivers.has_own_memory(sandbox.launch.place):
             sandbox.cell.process.send_all(signal.SIGCONT)
             self._aside(
                 lambda: self._drivers.swap_in(sandbox.number),

@@ -1,5 +1,6 @@
 """Sums of what was used: each sandbox's in the last look and second, each function's since the start."""
 
+from aliquot.core.places import place_text
 from aliquot.core.records import Sandbox
 
 MOST_FUNCTIONS = 10_000  # a tenant that makes names without end must not fill the metrics
@@ -19,8 +20,8 @@ class Account:
     def __init__(self, sandbox: Sandbox, now_s: float, *, enforced: bool = True) -> None:
         self.sandbox = sandbox
         self.enforced = enforced  # whether it is kept to what it asked for
-        self.device = sandbox.place
-        self.devices = [device.spec.name for device in sandbox.devices]
+        self.devices = sandbox.place
+        self.device = place_text(sandbox.place)  # as samples and labels name it
         self.compute_s = 0.0
         self.memory_bytes = 0
         self.ceiling = 0.0

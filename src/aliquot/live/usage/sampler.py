@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from aliquot.core.events import UtilisationMeasured
 from aliquot.core.model import CPU
+from aliquot.core.places import Place
 from aliquot.core.records import Device
 from aliquot.core.scheduler import Scheduler
-from aliquot.core.wholes import parted
 from aliquot.live.device.used import Used
 from aliquot.live.node.base import Node
 from aliquot.live.usage.accounts import Account, Totals
@@ -47,7 +47,7 @@ class Sampler:
         """Have samples written. The file is opened when there is something to write."""
         self.diary = Diary(open_file)
 
-    def wake(self, place: str) -> None:
+    def wake(self, place: Place) -> None:
         """Something is about to run on that device, or those."""
         if not self._awake and self._is_accelerator(place):
             self._awake = True
@@ -78,9 +78,9 @@ class Sampler:
             return None
         return 0.0 if self._is_stale(time.monotonic()) else account.share
 
-    def keeps(self, device: str) -> bool:
+    def keeps(self, place: Place) -> bool:
         """Whether functions are kept to what they asked for there."""
-        return self._node.keeps(device)
+        return self._node.keeps(place)
 
     # --- time -------------------------------------------------------------------------------------------
 
@@ -187,6 +187,6 @@ class Sampler:
     def _accelerators(self) -> list[Device]:
         return [device for device in self._scheduler.registry.devices.values() if device.spec.kind != CPU]
 
-    def _is_accelerator(self, place: str) -> bool:
-        found = self._scheduler.registry.devices.get(parted(place)[0])
+    def _is_accelerator(self, place: Place) -> bool:
+        found = self._scheduler.registry.devices.get(place[0])
         return found is not None and found.spec.kind != CPU

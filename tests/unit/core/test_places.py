@@ -26,7 +26,7 @@ def books(harness, name):
 def test_it_holds_each_of_its_devices_and_their_memory():
     harness = Harness(devices=gpus(3), functions=[function("two", share=2, memory_bytes=GIB)])
     commands = harness.call("two")
-    assert of(StartSandbox, commands)[0].device == "gpu-1,gpu-2"
+    assert of(StartSandbox, commands)[0].place == ("gpu-1", "gpu-2")
     assert dispatched(commands) == [("0", "gpu-1,gpu-2", "cold")]
     assert [books(harness, f"gpu-{n}") for n in (1, 2, 3)] == [(1, 1, GIB), (1, 1, GIB), (0, 0, 0)]
     harness.run_all(commands)
