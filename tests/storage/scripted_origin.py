@@ -1,6 +1,7 @@
 """An origin in memory that does what a test tells it to, and a cache of small chunks before it."""
 
 import hashlib
+import inspect
 import random
 import threading
 import time
@@ -10,6 +11,7 @@ from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import FileKey, Listed
+from aliquot.testing.waiting import wait_until
 
 CHUNK = 1000
 SOON_S = 20
@@ -101,12 +103,9 @@ def held(origin):
 
 
 def until(condition):
-    """For what happens in another thread; whatever does not happen at all ends the test."""
-    ends = time.monotonic() + 2 * SOON_S
-    while not condition():
-        if time.monotonic() > ends:
-            raise TimeoutError(condition)
-        time.sleep(0.001)
+    """Wait for something that another thread or process does. The error shows the condition's source."""
+    what = inspect.getsource(condition).strip() if condition.__name__ == "<lambda>" else repr(condition)
+    wait_until(condition, what=what, pause_s=0.001)
 
 
 def key(path, dataset="d"):

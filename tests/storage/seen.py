@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+
+from scripted_origin import until
 
 from aliquot.runtime import linux, view_mount
 from aliquot.storage.cache import CacheSettings, NodeCache
@@ -135,8 +136,3 @@ def seeing(
         for event in origin.held.values():
             event.set()
         cache.close()
-
-
-def until(condition) -> None:
-    while not condition():
-        time.sleep(0.005)

@@ -14,6 +14,7 @@ from aliquot.policies.eviction import EVICTION
 from aliquot.storage.cache import CacheSettings, NodeCache, Urgency
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RefusedError, RoomError
 from aliquot.storage.records import Found
+from aliquot.testing.waiting import wait_on_loop
 
 
 def content(seed, size=10_500):
@@ -455,8 +456,7 @@ def test_coroutines_wait_for_tickets_and_one_that_is_cancelled_leaves_nothing_op
 
     async def readers(cache):
         patient, hasty = (asyncio.create_task(waits(cache)) for _ in range(2))
-        while not origin.begun:
-            await asyncio.sleep(0.001)
+        await wait_on_loop(lambda: origin.begun, what="the first read of the origin")
         hasty.cancel()
         turnstile.release(100)
         with await patient as handle:

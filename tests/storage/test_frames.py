@@ -12,6 +12,7 @@ from aliquot.storage.frames import frame, from_agent, handed, packet
 from aliquot.storage.messages import Answered, OpenView, Prefetch, Prefetched, RunSettled
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import Found
+from aliquot.testing.waiting import wait_on_loop
 
 ODD = os.fsdecode(b"rsync: caf\xe9: no such file")
 
@@ -56,8 +57,6 @@ def test_every_prefetch_ends_once_whatever_goes_wrong():
         prefetches = Prefetches(Broken(), Accounts(lambda *_: None), told.append)
         for number, path in enumerate(("at once", "later")):
             prefetches.begin(Prefetch(number, "ann", "s", "d", path, "why"))
-        while len(told) < 2:
-            await asyncio.sleep(0.01)
-        return told
+        return await wait_on_loop(lambda: told, lambda told: len(told) == 2, what="the ends of both prefetches")
 
     assert [(each.fetch, each.error) for each in asyncio.run(run())] == [(0, "at once"), (1, "RuntimeError")]

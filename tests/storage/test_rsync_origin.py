@@ -1,5 +1,6 @@
 """A NAS that offers only rsync: a real daemon on this machine."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -14,14 +15,26 @@ from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
 from aliquot.storage.origins import origin_for
 from aliquot.storage.records import Dataset, FileKey
+from aliquot.testing.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="the program rsync is not installed")
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+@contextlib.contextmanager
+def reserved_port():
+    """Reserve a port that only a process with SO_REUSEADDR may bind. Rsync sets it."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+def listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +51,16 @@ def nas(tmp_path_factory):
         f"[data]\npath = {root}\nread only = yes\n"
         f"[private]\npath = {root}\nread only = yes\nauth users = reader\nsecrets file = {place}/secrets\n"
     )
-    port = free_port()
-    command = ["rsync", "--daemon", "--no-detach", f"--port={port}", "--address=127.0.0.1"]
-    daemon = subprocess.Popen([*command, f"--config={place}/rsyncd.conf"], stdin=subprocess.DEVNULL)
-    try:
-        while True:
+    with reserved_port() as port:
+        command = ["rsync", "--daemon", "--no-detach", f"--port={port}", "--address=127.0.0.1"]
+        daemon = subprocess.Popen([*command, f"--config={place}/rsyncd.conf"], stdin=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: daemon.poll() is not None or listens(port), what="rsync's daemon to listen")
             assert daemon.poll() is None
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except ConnectionRefusedError:
-                time.sleep(0.02)
-        yield root, f"127.0.0.1:{port}"
-    finally:
-        daemon.terminate()
-        daemon.wait()
+            yield root, f"127.0.0.1:{port}"
+        finally:
+            daemon.terminate()
+            daemon.wait()
 
 
 def age(root):
@@ -139,11 +147,12 @@ def test_a_module_with_a_password(nas, root):
 
 
 def test_a_nas_that_is_down_is_said_to_be():
-    origin = origin_for(Dataset("d", f"rsync://127.0.0.1:{free_port()}/data"))
-    with pytest.raises(OriginError, match="refused"):
-        origin.stat("a")
-    with pytest.raises(OriginError, match="refused"):
-        list(origin.files())
+    with reserved_port() as port:
+        origin = origin_for(Dataset("d", f"rsync://127.0.0.1:{port}/data"))
+        with pytest.raises(OriginError, match="refused"):
+            origin.stat("a")
+        with pytest.raises(OriginError, match="refused"):
+            list(origin.files())
 
 
 def test_rsync_over_a_remote_shell(root, tmp_path):

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -14,6 +13,7 @@ from aliquot.storage.models import BEST
 from aliquot.storage.records import Access, Found
 from aliquot.storage.serving import ModelError, Serving
 from aliquot.storage.training.steps import history_of
+from aliquot.testing.waiting import wait_until
 
 FILES = ("config.json", "shard-0", "shard-1", "base.ckpt")
 NEVER = 3600.0
@@ -31,9 +31,7 @@ def fill(log, sessions, tenants=2, name="s"):
 
 
 def wait_for(serving):
-    while (state := serving.state()).training.running:
-        time.sleep(0.02)
-    return state
+    return wait_until(serving.state, lambda state: not state.training.running, what="the training's end")
 
 
 @pytest.fixture
@@ -128,8 +126,7 @@ def test_enough_new_accesses_have_it_learn_by_itself(tmp_path, log):
     eager = LearnSettings(with_lstm=False, look_every_s=0.05, new_accesses=40, niceness=0, when_idle=False)
     serving = Serving(tmp_path / "models", log, eager)
     fill(log, 20)
-    while not serving.state().versions:
-        time.sleep(0.02)
+    wait_until(serving.state, lambda state: state.versions, what="a version that it learned by itself")
     serving.close()
 
 

@@ -5,12 +5,12 @@ With `pieces` nothing is passed through: every part that is read is asked for.
 
 import signal
 import sys
-import time
 from pathlib import Path
 
 from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.view.views import Views
+from aliquot.testing.waiting import wait_until
 
 
 class Waiting(LocalOrigin):
@@ -21,8 +21,7 @@ class Waiting(LocalOrigin):
     def pieces(self, listed, offset, length):
         if listed.path.startswith("held"):
             (self._base / "asked").touch()
-            while not (self._base / "go").exists():
-                time.sleep(0.005)
+            wait_until((self._base / "go").exists, what="the test's sign to go on")
         return super().pieces(listed, offset, length)
 
 

@@ -11,6 +11,7 @@ from aliquot.live.gateway.app import make_app
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
+from aliquot.testing.waiting import wait_on_loop
 
 OPERATOR = "operator-token"
 AS_OPERATOR = {"Authorization": f"Bearer {OPERATOR}"}
@@ -45,6 +46,10 @@ class Client(httpx.AsyncClient):
             assert set(body) == {"error"}
             return answer.status_code, body["error"]
         return answer.status_code, body
+
+    async def until_called(self, count=1):
+        """Wait until the platform has this many calls."""
+        await wait_on_loop(lambda: self.platform.calls, lambda calls: len(calls) >= count, what=f"{count} calls")
 
     async def beside(self, name):
         """A client of another namespace, which is made."""

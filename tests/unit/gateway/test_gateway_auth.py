@@ -230,8 +230,7 @@ async def test_so_many_at_once_and_no_more():
         g.platform.hold = True
         assert (await g.say("POST", f"{ACTIONS}/echo"))[0] == 202
         waiting = asyncio.create_task(g.say("POST", BLOCKING))
-        while len(g.platform.calls) < 2:
-            await asyncio.sleep(0)
+        await g.until_called(2)
         text = "Too many concurrent requests in flight (count: 2, allowed: 2)."
         assert await g.say("POST", BLOCKING) == (429, text)
         assert await g.say("POST", f"{ACTIONS}/echo") == (429, text)

@@ -12,6 +12,7 @@ from aliquot.live.records import Action, Exec, Quota
 from aliquot.live.store.base import StoreError
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
+from aliquot.testing.waiting import wait_on_loop, wait_until_async
 
 ACTION = Action("guest", "f", "0.0.1", Exec("python:3.11", "x"))
 
@@ -140,13 +141,11 @@ async def test_a_writer_that_is_cancelled_leaves_store_and_memory_the_same():
     store = Slow()
     catalogue, _, _ = await opened(store)
     writing = asyncio.create_task(catalogue.create_namespace("guest"))
-    while not await store.scan("namespaces"):
-        await asyncio.sleep(0)
+    await wait_until_async(lambda: store.scan("namespaces"), what="the namespace in the store", pause_s=0)
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
     store.gate.set()
-    while catalogue.namespace("guest") is None:
-        await asyncio.sleep(0)
+    await wait_on_loop(lambda: catalogue.namespace("guest"), what="the namespace in the catalogue")
 
 
 @on_a_loop

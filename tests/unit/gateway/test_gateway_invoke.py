@@ -353,8 +353,7 @@ async def test_a_call_that_is_refused_later_answers_503_with_the_reason():
     async with gateway() as g:
         g.platform.hold = True
         waiting = asyncio.create_task(g.say("POST", BLOCKING))
-        while not g.platform.calls:
-            await asyncio.sleep(0)
+        await g.until_called()
         call = g.platform.calls[0]
         call.reason = "no device is left"
         call.done(call)
@@ -377,8 +376,7 @@ async def test_a_caller_that_goes_away_leaves_nothing_behind():
     async with gateway() as g:
         g.platform.hold = True
         waiting = asyncio.create_task(g.post(BLOCKING, json={}))
-        while not g.platform.calls:
-            await asyncio.sleep(0)
+        await g.until_called()
         assert g.app.invoke.waiting == 1
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from aliquot.live.sessions.book import Sessions
 from aliquot.live.sessions.records import SESSIONS, USES, SessionSettings
 from aliquot.testing.platform import FakePlatform
+from aliquot.testing.waiting import wait_on_loop, wait_until_async
 
 ALL = "/api/v1/sessions"
 ECHO = f"{ACTIONS}/echo"
@@ -29,8 +30,9 @@ async def begin(g, **body):
 
 
 async def until_ended(g, session_id):
-    while (await g.get(f"{ALL}/{session_id}")).status_code != 404:
-        await asyncio.sleep(0.01)
+    await wait_until_async(
+        lambda: g.get(f"{ALL}/{session_id}"), lambda answer: answer.status_code == 404, what="the session's end"
+    )
 
 
 def next_book(g, **settings):
@@ -192,8 +194,7 @@ async def test_a_session_ends_when_it_has_been_idle():
         session_id = (await begin(g))["sessionId"]
         await until_ended(g, session_id)
         assert await g.say("POST", f"{RESULT}&session={session_id}") == gone(session_id)
-        while not g.platform.ended_sessions:
-            await asyncio.sleep(0.01)
+        await wait_on_loop(lambda: g.platform.ended_sessions, what="the platform to hear of the session's end")
         assert g.platform.ended_sessions == [("guest", session_id)]
         assert await g.store.scan(SESSIONS) == []
         keeping.cancel()

@@ -15,6 +15,7 @@ from aliquot.live.gateway.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.large import Mapping
 from aliquot.live.node.base import Outcome, Status
+from aliquot.testing.waiting import wait_on_loop
 
 BLOCKING = f"{ACTIONS}/echo?blocking=true&result=true"
 
@@ -77,8 +78,7 @@ async def served(**settings):
             )
             server = uvicorn.Server(config)
             running = asyncio.create_task(server.serve(sockets=[listener]))
-            while not server.started:
-                await asyncio.sleep(0.001)
+            await wait_on_loop(lambda: server.started, what="the server to start")
             wires = []
 
             async def connect():
@@ -248,8 +248,7 @@ async def test_a_caller_that_hangs_up_while_it_waits_leaves_its_run_alone():
         g.platform.hold = True
         wire = await connect()
         await wire.send(wire.head("POST", BLOCKING))
-        while not g.platform.calls:
-            await asyncio.sleep(0.001)
+        await g.until_called()
         wire.writer.transport.abort()
         assert (await g.say("POST", BLOCKING))[0] == 429  # it still runs
         call = g.platform.calls[0]
@@ -346,8 +345,7 @@ async def test_a_caller_that_takes_nothing_of_its_answer_is_cut_off(monkeypatch)
             await wire.send(wire.head("POST", BLOCKING, **length))
             await wire.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body)
             asked = 1 + chunked
-            while len(g.platform.calls) < asked:
-                await asyncio.sleep(0.01)
+            await g.until_called(asked)
             await asyncio.sleep(1)
             wire.reader._transport.resume_reading()
             with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
@@ -381,8 +379,7 @@ async def test_an_answer_may_take_longer_than_an_idle_connection_lives(monkeypat
         wires = [await connect(), await connect()]
         for wire, accept in zip(wires, ("application/json", "text/event-stream"), strict=True):
             await wire.send(wire.head("POST", BLOCKING, Accept=accept))
-        while len(g.platform.calls) < 2:
-            await asyncio.sleep(0.01)
+        await g.until_called(2)
         await asyncio.sleep(2.2)
         for call in g.platform.calls:
             g.platform.finish(call)
@@ -408,8 +405,7 @@ async def test_large_bodies_have_a_bound_together(chunked):
         first, second, third = await connect(), await connect(), await connect()
         head, sent = request(first)
         await first.send(head + sent[:2_000_000])
-        while Mapping.in_use == in_use:
-            await asyncio.sleep(0.01)
+        await wait_on_loop(lambda: Mapping.in_use, lambda used: used > in_use, what="memory for the first body")
         head, sent_second = request(second)
         await second.send(head + sent_second[:2_000_000])
         status, text, headers = await second.error()
@@ -418,8 +414,9 @@ async def test_large_bodies_have_a_bound_together(chunked):
         await first.send(sent[2_000_000:])
         assert (await first.answer())[2] == b"{}"
         g.platform.calls.clear()
-        while Mapping.in_use > in_use:
-            await asyncio.sleep(0.01)
+        await wait_on_loop(
+            lambda: Mapping.in_use, lambda used: used <= in_use, what="the first body's memory to be freed"
+        )
         head, sent = request(third)
         await third.send(head + sent)
         assert (await third.answer())[2] == b"{}"

@@ -43,8 +43,7 @@ async def test_a_caller_that_goes_away_leaves_the_run_alone():
     async with web_gateway() as g:
         g.platform.hold = True
         asking = asyncio.create_task(g.get(ECHO))
-        while not g.platform.calls:
-            await asyncio.sleep(0)
+        await g.until_called()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         assert gate(g).running == 1
@@ -67,8 +66,7 @@ async def test_more_at_once_than_the_owner_may_is_a_429():
         await g.catalogue.update_namespace("guest", lambda old: type(old)(old.name, old.keys, 1, Quota(None, 1)))
         g.platform.hold = True
         first = asyncio.create_task(g.get(ECHO))
-        while not g.platform.calls:
-            await asyncio.sleep(0)
+        await g.until_called()
         text = "Too many concurrent requests in flight (count: 1, allowed: 1)."
         assert await g.say("GET", ECHO) == (429, text)
         assert (await g.options(ECHO)).status_code == 200
@@ -123,12 +121,10 @@ async def test_what_strangers_send_fills_so_much_memory_and_no_more():
         g.platform.hold = True
         large = {"content": b"x" * (SMALL_BYTES + 1), "headers": {"content-type": "text/plain"}}
         asking = [asyncio.create_task(g.post(ECHO, **large)) for _ in range(20)]
-        while len(g.platform.calls) < 15:
-            await asyncio.sleep(0)
+        await g.until_called(15)
         assert await g.say("POST", ECHO, **large) == (503, OVERLOADED)
         small = asyncio.create_task(g.get(ECHO))
-        while len(g.platform.calls) < 16:
-            await asyncio.sleep(0)
+        await g.until_called(16)
         g.platform.hold = False
         for call in g.platform.calls:
             g.platform.finish(call)

@@ -1,7 +1,6 @@
 """The clock with a wall clock that the test sets: what fires, what is kept, and what ends an alarm."""
 
 import asyncio
-import time
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -19,6 +18,7 @@ from aliquot.live.records import FullName, Rule, Trigger
 from aliquot.live.store.base import Document, StoreError
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
+from aliquot.testing.waiting import wait_on_loop
 
 NOON = 1_767_268_800_000
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
@@ -355,9 +355,7 @@ async def test_it_needs_nobody_to_look():
         await clock.start()
         names = {"namespace": "guest", "trigger": "t", "identity": "first"}
         await clock.put(make(AlarmWish(date=wall_ms() + 20), **names, now_ms=wall_ms()))
-        begun = time.monotonic()
-        while not it.fired and time.monotonic() < begun + 30:
-            await asyncio.sleep(0.005)
+        await wait_on_loop(lambda: it.fired, what="the alarm")
         await clock.stop()
         assert len(it.fired) == 1
 

@@ -27,6 +27,7 @@ from aliquot.live.device.survey import survey_nvidia
 from aliquot.live.device.table import drivers_table
 from aliquot.live.device.used import Used
 from aliquot.live.settings import parse_devices
+from aliquot.testing.waiting import wait_until
 
 CONTROL = "nvidia-cuda-mps-control"
 FILES = ("/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
@@ -431,8 +432,7 @@ def test_nvml_is_asked_in_a_thread_that_ends_with_the_driver(tmp_path, monkeypat
     driver.attach(1, ["nvidia-0"], [10])
     driver.meters.start()
     nvml.running["GPU-aaaa"] = [GpuProcess(10, 5)]
-    while driver.used() != [Used(1, 0, 5)]:
-        pass
+    wait_until(driver.used, lambda used: used == [Used(1, 0, 5)], what="the thread's first measurement")
     driver.close()
     assert not driver.meters._thread.is_alive()
 

@@ -17,6 +17,7 @@ from aliquot.live.usage.reading import read_usage
 from aliquot.live.usage.records import HEAD_BYTES, WIDTH, Label, Sample, pack_sample
 from aliquot.live.usage.ring import cycle_of, newest_first, next_number
 from aliquot.live.usage.series import rows
+from aliquot.testing.waiting import wait_until
 
 WHO = Label("guest", "resize", 7, "host-1")
 WRITER = """
@@ -119,8 +120,7 @@ def test_a_label_is_said_again_before_it_is_overwritten_and_names_what_came_betw
 def test_a_writer_that_is_killed_leaves_only_whole_samples_and_the_next_one_goes_on(tmp_path, after_s):
     path = tmp_path / "usage.ring"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, path])
-    while not path.exists() or path.stat().st_size < LEAST // 2:
-        time.sleep(0.01)
+    wait_until(lambda: path.exists() and path.stat().st_size >= LEAST // 2, what="half of the file")
     time.sleep(after_s)
     samples_of(path)  # while it is written
     writer.send_signal(signal.SIGKILL)

@@ -3,20 +3,21 @@
 import json
 import subprocess
 import sys
-import time
 
 import httpx
 import pytest
 from places import SUPPORT
+
+from aliquot.testing.waiting import wait_until
 
 
 class Stub:
     def __init__(self, folder):
         self.folder = folder
         self.process = subprocess.Popen([sys.executable, SUPPORT / "stub_server.py", folder], cwd=folder)
-        while not (folder / "local.json").exists():
-            assert self.process.poll() is None
-            time.sleep(0.01)
+        ready = folder / "local.json"
+        wait_until(lambda: ready.exists() or self.process.poll() is not None, what="the stub server to listen")
+        assert ready.exists(), f"the stub server ended with {self.process.returncode}"
         self.local = json.loads((folder / "local.json").read_text())
 
     def counts(self, **changes):

@@ -10,6 +10,7 @@ import pytest
 from stored import accepted, activation, journal, opened, starts
 
 from aliquot.live.store import ActivationQuery, Document, Retention, StoreError, prune, read_journal, schema
+from aliquot.testing.waiting import wait_on_loop
 
 
 def test_a_thousand_calls_accepted_at_once_share_their_commits(tmp_path):
@@ -47,8 +48,7 @@ def test_what_is_written_behind_needs_nobody_who_waits(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store:
             store.record(activation(1))
-            while not store.commits:
-                await asyncio.sleep(0.001)
+            await wait_on_loop(lambda: store.commits, what="a commit")
             with closing(sqlite3.connect(store.path)) as other:
                 assert other.execute("SELECT count(*) FROM activation").fetchone() == (1,)
 

@@ -1,6 +1,7 @@
 """Bad days of the store: a full disk, a locked file, a damaged one, a newer one, a second server."""
 
 import asyncio
+import itertools
 import os
 import sqlite3
 import subprocess
@@ -14,23 +15,25 @@ from stored import accepted, activation, journal, opened, starts
 from aliquot.live.records import Activation
 from aliquot.live.store import ActivationQuery, Delete, Document, Put, SqliteStore, StoreError, read_journal
 from aliquot.live.store.schema import VERSION
+from aliquot.testing.waiting import wait_on_loop
 
 
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.01)
+async def until_well(store):
+    await wait_on_loop(lambda: store.complaint, lambda complaint: complaint is None, what="the store to be well again")
 
 
 async def fill(store):
     """Write behind until the disk takes no more; returns how many records were written."""
-    number = 1000
-    while store.complaint is None:
-        for _ in range(50):
-            number += 1
+    numbers = itertools.count(1001)
+
+    def write():
+        for number in itertools.islice(numbers, 50):
             store.record(activation(number, response=b"x" * 3000))
             store.journal(b"%d" % number)
-        await asyncio.sleep(0.005)
-    return number - 1000
+        return store.complaint
+
+    await wait_on_loop(write, what="the disk to be full", pause_s=0.005)
+    return next(numbers) - 1001
 
 
 # --- a full disk --------------------------------------------------------------------------------------------
@@ -68,7 +71,7 @@ def test_a_full_disk_is_told_refused_and_overcome(tmp_path):
             assert await store.count_activations(ActivationQuery("ns")) == written
             assert await store.activation("ns", f"{1:032x}") is None
             disk.make_room()
-            await until(lambda: store.complaint is None)
+            await until_well(store)
             await store.flush()
             # What was written behind is there; what was refused has not come after all.
             assert await store.count_activations(ActivationQuery("ns")) == written
@@ -91,7 +94,7 @@ def test_the_complaint_ends_by_itself_when_nothing_waits_to_be_written(tmp_path)
             with pytest.raises(StoreError, match="disk is full"):
                 await store.put("action", Document("ns", "a", b"x" * 2_000_000))
             disk.make_room()
-            await until(lambda: store.complaint is None)
+            await until_well(store)
             assert await store.scan("action") == []
 
     asyncio.run(scenario())
@@ -115,7 +118,7 @@ def test_a_real_file_system_without_room(tmp_path):
                 await store.accept(accepted(2))
             ballast.unlink()
             subprocess.run(["mount", "-o", "remount,size=50m", small], check=True)  # noqa: ASYNC221
-            await until(lambda: store.complaint is None)
+            await until_well(store)
             await store.flush()
             assert await store.count_activations(ActivationQuery("ns")) == written
             assert await store.unfinished() == []
@@ -159,7 +162,7 @@ def test_a_file_locked_by_another_process_is_told_and_overcome(tmp_path):
                 assert await starts(store) == [1]
                 assert await store.scan("action") == [Document("ns", "a", b"1")]
                 other.execute("ROLLBACK")
-            await until(lambda: store.complaint is None)
+            await until_well(store)
             await store.flush()
             assert await store.unfinished() == []
             assert await starts(store) == [1]
