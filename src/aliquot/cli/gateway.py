@@ -33,8 +33,8 @@ AsJson: TypeAlias = Annotated[
 Data: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        help="The data folder of the platform, as given to aliquot up. "
-        "Otherwise ALIQUOT_URL and ALIQUOT_KEY count, then ALIQUOT_DATA, then ~/.aliquot."
+        help="The data folder of the platform, as given to aliquot up. Without it ALIQUOT_URL and ALIQUOT_KEY count, "
+        "then ALIQUOT_DATA, then the server in ~/.aliquot, then the only server that runs on this machine."
     ),
 ]
 

@@ -1,21 +1,29 @@
 """`aliquot up`: start the platform on this machine."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from aliquot.cli.console import output
 from aliquot.cli.results import size
 from aliquot.config import PACKING_DEFAULT, PolicySettings, parse_policy_params, parse_size
 from aliquot.core.errors import InputError
+from aliquot.sdk.running import add_server, remove_server
 from aliquot.sdk.units import read_ms
+
+if TYPE_CHECKING:
+    from aliquot.live.server import Ready
+    from aliquot.live.settings import ServerSettings
+
+DEFAULT_DATA = Path("~/.aliquot")
 
 
 def up(
     data: Annotated[
         Path, typer.Option(envvar="ALIQUOT_DATA", help="Where everything is kept: functions, records, journal.")
-    ] = Path("~/.aliquot"),
+    ] = DEFAULT_DATA,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 3233,
     devices: Annotated[
@@ -106,7 +114,7 @@ def up(
     from aliquot.live.fabric.settings import read_fabric
     from aliquot.live.gateway.limits import parse_limits
     from aliquot.live.images import parse_image
-    from aliquot.live.server import Ready, serve
+    from aliquot.live.server import serve
     from aliquot.live.settings import OVERCOMMIT, ServerSettings, Tls, keep, parse_devices, physical_memory
     from aliquot.live.usage.file import check_size
     from aliquot.logs import set_up_logs
@@ -144,24 +152,45 @@ def up(
         session_idle_s=read_ms(session_idle, "--session-idle") / 1000,
     )
 
-    def say_ready(ready: Ready) -> None:
-        for line in ready.missing:
-            output.print(f"[yellow]without[/] {line}", soft_wrap=True)
-        if ready.taken_up:
-            output.print(f"{ready.taken_up} accepted calls of an earlier run are taken up")
-        if ready.datasets:
-            room = size(settings.fabric.cache_bytes)
-            output.print(f"{ready.datasets} datasets; their files may take {room} of disk (--cache-size)")
-        output.print(f"[bold green]aliquot[/] answers on [bold]{ready.url}[/]", soft_wrap=True)
-        if ready.first:
-            output.print(
-                f"\nYour namespace is [bold]{ready.namespace}[/]. Its key is shown this once:\n\n    {ready.key}\n",
-                highlight=False,
-                soft_wrap=True,
-            )
-            output.print("On this machine commands find the server by themselves. Elsewhere, tell them:\n")
-            output.print(f"    export ALIQUOT_URL={ready.url} ALIQUOT_KEY=…\n", highlight=False, soft_wrap=True)
-        output.print("Next, in another terminal: [bold]aliquot deploy FILE[/], [bold]aliquot top[/]. Stop: Ctrl-C.")
-
     set_up_logs()
-    serve(settings, say_ready)
+    try:
+        serve(settings, lambda ready: _announce(ready, settings))
+    finally:
+        remove_server()
+
+
+def _announce(ready: "Ready", settings: "ServerSettings") -> None:
+    """Put the server on the list of running ones, and print how to reach it."""
+    for line in ready.missing:
+        output.print(f"[yellow]without[/] {line}", soft_wrap=True)
+    if ready.taken_up:
+        output.print(f"{ready.taken_up} accepted calls of an earlier run are taken up")
+    if ready.datasets:
+        room = size(settings.fabric.cache_bytes)
+        output.print(f"{ready.datasets} datasets; their files may take {room} of disk (--cache-size)")
+    output.print(f"[bold green]aliquot[/] answers on [bold]{ready.url}[/]", soft_wrap=True)
+    found_by = _list_server(settings.data, ready.url)
+    if ready.first:
+        output.print(
+            f"\nYour namespace is [bold]{ready.namespace}[/]. Its key is shown this once:\n\n    {ready.key}\n",
+            highlight=False,
+            soft_wrap=True,
+        )
+        output.print(f"{found_by} On other machines set:\n", highlight=False, soft_wrap=True)
+        output.print(f"    export ALIQUOT_URL={ready.url} ALIQUOT_KEY=…\n", highlight=False, soft_wrap=True)
+    output.print("Next, in another terminal: [bold]aliquot deploy FILE[/], [bold]aliquot top[/]. Stop: Ctrl-C.")
+
+
+def _list_server(data: Path, url: str) -> str:
+    """Return the sentence that says how commands on this machine find the server."""
+    folder = data.absolute()
+    setting = f"[bold]ALIQUOT_DATA={escape(str(folder))}[/]"
+    try:
+        add_server(str(folder), url)
+    except OSError as error:
+        output.print(f"[yellow]not on the list of running servers[/]: {escape(str(error))}", soft_wrap=True)
+        if folder != DEFAULT_DATA.expanduser():
+            return f"On this machine set {setting} for commands."
+    if folder == DEFAULT_DATA.expanduser():
+        return "On this machine commands find the server by themselves."
+    return f"On this machine commands find the server if no other one runs. Otherwise set {setting}."

@@ -1,6 +1,5 @@
 """`aliquot usage`: what functions used of accelerators over time, against what they asked for."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ from aliquot.cli.gateway import AsJson
 from aliquot.cli.results import clock, percent, print_json, seconds, show, size, table
 from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
+from aliquot.sdk.server import find_folder
 from aliquot.sdk.units import read_ms
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ def usage(
     plot: Annotated[Path | None, typer.Option(help="Draw it over time into this file (.png, .svg, .pdf).")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="The platform's data folder.", show_default="ALIQUOT_DATA, then ~/.aliquot"),
+        typer.Option(
+            help="The platform's data folder.",
+            show_default="ALIQUOT_DATA, then ~/.aliquot, then that of the only server that runs",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,8 +48,7 @@ def usage(
         from aliquot.sim.plots import check_plot
 
         check_plot(plot)
-    folder = data or Path(os.environ.get("ALIQUOT_DATA") or "~/.aliquot")
-    tracks = read_usage(folder.expanduser(), None if last == "all" else read_ms(last, "--last") / 1000)
+    tracks = read_usage(Path(find_folder(data)).expanduser(), None if last == "all" else read_ms(last, "--last") / 1000)
     wanted = [
         track
         for track in tracks

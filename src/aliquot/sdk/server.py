@@ -1,10 +1,12 @@
-"""Where the platform is and how to prove who one is."""
+"""Finds the platform: its address and the credentials for it."""
 
 import os
 from typing import NamedTuple
 
+from aliquot.sdk import running
 from aliquot.sdk.errors import NoServerError, UsageError
 
+_LOCAL = "local.json"
 START_ONE = "start a platform on this machine with: aliquot up"
 
 
@@ -21,15 +23,48 @@ class Server(NamedTuple):
 
 
 def find_server(url: str | None = None, key: str | None = None, data: str | os.PathLike[str] | None = None) -> Server:
-    """Arguments first, then ALIQUOT_URL and ALIQUOT_KEY, then what `aliquot up` left in its data folder."""
+    """Return the platform that the arguments name, or the environment, or the data folder of a server that runs here.
+
+    Raises `NoServerError` when there is none, and `UsageError` when what is given is incomplete or leaves a choice.
+    """
     if url is not None or key is not None:
         return _given(url or os.environ.get("ALIQUOT_URL"), key or os.environ.get("ALIQUOT_KEY"), "the arguments")
     if data is None and (os.environ.get("ALIQUOT_URL") or os.environ.get("ALIQUOT_KEY")):
         return _given(os.environ.get("ALIQUOT_URL"), os.environ.get("ALIQUOT_KEY"), "ALIQUOT_URL and ALIQUOT_KEY")
     if data is None and os.environ.get("__OW_API_KEY"):  # a function that was given its owner's key
         return _given(os.environ.get("__OW_API_HOST"), os.environ["__OW_API_KEY"], "the sandbox's environment")
-    folder = data or os.environ.get("ALIQUOT_DATA") or os.path.join(os.path.expanduser("~"), ".aliquot")
-    return read_server(os.path.join(folder, "local.json"))
+    return read_server(os.path.join(find_folder(data), _LOCAL))
+
+
+def find_folder(data: str | os.PathLike[str] | None = None) -> str:
+    """Return the data folder that is given, or else ALIQUOT_DATA, ~/.aliquot, or that of the only server that runs.
+
+    A server that runs in ~/.aliquot comes before any other. Without one, several others raise a `UsageError`.
+    """
+    if given := data or os.environ.get("ALIQUOT_DATA"):
+        return os.fspath(given)
+    default = os.path.join(os.path.expanduser("~"), ".aliquot")
+    if _is_served(default):
+        return default
+    servers = running.list_servers()
+    if len(servers) > 1:
+        listed = ", ".join(f"{server.data} ({server.url})" for server in servers)
+        raise UsageError(
+            f"several platforms run on this machine: {listed}; set ALIQUOT_DATA to the folder of one of them, or "
+            "ALIQUOT_URL and ALIQUOT_KEY (commands also take --data FOLDER)"
+        )
+    return servers[0].data if servers else default
+
+
+def _is_served(folder: str) -> bool:
+    """Return whether the server that wrote the folder's `local.json` still runs."""
+    import json
+
+    try:
+        with open(os.path.join(folder, _LOCAL), encoding="utf-8") as file:
+            return running.start_of(int(json.load(file)["pid"])) is not None
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _given(url: str | None, key: str | None, origin: str) -> Server:
@@ -44,7 +79,7 @@ def _given(url: str | None, key: str | None, origin: str) -> Server:
 
 
 def read_server(path: str) -> Server:
-    """From the file that `aliquot up` keeps while it runs."""
+    """Read the file that `aliquot up` keeps in its data folder while it runs."""
     import json
 
     try:
