@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.core.errors import InputError
+from aliquot.testing.waiting import wait_until
 from aliquot_bench.base import Request
 from aliquot_bench.environments import PeerError
 from aliquot_bench.origin import link as links
@@ -165,8 +165,7 @@ def test_however_its_process_ends_the_cable_is_gone(ended_by):
         assert cable(process.pid).exists()
         process.send_signal(ended_by)
         process.wait()
-    while cable(process.pid).exists():
-        time.sleep(0.01)
+    wait_until(lambda: not cable(process.pid).exists(), what="the cable to be removed")
 
 
 @pytest.mark.usefixtures("namespaces")

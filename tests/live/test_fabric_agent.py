@@ -15,6 +15,7 @@ from aliquot.storage.messages import Begin, HideDataset, OpenView
 from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
 from aliquot.testing.store import MemoryStore
+from aliquot.testing.waiting import wait_on_loop
 
 GARBLED = """
 import os, sys, time
@@ -46,8 +47,7 @@ async def test_an_agent_that_says_what_is_no_message_is_followed_by_another(tmp_
     peer = Peer()
     agent = fabric_agent.Agent(peer)
     agent.start()
-    while peer.lives < 2:
-        await asyncio.sleep(0.02)
+    await wait_on_loop(lambda: peer.lives, lambda lives: lives >= 2, what="the agent to be lost twice")
     await agent.stop()
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,13 +14,15 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from places import SUPPORT
-from sandboxes import RUNAWAY_CODE, isolation, play, result, texts, with_and_without_walls
+from sandboxes import RUNAWAY_CODE, NodeRig, isolation, play, result, texts, with_and_without_walls
 
 from aliquot.live.node.base import Status
 from aliquot.live.node.lanes import Lanes
 from aliquot.live.node.states import IDLE
 from aliquot.live.node.swaps import NOT_OUT, Swaps
 from aliquot.runtime.frames import REPLY
+from aliquot.testing.server import alive
+from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop, wait_until
 
 ECHO = "def main(args):\n    return args\n"
 TAG = "aliquot-test-runaway"
@@ -36,9 +37,23 @@ def tagged(tag: str) -> list[int]:
     return found
 
 
-async def until(condition) -> None:
-    while not condition():
-        await asyncio.sleep(0.02)
+async def until_tagged(tag: str, count: int) -> None:
+    """Wait until so many processes with this tag run."""
+    await wait_on_loop(
+        lambda: tagged(tag), lambda pids: len(pids) == count, what=f"{count} processes {tag}", pause_s=0.02
+    )
+
+
+async def until_printed(rig: NodeRig, sandbox: int, text: str) -> None:
+    """Wait until the sandbox's run has printed this."""
+    await wait_on_loop(
+        lambda: rig.node.output(sandbox), lambda lines: lines and text in "".join(lines[0]), what=f"the output {text!r}"
+    )
+
+
+def family(pid: int | None = None) -> list[int]:
+    """The processes that this one, or another, has started, and theirs."""
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
 def test_a_flood_of_output_is_cut_and_memory_stays_bounded(tmp_path):
@@ -85,14 +100,22 @@ def test_others_run_while_one_floods_and_one_loops(tmp_path):
         flood = await rig.started("def main(args):\n    while True: print('x' * 1000)")
         loop = await rig.started("def main(args):\n    while True: pass")
         good = await rig.started(ECHO)
-        rig.request(flood, timeout_ms=1500)
-        rig.request(loop, timeout_ms=1500)
+        rig.request(flood)
+        rig.request(loop)
         for number in range(100):
-            rig.request(good, {"n": number})
-            what, sandbox, outcome = await rig.next()
-            assert (what, sandbox, result(outcome)) == ("finished", good, {"n": number})
-        ends = [await rig.next() for _ in range(2)]
-        assert {(what, sandbox) for what, sandbox, _ in ends} == {("lost", flood), ("lost", loop)}
+            assert result(await rig.run(good, {"n": number})) == {"n": number}
+        rig.node.stop_sandbox(flood)
+        rig.node.stop_sandbox(loop)
+        assert result(await rig.run(good, {"n": "last"})) == {"n": "last"}
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("body", ["print('x' * 1000)", "pass"], ids=["floods", "loops"])
+def test_one_that_floods_or_loops_ends_at_its_time_limit(tmp_path, body):
+    async def scene(rig):
+        sandbox = await rig.started(f"def main(args):\n    while True: {body}")
+        assert (await rig.run_and_lose(sandbox, timeout_ms=300)).timed_out
 
     play(tmp_path, scene)
 
@@ -111,15 +134,14 @@ def main(args):
     async def scene(rig):
         good = await rig.started(ECHO)
         bomb = await rig.started(code)
-        rig.request(bomb, timeout_ms=1000)
-        await asyncio.sleep(0.5)
-        assert len(psutil.pids()) < before + 200
-        rig.request(good, {"a": 1})
-        said = [await rig.next(), await rig.next()]
-        assert sorted((what, sandbox) for what, sandbox, _ in said) == [("finished", good), ("lost", bomb)]
-        await until(lambda: len(psutil.pids()) < before + 30)
+        before = len(family())
+        rig.request(bomb)
+        await wait_on_loop(lambda: len(family()), lambda count: count > before + 40, what="the bomb to go off")
+        assert len(family()) < before + 70
+        assert result(await rig.run(good, {"a": 1})) == {"a": 1}
+        rig.node.stop_sandbox(bomb)
+        await wait_on_loop(lambda: len(family()), lambda count: count <= before, what="the bomb's processes to end")
 
-    before = len(psutil.pids())
     if not (isolation(walls=True).pid and (isolation(walls=True).own_uid or isolation(walls=True).user)):
         pytest.skip("this machine has nothing that counts a sandbox's processes")
     play(tmp_path, scene, processes=64)
@@ -131,10 +153,10 @@ def test_a_timeout_kills_children_that_left_the_session(tmp_path, walls):
 
     async def scene(rig):
         sandbox = await rig.started(RUNAWAY_CODE)
-        rig.request(sandbox, {"tag": tag, "sleep": 1000}, timeout_ms=1500)
-        await until(lambda: len(tagged(tag)) == 1)
-        assert (await rig.next())[2].timed_out
-        await until(lambda: not tagged(tag))
+        await rig.run(sandbox, {"tag": tag})
+        await until_tagged(tag, 1)
+        assert (await rig.run_and_lose(sandbox, {"tag": tag, "sleep": 1000}, timeout_ms=300)).timed_out
+        await until_tagged(tag, 0)
 
     play(tmp_path, scene, isolation=isolation(walls))
 
@@ -146,21 +168,21 @@ def test_children_of_a_function_that_leaves_or_is_stopped_end_with_it(tmp_path, 
     async def scene(rig):
         leaver = await rig.started(RUNAWAY_CODE)
         await rig.run_and_lose(leaver, {"tag": tag, "leave": True})
-        await until(lambda: not tagged(tag))
+        await until_tagged(tag, 0)
         other = await rig.started(RUNAWAY_CODE)
         await rig.run(other, {"tag": tag})
-        await until(lambda: len(tagged(tag)) == 1)
+        await until_tagged(tag, 1)
         rig.node.stop_sandbox(other)
-        await until(lambda: not tagged(tag))
+        await until_tagged(tag, 0)
 
     play(tmp_path, scene, isolation=isolation(walls))
 
 
 def test_a_sandbox_killed_in_a_run_has_a_clear_outcome(tmp_path):
     async def scene(rig):
-        sandbox = await rig.started("import time\ndef main(args):\n    time.sleep(1000)")
+        sandbox = await rig.started("import time\ndef main(args):\n    print('begun')\n    time.sleep(1000)")
         rig.request(sandbox)
-        await asyncio.sleep(0.1)
+        await until_printed(rig, sandbox, "begun")
         os.kill(rig.node.usage()[0].pid, signal.SIGKILL)
         what, _, outcome = await rig.next()
         assert (what, outcome.status) == ("lost", Status.DEVELOPER_ERROR)
@@ -185,8 +207,7 @@ def test_a_run_that_a_dead_sandbox_has_not_seen_may_run_elsewhere(tmp_path):
         await rig.run(sandbox)
         pid = rig.node.usage()[0].pid
         os.kill(pid, signal.SIGKILL)
-        while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.01)  # noqa: ASYNC251 - the loop must not hear of it yet
+        wait_until(lambda: not alive(pid), what="the sandbox to die")  # the loop must not hear of it yet
         rig.request(sandbox)
         assert (await rig.next())[:2] == ("refused", sandbox)
 
@@ -224,9 +245,8 @@ def test_zygotes_that_nothing_lives_from_make_room(tmp_path, monkeypatch):
         kept = await rig.started(ECHO, imports=("json",))
         for name in ("csv", "string", "calendar", "decimal", "fractions"):
             rig.node.stop_sandbox(await rig.started(ECHO, imports=(name,)))
-            await until(lambda: len(rig.node.usage()) == 1)
-            await asyncio.sleep(0.1)
-        assert len(zygotes()) <= 4
+            await wait_on_loop(rig.node.usage, lambda usage: len(usage) == 1, what="the sandbox to be stopped")
+        await wait_on_loop(zygotes, lambda found: len(found) <= 4, what="the idle zygotes to end")
         assert result(await rig.run(kept, {"a": 1})) == {"a": 1}
 
     play(tmp_path, scene)
@@ -275,7 +295,7 @@ def main(args):
         rig.node.unload(sandbox)
         process = psutil.Process(rig.node.usage()[0].pid)
         still = {psutil.STATUS_STOPPED, psutil.STATUS_DISK_SLEEP}  # by signal, or frozen
-        await until(lambda: process.status() in still)
+        await wait_on_loop(process.status, lambda status: status in still, what="the sandbox to stand still")
         rig.node.load(sandbox)
         assert (await rig.next())[:2] == ("loaded", sandbox)
         assert result(await rig.run(sandbox))["count"] > 0
@@ -289,7 +309,7 @@ def test_a_start_waits_for_a_stop_on_its_device(tmp_path):
         pid = rig.node.usage()[0].pid
         rig.node.stop_sandbox(first)
         await rig.started("import os\ndef main(args):\n    return {}", place=("host-1",))
-        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        assert not alive(pid)
 
     play(tmp_path, scene)
 
@@ -299,6 +319,7 @@ import asyncio, sys
 sys.path.insert(0, {here!r})
 from pathlib import Path
 import uvloop
+from aliquot.testing.waiting import wait_on_loop
 from sandboxes import node, RUNAWAY_CODE, isolation
 
 async def main():
@@ -307,7 +328,7 @@ async def main():
         rig.request(looping, {{"tag": sys.argv[2], "sleep": 1000}}, timeout_ms=10**9)
         deaf = "import signal\\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\\nwhile True: pass"
         rig.launch(deaf, timeout_ms=10**9)
-        await asyncio.sleep(0.5)
+        await wait_on_loop(rig.node.usage, lambda usage: len(usage) == 2, what="two sandboxes")
         print("up", *[usage.pid for usage in rig.node.usage()], flush=True)
         await asyncio.sleep(10**6)
 
@@ -326,16 +347,16 @@ def test_kill_9_of_the_server_leaves_nothing_behind(tmp_path):
     )
     pids = [int(word) for word in host.stdout.readline().split()[1:]]
     assert len(pids) == 2
-    assert len(tagged(tag)) >= 1
-    family = [child.pid for child in psutil.Process(host.pid).children(recursive=True)]
-    assert set(pids) <= set(family)
+    wait_until(lambda: tagged(tag), what="the child that runs away")
+    started = family(host.pid)
+    assert set(pids) <= set(started)
     host.send_signal(signal.SIGKILL)
     host.wait()
     host.stdout.close()
-    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in family):
-        time.sleep(0.02)
-    while tagged(tag):
-        time.sleep(0.02)
+    wait_until(
+        lambda: [pid for pid in started if alive(pid)], lambda pids: not pids, what="the server's processes to end"
+    )
+    wait_until(lambda: tagged(tag), lambda pids: not pids, what="the child that ran away to end")
 
     async def scene(rig):
         assert result(await rig.run(await rig.started(ECHO), {"a": 1})) == {"a": 1}
@@ -365,9 +386,9 @@ def main(args):
         sandbox = rig.node._sandboxes[torn]
         rig.request(torn, {"pause": pause})
         if pause:
-            await until(lambda: sandbox._partial)
-        while not sandbox.cell.process.is_over():
-            time.sleep(0.01)  # noqa: ASYNC251 - the loop stands still: it will hear of all that is to come at once
+            await wait_on_loop(lambda: sandbox._partial, what="a part of a reply")
+        # The loop stands still meanwhile, so that it hears of everything at once.
+        wait_until(sandbox.cell.process.is_over, what="the sandbox's end")
         what, of, outcome = await rig.next()
         assert (what, of, outcome.status) == ("lost", torn, Status.DEVELOPER_ERROR)
         assert result(await rig.run(await rig.started(ECHO, place=("host-1",)), {"n": 1})) == {"n": 1}
@@ -395,7 +416,7 @@ def test_a_driver_that_raises_as_it_swaps_holds_up_nobody_else_on_the_device():
             freed = asyncio.Event()
             lanes.do("a", freed.set)
             assert not freed.is_set()
-            await freed.wait()
+            await asyncio.wait_for(freed.wait(), TIMEOUT_S)
 
     asyncio.run(scene())
     assert lost == [(Status.INTERNAL_ERROR, NOT_OUT)]

@@ -17,6 +17,7 @@ from aliquot.live.device.parts.v2 import V2Parts
 from aliquot.live.node import cgroups
 from aliquot.live.node.cgroups import Cgroups
 from aliquot.live.unified import Unified, claim, give_back, kill_all, pids_in
+from aliquot.testing.waiting import wait_until
 
 LOOP = "while True: pass"
 DEVICES = [DeviceSpec("host-1", "host"), DeviceSpec("host-2", "host")]
@@ -36,8 +37,7 @@ def hierarchy(tmp_path):
     yield tmp_path
     for directory in sorted(tmp_path.glob("aliquot-test-*/**/"), reverse=True):
         kill_all(directory)
-        while pids_in(directory):
-            time.sleep(0.01)
+        wait_until(lambda d=directory: pids_in(d), lambda pids: not pids, what=f"the processes in {directory} to end")
         directory.rmdir()
     subprocess.run(["umount", str(tmp_path)], check=True)
 
@@ -84,17 +84,14 @@ def test_a_part_is_really_frozen_counted_and_left(hierarchy, loops):
     assert directory == tree.path / "host-1" / "7"
     assert pids_in(directory) == [process.pid]
     assert len(os.sched_getaffinity(process.pid)) == 1  # there is no cpuset here
-    while not driver.used()[0].compute_s:
-        time.sleep(0.01)
+    wait_until(lambda: driver.used()[0].compute_s, what="the loop to use the processor")
     assert driver.swap_out(7)
-    while "frozen 1" not in (directory / "cgroup.events").read_text():
-        time.sleep(0.01)
+    wait_until((directory / "cgroup.events").read_text, lambda text: "frozen 1" in text, what="the group to be frozen")
     still = driver.used()[0].compute_s
     time.sleep(0.1)
     assert driver.used()[0].compute_s == still
     assert driver.swap_in(7)
-    while driver.used()[0].compute_s == still:
-        time.sleep(0.01)
+    wait_until(lambda: driver.used()[0].compute_s, lambda used: used > still, what="the loop to go on")
     assert driver.enforcement.compute == "not enforced"  # it is, as long as there is no controller for it
     process.kill()
     process.wait()
@@ -116,9 +113,12 @@ def test_what_a_killed_server_left_frozen_is_let_go_and_ended_with_all_it_forks(
     )
     driver = HostDriver("", DEVICES, [0], V2Parts(tree))
     directory = driver.attach(1, ["host-1"], [forks.pid])
-    while len(pids_in(directory)) < 4:
+
+    def move():
         (directory / "cgroup.procs").write_text(str(forks.pid))
-        time.sleep(0.01)
+        return pids_in(directory)
+
+    wait_until(move, lambda pids: len(pids) >= 4, what="the forks in the group")
     driver.swap_out(1)
     V2Parts(tree)  # the next server's
     assert "frozen 0" in (directory / "cgroup.events").read_text()

@@ -16,6 +16,7 @@ from viewers import descriptors_of_fuse, viewer
 from aliquot.live.node.base import Status
 from aliquot.live.node.isolation import NO_ISOLATION
 from aliquot.storage.records import Found
+from aliquot.testing.waiting import wait_on_loop
 
 pytestmark = pytest.mark.skipif(not strongest().views, reason="this machine has no views")
 
@@ -179,8 +180,9 @@ def test_a_sandbox_that_is_stopped_while_it_waits_for_a_file_leaves_nothing_behi
         other = await rig.started(RUN, datasets=("pictures",))
         code = "found = len(open('/datasets/pictures/train/deep/numbers.bin', 'rb').read())"
         assert await found(rig, other, code) == len(NUMBERS)
-        while len(shown.shown) > 1:
-            await asyncio.sleep(0.01)
+        await wait_on_loop(
+            lambda: len(shown.shown), lambda count: count <= 1, what="the stopped sandbox's view to close"
+        )
         assert shown.closed == [sandbox]
 
     see(tmp_path, origin, scene)
