@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from aliquot.core.clock import after, between
 from aliquot.core.model import FlowKey
-from aliquot.policies.queueing.flow_heap import FlowHeap
-from aliquot.policies.queueing.passed_over import PassedOver
-from aliquot.policies.queueing.virtual_time import FairClock, Window
+from aliquot.policies.queueing.parts.flow_heap import FlowHeap
+from aliquot.policies.queueing.parts.passed_over import PassedOver
+from aliquot.policies.queueing.parts.virtual_time import FairClock, Window
 from aliquot.sim import fairness
 from aliquot.sim.fairness import FairnessMeter
 from aliquot.sim.interference import V100, Curve

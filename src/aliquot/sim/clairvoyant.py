@@ -13,7 +13,7 @@ from aliquot.core.model import FlowKey
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.queueing.mlfq import duration_class
-from aliquot.policies.queueing.placement import least_recent
+from aliquot.policies.queueing.parts.placement import least_recent
 from aliquot.sim.arrivals import Workload
 
 

@@ -6,7 +6,7 @@ the wait for it is latency, which costs the link nothing, and the less likely it
 """
 
 from aliquot.core.events import LikelyFile
-from aliquot.policies.prefetching.likeliest import Likeliest, LikeliestParams
+from aliquot.policies.prefetching.parts.likeliest import Likeliest, LikeliestParams
 
 LEAST = 1e-9  # of a bandwidth
 

@@ -1,7 +1,7 @@
 """What is more likely than theta to be opened, most likely first, N at most; what is under way may fall to `keep`."""
 
 from aliquot.core.events import LikelyFile
-from aliquot.policies.prefetching.likeliest import Likeliest, LikeliestParams
+from aliquot.policies.prefetching.parts.likeliest import Likeliest, LikeliestParams
 
 
 class ThresholdParams(LikeliestParams, frozen=True):

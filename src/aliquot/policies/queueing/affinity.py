@@ -9,8 +9,8 @@ without a scan: all flows by the penalised key, and for each device those reside
 from aliquot.core.fit import could_hold
 from aliquot.core.interfaces import Choice, Generator, Params, Queueing
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
-from aliquot.policies.queueing.flow_heap import FlowHeap
-from aliquot.policies.queueing.placement import by_last_dispatch, on_device
+from aliquot.policies.queueing.parts.flow_heap import FlowHeap
+from aliquot.policies.queueing.parts.placement import by_last_dispatch, on_device
 
 
 class AffinityParams(Params, frozen=True):

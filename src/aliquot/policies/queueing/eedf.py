@@ -2,8 +2,8 @@
 
 from aliquot.core.interfaces import Choice
 from aliquot.core.view import FlowView, View
-from aliquot.policies.queueing.placement import sticky
-from aliquot.policies.queueing.shortest import Shortest
+from aliquot.policies.queueing.parts.placement import sticky
+from aliquot.policies.queueing.parts.shortest import Shortest
 
 
 class Eedf(Shortest):

@@ -12,8 +12,8 @@ from aliquot.core.fit import could_hold, misfit
 from aliquot.core.interfaces import Choice, Generator, Params, Queueing
 from aliquot.core.model import DEFAULT_TENANT
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
-from aliquot.policies.queueing.arrival_order import ArrivalOrder
-from aliquot.policies.queueing.placement import least_recent
+from aliquot.policies.queueing.parts.arrival_order import ArrivalOrder
+from aliquot.policies.queueing.parts.placement import least_recent
 
 Client: TypeAlias = tuple[str, str]
 

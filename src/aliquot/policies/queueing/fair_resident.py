@@ -17,12 +17,12 @@ from math import inf
 
 from aliquot.core.interfaces import Advice, Choice, Companions, Generator, Params, Prefetch, Queueing
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
-from aliquot.policies.queueing.expected_end import Expectations, Wait, reload_s
-from aliquot.policies.queueing.next_arrival import NextArrival, RecentGaps
-from aliquot.policies.queueing.occupancy import Occupancy
-from aliquot.policies.queueing.passed_over import PassedOver
-from aliquot.policies.queueing.placement import sticky
-from aliquot.policies.queueing.virtual_time import TwoLevelClock, Window
+from aliquot.policies.queueing.parts.expected_end import Expectations, Wait, reload_s
+from aliquot.policies.queueing.parts.next_arrival import NextArrival, RecentGaps
+from aliquot.policies.queueing.parts.occupancy import Occupancy
+from aliquot.policies.queueing.parts.passed_over import PassedOver
+from aliquot.policies.queueing.parts.placement import sticky
+from aliquot.policies.queueing.parts.virtual_time import TwoLevelClock, Window
 
 LOOK_AT = 8  # flows tried before a decision waits
 LEARN = 0.05

@@ -2,8 +2,8 @@
 
 from aliquot.core.interfaces import Choice
 from aliquot.core.view import View
-from aliquot.policies.queueing.arrival_order import InArrivalOrder
-from aliquot.policies.queueing.placement import sticky
+from aliquot.policies.queueing.parts.arrival_order import InArrivalOrder
+from aliquot.policies.queueing.parts.placement import sticky
 
 
 class Fcfs(InArrivalOrder):

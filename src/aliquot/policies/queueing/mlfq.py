@@ -4,9 +4,9 @@ from math import frexp
 
 from aliquot.core.interfaces import Choice, Generator, Queueing
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
-from aliquot.policies.queueing.arrival_order import ArrivalOrder
-from aliquot.policies.queueing.placement import least_recent
-from aliquot.policies.queueing.shortest import ShortestParams
+from aliquot.policies.queueing.parts.arrival_order import ArrivalOrder
+from aliquot.policies.queueing.parts.placement import least_recent
+from aliquot.policies.queueing.parts.shortest import ShortestParams
 
 
 def duration_class(run_s: float) -> int:

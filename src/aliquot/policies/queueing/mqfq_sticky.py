@@ -24,8 +24,8 @@ from msgspec import field
 
 from aliquot.core.interfaces import Advice, Choice, Companions, Generator, Params, Prefetch, Queueing, SwapOut
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
-from aliquot.policies.queueing.flow_heap import FlowHeap
-from aliquot.policies.queueing.placement import sticky
+from aliquot.policies.queueing.parts.flow_heap import FlowHeap
+from aliquot.policies.queueing.parts.placement import sticky
 
 TOLERANCE = 1e-9  # of sums of floats
 

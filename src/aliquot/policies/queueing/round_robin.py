@@ -3,8 +3,8 @@
 from aliquot.core.fit import could_hold
 from aliquot.core.interfaces import Choice, Generator, Params
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
-from aliquot.policies.queueing.arrival_order import InArrivalOrder
-from aliquot.policies.queueing.placement import on_device
+from aliquot.policies.queueing.parts.arrival_order import InArrivalOrder
+from aliquot.policies.queueing.parts.placement import on_device
 
 
 class RoundRobin(InArrivalOrder):

@@ -4,8 +4,8 @@ run time goes first, on the device that has been idle longest.
 
 from aliquot.core.interfaces import Choice
 from aliquot.core.view import FlowView, View
-from aliquot.policies.queueing.placement import least_recent
-from aliquot.policies.queueing.shortest import Shortest
+from aliquot.policies.queueing.parts.placement import least_recent
+from aliquot.policies.queueing.parts.shortest import Shortest
 
 
 class Srtf(Shortest):

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 from aliquot.core.interfaces import Generator, Params, Queueing
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
-from aliquot.policies.queueing.flow_heap import FlowHeap
+from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 
 
 class ShortestParams(Params, frozen=True):

@@ -7,7 +7,7 @@ would cost more than all the looks that lead to a dispatch.
 from collections.abc import Sequence
 
 from aliquot.core.view import DeviceView, FlowView
-from aliquot.policies.queueing.flow_heap import FlowHeap
+from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 
 
 class Room:

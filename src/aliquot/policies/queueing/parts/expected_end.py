@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeAlias
 
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, WARM
 from aliquot.core.view import DeviceView, FlowView, View
-from aliquot.policies.queueing.occupancy import Occupancy
-from aliquot.policies.queueing.placement import Place, packed
+from aliquot.policies.queueing.parts.occupancy import Occupancy
+from aliquot.policies.queueing.parts.placement import Place, packed
 
 ExpectedEnd: TypeAlias = tuple[float, float, Place]  # in so long, after a start of so long, there
 

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
 from aliquot.core.view import FlowView
-from aliquot.policies.queueing.flow_heap import Numbered
+from aliquot.policies.queueing.parts.flow_heap import Numbered
 
 M = TypeVar("M", bound=Numbered)
 

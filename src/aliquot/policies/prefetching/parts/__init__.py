@@ -1,0 +1,1 @@
+"""Parts that several prefetching policies are built from."""
