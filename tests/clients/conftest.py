@@ -3,7 +3,7 @@
 import pytest
 from npm_client import NpmClient
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
 
 

@@ -14,7 +14,7 @@ import zipfile
 import httpx
 import pytest
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, alive, open_files
 
 ECHO = "def main(args): return args"

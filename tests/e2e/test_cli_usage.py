@@ -10,7 +10,7 @@ import pytest
 from live_platform import LivePlatform
 
 from aliquot.core.events import UtilisationMeasured
-from aliquot.live.journal import Step
+from aliquot.live.invocations.journal.writer import Step
 from aliquot.live.store.journal import read_journal
 
 WORK = """

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from event_reader import STREAM, events_of, text
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
 
 ECHO = "def main(args): return args"

@@ -11,7 +11,7 @@ from random import Random
 
 import httpx
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, alive
 
 KILLS = int(os.environ.get("ALIQUOT_KILLS", "4"))

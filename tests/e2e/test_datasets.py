@@ -13,8 +13,8 @@ import pytest
 from fabric_server import READER, FabricServer, digest, eventually, run
 
 from aliquot.core.commands import Fetch
-from aliquot.live.journal import Step
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
+from aliquot.live.invocations.journal.writer import Step
 from aliquot.live.store.journal import read_journal
 from aliquot_bench.origin.link import Shape, shaped
 

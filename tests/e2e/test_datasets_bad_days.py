@@ -11,7 +11,7 @@ import httpx
 import pytest
 from fabric_server import FabricServer, digest, eventually, mounts_of, stop_origin
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import alive
 from aliquot_bench.origin.link import Shape, shaped
 

@@ -10,7 +10,7 @@ import zipfile
 import httpx
 import pytest
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.runtime.shown import shown
 from aliquot.testing.server import LiveServer
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from load_clients import ERROR_SORTS, TRIGGER, Load, action_names, entity, sort_of
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, open_files
 
 SECONDS = float(os.environ.get("ALIQUOT_LOAD_S", "5"))

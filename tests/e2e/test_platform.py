@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, alive
 
 ECHO = "def main(args): return args"

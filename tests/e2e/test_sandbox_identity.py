@@ -5,7 +5,7 @@ import time
 import httpx
 import pytest
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
 
 TELL = """

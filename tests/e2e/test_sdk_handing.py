@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from places import SUPPORT
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
 
 MOST_KEPT = 16 * 2**20

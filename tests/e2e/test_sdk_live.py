@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from places import SUPPORT
 
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.sdk import errors
 from aliquot.testing.server import LiveServer
 

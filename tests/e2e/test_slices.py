@@ -13,7 +13,7 @@ from aliquot.live.device import parts as ways
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.host import HostDriver
 from aliquot.live.device.parts.base import ROOT, quota_us
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
 
 LOOP = "while True: pass"

@@ -151,7 +151,7 @@ def test_parameters_are_put_beneath_a_large_body_too(client):
 
 def test_the_judge_may_die(server, client):
     invoke(client, "size", BODY).raise_for_status()
-    judges = [pid for pid in server.descendants() if b"judging" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    judges = [pid for pid in server.descendants() if b"json_check_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert len(judges) == 1
     for _ in range(2):
         for pid in judges:

@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
-from aliquot.live.records import SYSTEM, Action, Package
-from aliquot.live.system.contents import PACKAGES
-from aliquot.live.system.packages import system_entities
+from aliquot.live.catalogue.system.contents import PACKAGES
+from aliquot.live.catalogue.system.packages import system_entities
+from aliquot.live.store.records import SYSTEM, Action, Package
 from aliquot.testing.server import LiveServer
 
 ACTIONS = [(package.name, action) for package in PACKAGES for action in package.actions]

@@ -8,7 +8,7 @@ import pytest
 from live_platform import LivePlatform
 from places import DOCS
 
-from aliquot.live.system.contents import PACKAGES
+from aliquot.live.catalogue.system.contents import PACKAGES
 
 PAGE = (DOCS / "reference" / "system-packages.md").read_text(encoding="utf-8")
 PATIENCE_S = 60

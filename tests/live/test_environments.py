@@ -14,7 +14,7 @@ from sandboxes import isolation, play, result, strongest, with_and_without_walls
 from aliquot.live.node.base import Status
 from aliquot.live.node.environments import Environments, RequirementsError, paths_in, pip_variables, sweep_environments
 from aliquot.live.node.isolation import NO_ISOLATION
-from aliquot.live.node.quarters import Quarters
+from aliquot.live.node.sandbox_resources import Quarters
 
 WHERE = "import {0}\ndef main(args):\n    return {{'value': {0}.VALUE, 'file': {0}.__file__}}"
 
@@ -172,7 +172,7 @@ def test_a_mark_that_cannot_be_written_marks_nothing(tmp_path, monkeypatch):
 
 _RESTARTS = """
 from aliquot.live.node.isolation import NO_ISOLATION
-from aliquot.live.node.quarters import Quarters
+from aliquot.live.node.sandbox_resources import Quarters
 for part in ("1/tmp", "2/tmp"):
     (folder / "scratch" / part).mkdir(parents=True)
     (folder / "scratch" / part / "file").write_bytes(b"x")

@@ -5,10 +5,10 @@ import os
 
 from gateway_client import on_a_loop
 
-from aliquot.live.fabric import agent as fabric_agent
-from aliquot.live.fabric import fabric as fabrics
-from aliquot.live.fabric.handover import Handover
-from aliquot.live.fabric.readers import Readers
+from aliquot.live.datasets import agent as fabric_agent
+from aliquot.live.datasets import fabric as fabrics
+from aliquot.live.datasets.handover import Handover
+from aliquot.live.datasets.readers import Readers
 from aliquot.live.node.base import Launch
 from aliquot.storage.frames import handed
 from aliquot.storage.messages import Begin, HideDataset, OpenView

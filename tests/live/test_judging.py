@@ -5,10 +5,10 @@ import resource
 import subprocess
 import sys
 
-from aliquot.live.judging.judge import TOO_MANY_NAMES, Judge
-from aliquot.live.judging.judgement import TOO_MANY
-from aliquot.live.judging.process import DATA_BYTES
-from aliquot.live.large import allocate
+from aliquot.live.bodies.json_check import TOO_MANY
+from aliquot.live.bodies.json_check_process import DATA_BYTES
+from aliquot.live.bodies.json_checker import TOO_MANY_NAMES, Judge
+from aliquot.live.bodies.large import allocate
 
 
 def large(data):
@@ -20,7 +20,7 @@ def large(data):
 def test_so_many_keys_that_there_is_no_room_for_them_are_refused():
     code = """
 import resource
-from aliquot.live.judging.judgement import Question, judge
+from aliquot.live.bodies.json_check import Question, judge
 flood = memoryview(b'{' + b','.join(b'"%x":0' % n for n in range(600_000)) + b'}')
 plain = memoryview(b'{"a":[' + b'0,' * 2_000_000 + b'1]}')
 resource.setrlimit(resource.RLIMIT_DATA, (2**26, 2**26))

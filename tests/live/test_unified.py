@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from aliquot.core.model import DeviceSpec
-from aliquot.live import unified
 from aliquot.live.device import parts as ways
+from aliquot.live.device import unified
 from aliquot.live.device.host import HostDriver
 from aliquot.live.device.parts.v2 import V2Parts
+from aliquot.live.device.unified import Unified, claim, give_back, kill_all, pids_in
 from aliquot.live.node import cgroups
 from aliquot.live.node.cgroups import Cgroups
-from aliquot.live.unified import Unified, claim, give_back, kill_all, pids_in
 from aliquot.testing.waiting import wait_until
 
 LOOP = "while True: pass"

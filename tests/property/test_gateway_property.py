@@ -9,8 +9,8 @@ from gateway_client import ACTIONS, AS_OPERATOR, NS, PUT, gateway
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aliquot.live.catalogue.names import is_name
 from aliquot.live.gateway.action_entity import is_binary
-from aliquot.live.gateway.names import is_name
 
 METHODS = st.sampled_from(["GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 SEGMENTS = st.one_of(

@@ -18,7 +18,7 @@ from aliquot.core.events import (
     SessionEnded,
 )
 from aliquot.core.units import MIB
-from aliquot.live import snapshot
+from aliquot.live.invocations.journal import snapshot
 from aliquot.policies.prefetching import PREFETCHING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate

@@ -45,7 +45,7 @@ def ask(method, path, result, status, **more):
             assert ("x-openwhisk-activation-id" in answer.headers) == bool(ran)
             if answer.status_code >= 400 and not ran and method != "HEAD":
                 assert answer.json()["error"]
-            assert g.app.gates.gate(g.catalogue.namespace("guest")).running == 0
+            assert g.app.rate_limiters.limiter(g.catalogue.namespace("guest")).running == 0
 
     asyncio.run(talk())
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.app import make_app
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.testing.platform import FakePlatform

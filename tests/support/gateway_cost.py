@@ -13,18 +13,18 @@ import msgspec
 import uvloop
 
 from aliquot.core.commands import Start
-from aliquot.live.activations import Recorder
-from aliquot.live.call import Call
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.resolving import Reached
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.action_entity import build
 from aliquot.live.gateway.app import make_app
 from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.gateway.target import read_object
+from aliquot.live.invocations.activations import Recorder
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.parameters import read_object
 from aliquot.live.node.base import Outcome, Status
-from aliquot.live.records import FullName
-from aliquot.live.resolving import Reached
+from aliquot.live.store.records import FullName
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
 

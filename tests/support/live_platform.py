@@ -10,7 +10,7 @@ from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from unittest.mock import patch
 
 from aliquot.cli import main
-from aliquot.live.replay import replay_file
+from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
 
 PROGRAMS = {"aliquot": (sys.executable, "-m", "aliquot"), "python": (sys.executable,)}

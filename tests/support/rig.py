@@ -8,14 +8,14 @@ import msgspec
 
 from aliquot.config import PolicySettings
 from aliquot.core.model import CPU, DeviceSpec
-from aliquot.live.call import Call
-from aliquot.live.catalogue import Catalogue
-from aliquot.live.compose.composer import Composer
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.resolving import Reached
 from aliquot.live.device.used import Used
-from aliquot.live.records import FullName, Namespace
-from aliquot.live.replay import replay_file
-from aliquot.live.resolving import Reached
-from aliquot.live.service import Service
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.journal.replay import replay_file
+from aliquot.live.invocations.sequences.composer import Composer
+from aliquot.live.invocations.service import Service
+from aliquot.live.store.records import FullName, Namespace
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.usage.file import LEAST, UsageFile
 from aliquot.testing.node import ScriptedNode

@@ -2,8 +2,8 @@
 
 from contextlib import asynccontextmanager
 
-from aliquot.live.records import Accepted, Activation
 from aliquot.live.store import ActivationQuery, SqliteStore
+from aliquot.live.store.records import Accepted, Activation
 
 
 def activation(number, *, namespace="ns", name="f", start=None, response=b'{"result":{}}', **rest):

@@ -17,7 +17,7 @@ def replay(
 
     A server may be running on it: what is on disk by now is replayed.
     """
-    from aliquot.live.replay import replay_file
+    from aliquot.live.invocations.journal.replay import replay_file
 
     with progress() as bar:
         task = bar.add_task("replaying", total=None)

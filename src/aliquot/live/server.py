@@ -18,25 +18,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue import Catalogue
-from aliquot.live.compose.composer import Composer
-from aliquot.live.data_directory import DataDirectory, write_private
-from aliquot.live.fabric.fabric import Fabric
+from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.system.packages import system_entities
+from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.gateway.app import Gateway, make_app
 from aliquot.live.gateway.kinds import check_image
 from aliquot.live.gateway.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.judging.judge import Judge
+from aliquot.live.invocations.recovery import take_up
+from aliquot.live.invocations.sequences.composer import Composer
+from aliquot.live.invocations.service import Service
+from aliquot.live.invocations.sessions.book import Sessions
+from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
-from aliquot.live.recovery import take_up
-from aliquot.live.service import Service
-from aliquot.live.sessions.book import Sessions
-from aliquot.live.sessions.records import SessionSettings
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import Store, StoreError
+from aliquot.live.store.data_directory import DataDirectory, write_private
 from aliquot.live.store.sqlite import SqliteStore
-from aliquot.live.system.packages import system_entities
 from aliquot.live.usage.file import UsageFile
 
 log = structlog.get_logger("aliquot.server")

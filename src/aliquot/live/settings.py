@@ -10,13 +10,13 @@ from msgspec import Struct
 from aliquot.config import PolicySettings, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
+from aliquot.live.catalogue.images import Image
 from aliquot.live.device.nvidia.choice import NVIDIA, TAKES, Choice, read_choice
 from aliquot.live.device.nvidia.inventory import device_specs
 from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
 from aliquot.live.device.nvidia.pynvml_peer import open_nvml
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.images import Image
-from aliquot.live.sessions.records import SessionSettings
+from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.store.base import Retention
 from aliquot.live.usage.file import SIZE as USAGE_BYTES
 from aliquot.storage.settings import FabricSettings

@@ -7,14 +7,14 @@ from typing import Any
 
 from aliquot.core.commands import Start
 from aliquot.core.model import CPU
-from aliquot.live.activations import Recorder
-from aliquot.live.call import Call, Follower
+from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.invocations.activations import Recorder
+from aliquot.live.invocations.call import Call, Follower
+from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.sessions.living import LivingSessions
 from aliquot.live.node.base import Outcome, Status
-from aliquot.live.platform import Overloaded
-from aliquot.live.records import Action, Activation, Namespace
-from aliquot.live.resolving import Reached
-from aliquot.live.sessions.living import LivingSessions
 from aliquot.live.store.base import Store
+from aliquot.live.store.records import Action, Activation, Namespace
 
 START_MS = 4_000_000_000_000  # far ahead: a namespace made now sees what has happened since
 
@@ -59,7 +59,7 @@ class FakePlatform:
 
     async def detach(self, call: Call) -> None:
         if self.complaint is not None:
-            raise Overloaded(self.complaint)
+            raise OverloadedError(self.complaint)
         await self._enqueue(call)
         self.detached.append(call.id)
 
@@ -120,7 +120,7 @@ class FakePlatform:
 
     def _take(self, call: Call) -> None:
         if self.complaint is not None:
-            raise Overloaded(self.complaint)
+            raise OverloadedError(self.complaint)
         self.calls.append(call)
         self.sessions.begin(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=START_MS)
 

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from aliquot.live.records import Accepted, Activation
 from aliquot.live.store.base import ActivationQuery, Change, Document, JournalEntry, Put, Retention, Store, StoreError
 from aliquot.live.store.reads import matches, newest_first
+from aliquot.live.store.records import Accepted, Activation
 
 
 class MemoryStore(Store):

@@ -17,7 +17,7 @@ from aliquot.core.events import (
 )
 from aliquot.core.prefetching import backoff
 from aliquot.core.units import MIB
-from aliquot.live import snapshot
+from aliquot.live.invocations.journal import snapshot
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import of
 

@@ -10,8 +10,8 @@ from gateway_client import AS_OPERATOR, GONE, NS, gateway, on_a_loop
 
 from aliquot.core.errors import InputError
 from aliquot.learn.settings import LearnSettings
-from aliquot.live.fabric.datasets import Datasets
-from aliquot.live.fabric.settings import read_fabric
+from aliquot.live.datasets.datasets import Datasets
+from aliquot.live.datasets.settings import read_fabric
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.warming import MOST_WARMINGS, OPERATOR, Warmings
 from aliquot.testing.server import LiveServer

@@ -175,7 +175,7 @@ async def test_metrics_may_be_the_operators_alone():
 
 @on_a_loop
 async def test_names_without_end_do_not_fill_the_metrics():
-    from aliquot.live.gateway import metrics
+    from aliquot.live.invocations import metrics
 
     counted = metrics.Metrics()
     for number in range(metrics.MOST_ACTIONS + 10):
@@ -223,7 +223,7 @@ async def test_the_page_for_people_brings_nothing_from_elsewhere():
 @on_a_loop
 async def test_the_reference_names_every_route_and_every_annotation():
 
-    from aliquot.live.needs import ANNOTATIONS
+    from aliquot.live.catalogue.needs import ANNOTATIONS
 
     page = (DOCS / "reference" / "gateway.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]

@@ -5,8 +5,8 @@ import base64
 import pytest
 from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
 
+from aliquot.live.catalogue.needs import ANNOTATIONS
 from aliquot.live.gateway.settings import Range
-from aliquot.live.needs import ANNOTATIONS
 
 NAME_TEXT = "The name of the entity contains illegal characters."
 GONE = (404, "The requested resource does not exist.")

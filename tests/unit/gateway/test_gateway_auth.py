@@ -6,9 +6,8 @@ import base64
 import pytest
 from gateway_client import ACTIONS, AS_OPERATOR, NS, PUT, basic, gateway, on_a_loop
 
-from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.gateway.throttle import Gates, steady_clock
-from aliquot.live.records import Namespace, Quota
+from aliquot.live.invocations.rate_limits import RateLimiters, RateLimits, steady_clock
+from aliquot.live.store.records import Namespace, Quota
 
 BLOCKING = f"{ACTIONS}/echo?blocking=true"
 WRONG = (401, "The supplied authentication is invalid.")
@@ -212,7 +211,7 @@ async def test_namespaces_that_cannot_be(body, text):
 async def test_so_many_a_minute_and_no_more():
     async with gateway(invocations_per_minute=2) as g:
         now = 999_999_999.0  # a minute has 60 s from 999_999_960 on
-        g.app.gates.clock = lambda: now
+        g.app.rate_limiters.limiter(g.catalogue.namespace("guest"))._invocations._clock = lambda: now
         assert [(await g.say("POST", BLOCKING))[0] for _ in range(2)] == [200, 200]
         text = "Too many requests in the last minute (count: {}, allowed: 2)."
         assert await g.say("POST", BLOCKING) == (429, text.format(3))
@@ -267,10 +266,9 @@ def test_a_wall_clock_that_jumps_moves_no_minute(monkeypatch):
     assert 0 <= clock() - before < 3600
 
 
-def test_a_gate_without_bounds_reads_no_clock():
-    gates = Gates(GatewaySettings())
-    gates.clock = lambda: pytest.fail("it was read")
-    gates.gate(Namespace("guest")).check()
+def test_a_namespace_without_limits_reads_no_clock():
+    limiters = RateLimiters(RateLimits(), clock=lambda: pytest.fail("it was read"))
+    limiters.limiter(Namespace("guest")).check()
 
 
 def _with(namespace, quota):

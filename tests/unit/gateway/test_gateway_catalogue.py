@@ -7,9 +7,10 @@ from gateway_client import on_a_loop
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue import Catalogue, Missing, Taken, digest_of
-from aliquot.live.records import Action, Exec, Quota
+from aliquot.live.catalogue.catalogue import Catalogue, Taken, digest_of
 from aliquot.live.store.base import StoreError
+from aliquot.live.store.errors import NotFoundError
+from aliquot.live.store.records import Action, Exec, Quota
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
 from aliquot.testing.waiting import wait_on_loop, wait_until_async
@@ -118,12 +119,12 @@ async def test_of_two_who_take_a_name_one_gets_it():
 @on_a_loop
 async def test_what_is_not_there_is_missing():
     catalogue, _, _ = await opened()
-    with pytest.raises(Missing):
+    with pytest.raises(NotFoundError):
         await catalogue.delete_namespace("guest")
-    with pytest.raises(Missing):
+    with pytest.raises(NotFoundError):
         await catalogue.add_key("guest", alone=True)
     await catalogue.create_namespace("guest")
-    with pytest.raises(Missing):
+    with pytest.raises(NotFoundError):
         await catalogue.remove_key("guest", "x")
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
 
-from aliquot.live.call import Call
+from aliquot.live.invocations.call import Call
 from aliquot.live.node.base import Outcome, Status
 
 ECHO = f"{ACTIONS}/echo"
@@ -132,9 +132,9 @@ async def test_a_wait_that_cannot_be_given_up_durably_says_so():
         g.platform.hold = True
 
         async def detach(_):
-            from aliquot.live.platform import Overloaded
+            from aliquot.live.invocations.errors import OverloadedError
 
-            raise Overloaded("the disk is full")
+            raise OverloadedError("the disk is full")
 
         g.platform.detach = detach
         answer = await g.post(BLOCKING + "&timeout=1")

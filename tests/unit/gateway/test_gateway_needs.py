@@ -3,8 +3,8 @@
 import pytest
 
 from aliquot.core.errors import InputError
-from aliquot.live.needs import Needs, needs_of
-from aliquot.live.records import Action, Exec, Pair
+from aliquot.live.catalogue.needs import Needs, needs_of
+from aliquot.live.store.records import Action, Exec, Pair
 
 
 def read(**annotations):

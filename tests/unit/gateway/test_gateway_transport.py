@@ -11,9 +11,9 @@ import pytest
 import uvicorn
 from gateway_client import ACTIONS, NS, gateway, on_a_loop
 
+from aliquot.live.bodies.large import Mapping
 from aliquot.live.gateway.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.large import Mapping
 from aliquot.live.node.base import Outcome, Status
 from aliquot.testing.waiting import wait_on_loop
 

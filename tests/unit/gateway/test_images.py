@@ -4,12 +4,12 @@ import pytest
 from gateway_client import ACTIONS, gateway, on_a_loop
 
 from aliquot.core.errors import InputError
+from aliquot.live.catalogue.groups import Served
+from aliquot.live.catalogue.images import Image, find_image, parse_image
+from aliquot.live.catalogue.resolving import Reached
 from aliquot.live.gateway.kinds import check_image
-from aliquot.live.groups import Served
-from aliquot.live.images import Image, find_image, parse_image
-from aliquot.live.launches import launch
-from aliquot.live.records import Action, Exec, Pair
-from aliquot.live.resolving import Reached
+from aliquot.live.invocations.launches import launch
+from aliquot.live.store.records import Action, Exec, Pair
 
 HUB = Image("docker.io/acme/model", "python:3.11", ("numpy",))
 

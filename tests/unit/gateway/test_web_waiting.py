@@ -5,11 +5,12 @@ import json
 
 from gateway_client import ACTIONS, PUT, gateway, on_a_loop
 
-from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, OVERLOADED
+from aliquot.live.gateway.refusal import OVERLOADED
 from aliquot.live.gateway.web.allowance import SMALL_BYTES
 from aliquot.live.gateway.web.answers import NOT_READY
+from aliquot.live.invocations.errors import NOT_ALLOWED_PARAMETERS
 from aliquot.live.node.base import Outcome, Status
-from aliquot.live.records import Quota
+from aliquot.live.store.records import Quota
 
 WEB = PUT | {"annotations": [{"key": "web-export", "value": True}]}
 ECHO = "/api/v1/web/guest/default/echo"
@@ -20,7 +21,7 @@ def web_gateway(**settings):
 
 
 def gate(g):
-    return g.app.gates.gate(g.catalogue.namespace("guest"))
+    return g.app.rate_limiters.limiter(g.catalogue.namespace("guest"))
 
 
 @on_a_loop

@@ -7,15 +7,15 @@ import msgspec
 import pytest
 from gateway_client import on_a_loop
 
-from aliquot.live.alarms.agenda import Agenda
-from aliquot.live.alarms.alarm import Alarm
-from aliquot.live.alarms.book import ALARMS
-from aliquot.live.alarms.clock import ATTEMPTS, RETRY_MS, Clock, wall_ms
-from aliquot.live.alarms.schedule import ByCron
-from aliquot.live.alarms.wish import AlarmWish, make
-from aliquot.live.catalogue import Catalogue
-from aliquot.live.records import FullName, Rule, Trigger
+from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.store.base import Document, StoreError
+from aliquot.live.store.records import FullName, Rule, Trigger
+from aliquot.live.triggers.alarms.agenda import Agenda
+from aliquot.live.triggers.alarms.alarm import Alarm
+from aliquot.live.triggers.alarms.book import ALARMS
+from aliquot.live.triggers.alarms.clock import ATTEMPTS, RETRY_MS, Clock, wall_ms
+from aliquot.live.triggers.alarms.schedule import ByCron
+from aliquot.live.triggers.alarms.wish import AlarmWish, make
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
 from aliquot.testing.waiting import wait_on_loop

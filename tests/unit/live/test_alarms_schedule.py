@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
-from aliquot.live.alarms.alarm import FIRED_LAST, FIRED_ONCE, PAUSED, REACHED_MOST, after_firing, next_fire
-from aliquot.live.alarms.schedule import Once, read_date
-from aliquot.live.alarms.wish import AlarmWish, change, make
+from aliquot.live.triggers.alarms.alarm import FIRED_LAST, FIRED_ONCE, PAUSED, REACHED_MOST, after_firing, next_fire
+from aliquot.live.triggers.alarms.schedule import Once, read_date
+from aliquot.live.triggers.alarms.wish import AlarmWish, change, make
 
 NOON = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp() * 1000)
 MINUTE = 60_000

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.live.compose.frames import Conductor, Ending
-from aliquot.live.compose.machine import Machine, Run
+from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.invocations.sequences.frames import Conductor, Ending
+from aliquot.live.invocations.sequences.machine import Machine, Run
 from aliquot.live.node.base import Status
-from aliquot.live.records import SEQUENCE, Action, Exec, FullName, Limits, Pair
-from aliquot.live.resolving import Missing, NotEntitled, Reached
+from aliquot.live.store.errors import AccessDeniedError, NotFoundError
+from aliquot.live.store.records import SEQUENCE, Action, Exec, FullName, Limits, Pair
 
 CODE = Exec("python:3.11", "x")
 OK, APPLICATION_ERROR, DEVELOPER_ERROR = Status.SUCCESS, Status.APPLICATION_ERROR, Status.DEVELOPER_ERROR
@@ -48,9 +49,9 @@ class Stage:
 
     def reach(self, name):
         if name.namespace != "me":
-            raise NotEntitled(str(name)[1:])
+            raise AccessDeniedError(str(name)[1:])
         if name.name not in self.actions:
-            raise Missing(str(name))
+            raise NotFoundError(str(name))
         return Reached.own(self.actions[name.name])
 
     def begin(self, name, payload=None):

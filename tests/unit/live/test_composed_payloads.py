@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from aliquot.live.compose import payloads
-from aliquot.live.records import Action, Exec, Pair
+from aliquot.live.invocations.sequences import payloads
+from aliquot.live.store.records import Action, Exec, Pair
 
 OBJECTS = st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3) | st.just({"a": []}), max_size=4)
 BLANKS = st.sampled_from(["", " ", "\n\t "])

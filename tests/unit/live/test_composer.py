@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from rig import Rig, on_a_rig
 
+from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.recovery import INTERRUPTED, take_up
 from aliquot.live.node.base import Status
-from aliquot.live.platform import Overloaded
-from aliquot.live.records import SEQUENCE, Action, Exec, FullName, Limits, Pair
-from aliquot.live.recovery import INTERRUPTED, take_up
 from aliquot.live.store.base import StoreError
+from aliquot.live.store.records import SEQUENCE, Action, Exec, FullName, Limits, Pair
 
 CODE = Exec("python:3.11", "def main(args): return args")
 
@@ -96,7 +96,10 @@ async def test_a_composition_that_is_detached_under_way_is_marked_at_once(rig):
 @run
 async def test_a_store_that_fails_refuses_a_composition_and_nothing_of_it_runs(rig):
     call = rig.call("pair")
-    with patch.object(rig.store, "accept", side_effect=StoreError("full")), pytest.raises(Overloaded, match="full"):
+    with (
+        patch.object(rig.store, "accept", side_effect=StoreError("full")),
+        pytest.raises(OverloadedError, match="full"),
+    ):
         await rig.composer.accept(call)
     assert rig.service.calls == {}
 
@@ -113,7 +116,7 @@ async def test_one_that_waits_when_the_server_stops_stays_on_disk_and_one_that_r
     await rig.until_ended(waiting)
     assert waiting.parked
     assert waiting.activation is None
-    with pytest.raises(Overloaded):
+    with pytest.raises(OverloadedError):
         rig.composer.submit(rig.call("pair", 3))
     rig.node.finish(sandbox)
     await rig.turn()
@@ -172,7 +175,9 @@ async def test_a_component_that_the_core_does_not_take_is_the_platforms_fault(ri
 async def test_whatever_is_wrong_with_a_composition_it_ends(rig):
     call = rig.call("pair")
     rig.composer.submit(call)
-    with patch("aliquot.live.compose.frames.Sequence.follow", side_effect=RuntimeError("a fault of ours")):
+    with patch(
+        "aliquot.live.invocations.sequences.frames.Sequence.follow", side_effect=RuntimeError("a fault of ours")
+    ):
         await rig.finish()
     await rig.until_ended(call)
     assert call.outcome.status is Status.INTERNAL_ERROR

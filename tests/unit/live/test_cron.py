@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.live.alarms.cron import CronError, read_cron
-from aliquot.live.alarms.zones import ZoneError, read_zone
+from aliquot.live.triggers.alarms.cron import CronError, read_cron
+from aliquot.live.triggers.alarms.zones import ZoneError, read_zone
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WINDOW_S = 5400

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from aliquot.live.call import Call
-from aliquot.live.ends import Ends
 from aliquot.live.gateway.parcels import shared
 from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.call_finisher import Ends
 from aliquot.live.node.base import Outcome, Status
-from aliquot.live.node.desk import Desk, Desks, NoParcel, Parcel
+from aliquot.live.node.shared_buffers import Desk, Desks, NoParcel, Parcel
 from aliquot.runtime import values
 
 SIZES = [100_000, 70_001]

@@ -14,9 +14,9 @@ from aliquot.core.errors import EventError, InputError
 from aliquot.core.model import Times
 from aliquot.core.scheduler import Scheduler
 from aliquot.core.units import GIB
-from aliquot.live import snapshot
-from aliquot.live.journal import Step
-from aliquot.live.replay import replay
+from aliquot.live.invocations.journal import snapshot
+from aliquot.live.invocations.journal.replay import replay
+from aliquot.live.invocations.journal.writer import Step
 from aliquot.live.store.base import JournalEntry
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.queueing import QUEUEING

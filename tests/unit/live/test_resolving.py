@@ -5,10 +5,11 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from aliquot.live.catalogue import Catalogue
-from aliquot.live.entities import Entities
-from aliquot.live.records import Action, Exec, FullName, Package, Pair, Rule, Trigger
-from aliquot.live.resolving import Missing, NotEntitled, full_name, resolve
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.entities import Entities
+from aliquot.live.catalogue.resolving import full_name, resolve
+from aliquot.live.store.errors import AccessDeniedError, NotFoundError
+from aliquot.live.store.records import Action, Exec, FullName, Package, Pair, Rule, Trigger
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
 
@@ -56,26 +57,26 @@ def test_a_bindings_parameters_lie_between_the_packages_and_the_actions(entities
 def test_what_another_has_not_published_is_refused_whether_it_exists_or_not(entities, name):
     entities.show(Package("lib", "secret", "0.0.1"))
     entities.show(replace(ECHO, name="secret/echo"))
-    with pytest.raises(NotEntitled):
+    with pytest.raises(AccessDeniedError):
         reached(entities, name)
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing/echo", "mine/nothing", "/lib/utils/nothing"])
 def test_what_is_not_there_is_missing(entities, name):
-    with pytest.raises(Missing):
+    with pytest.raises(NotFoundError):
         reached(entities, name)
 
 
 def test_a_binding_to_what_is_no_longer_published_is_refused(entities):
     entities.show(replace(UTILS, publish=False))
-    with pytest.raises(NotEntitled):
+    with pytest.raises(AccessDeniedError):
         reached(entities, "mine/echo")
 
 
 def test_bindings_that_came_to_point_at_each_other_lead_nowhere(entities):
     entities.show(Package("me", "other", "0.0.1", FullName("me", "mine")))
     entities.show(Package("me", "mine", "0.0.1", FullName("me", "other")))
-    with pytest.raises(Missing):
+    with pytest.raises(NotFoundError):
         reached(entities, "mine/echo")
 
 

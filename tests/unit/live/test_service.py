@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from rig import Rig, on_a_rig
 
+from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.recovery import INTERRUPTED, take_up
 from aliquot.live.node.base import Status
-from aliquot.live.platform import Overloaded
-from aliquot.live.records import Accepted, Action, Exec, Namespace, Pair
-from aliquot.live.recovery import INTERRUPTED, take_up
-from aliquot.live.resolving import Reached
+from aliquot.live.store.records import Accepted, Action, Exec, Namespace, Pair
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.testing.waiting import wait_on_loop
 
@@ -249,7 +249,7 @@ async def test_draining_lets_what_runs_end_and_leaves_what_waits_on_disk(rig):
     await rig.turn()
     draining = asyncio.create_task(rig.service.drain(60))
     await rig.turn()
-    with pytest.raises(Overloaded, match="stopping"):
+    with pytest.raises(OverloadedError, match="stopping"):
         rig.service.submit(rig.call(ECHO))
     rig.node.ready(1)
     await rig.turn()

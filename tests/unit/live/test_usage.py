@@ -7,9 +7,9 @@ import pytest
 from rig import Rig, on_a_rig
 
 from aliquot.core.model import CPU, DeviceSpec
-from aliquot.live.call import Call
-from aliquot.live.records import Action, Exec, Namespace, Pair
-from aliquot.live.resolving import Reached
+from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.invocations.call import Call
+from aliquot.live.store.records import Action, Exec, Namespace, Pair
 from aliquot.live.usage import accounts
 from aliquot.live.usage.reading import read_usage
 from aliquot.testing.waiting import wait_on_loop

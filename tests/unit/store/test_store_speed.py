@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from aliquot.live.records import Accepted, Activation
 from aliquot.live.store import SqliteStore
+from aliquot.live.store.records import Accepted, Activation
 
 SUMMARY, RESPONSE, STEP = b"s" * 400, b"r" * 100, b"j" * 300
 TURN_S = 0.001

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from stored import accepted, activation, journal, opened, starts
 
-from aliquot.live.records import Activation
 from aliquot.live.store import ActivationQuery, Delete, Document, Put, SqliteStore, StoreError, read_journal
+from aliquot.live.store.records import Activation
 from aliquot.live.store.schema import VERSION
 from aliquot.testing.waiting import wait_on_loop
 

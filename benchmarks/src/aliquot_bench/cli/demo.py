@@ -52,7 +52,7 @@ def demo(
                 bar.update(task, advance=1, description="a session's files are there before it asks")
                 files = show_files(server)
                 bar.update(task, advance=1, description="stopping")
-        from aliquot.live.replay import replay_file
+        from aliquot.live.invocations.journal.replay import replay_file
 
         replayed = replay_file(server.data)
     output.print(latency_table(samples))

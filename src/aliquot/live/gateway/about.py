@@ -8,7 +8,7 @@ from aliquot.core.units import MIB
 from aliquot.live.gateway.kinds import Runtime, runtimes
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.gateway.throttle import Gates
+from aliquot.live.invocations.rate_limits import RateLimiters
 from aliquot.live.store.base import Store
 from aliquot.version import __version__
 
@@ -52,10 +52,10 @@ class Health(Struct):
 
 
 class About:
-    def __init__(self, store: Store, settings: GatewaySettings, gates: Gates) -> None:
+    def __init__(self, store: Store, settings: GatewaySettings, rate_limiters: RateLimiters) -> None:
         self._store = store
         self._settings = settings
-        self._gates = gates
+        self._rate_limiters = rate_limiters
 
     def endpoints(self) -> list[Endpoint]:
         anyone: dict[str, Any] = {"access": Access.ANYONE}
@@ -100,7 +100,7 @@ class About:
 
     async def limits(self, asked: Asked) -> Answer:
         assert asked.principal is not None  # noqa: S101 - the endpoint asks for a key
-        per_minute, at_once, fires_per_minute = self._gates.bounds(asked.principal.namespace)
+        per_minute, at_once, fires_per_minute = self._rate_limiters.limits(asked.principal.namespace)
         settings = self._settings
         memory, logs, timeout, concurrency = (
             settings.memory_mb, settings.logs_mb, settings.timeout_ms, settings.concurrency

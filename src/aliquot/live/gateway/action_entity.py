@@ -5,16 +5,16 @@ import re
 from msgspec import UNSET, UnsetType
 
 from aliquot.core.errors import InputError
-from aliquot.live.entities import Entities
+from aliquot.live.catalogue.entities import Entities
+from aliquot.live.catalogue.images import OPTION, find_image
+from aliquot.live.catalogue.needs import needs_of
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.entity import checked, common, parameters_of, plain, shown_common, shown_pairs
 from aliquot.live.gateway.kinds import resolve_kind
 from aliquot.live.gateway.refusal import Refusal, malformed, too_large
 from aliquot.live.gateway.sequences import check_components, read_components
 from aliquot.live.gateway.settings import GatewaySettings, Range
-from aliquot.live.images import OPTION, find_image
-from aliquot.live.needs import needs_of
-from aliquot.live.records import BLACKBOX, PYTHON, SEQUENCE, Action, Exec, FullName, Limits, Pair
+from aliquot.live.store.records import BLACKBOX, PYTHON, SEQUENCE, Action, Exec, FullName, Limits, Pair
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)")
 _LONGEST_IMAGE = 1024
@@ -28,7 +28,7 @@ def build(
     settings: GatewaySettings,
     at_once: int | None = None,
 ) -> Action:
-    """The action after the PUT. Raises a `Refusal`, or `NotEntitled` when it is made of what is another's.
+    """The action after the PUT. Raises a `Refusal`, or `AccessDeniedError` when it is made of what is another's.
 
     `at_once`: how many invocations its namespace may have in flight.
     """

@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.resolving import readable_package, resolve
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.action_entity import build, shown, shown_in_list
 from aliquot.live.gateway.answers import PICKLE
@@ -13,9 +14,8 @@ from aliquot.live.gateway.query import flag
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query, answered_elsewhere, json, read_json
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.platform import Platform
-from aliquot.live.records import Action, FullName, Package
-from aliquot.live.resolving import readable_package, resolve
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.store.records import Action, FullName, Package
 
 _ALL = "/api/v1/namespaces/{namespace}/actions"
 _ONE = _ALL + "/{name}"
@@ -98,7 +98,7 @@ class Actions:
 
     def _at_once(self, asked: Asked) -> int | None:
         assert asked.principal is not None  # noqa: S101 - the endpoint asks for a key
-        return asked.principal.gate.at_once
+        return asked.principal.limiter.limits.concurrent_invocations
 
     def _check_package(self, name: FullName) -> None:
         """Nothing is written through a binding, nor into a package that is not there."""

@@ -1,17 +1,18 @@
 """Activations: what became of invocations, one or many."""
 
+from aliquot.live.catalogue.names import is_name
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.answers import JSON, PICKLE, parts_of, record, response, status_of
 from aliquot.live.gateway.entity import PAGE
 from aliquot.live.gateway.events import END, Events, wants_events
-from aliquot.live.gateway.names import check_activation_id, is_name
+from aliquot.live.gateway.names import check_activation_id
 from aliquot.live.gateway.query import epoch, flag, page_of
 from aliquot.live.gateway.refusal import Refusal, malformed_query, not_found
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, Query, json
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.platform import Platform
-from aliquot.live.records import Activation
+from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.base import ActivationQuery, Store
+from aliquot.live.store.records import Activation
 
 _ALL = "/api/v1/namespaces/{namespace}/activations"
 _ONE = _ALL + "/{id}"

@@ -6,15 +6,15 @@ from typing import Any
 from msgspec import Struct
 
 from aliquot.core.units import MIB
-from aliquot.live.alarms.alarm import PAUSED, Alarm
-from aliquot.live.alarms.clock import Clock
-from aliquot.live.alarms.wish import AlarmWish, change, make
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.names import check_name
 from aliquot.live.gateway.query import flag
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, Query, json, read_json
-from aliquot.live.records import Trigger
+from aliquot.live.store.records import Trigger
+from aliquot.live.triggers.alarms.alarm import PAUSED, Alarm
+from aliquot.live.triggers.alarms.clock import Clock
+from aliquot.live.triggers.alarms.wish import AlarmWish, change, make
 
 _ONE = "/api/v1/namespaces/{namespace}/alarms/{trigger}"
 

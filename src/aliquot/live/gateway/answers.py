@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from aliquot.live.records import Activation
+from aliquot.live.store.records import Activation
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Body: TypeAlias = bytes | memoryview | list[bytes | memoryview]  # what is large is not joined

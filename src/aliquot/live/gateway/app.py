@@ -2,10 +2,9 @@
 
 from urllib.parse import quote
 
-from aliquot.live.alarms.clock import Clock
-from aliquot.live.catalogue import Catalogue
-from aliquot.live.fabric.fabric import Fabric
-from aliquot.live.firing import Firing
+from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.gateway.about import About
 from aliquot.live.gateway.actions import Actions
 from aliquot.live.gateway.activations import Activations
@@ -18,7 +17,6 @@ from aliquot.live.gateway.asgi import Bodies, InvokeRoute, Receive, Scope, Send,
 from aliquot.live.gateway.auth import Auth, OperatorAuth
 from aliquot.live.gateway.datasets import DatasetPages
 from aliquot.live.gateway.invoke import Invoke, is_invocation
-from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.metrics_page import MetricsPage
 from aliquot.live.gateway.models import ModelPages
 from aliquot.live.gateway.openapi import OpenApi
@@ -28,17 +26,19 @@ from aliquot.live.gateway.routing import Endpoint, make_router
 from aliquot.live.gateway.rules import Rules
 from aliquot.live.gateway.sessions import SessionPages
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.gateway.throttle import Gates
 from aliquot.live.gateway.triggers import Triggers
 from aliquot.live.gateway.web.described import described
 from aliquot.live.gateway.web.handler import WebActions, WebRoute
 from aliquot.live.gateway.web.running import Runner
 from aliquot.live.gateway.web.target import PREFIX as WEB
 from aliquot.live.gateway.web.target import WebTargets
-from aliquot.live.judging.judge import Judge
-from aliquot.live.platform import Platform
-from aliquot.live.sessions.book import Sessions
+from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.rate_limits import RateLimiters
+from aliquot.live.invocations.sessions.book import Sessions
 from aliquot.live.store.base import Store
+from aliquot.live.triggers.alarms.clock import Clock
+from aliquot.live.triggers.firing import Firing
 
 
 class Gateway:
@@ -56,14 +56,14 @@ class Gateway:
         fabric: Fabric | None = None,
     ) -> None:
         self._judge = judge or Judge()
-        self.gates = Gates(settings)
-        auth = Auth(catalogue, self.gates)
+        self.rate_limiters = RateLimiters(settings.rate_limits)
+        auth = Auth(catalogue, self.rate_limiters)
         self.metrics = Metrics()
         self.sessions = sessions or Sessions(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
         catalogue.companions.append(self.fabric.datasets)
         self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics, self.sessions, self._judge)
-        self.firing = Firing(platform, catalogue, self.gates, self.metrics)
+        self.firing = Firing(platform, catalogue, self.rate_limiters, self.metrics)
         self.clock = Clock(store, catalogue, self.firing.fire)
         self.transactions = Transactions()
         self._bodies = Bodies(settings)
@@ -80,11 +80,11 @@ class Gateway:
             *DatasetPages(self.fabric, catalogue, settings).endpoints(),
             *ModelPages(self.fabric).endpoints(),
             *Operator(platform, catalogue, self.sessions).endpoints(),
-            *About(store, settings, self.gates).endpoints(),
+            *About(store, settings, self.rate_limiters).endpoints(),
             MetricsPage(self.metrics, platform, store, self.invoke, self.clock).endpoint(settings),
             *openapi.endpoints(),
         ]
-        targets = WebTargets(catalogue, self.gates, self.metrics)
+        targets = WebTargets(catalogue, self.rate_limiters, self.metrics)
         web = WebActions(targets, Runner(platform, settings), auth, self._bodies, self._judge, settings)
         apis = Apis(store, catalogue)
         web.natives = ApiManagement(apis, catalogue, settings).natives()

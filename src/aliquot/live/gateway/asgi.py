@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
+from aliquot.live.bodies.large import Arrival, NoRoom
 from aliquot.live.gateway.answers import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.events import Events, wants_events
 from aliquot.live.gateway.exchange import SESSION, Exchange
-from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import Invoke
 from aliquot.live.gateway.refusal import CLOSE, OVERLOADED, SLOW, Refusal, malformed, too_large
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.streams import Stream
-from aliquot.live.large import Arrival, NoRoom
+from aliquot.live.store.ids import Ids
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

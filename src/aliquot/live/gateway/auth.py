@@ -10,11 +10,11 @@ import hmac
 import os
 from base64 import b64decode
 
-from aliquot.live.catalogue import Catalogue, digest_of
+from aliquot.live.catalogue.catalogue import Catalogue, digest_of
 from aliquot.live.gateway.refusal import UNAUTHENTICATED, Refusal, unauthenticated
 from aliquot.live.gateway.target import Target
-from aliquot.live.gateway.throttle import Gate, Gates
-from aliquot.live.records import Namespace
+from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
+from aliquot.live.store.records import Namespace
 
 _MOST_REMEMBERED = 4096
 _LONGEST_HEADER = 1024
@@ -24,19 +24,19 @@ _NOBODY = digest_of("")
 class Principal:
     """A namespace that calls, with what the gateway remembers for it until the catalogue changes."""
 
-    __slots__ = ("gate", "name", "namespace", "targets")
+    __slots__ = ("limiter", "name", "namespace", "targets")
 
-    def __init__(self, namespace: Namespace, gate: Gate) -> None:
+    def __init__(self, namespace: Namespace, limiter: RateLimiter) -> None:
         self.namespace = namespace
         self.name = namespace.name
-        self.gate = gate
+        self.limiter = limiter
         self.targets: dict[bytes, Target] = {}  # by raw path: what it invokes
 
 
 class Auth:
-    def __init__(self, catalogue: Catalogue, gates: Gates) -> None:
+    def __init__(self, catalogue: Catalogue, rate_limiters: RateLimiters) -> None:
         self._catalogue = catalogue
-        self._gates = gates
+        self._rate_limiters = rate_limiters
         self._salt = os.urandom(32)
         self._generation = -1
         self._remembered: dict[bytes, Principal] = {}
@@ -66,7 +66,7 @@ class Auth:
             raise unauthenticated()
         found = self._principals.get(namespace.name)
         if found is None:
-            found = self._principals[namespace.name] = Principal(namespace, self._gates.gate(namespace))
+            found = self._principals[namespace.name] = Principal(namespace, self._rate_limiters.limiter(namespace))
         if len(self._remembered) >= _MOST_REMEMBERED:
             self._remembered.clear()
             self._of_ephemeral.clear()

@@ -9,17 +9,17 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
-from aliquot.live.catalogue import Catalogue, Taken
-from aliquot.live.fabric.datasets import check
-from aliquot.live.fabric.fabric import Fabric
-from aliquot.live.fabric.requests import AgentError, AgentLost
+from aliquot.live.catalogue.catalogue import Catalogue, Taken
+from aliquot.live.catalogue.needs import needs_of
+from aliquot.live.datasets.datasets import check
+from aliquot.live.datasets.fabric import Fabric
+from aliquot.live.datasets.requests import AgentError, AgentLost
 from aliquot.live.gateway.events import wants_events
 from aliquot.live.gateway.query import flag
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query, json, read_json
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.warming import OPERATOR, Warmed, Warming, Warmings, WarmPost
-from aliquot.live.needs import needs_of
-from aliquot.live.records import Action
+from aliquot.live.store.records import Action
 from aliquot.storage.addresses import without_secrets
 from aliquot.storage.records import Dataset
 from aliquot.storage.telling import for_tenants

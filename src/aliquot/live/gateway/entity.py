@@ -8,14 +8,14 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from aliquot.live.entities import Entities
+from aliquot.live.catalogue.entities import Entities
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.names import check_name
 from aliquot.live.gateway.query import MOST_SKIPPED, page_of
 from aliquot.live.gateway.refusal import ELSEWHERE, EXISTS, Refusal, malformed, not_found, too_large
 from aliquot.live.gateway.routing import Answer, Asked, Query, json
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.records import Action, Entity, Package, Pair, Rule, Trigger
+from aliquot.live.store.records import Action, Entity, Package, Pair, Rule, Trigger
 
 OVERWRITE = Query("overwrite", bool, "update it if it is there")
 PAGE = (

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from aliquot.live.call import Call
 from aliquot.live.gateway.answers import CORS, Body, Headers, bare_result, pieces_of, record
 from aliquot.live.gateway.refusal import OVERLOADED
-from aliquot.live.records import Activation
+from aliquot.live.invocations.call import Call
+from aliquot.live.store.records import Activation
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from aliquot.live.call import Call, Follower
 from aliquot.live.gateway.answers import JSON, PICKLE, Body, Headers, record
 from aliquot.live.gateway.refusal import OVERLOADED, Refusal
+from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.node.base import Status
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aliquot.live.gateway.deadlines import Deadlines
     from aliquot.live.gateway.query import InvokeOptions
     from aliquot.live.gateway.target import Target
-    from aliquot.live.gateway.throttle import Gate
+    from aliquot.live.invocations.rate_limits import RateLimiter
 
 Respond = Callable[[int, Headers, Body], None]
 
@@ -38,7 +38,7 @@ class Exchange:
     """The request as the transport read it, then what `Invoke` keeps of it until the answer."""
 
     __slots__ = (
-        "answered", "authorization", "body", "call", "content_type", "gate", "options", "path", "query", "respond",
+        "answered", "authorization", "body", "call", "content_type", "limiter", "options", "path", "query", "respond",
         "session", "target", "timer", "transaction", "waiting",
     )  # fmt: skip
     followers: ClassVar[tuple[Follower, ...]] = ()  # of the call, if it is not only to be waited for
@@ -67,7 +67,7 @@ class Exchange:
         # Set by `Invoke.handle` before a call is made.
         self.call: Call
         self.target: Target
-        self.gate: Gate
+        self.limiter: RateLimiter
         self.options: InvokeOptions
 
     def disconnected(self) -> None:
@@ -95,7 +95,7 @@ class Exchange:
         """The call has ended. What is counted is counted, whether or not somebody still listens."""
         call.done = None  # the two would hold each other, and what they hold, until the collector comes
         del self.call  # a connection remembers its last request, and must not keep a body alive with it
-        self.gate.running -= 1
+        self.limiter.running -= 1
         self.target.tally.count(call)
         if self.answered:
             return

@@ -14,9 +14,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from aliquot.core.units import MIB
 from aliquot.live.gateway.answers import CORS, JSON
 from aliquot.live.gateway.deadlines import Deadlines
-from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.refusal import CLOSE, Refusal
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.store.ids import Ids
 
 SLOW_HEAD = "The request's head did not arrive in time."
 NOT_HTTP = "The request is not valid HTTP: {}."

@@ -9,37 +9,36 @@ from collections.abc import Coroutine
 
 import structlog
 
-from aliquot.live.call import Call
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.answers import PICKLE
 from aliquot.live.gateway.auth import Auth, Principal
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.exchange import Exchange
-from aliquot.live.gateway.ids import Ids
-from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.parcels import shared
 from aliquot.live.gateway.query import InvokeOptions, check_patience, invoke_options
 from aliquot.live.gateway.refusal import (
     ELSEWHERE,
-    INTERNAL,
-    OVERLOADED,
     Refusal,
     forbidden,
     not_allowed,
     not_found,
+    refusal_for,
     too_large,
     unsupported_media,
 )
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.target import Target
-from aliquot.live.judging.judge import Judge
-from aliquot.live.node.desk import Desks
-from aliquot.live.platform import Overloaded, Platform
-from aliquot.live.records import FullName
-from aliquot.live.resolving import Misplaced, Missing, NotEntitled
-from aliquot.live.sessions.book import NoSession, Sessions
-from aliquot.live.store.base import StoreError
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.errors import CallRefusedError
+from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.sessions.book import NoSession, Sessions
+from aliquot.live.node.shared_buffers import Desks
+from aliquot.live.store.errors import AccessDeniedError, NotFoundError, WrongCollectionError
+from aliquot.live.store.ids import Ids
+from aliquot.live.store.records import FullName
 
 PREFIX = b"/api/v1/namespaces/"
 _MOST_REMEMBERED = 1024
@@ -99,8 +98,8 @@ class Invoke:
         """See `exchange`: one answer comes of it, now or later."""
         try:
             principal = self._auth.principal(exchange.authorization)
-            gate = principal.gate
-            gate.check()
+            limiter = principal.limiter
+            limiter.check()
             target = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
             options = self._options.get(exchange.query) or self._read_options(exchange.query)
             if options.timeout_s is not None:
@@ -113,14 +112,14 @@ class Invoke:
                 pickled = _is_pickled(exchange.content_type, target)
             session = self._session(principal, options, exchange) if options.session or exchange.session else ""
             exchange.target = target
-            exchange.gate = gate
+            exchange.limiter = limiter
             exchange.options = options
             if isinstance(body, memoryview):
                 self._spawn(self._handle_large(exchange, principal, body, session, pickled=pickled))
                 return
-            payload = body if pickled else target.payload(body)
-        except Refusal as refusal:
-            exchange.refuse(refusal)
+            payload = body if pickled else target.parameters.merge(body)
+        except (Refusal, CallRefusedError) as error:
+            exchange.refuse(refusal_for(error))
             return
         self._begin(exchange, principal, payload, session, pickled=pickled)
 
@@ -129,9 +128,9 @@ class Invoke:
     ) -> None:
         """Others go on while it is looked over."""
         try:
-            payload = body if pickled else await exchange.target.large_payload(body, self._judge)
-        except Refusal as refusal:
-            exchange.refuse(refusal)
+            payload = body if pickled else await exchange.target.parameters.merge_large(body, self._judge)
+        except CallRefusedError as error:
+            exchange.refuse(refusal_for(error))
             return
         if not exchange.answered:  # otherwise the caller has gone, and has asked for nothing
             self._begin(exchange, principal, payload, session, pickled=pickled)
@@ -139,7 +138,7 @@ class Invoke:
     def _begin(
         self, exchange: Exchange, principal: Principal, payload: bytes | memoryview, session: str, *, pickled: bool
     ) -> None:
-        target, gate, options = exchange.target, exchange.gate, exchange.options
+        target, limiter, options = exchange.target, exchange.limiter, exchange.options
         desk = parcel = None
         if pickled and b"; " in (exchange.content_type or b""):
             try:
@@ -163,7 +162,7 @@ class Invoke:
             done=exchange.done,
         )
         call.desk, call.parcel = desk, parcel
-        gate.running += 1
+        limiter.running += 1
         if not options.blocking or exchange.followers:
             call.durable = True
             call.followers = exchange.followers
@@ -198,11 +197,11 @@ class Invoke:
         check_namespace(namespace)
         try:
             reached = self._catalogue.reach_whole(principal.name, FullName(namespace, "/".join(names)))
-        except Misplaced as error:
+        except WrongCollectionError as error:
             raise Refusal(409, ELSEWHERE) from error
-        except Missing as error:
+        except NotFoundError as error:
             raise not_found() from error
-        except NotEntitled as error:
+        except AccessDeniedError as error:
             raise forbidden(str(error)) from error
         target = Target(reached, self._metrics.tally(principal.name, reached.function))
         if len(path) <= _LONGEST_REMEMBERED:
@@ -250,14 +249,14 @@ class Invoke:
         try:
             await self._platform.detach(call)
         except Exception as error:  # noqa: BLE001 - the answer must come
-            exchange.refuse(_refusal_for(error), (b"x-openwhisk-activation-id", call.id.encode()))
+            exchange.refuse(refusal_for(error), (b"x-openwhisk-activation-id", call.id.encode()))
         else:
             exchange.acknowledge()
 
     def _fail(self, exchange: Exchange, error: Exception) -> None:
         """The platform did not take it: it does not run, and `done` will not come."""
-        exchange.gate.running -= 1
-        exchange.refuse(_refusal_for(error))
+        exchange.limiter.running -= 1
+        exchange.refuse(refusal_for(error))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -275,10 +274,3 @@ def _is_pickled(content_type: bytes | None, target: Target) -> bool:
     if not target.sdk:
         raise Refusal(415, "Pickled arguments are for functions that the SDK deployed (annotation sdk: true).")
     return True
-
-
-def _refusal_for(error: Exception) -> Refusal:
-    if isinstance(error, Overloaded | StoreError):
-        return Refusal(503, str(error) or OVERLOADED)
-    _log.error("invocation failed", exc_info=error)
-    return Refusal(500, INTERNAL)

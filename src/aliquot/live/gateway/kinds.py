@@ -4,9 +4,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
+from aliquot.live.catalogue.images import OPTION, Image
 from aliquot.live.gateway.refusal import Refusal, malformed
-from aliquot.live.images import OPTION, Image
-from aliquot.live.records import BLACKBOX, NODEJS, PYTHON, SEQUENCE
+from aliquot.live.store.records import BLACKBOX, NODEJS, PYTHON, SEQUENCE
 
 
 class Runtime(Struct, frozen=True, rename="camel"):

@@ -1,12 +1,12 @@
 """`/metrics`. Prometheus' library is imported with the first page: a start need not wait for it."""
 
-from aliquot.live.alarms.clock import Clock
 from aliquot.live.gateway.invoke import Invoke
-from aliquot.live.gateway.metrics import Metrics
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.platform import Platform
+from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.base import Store
+from aliquot.live.triggers.alarms.clock import Clock
 
 _TYPE = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from aliquot.core.units import MIB
-from aliquot.live.fabric.fabric import Fabric
-from aliquot.live.fabric.requests import AgentError, AgentLost
+from aliquot.live.datasets.fabric import Fabric
+from aliquot.live.datasets.requests import AgentError, AgentLost
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
 from aliquot.storage.models import BEST, ModelsState

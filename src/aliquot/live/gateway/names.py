@@ -1,21 +1,21 @@
-"""Names as they come in a path: split first, decoded then, checked last."""
+"""Names in requests: decode and check path segments, and raise the refusals that OpenWhisk's clients know.
+
+A path is split first, then each segment is decoded, then checked.
+"""
 
 import re
 from urllib.parse import unquote_to_bytes
 
+from aliquot.live.catalogue.names import MAX_NAME_LENGTH, is_name, is_path
 from aliquot.live.gateway.refusal import Refusal, malformed
-from aliquot.live.records import FullName
+from aliquot.live.store.records import FullName
 
-LONGEST = 256
-ACTIVATION_ID = 32
-_CHARACTER = "A-Za-z0-9_"  # spelled out: not all who read the pattern in the OpenAPI page take \\w for these
-PATTERN = f"[{_CHARACTER}]|[{_CHARACTER}][{_CHARACTER}@ .&-]{{0,254}}[{_CHARACTER}@.&-]"
-_NAME = re.compile(PATTERN)
+ACTIVATION_ID_LENGTH = 32
 _HEX = re.compile(r"[0-9a-f]*")
 
 
 def decoded(segment: bytes) -> str:
-    """One segment of a raw path; what is not UTF-8 cannot be a name."""
+    """Decode one segment of a raw path. Raises a 400 if it is not UTF-8."""
     if b"%" in segment:
         segment = unquote_to_bytes(segment)
     try:
@@ -24,18 +24,8 @@ def decoded(segment: bytes) -> str:
         raise Refusal(400, "The name of the entity contains illegal characters.") from error
 
 
-def is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
-
-
-def is_path(text: str) -> bool:
-    """Names between slashes; slashes at the ends and double ones do not count."""
-    parts = [part for part in text.split("/") if part]
-    return bool(parts) and all(len(part) <= LONGEST and is_name(part) for part in parts)
-
-
 def read_full_name(text: str, own: str) -> FullName:
-    """`/namespace/name` or `/namespace/package/name`, as it stands in a body; `_` stands for one's own namespace."""
+    """Read `/namespace/name` or `/namespace/package/name` from a body. `_` stands for the caller's namespace."""
     if not is_path(text):
         raise malformed("fully qualified name malformed")
     namespace, *names = [part for part in text.split("/") if part]
@@ -47,22 +37,25 @@ def read_full_name(text: str, own: str) -> FullName:
 
 
 def check_name(text: str) -> str:
-    if len(text) > LONGEST:
-        raise Refusal(400, f"Name segement longer than allowed: {len(text)} > {LONGEST}.")  # (sic)
+    """Return the name, or raise a 400."""
+    if len(text) > MAX_NAME_LENGTH:
+        raise Refusal(400, f"Name segement longer than allowed: {len(text)} > {MAX_NAME_LENGTH}.")  # (sic)
     if not is_name(text):
         raise Refusal(400, "The name of the entity contains illegal characters.")
     return text
 
 
 def check_activation_id(text: str) -> str:
-    if len(text) != ACTIVATION_ID:
-        raise Refusal(400, f"Activation id length is {len(text)} but must be {ACTIVATION_ID}.")
+    """Return the activation id, or raise a 400."""
+    if len(text) != ACTIVATION_ID_LENGTH:
+        raise Refusal(400, f"Activation id length is {len(text)} but must be {ACTIVATION_ID_LENGTH}.")
     if not _HEX.fullmatch(text):
         raise Refusal(400, "The activation id is not valid.")
     return text
 
 
 def check_namespace(text: str) -> str:
-    if len(text) > LONGEST or not is_name(text):
+    """Return the namespace's name, or raise a 400."""
+    if len(text) > MAX_NAME_LENGTH or not is_name(text):
         raise Refusal(400, "The namespace contains illegal characters.")
     return text

@@ -10,20 +10,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
-from aliquot.live.fabric.datasets import NAME as DATASET
+from aliquot.live.catalogue.names import NAME_PATTERN
+from aliquot.live.datasets.datasets import NAME as DATASET
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.events import TYPE
-from aliquot.live.gateway.names import PATTERN
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json
 from aliquot.version import __version__
 
 _PLACES = {
     "id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-    "namespace": {"type": "string", "pattern": f"^({PATTERN})$", "description": "`_` stands for the caller's own"},
+    "namespace": {"type": "string", "pattern": f"^({NAME_PATTERN})$", "description": "`_` stands for the caller's own"},
     "uuid": {"type": "string"},
     "dataset": {"type": "string", "pattern": f"^{DATASET}$"},
 }
-_NAME = {"type": "string", "pattern": f"^({PATTERN})$"}
+_NAME = {"type": "string", "pattern": f"^({NAME_PATTERN})$"}
 _REFUSALS = {
     Access.ANYONE: (405,),
     Access.NAMESPACE: (400, 401, 403, 405, 503),

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
 from aliquot.core.units import MIB
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
-from aliquot.live.platform import Platform
-from aliquot.live.records import Action, Namespace, Quota
-from aliquot.live.resolving import Missing
-from aliquot.live.sessions.book import Sessions
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.sessions.book import Sessions
+from aliquot.live.store.errors import NotFoundError
+from aliquot.live.store.records import Action, Namespace, Quota
 
 _ALL = "/operator/v1/namespaces"
 _ONE = _ALL + "/{name}"
@@ -121,7 +121,7 @@ class Operator:
     def _find(self, asked: Asked) -> Namespace:
         namespace = self._catalogue.namespace(asked.names["name"])
         if namespace is None:
-            raise Missing(f"namespace {asked.names['name']}")
+            raise NotFoundError(f"namespace {asked.names['name']}")
         return namespace
 
     def _shown(self, namespace: Namespace) -> NamespaceItem:

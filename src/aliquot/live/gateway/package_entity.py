@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from aliquot.live.entities import Entities
+from aliquot.live.catalogue.entities import Entities
+from aliquot.live.catalogue.names import is_name
+from aliquot.live.catalogue.resolving import readable_package
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.entity import common, parameters_of, shown_common, shown_pairs
-from aliquot.live.gateway.names import is_name
 from aliquot.live.gateway.refusal import Refusal, malformed
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.records import Action, FullName, Package, Pair
-from aliquot.live.resolving import Misplaced, Missing, readable_package
+from aliquot.live.store.errors import NotFoundError, WrongCollectionError
+from aliquot.live.store.records import Action, FullName, Package, Pair
 
 BINDING = "binding"
 
@@ -17,7 +18,7 @@ BINDING = "binding"
 def build(
     name: FullName, put: wire.PackagePut, old: Package | None, entities: Entities, settings: GatewaySettings
 ) -> Package:
-    """The package after the PUT. Raises a `Refusal`, or `NotEntitled` when it binds what is another's."""
+    """The package after the PUT. Raises a `Refusal`, or `AccessDeniedError` when it binds what is another's."""
     binding = _binding(name.namespace, put.binding)
     if binding is not None:
         if old is not None and old.binding is None:
@@ -43,9 +44,9 @@ def _binding(caller: str, put: wire.BindingPut | None) -> FullName | None:
 def _check_bindable(caller: str, binding: FullName, entities: Entities) -> None:
     try:
         packages = readable_package(entities, caller, binding, f"{binding.namespace}/{binding.name}")
-    except Misplaced as error:
+    except WrongCollectionError as error:
         raise Refusal(409, "Cannot bind to a resource that is not a package.") from error
-    except Missing as error:
+    except NotFoundError as error:
         raise Refusal(400, "Binding references a package that does not exist.") from error
     if len(packages) > 1:
         raise Refusal(400, "Cannot bind to another package binding.")

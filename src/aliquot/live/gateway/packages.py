@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.resolving import merged, readable_package
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.entity import OVERWRITE, PAGE, find, listed, name_of, replaced
 from aliquot.live.gateway.package_entity import build, shown, shown_in_list, shown_whole
@@ -10,8 +11,7 @@ from aliquot.live.gateway.query import flag
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query, json, read_json
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.records import FullName, Package
-from aliquot.live.resolving import merged, readable_package
+from aliquot.live.store.records import FullName, Package
 
 _ALL = "/api/v1/namespaces/{namespace}/packages"
 _ONE = _ALL + "/{name}"

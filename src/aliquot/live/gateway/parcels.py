@@ -8,7 +8,7 @@ import re
 
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.node.base import Parcel
-from aliquot.live.node.desk import Desk, Desks, NoParcel
+from aliquot.live.node.shared_buffers import Desk, Desks, NoParcel
 
 _SHARED = re.compile(rb"[^;]+; desk=([0-9a-f]{32})(?:; parcel=([0-9]{1,5}))?")
 

@@ -7,11 +7,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from aliquot.live.alarms.clock import Clock
 from aliquot.live.gateway.invoke import Invoke
-from aliquot.live.gateway.metrics import Metrics
-from aliquot.live.platform import Platform
+from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.base import Store
+from aliquot.live.triggers.alarms.clock import Clock
 
 _STATUSES = ("success", "application error", "action developer error", "whisk internal error")
 

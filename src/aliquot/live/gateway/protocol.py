@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from aliquot.live.bodies.large import Arrival, NoRoom
 from aliquot.live.gateway.answers import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.events import wants_events
 from aliquot.live.gateway.exchange import SESSION, Exchange
 from aliquot.live.gateway.guard import GuardedProtocol, Trailers
-from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.invoke import PREFIX, is_invocation
 from aliquot.live.gateway.refusal import CLOSE, OVERLOADED, SLOW, Refusal
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.large import Arrival, NoRoom
+from aliquot.live.store.ids import Ids
 
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
 _JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write

@@ -3,14 +3,28 @@
 from collections.abc import Iterable
 
 import msgspec
+import structlog
 
-NOT_FOUND = "The requested resource does not exist."
+from aliquot.core.errors import InputError
+from aliquot.live.catalogue.catalogue import Taken
+from aliquot.live.datasets.requests import AgentError, AgentLost
+from aliquot.live.invocations.errors import MALFORMED, OverloadedError, PayloadError, RateLimitError
+from aliquot.live.invocations.sessions.book import NoSession, TooLarge, TooManySessions
+from aliquot.live.store.base import StoreError
+from aliquot.live.store.errors import (
+    ACCESS_DENIED,
+    NOT_FOUND,
+    AccessDeniedError,
+    NotFoundError,
+    WrongCollectionError,
+)
+
+_log = structlog.get_logger(__name__)
+
 EXISTS = "resource already exists"
 ELSEWHERE = "Resource by this name exists but is not in this collection."
 FORBIDDEN = "The supplied authentication is not authorized to access this resource."
 UNAUTHENTICATED = "The supplied authentication is invalid."
-NOT_ALLOWED_PARAMETERS = "Request defines parameters that are not allowed (e.g., reserved properties)."
-MALFORMED = "The request content was malformed:\n"
 INTERNAL = "There was an internal server error."
 OVERLOADED = "System is overloaded, try again later."
 SLOW = "The request's body did not arrive in time."
@@ -47,7 +61,7 @@ def not_found() -> Refusal:
 
 
 def forbidden(resource: str) -> Refusal:
-    return Refusal(403, f"The supplied authentication is not authorized to access '{resource}'.")
+    return Refusal(403, ACCESS_DENIED.format(resource))
 
 
 def unauthenticated() -> Refusal:
@@ -68,3 +82,39 @@ def too_large(field: str, size: int, allowed: int) -> Refusal:
 
 def unsupported_media() -> Refusal:
     return Refusal(415, "The request's Content-Type is not supported. Expected:\napplication/json")
+
+
+# Tried in order: a subclass stands before its base class.
+_STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (InputError, 400),
+    (PayloadError, 400),
+    (NoSession, 404),
+    (Taken, 409),
+    (TooLarge, 413),
+    (RateLimitError, 429),
+    (TooManySessions, 429),
+    (AgentLost, 503),
+    (AgentError, 424),
+)
+
+
+def refusal_for(error: Exception) -> Refusal:
+    """Return the answer to a request that failed with this error. An error that has no answer is logged: a 500."""
+    match error:
+        case Refusal():
+            return error
+        case RecursionError():  # the JSON could be read, and is too deep to be written
+            return malformed("JSON is nested too deeply")
+        case WrongCollectionError():
+            return Refusal(409, ELSEWHERE)
+        case NotFoundError():
+            return not_found()
+        case AccessDeniedError():
+            return forbidden(str(error))
+        case OverloadedError() | StoreError():
+            return Refusal(503, str(error) or OVERLOADED)
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return Refusal(status, str(error))
+    _log.error("request failed", exc_info=error)
+    return Refusal(500, INTERNAL)

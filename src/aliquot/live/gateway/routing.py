@@ -8,9 +8,6 @@ import msgspec
 import structlog
 from starlette.routing import Route, Router
 
-from aliquot.core.errors import InputError
-from aliquot.live.catalogue import Taken
-from aliquot.live.fabric.requests import AgentError, AgentLost
 from aliquot.live.gateway.answers import JSON, Body, Headers
 from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, check_headers, send_answer
 from aliquot.live.gateway.auth import Auth, OperatorAuth, Principal
@@ -18,30 +15,16 @@ from aliquot.live.gateway.events import Events
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.query import fields_of
 from aliquot.live.gateway.refusal import (
-    ELSEWHERE,
-    INTERNAL,
-    OVERLOADED,
-    Refusal,
     forbidden,
     malformed,
     not_allowed,
     not_found,
+    refusal_for,
+    unsupported_media,
 )
-from aliquot.live.gateway.refusal import unsupported_media as unsupported
-from aliquot.live.platform import Overloaded
-from aliquot.live.resolving import Misplaced, Missing, NotEntitled
-from aliquot.live.sessions.book import NoSession, TooLarge, TooManySessions
-from aliquot.live.store.base import StoreError
 
 _log = structlog.get_logger(__name__)
 _JSON_TYPE = b"application/json"
-_STATUSES: dict[type[Exception], int] = {
-    NoSession: 404,
-    TooLarge: 413,
-    TooManySessions: 429,
-    AgentError: 424,
-    AgentLost: 503,
-}
 
 
 class Asked:
@@ -184,7 +167,7 @@ class _Place:
         if endpoint.body is not None:
             asked.body = await self._bodies.read(headers, receive, endpoint.most_bytes)
             if asked.body and headers.get(b"content-type", _JSON_TYPE).split(b";")[0].strip().lower() != _JSON_TYPE:
-                raise unsupported()
+                raise unsupported_media()
         return await endpoint.handler(asked)
 
     def _authorise(self, asked: Asked, *, foreign: bool) -> None:
@@ -195,30 +178,6 @@ class _Place:
             for name in asked.names.values():
                 check_name(name)
             raise forbidden("/".join([namespace, *asked.names.values()]))
-
-
-def refusal_for(error: Exception) -> Refusal:
-    match error:
-        case Refusal():
-            return error
-        case InputError():
-            return Refusal(400, str(error))
-        case RecursionError():  # it could be read, and is too deep to be written
-            return malformed("JSON is nested too deeply")
-        case Misplaced():
-            return Refusal(409, ELSEWHERE)
-        case Missing():
-            return not_found()
-        case NotEntitled():
-            return forbidden(str(error))
-        case Taken():
-            return Refusal(409, str(error))
-        case NoSession() | TooLarge() | TooManySessions() | AgentError():
-            return Refusal(_STATUSES[type(error)], str(error))
-        case Overloaded() | StoreError():
-            return Refusal(503, str(error) or OVERLOADED)
-    _log.error("request failed", exc_info=error)
-    return Refusal(500, INTERNAL)
 
 
 def read_json(body: bytes, kind: type[Any]) -> Any:  # noqa: ANN401 - of that type

@@ -1,17 +1,21 @@
 """A rule from what was put, and as it is shown: its status is the trigger's to say."""
 
-from aliquot.live.entities import Entities
+from aliquot.live.catalogue.entities import Entities
+from aliquot.live.catalogue.resolving import resolve
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.entity import common, shown_common
 from aliquot.live.gateway.names import read_full_name
 from aliquot.live.gateway.refusal import Refusal, forbidden
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.records import FullName, Rule, Trigger
-from aliquot.live.resolving import Missing, resolve
+from aliquot.live.store.errors import NotFoundError
+from aliquot.live.store.records import FullName, Rule, Trigger
 
 
 def build(name: FullName, put: wire.RulePut, old: Rule | None, entities: Entities, settings: GatewaySettings) -> Rule:
-    """The rule after the PUT; a new one is active, another keeps its status. Raises a `Refusal`, or `NotEntitled`."""
+    """Return the rule after the PUT. A new rule is active, an updated one keeps its status.
+
+    Raises a `Refusal`, or `AccessDeniedError`.
+    """
     caller = name.namespace
     trigger = _named(put.trigger, caller) or (old.trigger if old else None)
     action = _named(put.action, caller) or (old.action if old else None)
@@ -24,7 +28,7 @@ def build(name: FullName, put: wire.RulePut, old: Rule | None, entities: Entitie
         raise Refusal(400, f"trigger {trigger} does not exist")
     try:
         resolve(entities, caller, action)
-    except Missing as error:
+    except NotFoundError as error:
         raise Refusal(400, f"action {action} does not exist") from error
     return Rule(
         namespace=caller,

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from aliquot.core.units import MIB
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.entity import OVERWRITE, PAGE, find, listed, name_of, replaced
 from aliquot.live.gateway.query import flag
@@ -11,7 +11,7 @@ from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, json, read_json
 from aliquot.live.gateway.rule_entity import build, shown, shown_in_list, status_of
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.records import FullName, Rule, Trigger
+from aliquot.live.store.records import FullName, Rule, Trigger
 
 _ALL = "/api/v1/namespaces/{namespace}/rules"
 _ONE = _ALL + "/{name}"

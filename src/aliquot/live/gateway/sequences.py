@@ -2,11 +2,12 @@
 
 from contextlib import suppress
 
-from aliquot.live.entities import Entities
+from aliquot.live.catalogue.entities import Entities
+from aliquot.live.catalogue.resolving import resolve
 from aliquot.live.gateway.names import read_full_name
 from aliquot.live.gateway.refusal import Refusal, malformed
-from aliquot.live.records import SEQUENCE, Action, FullName, Package
-from aliquot.live.resolving import Missing, resolve
+from aliquot.live.store.errors import NotFoundError
+from aliquot.live.store.records import SEQUENCE, Action, FullName, Package
 
 
 def read_components(given: list[str] | None, caller: str) -> tuple[FullName, ...]:
@@ -16,9 +17,9 @@ def read_components(given: list[str] | None, caller: str) -> tuple[FullName, ...
 
 
 def check_components(entities: Entities, name: FullName, components: tuple[FullName, ...], most: int) -> None:
-    """Its owner may read them all, and inlined they are not too many. Raises a `Refusal`, or `NotEntitled`."""
+    """Its owner may read them all, and inlined they are not too many. Raises a `Refusal`, or `AccessDeniedError`."""
     for component in components:
-        with suppress(Missing):  # told below: a sequence that is not there yet may name itself
+        with suppress(NotFoundError):  # told below: a sequence that is not there yet may name itself
             resolve(entities, name.namespace, component)
     if len(components) > most:
         raise _too_many()

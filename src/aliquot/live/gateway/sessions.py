@@ -7,8 +7,8 @@ from msgspec import UNSET, Struct, UnsetType
 from aliquot.live.gateway.entity import PAGE
 from aliquot.live.gateway.query import page_of
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, json, read_json
-from aliquot.live.sessions.book import Sessions
-from aliquot.live.sessions.living import Living
+from aliquot.live.invocations.sessions.book import Sessions
+from aliquot.live.invocations.sessions.living import Living
 
 _ALL = "/api/v1/sessions"
 _ONE = _ALL + "/{id}"

@@ -3,8 +3,9 @@
 from msgspec import Struct
 
 from aliquot.core.units import MIB
-from aliquot.live.images import Image
-from aliquot.live.sessions.records import SessionSettings
+from aliquot.live.catalogue.images import Image
+from aliquot.live.invocations.rate_limits import RateLimits
+from aliquot.live.invocations.sessions.records import SessionSettings
 
 
 class Range(Struct, frozen=True):
@@ -47,13 +48,18 @@ class GatewaySettings(Struct, frozen=True):
     head_fields: int = 200
     url_bytes: int = 16_384
 
-    # For namespaces without a quota of their own; None: no bound.
+    # For namespaces without a quota of their own. None means no limit.
     invocations_per_minute: int | None = None
     concurrent_invocations: int | None = None
     fires_per_minute: int | None = None
     sequence_length: int = 50
     sessions: SessionSettings = SessionSettings()
     metrics_for_operator_only: bool = False  # they name namespaces and actions
+
+    @property
+    def rate_limits(self) -> RateLimits:
+        """The limits of a namespace without a quota of its own."""
+        return RateLimits(self.invocations_per_minute, self.concurrent_invocations, self.fires_per_minute)
 
     @property
     def entity_bytes(self) -> int:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from aliquot.live.call import Call, Follower
 from aliquot.live.gateway.answers import Headers
 from aliquot.live.gateway.events import Events
 from aliquot.live.gateway.exchange import Exchange, Respond
+from aliquot.live.invocations.call import Call, Follower
 
 
 class Stream(Exchange):

@@ -3,8 +3,8 @@
 import os
 from typing import Any
 
-from aliquot.live.catalogue import Catalogue
-from aliquot.live.firing import Firing
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.names import is_path
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.entity import (
     OVERWRITE,
@@ -18,14 +18,14 @@ from aliquot.live.gateway.entity import (
     shown_common,
     shown_pairs,
 )
-from aliquot.live.gateway.names import is_path
 from aliquot.live.gateway.query import flag
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, json, read_json
 from aliquot.live.gateway.rule_entity import path_of, status_of
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.arguments import headers_of
-from aliquot.live.records import Trigger
+from aliquot.live.store.records import Trigger
+from aliquot.live.triggers.firing import Firing
 
 _ALL = "/api/v1/namespaces/{namespace}/triggers"
 _ONE = _ALL + "/{name}"

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from aliquot.core.errors import InputError
-from aliquot.live.fabric.fabric import Fabric
-from aliquot.live.fabric.requests import AgentError
+from aliquot.live.datasets.fabric import Fabric
+from aliquot.live.datasets.requests import AgentError
 from aliquot.live.gateway.events import Events
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.storage.messages import Progress

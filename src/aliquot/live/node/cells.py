@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from aliquot.live.node.cell import Cell
-from aliquot.live.node.quarters import Quarters
+from aliquot.live.node.sandbox_resources import Quarters
 from aliquot.live.node.view_mounts import ViewMounts
 from aliquot.live.node.zygotes import Zygote
 

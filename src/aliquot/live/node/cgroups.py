@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from aliquot.live.unified import Unified, claim, give_back, is_mounted, kill_all, pids_in
+from aliquot.live.device.unified import Unified, claim, give_back, is_mounted, kill_all, pids_in
 
 _ROOT = Path("/sys/fs/cgroup")
 _V1_FILES = ("memory.limit_in_bytes", "memory.oom_control", "memory.usage_in_bytes")

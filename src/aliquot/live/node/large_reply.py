@@ -1,6 +1,6 @@
 """A large reply of a sandbox on its way: received into the place where it stays."""
 
-from aliquot.live.large import allocate
+from aliquot.live.bodies.large import allocate
 from aliquot.runtime.frames import REPLY
 
 

@@ -12,28 +12,28 @@ from msgspec.structs import replace
 from aliquot.core.model import DeviceSpec
 from aliquot.core.places import Place
 from aliquot.core.units import MIB
+from aliquot.live.bodies.json_check import Verdict
+from aliquot.live.bodies.json_checker import Judge
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.surroundings import Surroundings
 from aliquot.live.device.used import Used
-from aliquot.live.judging.judge import Judge
-from aliquot.live.judging.judgement import Verdict
 from aliquot.live.node.base import Inner, Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import Cells
-from aliquot.live.node.desk import Desks
 from aliquot.live.node.environments import Environments, Progress, RequirementsError, sweep_environments
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
 from aliquot.live.node.lanes import Lanes
-from aliquot.live.node.quarters import PROCESSES, SCRATCH_BYTES, Quarters, tag_of
 from aliquot.live.node.sandbox import Sandbox
+from aliquot.live.node.sandbox_resources import PROCESSES, SCRATCH_BYTES, Quarters, tag_of
+from aliquot.live.node.shared_buffers import Desks
 from aliquot.live.node.side import Side
 from aliquot.live.node.states import GONE, IDLE
 from aliquot.live.node.swaps import Swaps
 from aliquot.live.node.views import NO_VIEWS, NoViews, Views
 from aliquot.live.node.watch import watch
 from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
-from aliquot.live.records import PYTHON
+from aliquot.live.store.records import PYTHON
 
 RESULT_BYTES = 64 * MIB
 MOST_PREPARED = 16  # zygotes that are started before they are needed

@@ -7,15 +7,15 @@ from collections.abc import Callable
 import msgspec
 
 from aliquot.core.units import MIB
-from aliquot.live.judging.judgement import Verdict
-from aliquot.live.large import LARGE
+from aliquot.live.bodies.json_check import Verdict
+from aliquot.live.bodies.large import LARGE
 from aliquot.live.node.base import Hearer, Inner, Launch, Outcome, Parcel, RunRequest, Status
 from aliquot.live.node.cell import Cell
-from aliquot.live.node.desk import NoParcel
 from aliquot.live.node.initial import description_of, run_more
 from aliquot.live.node.large_reply import LargeReply
 from aliquot.live.node.logs import Logs
 from aliquot.live.node.process import Loop
+from aliquot.live.node.shared_buffers import NoParcel
 from aliquot.live.node.side import Side
 from aliquot.live.node.states import (
     EXITED,

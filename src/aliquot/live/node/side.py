@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from aliquot.live.node.base import Inner, Status
-from aliquot.live.node.desk import Desk, NoParcel
 from aliquot.live.node.process import Loop
+from aliquot.live.node.shared_buffers import Desk, NoParcel
 
 _PACKET = 256 * 1024
 _NOT_SO = "it is not asked like this"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from aliquot.live.judging.judgement import Verdict
+from aliquot.live.bodies.json_check import Verdict
 from aliquot.live.node.base import Inner, Outcome
 
 if TYPE_CHECKING:

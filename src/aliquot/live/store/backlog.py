@@ -17,10 +17,10 @@ from typing import Any
 import structlog
 
 from aliquot.core.units import MIB
-from aliquot.live.records import Activation
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.batch import body_bytes
 from aliquot.live.store.operations import Durable, Kind, Operation, Snapshot
+from aliquot.live.store.records import Activation
 from aliquot.live.store.writer import Writer
 
 GROUP_ROWS = 8192

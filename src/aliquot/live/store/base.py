@@ -15,7 +15,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from aliquot.core.units import GIB
-from aliquot.live.records import Accepted, Activation
+from aliquot.live.store.records import Accepted, Activation
 
 
 class StoreError(Exception):

@@ -16,11 +16,11 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from aliquot.live.records import Accepted, Activation
 from aliquot.live.store.base import Change, Put
 from aliquot.live.store.journal import pack
 from aliquot.live.store.operations import Kind, Operation, Snapshot
 from aliquot.live.store.pieces import set_aside, set_payload_aside
+from aliquot.live.store.records import Accepted, Activation
 from aliquot.live.store.schema import VERSION
 
 CHECKPOINT_ROWS = 8192

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aliquot.live.records import Activation
+from aliquot.live.store.records import Activation
 
 
 class Kind(Enum):

@@ -8,7 +8,7 @@ import sqlite3
 from msgspec.structs import replace
 
 from aliquot.core.units import MIB
-from aliquot.live.records import Accepted, Activation
+from aliquot.live.store.records import Accepted, Activation
 
 PIECE_BYTES = 4 * MIB
 PAYLOAD, RESULT, PICKLED = 0, 1, 2

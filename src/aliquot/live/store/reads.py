@@ -4,9 +4,9 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from aliquot.live.records import Accepted, Activation
 from aliquot.live.store.base import ActivationQuery, Document
 from aliquot.live.store.pieces import in_list, payload_of
+from aliquot.live.store.records import Accepted, Activation
 
 COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session"
 ONE = f"SELECT {COLUMNS} FROM activation WHERE id = ? AND namespace = ?"  # noqa: S608 - our own names

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from aliquot.core.units import MIB
-from aliquot.live.records import Accepted, Activation
 from aliquot.live.store import pieces, reads
 from aliquot.live.store.backlog import Backlog
 from aliquot.live.store.base import ActivationQuery, Change, Document, JournalEntry, Retention, Store, StoreError
@@ -19,6 +18,7 @@ from aliquot.live.store.journal import read_row, unpack
 from aliquot.live.store.lock import OwnerLock
 from aliquot.live.store.operations import Kind
 from aliquot.live.store.prune import Pruner
+from aliquot.live.store.records import Accepted, Activation
 from aliquot.live.store.schema import connect_reader, connect_writer, prepare
 from aliquot.live.store.trouble import as_store_error, explain
 from aliquot.live.store.writer import Writer

@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aliquot.core.errors import InputError
-from aliquot.live.data_directory import USAGE
+from aliquot.live.store.data_directory import USAGE
 from aliquot.live.usage.records import HEAD_BYTES, WIDTH, Label, Part, Sample, meaning_of, read_head, unpack
 from aliquot.live.usage.ring import newest_first, offset_of
 

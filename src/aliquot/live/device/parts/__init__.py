@@ -4,7 +4,7 @@ from aliquot.live.device.parts.base import ROOT, Parts
 from aliquot.live.device.parts.plain import PlainParts
 from aliquot.live.device.parts.v1 import TREES, V1Parts
 from aliquot.live.device.parts.v2 import V2Parts
-from aliquot.live.unified import is_mounted
+from aliquot.live.device.unified import is_mounted
 
 
 def open_parts(tag: str) -> Parts:

@@ -12,7 +12,7 @@ from pathlib import Path
 from aliquot.live.device.base import NOT_ENFORCED, Enforcement
 from aliquot.live.device.counter import Counter
 from aliquot.live.device.parts.base import AGAINST_OTHERS, Carved, Part, Parts, quota_us
-from aliquot.live.unified import Unified, claim, give_back, pass_on
+from aliquot.live.device.unified import Unified, claim, give_back, pass_on
 
 _PLAIN = 100  # what a group weighs of which nothing is said
 _WHOLE = 10_000  # the most it can weigh

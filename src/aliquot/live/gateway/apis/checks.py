@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from aliquot.live.gateway.names import is_name
+from aliquot.live.catalogue.names import is_name
 from aliquot.live.gateway.web.arguments import RESERVED
 from aliquot.live.gateway.web.target import DEFAULT_PACKAGE
-from aliquot.live.records import FullName
+from aliquot.live.store.records import FullName
 
 _LONGEST_PATH = 512
 _MOST_NAMES = 3

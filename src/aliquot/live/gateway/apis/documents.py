@@ -8,7 +8,7 @@ from typing import Any
 from aliquot.live.gateway.apis.checks import ApiError, check_base_path, check_path
 from aliquot.live.gateway.web.answers import RENDERERS
 from aliquot.live.gateway.web.target import DEFAULT_PACKAGE
-from aliquot.live.records import FullName
+from aliquot.live.store.records import FullName
 
 VERBS = ("get", "put", "post", "delete", "patch", "head", "options")
 SECRET_HEADER = "message.headers.X-Require-Whisk-Auth"  # noqa: S105 - the header's name

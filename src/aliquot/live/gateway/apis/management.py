@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.resolving import resolve
 from aliquot.live.gateway.answers import JSON
 from aliquot.live.gateway.apis.checks import ApiError, full_name
 from aliquot.live.gateway.apis.documents import (
@@ -31,8 +32,8 @@ from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.answers import WebAnswer
 from aliquot.live.gateway.web.arguments import WebRequest, arguments
 from aliquot.live.gateway.web.handler import Asked, Native, NativeHandler
-from aliquot.live.records import FullName
-from aliquot.live.resolving import Missing, NotEntitled, resolve
+from aliquot.live.store.errors import AccessDeniedError, NotFoundError
+from aliquot.live.store.records import FullName
 
 VERSIONS = re.compile(r"v\d+")  # /api/v1 is the platform's own
 _HOST = re.compile(rb"[A-Za-z0-9.-]+(:\d+)?|\[[0-9A-Fa-f:.]+\](:\d+)?")
@@ -161,7 +162,7 @@ class ApiManagement:
             return
         try:
             resolve(self._catalogue.entities, caller, name)
-        except (Missing, NotEntitled) as error:
+        except (NotFoundError, AccessDeniedError) as error:
             raise forbidden(f"{name.namespace}/{name.name}") from error
 
     def _shown(self, api: Api, base: str) -> Document:

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 from msgspec import Struct
 
-from aliquot.live.catalogue import Catalogue
+from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.apis.documents import Document
 from aliquot.live.gateway.apis.routes import Routes
 from aliquot.live.store.base import Change, Delete, Store

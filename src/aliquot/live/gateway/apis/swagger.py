@@ -19,7 +19,7 @@ from aliquot.live.gateway.apis.documents import (
     put_operation,
 )
 from aliquot.live.gateway.web.target import DEFAULT_PACKAGE, split_extension
-from aliquot.live.records import FullName
+from aliquot.live.store.records import FullName
 
 _LONGEST_URL = 2048
 _UNKEPT = ("securityDefinitions", "security", "x-ibm-rate-limit", "x-gateway-rate-limit")

@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from aliquot.core.units import MIB
-from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed, too_large
-from aliquot.live.gateway.target import read_object
+from aliquot.live.gateway.refusal import Refusal, too_large
 from aliquot.live.gateway.web import media
+from aliquot.live.invocations.errors import NOT_ALLOWED_PARAMETERS, malformed_payload
+from aliquot.live.invocations.parameters import read_object
 
 METHOD, HEADERS, PATH, USER, QUERY, BODY = (
     "__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query", "__ow_body",
@@ -116,9 +117,9 @@ def _read_json(body: bytes) -> object:
         body.decode()  # what is skipped over is not looked at for UTF-8
         return _any.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise malformed(str(error)) from error
+        raise malformed_payload(str(error)) from error
     except RecursionError as error:
-        raise malformed("JSON is nested too deeply") from error
+        raise malformed_payload("JSON is nested too deeply") from error
 
 
 def _opaque(request: WebRequest) -> str:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from aliquot.live.bodies.json_checker import Judge
 from aliquot.live.gateway.answers import JSON, Headers, pieces_of
 from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, Transactions, check_headers
 from aliquot.live.gateway.auth import Auth
-from aliquot.live.gateway.refusal import Refusal, error_body, unauthenticated, unsupported_media
-from aliquot.live.gateway.routing import refusal_for
+from aliquot.live.gateway.refusal import Refusal, error_body, refusal_for, unauthenticated, unsupported_media
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web import media
 from aliquot.live.gateway.web.allowance import Allowance
@@ -20,7 +20,6 @@ from aliquot.live.gateway.web.arguments import WebRequest
 from aliquot.live.gateway.web.payloads import payload_of
 from aliquot.live.gateway.web.running import Runner
 from aliquot.live.gateway.web.target import WebPath, WebTarget, WebTargets
-from aliquot.live.judging.judge import Judge
 
 METHODS = "GET, DELETE, POST, PUT, HEAD, OPTIONS, PATCH"
 _METHODS = frozenset(METHODS.split(", "))

@@ -4,12 +4,13 @@ import re
 
 import msgspec
 
-from aliquot.live.gateway.refusal import NOT_ALLOWED_PARAMETERS, Refusal, malformed
+from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.bodies.large import put_before
+from aliquot.live.gateway.refusal import Refusal, malformed
 from aliquot.live.gateway.web import media
 from aliquot.live.gateway.web.arguments import BODY, RESERVED, WebRequest, arguments
 from aliquot.live.gateway.web.target import WebTarget
-from aliquot.live.judging.judge import Judge
-from aliquot.live.large import put_before
+from aliquot.live.invocations.errors import NOT_ALLOWED_PARAMETERS
 
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
 _encode = msgspec.json.encode
@@ -19,8 +20,8 @@ async def payload_of(
     request: WebRequest, body: bytes | memoryview, target: WebTarget, judge: Judge
 ) -> bytes | memoryview:
     """Raises a `Refusal`. `request` comes without its body."""
-    defaults = target.target.defaults or {}
-    final = target.target.final
+    defaults = target.target.parameters.defaults or {}
+    final = target.target.parameters.final
     if isinstance(body, memoryview) and not target.raw and media.is_json(request.content_type):
         beneath = {**defaults, **arguments(request, raw=False, final=final)}
         return await _large(beneath, body, RESERVED | final | request.named.keys(), judge)

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from aliquot.live.call import Call
-from aliquot.live.gateway.ids import Ids
 from aliquot.live.gateway.refusal import OVERLOADED, Refusal, too_large
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.target import WebTarget
-from aliquot.live.platform import Platform
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.store.ids import Ids
 
 
 class Runner:
@@ -17,28 +17,29 @@ class Runner:
         self._ids = Ids()
 
     async def run(self, target: WebTarget, payload: bytes | memoryview, transaction: str) -> Call:
-        """The call, ended, or still without an `outcome` when it takes too long. Raises a `Refusal` and `Overloaded`.
+        """Run the action and wait for it as long as callers usually wait.
 
-        The run goes on when whoever asked does not wait for it.
+        Returns the call. It has no `outcome` if it still runs. Raises a `Refusal`, `RateLimitError` and
+        `OverloadedError`. The run goes on when its caller disconnects.
         """
-        target.gate.check()
+        target.limiter.check()
         if len(payload) > self._settings.payload_bytes:  # base64 is longer than what came
             raise too_large("Request", len(payload), self._settings.payload_bytes)
         ended = asyncio.get_running_loop().create_future()
 
         def done(call: Call) -> None:
             call.done = None
-            target.gate.running -= 1
+            target.limiter.running -= 1
             target.target.tally.count(call)
             if not ended.done():
                 ended.set_result(None)
 
         call = Call(self._ids(), target.owner, target.target.reached, payload, transaction=transaction, done=done)
-        target.gate.running += 1
+        target.limiter.running += 1
         try:
             self._platform.submit(call)
         except Exception:
-            target.gate.running -= 1
+            target.limiter.running -= 1
             raise
         try:
             async with asyncio.timeout(self._settings.blocking_ms / 1000):

@@ -3,15 +3,16 @@
 import hashlib
 import hmac
 
-from aliquot.live.catalogue import Catalogue
-from aliquot.live.gateway.metrics import Metrics
-from aliquot.live.gateway.names import decoded, is_name
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.names import is_name
+from aliquot.live.gateway.names import decoded
 from aliquot.live.gateway.refusal import Refusal, not_found
 from aliquot.live.gateway.target import Target
-from aliquot.live.gateway.throttle import Gates
 from aliquot.live.gateway.web.answers import RENDERERS
-from aliquot.live.records import FullName, Namespace
-from aliquot.live.resolving import Missing, NotEntitled
+from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.rate_limits import RateLimiters
+from aliquot.live.store.errors import AccessDeniedError, NotFoundError
+from aliquot.live.store.records import FullName, Namespace
 
 PREFIX = b"/api/v1/web/"
 DEFAULT_PACKAGE = "default"
@@ -56,12 +57,22 @@ def split_extension(name: str) -> tuple[str, str]:
 class WebTarget:
     """A web action as strangers reach it: whose it is, what it demands, how its result is shown."""
 
-    __slots__ = ("_secret", "custom_options", "extension", "gate", "owner", "raw", "requirement", "secured", "target")
+    __slots__ = (
+        "_secret",
+        "custom_options",
+        "extension",
+        "limiter",
+        "owner",
+        "raw",
+        "requirement",
+        "secured",
+        "target",
+    )
 
-    def __init__(self, owner: Namespace, target: Target, gates: Gates, extension: str) -> None:
+    def __init__(self, owner: Namespace, target: Target, rate_limiters: RateLimiters, extension: str) -> None:
         self.owner = owner
         self.target = target
-        self.gate = gates.gate(owner)
+        self.limiter = rate_limiters.limiter(owner)
         self.extension = extension
         action = target.reached.action
         self.raw = action.annotation("raw-http") is True
@@ -88,9 +99,9 @@ def _digest(secret: bytes) -> bytes:
 
 
 class WebTargets:
-    def __init__(self, catalogue: Catalogue, gates: Gates, metrics: Metrics) -> None:
+    def __init__(self, catalogue: Catalogue, rate_limiters: RateLimiters, metrics: Metrics) -> None:
         self._catalogue = catalogue
-        self._gates = gates
+        self._rate_limiters = rate_limiters
         self._metrics = metrics
         self._generation = -1
         self._remembered: dict[tuple[str, str, str, str], WebTarget] = {}
@@ -117,9 +128,9 @@ class WebTargets:
             raise not_found()
         try:
             reached = self._catalogue.reach_whole(owner, name)
-        except (Missing, NotEntitled) as error:
+        except (NotFoundError, AccessDeniedError) as error:
             raise not_found() from error
         if reached.action.annotation("web-export") is not True:
             raise not_found()
         target = Target(reached, self._metrics.tally(owner, reached.function))
-        return WebTarget(namespace, target, self._gates, extension)
+        return WebTarget(namespace, target, self._rate_limiters, extension)

@@ -1,0 +1,1 @@
+"""Request and result bodies: large ones in shared memory, and the process that checks their JSON."""

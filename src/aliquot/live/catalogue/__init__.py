@@ -1,0 +1,1 @@
+"""The catalogue: namespaces, their entities, how names resolve to actions and what each function needs."""

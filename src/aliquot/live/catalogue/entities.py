@@ -1,0 +1,66 @@
+"""All entities in memory: actions, packages, triggers and rules by namespace and name; the rules by trigger too."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from aliquot.live.store.records import Action, Entity, FullName, Package, Rule, Trigger
+
+COLLECTIONS: dict[type[Entity], str] = {Action: "actions", Package: "packages", Trigger: "triggers", Rule: "rules"}
+
+_NONE: Mapping[str, Entity] = MappingProxyType({})
+E = TypeVar("E", Action, Package, Trigger, Rule)
+
+
+class Entities:
+    def __init__(self) -> None:
+        self._by_name: dict[str, dict[str, Entity]] = {}
+        self._rules: dict[FullName, dict[str, Rule]] = {}  # by trigger
+
+    def any(self, namespace: str, name: str) -> Entity | None:
+        """Names are shared by all collections of a namespace."""
+        return self._by_name.get(namespace, _NONE).get(name)
+
+    def one(self, kind: type[E], namespace: str, name: str) -> E | None:
+        found = self.any(namespace, name)
+        return found if isinstance(found, kind) else None
+
+    def all(self, kind: type[E], namespace: str) -> list[E]:
+        return [entity for entity in self._by_name.get(namespace, _NONE).values() if isinstance(entity, kind)]
+
+    def everything(self, namespace: str) -> list[Entity]:
+        return list(self._by_name.get(namespace, _NONE).values())
+
+    def contents(self, namespace: str, package: str) -> list[Action]:
+        """The actions in a package."""
+        prefix = f"{package}/"
+        return [action for action in self.all(Action, namespace) if action.name.startswith(prefix)]
+
+    def rules_of(self, trigger: Trigger) -> list[Rule]:
+        """Those that name it, in order of their names; see `is_active`."""
+        rules = self._rules.get(FullName(trigger.namespace, trigger.name), {})
+        return [rules[name] for name in sorted(rules)]
+
+    def is_active(self, rule: Rule) -> bool:
+        """A rule whose trigger is gone, or is another of the same name, is not."""
+        trigger = self.one(Trigger, rule.trigger.namespace, rule.trigger.name)
+        return rule.active and trigger is not None and trigger.identity == rule.tied
+
+    def show(self, entity: Entity) -> None:
+        self.hide(entity.namespace, entity.name)
+        self._by_name.setdefault(entity.namespace, {})[entity.name] = entity
+        if isinstance(entity, Rule):
+            self._rules.setdefault(entity.trigger, {})[entity.name] = entity
+
+    def hide(self, namespace: str, name: str) -> None:
+        entity = self._by_name.get(namespace, {}).pop(name, None)
+        if isinstance(entity, Rule):
+            rules = self._rules[entity.trigger]
+            del rules[name]
+            if not rules:
+                del self._rules[entity.trigger]
+
+    def forget(self, namespace: str) -> None:
+        for name in list(self._by_name.get(namespace, ())):
+            self.hide(namespace, name)
+        self._by_name.pop(namespace, None)

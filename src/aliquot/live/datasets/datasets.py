@@ -1,0 +1,146 @@
+"""The book of datasets: what the operator has added, durable before it shows, and who sees which."""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from aliquot.core.errors import InputError
+from aliquot.live.store.base import Change, Delete, Document, Put, Store
+from aliquot.live.store.errors import NotFoundError
+from aliquot.storage.records import Dataset
+
+COLLECTION = "datasets"
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_NAME = re.compile(NAME)
+# A path, a URL (fsspec chains them with `::`), or host:path and host::module as rsync writes them.
+_URL = re.compile(r"/.*|[a-z][a-z0-9+.-]*(::[a-z][a-z0-9+.-]*)*://.+|[^/:\s]+::?[^:].*")
+_MOST_BYTES = 4096  # of an address, and of each option
+_MOST_OPTIONS = 64
+Changed = Callable[[Dataset | None, Dataset | None], None]  # before, and after
+
+
+class Datasets:
+    """Also a companion of the catalogue: what was shown to a namespace alone is not shown to the next of its name."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_name: dict[str, Dataset] = {}
+        self._writing = asyncio.Lock()
+        self.on_change: Changed = lambda _before, _after: None
+
+    async def load(self) -> None:
+        """Read what an earlier server has kept; at start."""
+        for document in await self._store.scan(COLLECTION):
+            dataset = msgspec.json.decode(document.body, type=Dataset)
+            self._by_name[dataset.name] = dataset
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    def all(self) -> list[Dataset]:
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def find(self, name: str) -> Dataset:
+        """Raises `NotFoundError`."""
+        if (found := self._by_name.get(name)) is None:
+            raise NotFoundError(f"dataset {name}")
+        return found
+
+    def shown_to(self, tenant: str) -> list[Dataset]:
+        return [dataset for dataset in self.all() if dataset.is_shown_to(tenant)]
+
+    def is_shown(self, tenant: str, name: str) -> bool:
+        found = self._by_name.get(name)
+        return found is not None and found.is_shown_to(tenant)
+
+    def find_shown(self, tenant: str, name: str) -> Dataset:
+        """Raises `NotFoundError`, also of one that others see: that it is there is not theirs to know."""
+        found = self.find(name)
+        if not found.is_shown_to(tenant):
+            raise NotFoundError(f"dataset {name}")
+        return found
+
+    def complaint(self, tenant: str, names: Sequence[str]) -> str | None:
+        """Which of the names stands for no dataset that the tenant sees, and what there is; None: all is well."""
+        shown = [dataset.name for dataset in self.shown_to(tenant)]
+        for name in names:
+            if name not in shown:
+                there = f"there are {', '.join(shown)}" if shown else "there are none; the operator adds them"
+                return f"annotation datasets: there is no dataset '{name}' for namespace {tenant}; {there}"
+        return None
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    async def put(self, dataset: Dataset) -> Dataset:
+        """Durable on return. One that was there keeps the time of its making."""
+        async with self._writing:
+            old = self._by_name.get(dataset.name)
+            new = dataset if old is None else replace(dataset, created=old.created)
+            if old != new:
+                await self._write([_put(new)], lambda: self._show(old, new))
+        return new
+
+    async def remove(self, name: str) -> Dataset:
+        """Durable on return. Raises `NotFoundError`."""
+        async with self._writing:
+            old = self.find(name)
+            await self._write([Delete(COLLECTION, "", name)], lambda: self._show(old, None))
+        return old
+
+    async def _write(self, changes: list[Change], show: Callable[[], None]) -> None:
+        """A caller that is cancelled between the store and memory would leave them different."""
+
+        async def write() -> None:
+            await self._store.apply(changes)
+            show()
+
+        await asyncio.shield(write())
+
+    def _show(self, old: Dataset | None, new: Dataset | None) -> None:
+        if new is not None:
+            self._by_name[new.name] = new
+        elif old is not None:
+            del self._by_name[old.name]
+        self.on_change(old, new)
+
+    # --- a namespace goes ---------------------------------------------------------------------------------
+
+    def deletions(self, namespace: str) -> list[Change]:
+        return [_put(new) for _, new in self._without(namespace)]
+
+    def forget(self, namespace: str) -> None:
+        for old, new in self._without(namespace):
+            self._show(old, new)
+
+    def _without(self, namespace: str) -> list[tuple[Dataset, Dataset]]:
+        return [
+            (dataset, replace(dataset, tenants=tuple(name for name in dataset.tenants if name != namespace)))
+            for dataset in self.all()
+            if dataset.tenants is not None and namespace in dataset.tenants
+        ]
+
+
+def _put(dataset: Dataset) -> Put:
+    return Put(COLLECTION, Document("", dataset.name, msgspec.json.encode(dataset)))
+
+
+def check(dataset: Dataset) -> None:
+    """Raises an `InputError` that names the field and what it takes."""
+    if not _NAME.fullmatch(dataset.name):
+        raise InputError(
+            f"name: '{dataset.name[:100]}' cannot name a dataset; it takes letters, digits and . _ -, at most 100, "
+            "a letter or digit first"
+        )
+    url = dataset.url
+    if not _URL.fullmatch(url) or not url.isprintable() or len(url) > _MOST_BYTES:
+        raise InputError(
+            "url: it takes an absolute path on the server's machine, or an address such as s3://bucket/folder, "
+            "https://host/folder, rsync://host/module/folder, or host:/folder for rsync over SSH"
+        )
+    options = dataset.options
+    if len(options) > _MOST_OPTIONS or any(max(len(key), len(value)) > _MOST_BYTES for key, value in options.items()):
+        raise InputError(f"options: it takes at most {_MOST_OPTIONS} texts of at most {_MOST_BYTES} characters each")
+    if not all(key.isprintable() and key for key in options):
+        raise InputError("options: a name is empty, or holds what cannot be printed; it takes such as anon or key")

@@ -1,0 +1,171 @@
+"""The record of an invocation: OpenWhisk's, with what else happened as annotations.
+
+The bytes are put together by hand: a record is made for every call, most of it is the same for all calls of an action,
+and the result is JSON already.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from aliquot.core.places import place_text
+from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.sequences.machine import Close
+from aliquot.live.node.base import Outcome, Status
+from aliquot.live.store.records import SEQUENCE, Action, Activation, Trigger
+
+STATUS = {
+    Status.SUCCESS: "success",
+    Status.APPLICATION_ERROR: "application error",
+    Status.DEVELOPER_ERROR: "action developer error",
+    Status.INTERNAL_ERROR: "whisk internal error",
+}
+_RESPONSE_HEAD = {
+    status: f'{{"status":"{text}","success":{"true" if status is Status.SUCCESS else "false"},"result":'.encode()
+    for status, text in STATUS.items()
+}
+_RESULT = b'"result":'
+_NO_LOGS = b"[]"
+_encode = msgspec.json.encode
+
+
+class Recorder:
+    """Makes records; keeps what is the same for all of one action."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy = _encode(policy).decode()
+        self._templates: dict[str, tuple[str, str]] = {}  # by action revision
+
+    def forget(self, action: Action) -> None:
+        self._templates.pop(action.revision, None)
+
+    def record(self, call: Call, outcome: Outcome, *, start_ms: int, duration_ms: int) -> Activation:
+        action = call.action
+        head, tail = self._templates.get(action.revision) or self._make_template(action)
+        init = f'{{"key":"initTime","value":{call.init_s * 1000:.0f}}},' if call.init_s is not None else ""
+        session = note("session", call.session) if call.session else ""
+        cause = f'"cause":"{call.cause}",' if call.cause else ""
+        binding = _binding(call.reached) if call.reached.binding is not None else ""
+        end = start_ms + duration_ms
+        device = place_text(call.place)
+        summary = (
+            f'{head}{"true" if outcome.timed_out else "false"}}},{{"key":"waitTime","value":{call.wait_ms}}},{init}'
+            f'{{"key":"deviceTime","value":{outcome.run_s * 1000:.3f}}},{{"key":"device","value":"{device}"}},'
+            f'{{"key":"start","value":"{call.start or "none"}"}},{{"key":"policy","value":{self._policy}}},'
+            f'{{"key":"reason","value":{_encode(call.reason).decode()}}}{session}{binding}{call.notes}],'
+            f'"namespace":"{call.namespace.name}",{cause}"activationId":"{call.id}","start":{start_ms},"end":{end},"duration":{duration_ms},'
+            f'"statusCode":{outcome.status:d}{tail}'
+        )
+        logs = _encode(outcome.logs) if outcome.logs else _NO_LOGS
+        response, large = _response(outcome.status, outcome.result)
+        return Activation(
+            call.id,
+            call.namespace.name,
+            action.name,
+            start_ms,
+            end,
+            summary.encode(),
+            response,
+            logs,
+            _kept(call, outcome),
+            call.session or None,
+            large,
+        )
+
+    def _make_template(self, action: Action) -> tuple[str, str]:
+        limits = _encode(action.limits).decode()
+        path = _encode(f"{action.namespace}/{action.name}").decode()
+        head = (
+            f'{{"annotations":[{{"key":"path","value":{path}}},{{"key":"kind","value":"{action.exec.kind}"}},'
+            f'{{"key":"limits","value":{limits}}},{{"key":"timeout","value":'
+        )
+        name = _encode(action.name.rpartition("/")[2]).decode()
+        tail = f',"name":{name},"version":"{action.version}","publish":false}}'
+        self._templates[action.revision] = (head, tail)
+        return head, tail
+
+
+def composition_record(call: Call, close: Close, end_ms: int) -> Activation:
+    """Of a sequence or a conductor's composition, the call itself or one within it."""
+    frame, action = close.frame, close.frame.reached.action
+    topmost = frame.id == call.id
+    annotations: dict[str, object] = {"topmost": topmost, "path": str(action.full_name)[1:], "kind": SEQUENCE}
+    if not frame.reached.is_sequence:
+        annotations["conductor"] = True
+    if not topmost:
+        annotations["causedBy"] = SEQUENCE
+    annotations["waitTime"] = frame.wait_ms
+    if frame.reached.binding is not None:
+        annotations["binding"] = str(frame.reached.binding)[1:]
+    if call.session:
+        annotations["session"] = call.session
+    if frame.memory_mb is not None:
+        annotations["limits"] = replace(action.limits, memory=frame.memory_mb)
+    summary = {
+        "annotations": [{"key": key, "value": value} for key, value in annotations.items()],
+        "namespace": call.namespace.name,
+        **({"cause": frame.cause} if frame.cause else {}),
+        "activationId": frame.id,
+        "start": frame.start_ms,
+        "end": end_ms,
+        "duration": frame.duration_ms,  # of what ran, not of what passed
+        "statusCode": int(close.status),
+        "name": action.full_name.leaf,
+        "version": action.version,
+        "publish": False,
+    }
+    response, large = _response(close.status, close.result)
+    return Activation(
+        frame.id, call.namespace.name, action.name, frame.start_ms, end_ms, _encode(summary),
+        response, _encode(frame.components), session=call.session or None, large=large,
+    )  # fmt: skip
+
+
+def fired_record(activation_id: str, trigger: Trigger, payload: bytes, logs: list[str], start_ms: int) -> Activation:
+    """Of a trigger that was fired: it has no end, for what it set off has its own."""
+    summary = {
+        "annotations": [],
+        "namespace": trigger.namespace,
+        "activationId": activation_id,
+        "start": start_ms,
+        "statusCode": int(Status.SUCCESS),
+        "name": trigger.name,
+        "version": trigger.version,
+        "publish": False,
+    }
+    response, large = _response(Status.SUCCESS, payload)
+    return Activation(
+        activation_id, trigger.namespace, trigger.name, start_ms, start_ms, _encode(summary),
+        response, _encode(logs), large=large,
+    )  # fmt: skip
+
+
+def _response(status: Status, result: bytes | memoryview) -> tuple[bytes, memoryview | None]:
+    """A large result stays where it is, and what is before it is left open."""
+    if isinstance(result, memoryview):
+        return b'%s"size":%d,"result":' % (_RESPONSE_HEAD[status][: -len(_RESULT)], len(result)), result
+    return b'%s%s,"size":%d}' % (_RESPONSE_HEAD[status], result, len(result)), None
+
+
+def _kept(call: Call, outcome: Outcome) -> bytes | memoryview | None:
+    """The pickled result. One that went by shared memory is its caller's alone, unless that will ask for it later."""
+    if outcome.parcel is None or outcome.pickled is None:
+        return outcome.pickled
+    return outcome.parcel.inlined(outcome.pickled) if call.durable else None
+
+
+def _binding(reached: Reached) -> str:
+    return note("binding", str(reached.binding)[1:])
+
+
+def note(key: str, value: object) -> str:
+    """One annotation, as `Call.notes` takes it."""
+    return f',{{"key":{_encode(key).decode()},"value":{_encode(value).decode()}}}'
+
+
+def error(text: str) -> bytes:
+    return _encode({"error": text})
+
+
+def failure(status: Status, text: str, *, run_s: float = 0) -> Outcome:
+    return Outcome(status, error(text), run_s)

@@ -1,0 +1,61 @@
+"""Deployments on their way to the core: which flow has a new version, which is gone, and what waits in another now."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from aliquot.core.events import Event, FunctionDeployed, FunctionRemoved, InvocationCancelled
+from aliquot.live.catalogue.groups import Served
+from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.flows import Change, Flows
+from aliquot.live.store.records import Action
+
+REMOVED = "its function was removed"
+MOVED = "its function left the group"
+
+
+class Deployments:
+    def __init__(
+        self,
+        flows: Flows,
+        calls: Mapping[str, Call],
+        post: Callable[[Event], None],
+        forget: Callable[[Action], None],
+    ) -> None:
+        """`forget`: what is kept of a revision for its records."""
+        self._flows = flows
+        self._calls = calls
+        self._post = post
+        self._forget = forget
+
+    def deploy(self, reached: Reached) -> Served:
+        """What its flow serves from now on."""
+        change = self._flows.deploy(reached)
+        self._tell(reached.tenant, reached.function, change)
+        if change.shrunk is not None:  # a group goes on without it
+            for call in self._waiting(reached.tenant, (reached.function,)):
+                self._post(InvocationCancelled(call.id, MOVED))
+        return self._flows[reached.tenant, self._flows.flow(reached.tenant, reached.function)]
+
+    def remove(self, tenant: str, function: str) -> None:
+        change = self._flows.remove(tenant, function)
+        self._tell(tenant, function, change)
+        if change.shrunk is not None:  # its flow goes on, but not for these
+            for call in self._waiting(tenant, (function,)):
+                self._post(InvocationCancelled(call.id, REMOVED))
+
+    def _tell(self, tenant: str, function: str, change: Change) -> None:
+        if change.replaced is not None:
+            self._forget(change.replaced.action)
+        if change.moved:  # what waits is refused where it is, and arrives anew where it belongs
+            others = [one.function for served in (change.shrunk, change.deployed) if served for one in served.members]
+            for call in self._waiting(tenant, (function, *others)):
+                call.unbegun = True
+        if change.removed:
+            self._post(FunctionRemoved(tenant, change.removed))
+        for served in (change.shrunk, change.deployed):
+            if served is not None:
+                self._post(FunctionDeployed(tenant, served.spec()))
+
+    def _waiting(self, tenant: str, functions: Sequence[str]) -> list[Call]:
+        calls = [call for call in self._calls.values() if call.namespace.name == tenant and not call.begun_s]
+        return [call for call in calls if call.function in functions and call.carrier is None]

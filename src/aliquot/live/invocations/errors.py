@@ -1,0 +1,33 @@
+"""Errors of a call that is not taken.
+
+    CallRefusedError        the call was refused before it ran; the text tells the caller why
+      PayloadError          the payload is not a JSON object, or sets a parameter that it may not set
+      RateLimitError        the namespace has used up its calls per minute or its calls at once
+    OverloadedError         the platform cannot take any call now: it is stopping, or the store fails
+
+The gateway turns them into HTTP statuses. The texts are those of OpenWhisk.
+"""
+
+MALFORMED = "The request content was malformed:\n"
+NOT_ALLOWED_PARAMETERS = "Request defines parameters that are not allowed (e.g., reserved properties)."
+
+
+class CallRefusedError(Exception):
+    """The call was refused before it ran. The text tells the caller why."""
+
+
+class PayloadError(CallRefusedError):
+    """The payload is not a JSON object, or sets a parameter that it may not set."""
+
+
+class RateLimitError(CallRefusedError):
+    """The namespace has used up its calls per minute or its calls at once."""
+
+
+class OverloadedError(Exception):
+    """The platform cannot take the call now: it is stopping, or the store fails. The text says which."""
+
+
+def malformed_payload(why: str) -> PayloadError:
+    """Return the error for a payload that cannot be read."""
+    return PayloadError(MALFORMED + why)

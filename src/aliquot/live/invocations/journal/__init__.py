@@ -1,0 +1,1 @@
+"""The journal of scheduler steps: write it, take snapshots and replay it."""

@@ -1,0 +1,35 @@
+"""Read the steps of a journal, whichever format wrote them.
+
+2  `StartSandbox` carries its invocation, and commands name a place as a list of devices.
+1  `StartSandbox` has no invocation, and commands name a place as one text, `gpu-1,gpu-2`, in the field `device`.
+   Its snapshots are of classes that have other names now, so they cannot be restored.
+"""
+
+from typing import Any
+
+import msgspec
+
+from aliquot.core.places import SEPARATOR
+from aliquot.live.invocations.journal.snapshot import FORMAT
+from aliquot.live.invocations.journal.writer import Step
+
+_decode = msgspec.msgpack.Decoder(Step).decode
+
+
+def read_step(body: bytes, journal_format: int) -> Step:
+    """Decode a step, and bring the commands of an older format into today's form. Raises `msgspec.DecodeError`."""
+    if journal_format == FORMAT:
+        return _decode(body)
+    first, now, events, commands = msgspec.msgpack.decode(body)
+    return msgspec.convert([first, now, events, _upgraded(commands)], Step)
+
+
+def _upgraded(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Split places into devices, and give each `StartSandbox` the invocation of the `Dispatch` that follows it."""
+    dispatched = {command["sandbox"]: command["invocation"] for command in commands if command["type"] == "Dispatch"}
+    for command in commands:
+        if command["type"] in {"Dispatch", "StartSandbox"}:
+            command["place"] = command.pop("device").split(SEPARATOR)
+        if command["type"] == "StartSandbox":
+            command["invocation"] = dispatched[command["sandbox"]]
+    return commands

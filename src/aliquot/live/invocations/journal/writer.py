@@ -1,0 +1,53 @@
+"""The journal: every step of the core with what went in and what came out, so that a live run can be replayed.
+
+It is cut into segments. Each begins with a snapshot, so that old segments can be forgotten and the rest still replays.
+"""
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from aliquot.config import PolicySettings
+from aliquot.core.commands import Command
+from aliquot.core.events import Event
+from aliquot.core.scheduler import Scheduler
+from aliquot.core.units import MIB
+from aliquot.live.invocations.journal import snapshot
+from aliquot.live.store.base import Store
+
+SEGMENT_BYTES = 64 * MIB
+
+
+class Step(Struct, frozen=True, array_like=True, gc=False):
+    """What the core was told at one moment, and what it commanded. The numbers of its events count up by one."""
+
+    first: int  # the number of its first event
+    now: float
+    events: list[Event]
+    commands: list[Command]
+
+
+class Journal:
+    def __init__(self, store: Store, scheduler: Scheduler, settings: PolicySettings) -> None:
+        self._store = store
+        self._scheduler = scheduler
+        self._settings = settings
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._events = 0
+        self._bytes = SEGMENT_BYTES  # full: the first step opens a segment
+
+    def before_step(self) -> None:
+        """Begin a segment if it is time for one: its snapshot is the state before the step."""
+        if self._bytes < SEGMENT_BYTES:
+            return
+        body = snapshot.take(self._scheduler, self._settings, now_ms=time.time_ns() // 1_000_000)
+        self._store.open_segment(body)
+        self._bytes = len(body)
+
+    def after_step(self, now: float, events: Sequence[Event], commands: Sequence[Command]) -> None:
+        body = self._encode((self._events, now, events, commands))
+        self._events += len(events)
+        self._bytes += len(body)
+        self._store.journal(body)

@@ -1,0 +1,106 @@
+"""What is told of an action: to the core that schedules it, and to the sandbox that is to run it."""
+
+import json
+
+from aliquot.core.model import CPU
+from aliquot.core.places import Place, place_text
+from aliquot.core.units import MIB
+from aliquot.live.catalogue.groups import Served
+from aliquot.live.catalogue.images import Image, find_image
+from aliquot.live.catalogue.needs import needs_of
+from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.sandbox_assignments import Tenancy
+from aliquot.live.invocations.sequences.payloads import defaults_of
+from aliquot.live.node.base import Launch, Member, RunRequest, Step
+from aliquot.runtime.mounts import DATASETS
+
+
+def launch(
+    served: Served,
+    first: Reached,
+    place: Place,
+    api_host: str,
+    images: tuple[Image, ...] = (),
+    more: dict[str, str] | None = None,
+) -> Launch:
+    """`first`: for whose call it starts. `more`: of the environment, what this one sandbox is told."""
+    action = first.action
+    needs = served.needs()
+    kind, requirements = action.exec.kind, needs.requirements
+    if action.exec.image is not None and (image := find_image(images, action.exec.image)) is not None:
+        kind, requirements = image.kind, (*image.requirements, *requirements)
+    around = {
+        "__OW_API_HOST": api_host,
+        "__OW_NAMESPACE": served.tenant,
+        "ALIQUOT_DEVICE": place_text(place),
+        "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
+        **({"ALIQUOT_DATASETS": DATASETS} if needs.datasets else {}),
+    }
+    one = member(first)
+    is_group = served.is_group
+    return Launch(
+        tenant=served.tenant,
+        function=served.flow,
+        revision=action.revision,
+        version=action.version,
+        kind=kind,
+        code="" if is_group else one.code,
+        binary=not is_group and one.binary,
+        main=one.name if is_group else one.main,
+        env={**around, **(more or {})} if is_group else {**one.env, **around, **(more or {})},
+        timeout_ms=action.limits.timeout,
+        memory_bytes=sum(reached.action.limits.memory for reached in served.members) * MIB,
+        logs_bytes=action.limits.logs * MIB,
+        imports=needs.imports,
+        requirements=requirements,
+        place=place,
+        share=needs.gpu_share,
+        device_bytes=0 if place == (CPU,) else needs.memory_limit_bytes,
+        sdk=needs.sdk,
+        datasets=needs.datasets,
+        members=tuple(map(member, served.members)) if is_group else (),
+    )
+
+
+def member(reached: Reached) -> Member:
+    action = reached.action
+    env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
+    env |= {"__OW_ACTION_NAME": str(action.full_name), "__OW_ACTION_VERSION": action.version}
+    code = action.exec
+    return Member(reached.function, code.code, code.binary, code.main or "main", env, needs_of(action).sdk)
+
+
+def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
+    """What code is told of the activation it runs for, or for which its sandbox starts."""
+    env = {
+        "__OW_ACTIVATION_ID": call.id,
+        "__OW_TRANSACTION_ID": call.transaction,
+        "__OW_DEADLINE": str(now_ms + call.action.limits.timeout),
+    }
+    if key:
+        env["__OW_API_KEY"] = key
+    return env
+
+
+def run_request(call: Call, tenancy: Tenancy, now_ms: int) -> RunRequest:
+    """Of a chain that has begun its first step is within it, and is what the activation is."""
+    one = call.within[0] if call.within else call
+    limits = one.action.limits
+    env = activation_env(one, tenancy.key_for(one.reached), now_ms)
+    steps: tuple[Step, ...] = ()
+    if tenancy.alone is None:
+        chain = [tenancy.reached_for(step.function) for step in (one, *(call.chain or ()))]
+        steps = tuple(Step(reached.function, defaults_of(reached.action)) for reached in chain)
+    return RunRequest(
+        one.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, one, steps, call.parcel,
+        share=call.desk is not None and not call.durable,
+        handed=call.handed,
+        hand_on=call.hands_on,
+        defaults=defaults_of(one.action) if call.handed else {},
+    )  # fmt: skip
+
+
+def _text(value: object) -> str:
+    """Parameters for the environment are text; what is not is written as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

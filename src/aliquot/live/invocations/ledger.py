@@ -1,0 +1,128 @@
+"""The calls that have not ended, and their way to the disk: into the store's queue, and to the one record of each."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import structlog
+
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.errors import OverloadedError
+from aliquot.live.invocations.sessions.living import LivingSessions
+from aliquot.live.store.base import Store, StoreError
+from aliquot.live.store.records import Activation
+
+log = structlog.get_logger("aliquot.service")
+
+STORE_RETRY_S = 0.5
+STOPPING = "the server is stopping; try again"
+
+
+class Ledger:
+    def __init__(self, store: Store, now: Callable[[], float]) -> None:
+        self._store = store
+        self._now = now  # by the platform's clock
+        self.calls: dict[str, Call] = {}
+        self.sessions = LivingSessions()
+        self.stopping = False
+        self._all_ended = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- coming -----------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raises `OverloadedError`."""
+        complaint = STOPPING if self.stopping else self._store.complaint
+        if complaint is not None:
+            raise OverloadedError(complaint)
+
+    def hold(self, call: Call) -> None:
+        """From now on, and until `end` or `forget`."""
+        self.calls[call.id] = call
+        call.arrived_s = self._now()
+        if call.session:
+            self.sessions.begin(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=now_ms())
+
+    async def keep(self, call: Call) -> None:
+        """Into the store's queue: durable on return. Raises `OverloadedError`."""
+        call.durable = True
+        try:
+            await self._store.accept(call.accepted(now_ms()))
+        except StoreError as error:
+            call.durable, call.begins = False, ""
+            raise OverloadedError(str(error)) from error
+
+    async def keep_all(self, calls: Sequence[Call], record: Activation) -> None:
+        """All of them, with the record of what set them off; or none."""
+        self.check_open()
+        at_ms = now_ms()
+        try:
+            await self._store.accept_all([call.accepted(at_ms) for call in calls], record)
+        except StoreError as error:
+            raise OverloadedError(str(error)) from error
+
+    async def mark_started(self, activation_id: str) -> None:
+        await self._insist(lambda: self._store.mark_started(activation_id))
+
+    # --- going ------------------------------------------------------------------------------------------
+
+    def end(self, call: Call, activation: Activation) -> None:
+        """Its outcome is settled, and this is its record."""
+        call.ended = True
+        if call.durable:
+            self.spawn(self.end_durably(call, activation))
+            return
+        call.activation = activation
+        self._store.record(activation)
+        self.forget(call)
+
+    async def end_durably(self, call: Call, activation: Activation) -> None:
+        await self._insist(lambda: self._store.finish(activation))
+        call.activation = activation
+        self.forget(call)
+
+    def forget(self, call: Call) -> None:
+        """It is nobody's concern any more, whether it has ended or waits on disk."""
+        known = self.calls.pop(call.id, None)
+        if known is not None and call.session:
+            self.sessions.finish(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=now_ms())
+        if not self.calls:
+            self._all_ended.set()
+        if call.done is not None:
+            call.done(call)
+
+    async def wait_for_all(self, grace_s: float) -> None:
+        while self.calls and grace_s > 0:
+            self._all_ended.clear()
+            try:
+                await asyncio.wait_for(self._all_ended.wait(), grace_s)
+            except TimeoutError:
+                log.warning("stopped before all calls had ended", calls=len(self.calls))
+                break
+
+    # --- writing ----------------------------------------------------------------------------------------
+
+    async def _insist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """What was accepted must reach its record: while the store fails, wait and try again."""
+        while True:
+            try:
+                return await write()
+            except StoreError as error:
+                log.warning("the store fails; trying again", error=str(error))
+                await asyncio.sleep(STORE_RETRY_S)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        self.stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

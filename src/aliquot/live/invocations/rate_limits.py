@@ -1,0 +1,108 @@
+"""Rate limits of a namespace: invocations and fires per minute, and calls that run at once.
+
+A composition counts as one call, whatever it runs.
+
+Minutes follow the wall clock as it stood when the server started, continued by the monotonic clock. A wall clock that
+jumps neither starts a new minute early nor prolongs an old one.
+"""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from aliquot.live.invocations.errors import RateLimitError
+from aliquot.live.store.records import Namespace
+
+
+def steady_clock() -> Callable[[], float]:
+    """Return a clock of seconds since the epoch that only moves forward."""
+    offset = time.time() - time.monotonic()
+    monotonic = time.monotonic
+    return lambda: monotonic() + offset
+
+
+class MinuteCounter:
+    """Counts requests within the current minute."""
+
+    __slots__ = ("_clock", "_count", "_ends")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._ends = 0.0
+        self._count = 0
+
+    def count(self, allowed: int) -> None:
+        """Count one request. Raises `RateLimitError` beyond the allowed number."""
+        now = self._clock()
+        if now >= self._ends:
+            self._ends = now // 60 * 60 + 60
+            self._count = 0
+        self._count += 1
+        if self._count > allowed:
+            counts = f"(count: {self._count}, allowed: {allowed})"
+            raise RateLimitError(f"Too many requests in the last minute {counts}.")
+
+
+class RateLimits(NamedTuple):
+    """Limits of one namespace. None means no limit."""
+
+    invocations_per_minute: int | None = None
+    concurrent_invocations: int | None = None
+    fires_per_minute: int | None = None
+
+
+class RateLimiter:
+    """Applies the limits of one namespace. The caller that admits a call counts it in `running`."""
+
+    __slots__ = ("_fires", "_invocations", "limits", "running")
+
+    def __init__(self, clock: Callable[[], float], limits: RateLimits) -> None:
+        self._invocations = MinuteCounter(clock)
+        self._fires = MinuteCounter(clock)
+        self.limits = limits
+        self.running = 0
+
+    def check(self) -> None:
+        """Count one invocation. Raises `RateLimitError` beyond a limit."""
+        per_minute, at_once, _ = self.limits
+        if per_minute is not None:
+            self._invocations.count(per_minute)
+        if at_once is not None and self.running >= at_once:
+            counts = f"(count: {self.running}, allowed: {at_once})"
+            raise RateLimitError(f"Too many concurrent requests in flight {counts}.")
+
+    def check_fire(self) -> None:
+        """Count one fire of a trigger. Raises `RateLimitError` beyond the limit."""
+        if self.limits.fires_per_minute is not None:
+            self._fires.count(self.limits.fires_per_minute)
+
+
+class RateLimiters:
+    """The limiters of all namespaces. A limiter survives changes of its namespace, so running calls stay counted."""
+
+    def __init__(self, defaults: RateLimits, clock: Callable[[], float] | None = None) -> None:
+        self._defaults = defaults
+        self._clock = clock or steady_clock()
+        self._by_namespace: dict[str, RateLimiter] = {}
+
+    def limiter(self, namespace: Namespace) -> RateLimiter:
+        """Return the namespace's limiter, with its current limits."""
+        limits = self.limits(namespace)
+        limiter = self._by_namespace.get(namespace.name)
+        if limiter is None:
+            limiter = self._by_namespace[namespace.name] = RateLimiter(self._clock, limits)
+        limiter.limits = limits
+        return limiter
+
+    def limits(self, namespace: Namespace) -> RateLimits:
+        """Return the namespace's quota, with the defaults where it has none."""
+        quota, defaults = namespace.quota, self._defaults
+        return RateLimits(
+            _first(quota.invocations_per_minute, defaults.invocations_per_minute),
+            _first(quota.concurrent_invocations, defaults.concurrent_invocations),
+            _first(quota.fires_per_minute, defaults.fires_per_minute),
+        )
+
+
+def _first(own: int | None, default: int | None) -> int | None:
+    return default if own is None else own

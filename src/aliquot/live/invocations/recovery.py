@@ -1,0 +1,51 @@
+"""After a stop or a crash: what an earlier server had accepted reaches its one end.
+
+What had not begun runs. What had begun ends as interrupted, for it may have had effects that must not come twice,
+unless its action is annotated `rerun`.
+"""
+
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.resolving import Reached, full_name
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.sequences.composer import Composer
+from aliquot.live.store.base import Store
+from aliquot.live.store.errors import AccessDeniedError, NotFoundError
+from aliquot.live.store.records import Accepted, Action, Exec, Namespace
+
+INTERRUPTED = "interrupted: the server stopped while the action ran"
+DELETED = "the action was deleted before the call could run"
+
+
+async def take_up(composer: Composer, store: Store, catalogue: Catalogue) -> int:
+    """Enqueue or end everything that is unfinished; returns how many there were."""
+    unfinished = await store.unfinished()
+    for accepted in unfinished:
+        reached = _reach(catalogue, accepted)
+        call = Call(
+            accepted.id,
+            catalogue.namespace(accepted.namespace) or Namespace(accepted.namespace),
+            reached or Reached.own(_remains(accepted)),
+            accepted.payload,
+            pickled=accepted.pickled,
+            durable=True,
+            cause=accepted.cause,
+            session=accepted.session,
+        )
+        if reached is not None and (accepted.rerun or not accepted.started):
+            composer.enqueue(call)
+            continue
+        await composer.end_unbegun(call, DELETED if reached is None else INTERRUPTED)
+    return len(unfinished)
+
+
+def _reach(catalogue: Catalogue, accepted: Accepted) -> Reached | None:
+    try:
+        return catalogue.reach(accepted.namespace, full_name(accepted.namespace, accepted.name))
+    except (NotFoundError, AccessDeniedError):
+        return None
+
+
+def _remains(accepted: Accepted) -> Action:
+    """What a record needs of an action that is gone."""
+    name = full_name(accepted.namespace, accepted.name)
+    return Action(name.namespace, name.name, "0.0.0", Exec("unknown"), revision=f"gone {accepted.id}")

@@ -1,0 +1,83 @@
+"""The sandboxes as the service knows them: what each serves, whose call it has, and the key it may call back with."""
+
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from aliquot.live.catalogue.groups import Served
+from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.invocations.call import Call
+from aliquot.live.node.base import Outcome
+from aliquot.live.store.records import is_truthy
+
+
+class Keys(Protocol):
+    """Who makes keys: the catalogue."""
+
+    def ephemeral_key(self, name: str) -> str: ...
+    def forget_key(self, text: str) -> None: ...
+
+
+class Tenancy:
+    """One sandbox: the revisions it serves, from its start to its end."""
+
+    __slots__ = ("alone", "blind", "call", "init_s", "key", "logs", "reads", "served")
+
+    def __init__(self, served: Served, key: str) -> None:
+        self.served = served
+        # The one function, of what is no group: looked at several times a call.
+        self.alone = None if served.is_group else served.members[0]
+        self.key = key  # of the caller's namespace, for what runs here; empty: its owner wants none
+        self.call: Call | None = None
+        self.reads = False  # it has a view of datasets
+        self.blind = False  # and has lost it: it goes when its run ends
+        self.init_s: float | None = None
+        self.logs: tuple[str, ...] = ()  # of its start, until a record has them
+
+    def serves(self, call: Call) -> bool:
+        """Whether it can run all of it: a sandbox of a group has the functions that the group had when it started."""
+        if self.alone is not None:
+            return True
+        return all(self.served.member(one.function) is not None for one in call.chain or (call,))
+
+    def reached_for(self, function: str) -> Reached:
+        return self.alone or self.served.member(function) or self.served.members[0]
+
+    def key_for(self, reached: Reached) -> str:
+        """Of a group, some may have no key."""
+        return self.key if self.alone is not None or wants_key(reached) else ""
+
+    def with_logs(self, outcome: Outcome) -> Outcome:
+        """What a sandbox printed when it started belongs to the record of its first run."""
+        if not self.logs:
+            return outcome
+        logs, self.logs = self.logs, ()
+        return replace(outcome, logs=logs + outcome.logs)
+
+
+def wants_key(reached: Reached) -> bool:
+    return is_truthy(reached.action.annotation("provide-api-key", default=True))
+
+
+class Tenancies:
+    def __init__(self) -> None:
+        self.keys: Keys | None = None  # set before the first sandbox: whoever makes them is made later
+        self._by_sandbox: dict[int, Tenancy] = {}
+        self.get = self._by_sandbox.get
+        self.items = self._by_sandbox.items
+
+    def __getitem__(self, sandbox: int) -> Tenancy:
+        return self._by_sandbox[sandbox]
+
+    def open(self, sandbox: int, served: Served) -> Tenancy:
+        wanted = any(wants_key(reached) for reached in served.members)
+        key = self.keys.ephemeral_key(served.tenant) if wanted and self.keys is not None else ""
+        tenancy = self._by_sandbox[sandbox] = Tenancy(served, key)
+        return tenancy
+
+    def close(self, sandbox: int) -> Tenancy | None:
+        """It is gone, and its key opens nothing any more."""
+        tenancy = self._by_sandbox.pop(sandbox, None)
+        if tenancy is not None and tenancy.key and self.keys is not None:
+            self.keys.forget_key(tenancy.key)
+        return tenancy

@@ -1,1 +1,0 @@
-"""Whether large bodies are JSON, found out beside the event loop."""

@@ -1,0 +1,1 @@
+"""Triggers: rules that fire actions, and the alarms that fire triggers by the clock."""

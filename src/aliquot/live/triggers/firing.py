@@ -1,0 +1,117 @@
+"""A trigger is fired: each active rule's action is invoked, and the trigger gets a record that says what came of it.
+
+All of it is on disk before the caller hears of it, in one transaction.
+"""
+
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.invocations.activations import fired_record
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.errors import CallRefusedError
+from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.parameters import EMPTY_OBJECT, ParameterMerger, is_absent, read_object
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
+from aliquot.live.node.base import Status
+from aliquot.live.store.errors import ACCESS_DENIED, NOT_FOUND, AccessDeniedError, NotFoundError
+from aliquot.live.store.ids import Ids
+from aliquot.live.store.records import Namespace, Rule, Trigger
+
+HEADERS = "__ow_headers"
+INACTIVE = "Rule '{}' is inactive, action '{}' was not activated."
+_encode = msgspec.json.encode
+
+
+class Firing:
+    def __init__(self, platform: Platform, catalogue: Catalogue, rate_limiters: RateLimiters, metrics: Metrics) -> None:
+        self._platform = platform
+        self._catalogue = catalogue
+        self._rate_limiters = rate_limiters
+        self._metrics = metrics
+        self._ids = Ids()
+
+    async def fire(
+        self,
+        namespace: Namespace,
+        trigger: Trigger,
+        payload: bytes,
+        transaction: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> str | None:
+        """The id of the trigger's record, durable as all that it sets off; None: it has no active rule.
+
+        `headers` are those of the request that it came by, if it did. Raises `PayloadError`, `RateLimitError` and
+        `OverloadedError`.
+        """
+        limiter = self._rate_limiters.limiter(namespace)
+        limiter.check_fire()
+        payload = EMPTY_OBJECT if is_absent(payload) else payload
+        given = read_object(payload)
+        # One that was tied to an earlier trigger of this name is not this one's.
+        rules = [rule for rule in self._catalogue.entities.rules_of(trigger) if rule.tied == trigger.identity]
+        if not any(rule.active for rule in rules):
+            return None
+        about = {} if headers is None else {HEADERS: headers}
+        event = _encode({**{pair.key: pair.value for pair in trigger.parameters}, **about, **given})
+        activation_id = self._ids()
+        logs: list[str] = []
+        calls: list[Call] = []
+        for rule in rules:
+            outcome = self._call(namespace, rule, event, limiter)
+            if isinstance(outcome, Call):
+                outcome.cause, outcome.transaction = activation_id, transaction
+                calls.append(outcome)
+            logs.append(_told(rule, outcome))
+        record = fired_record(activation_id, trigger, payload, logs, time.time_ns() // 1_000_000)
+        try:
+            await self._platform.accept_all(calls, record)
+        except BaseException:
+            limiter.running -= len(calls)
+            raise
+        self._metrics.count_fire(namespace.name, trigger.name)
+        return activation_id
+
+    def _call(self, namespace: Namespace, rule: Rule, event: bytes, limiter: RateLimiter) -> Call | str:
+        """Make the call that the rule asks for, as if its owner had invoked the action; or return why it cannot run."""
+        if not rule.active:
+            return INACTIVE.format(f"{rule.namespace}/{rule.name}", str(rule.action)[1:])
+        try:
+            limiter.check()
+            reached = self._catalogue.reach_whole(namespace.name, rule.action)
+            payload = ParameterMerger(reached).merge(event)
+        except CallRefusedError as error:
+            return str(error)
+        except NotFoundError:
+            return NOT_FOUND
+        except AccessDeniedError as error:
+            return ACCESS_DENIED.format(error)
+
+        limiter.running += 1
+
+        def done(call: Call) -> None:
+            call.done = None
+            limiter.running -= 1
+            self._metrics.count(call)
+
+        return Call(self._ids(), namespace, reached, payload, durable=True, done=done)
+
+
+def _told(rule: Rule, outcome: Call | str) -> str:
+    """One line of the record's logs."""
+    refused = isinstance(outcome, str)
+    status = Status.APPLICATION_ERROR if refused else Status.SUCCESS
+    line: dict[str, object] = {
+        "rule": f"{rule.namespace}/{rule.name}",
+        "action": str(rule.action)[1:],
+        "statusCode": int(status),
+        "success": not refused,
+    }
+    if isinstance(outcome, str):
+        line["error"] = outcome
+    else:
+        line["activationId"] = outcome.id
+    return _encode(line).decode()
