@@ -1,13 +1,13 @@
-"""Makes the model: `python train.py` writes weights.npz beside itself."""
+"""Train the model: `python train.py` writes weights.npz into its own folder."""
 
 from pathlib import Path
 
 import numpy as np
-from network import pictures, predict, train
+from network import make_images, predict, train
 
 if __name__ == "__main__":
     weights = train()
-    images, kinds = pictures(1000, seed=1)
-    right = (predict(weights, images).argmax(axis=1) == kinds).mean()
+    images, kinds = make_images(1000, seed=1)
+    correct = (predict(weights, images).argmax(axis=1) == kinds).mean()
     np.savez(Path(__file__).with_name("weights.npz"), **weights)
-    print(f"weights.npz: right for {right:.0%} of pictures it has not seen")
+    print(f"weights.npz: {correct:.0%} of unseen images classified correctly")

@@ -1,5 +1,5 @@
-// An OpenWhisk action: an object in, an object out.
+// An OpenWhisk action that returns its arguments.
 function main(args) {
-  console.log("echo of", Object.keys(args).sort());
+  console.log("arguments:", Object.keys(args).sort());
   return { echo: args };
 }

@@ -1,6 +1,6 @@
-"""An OpenWhisk action: a dictionary in, a dictionary out."""
+"""An OpenWhisk action that returns its arguments."""
 
 
 def main(args):
-    print("echo of", sorted(args))
+    print("arguments:", sorted(args))
     return {"echo": args}

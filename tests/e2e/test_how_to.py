@@ -9,7 +9,7 @@ from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.testing import Harness, device, function
-from aliquot.testing.chaos import Chaos
+from aliquot.testing.chaos import ChaosShell
 from aliquot.testing.harness import dispatched
 
 PAGE = DOCS / "how-to" / "write-a-policy.md"
@@ -43,12 +43,14 @@ def test_the_policy_of_the_page_survives_a_bad_day(monkeypatch):
     monkeypatch.setitem(QUEUEING, name, table[name])
     functions = [function("a"), function("b", share=0.7, weight=2)]
     for seed in range(10):
-        Chaos(name, devices=[device(concurrency=2)], functions=functions, seed=seed, keepalive="none").live_through(100)
+        ChaosShell(name, devices=[device(concurrency=2)], functions=functions, seed=seed, keepalive="none").run_steps(
+            100
+        )
 
 
 def test_the_policy_of_the_page_runs_in_the_simulator(monkeypatch):
     name, table = added_policy()
-    monkeypatch.setattr("aliquot.sim.clairvoyant.SIMULATED", table)
+    monkeypatch.setattr("aliquot.sim.clairvoyant.SIMULATED_QUEUEING", table)
     arrivals = [Arrival(second / 2, name) for second in range(20) for name in ("a", "b")]
     functions = {name: function(name) for name in ("a", "b")}
     recorder = simulate(Scenario([device()], functions, ListedWorkload(arrivals), check=True), PolicySettings(name))

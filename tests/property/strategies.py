@@ -7,7 +7,7 @@ from aliquot.core.fit import misfit
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario
-from aliquot.sim.interference import V100, Curve
+from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 
 times = st.sampled_from([0, 1, 2, 3, 5, 0.1, 0.2, 0.3, 2.5])
 
@@ -77,7 +77,7 @@ def scenarios(draw):
         called,
         ListedWorkload(arrivals),
         draw(st.sampled_from([{}, {"ann": 2}])),
-        draw(st.sampled_from([None, Curve(V100)])),
+        draw(st.sampled_from([None, InterferenceCurve(V100_STRETCH)])),
         draw(st.booleans()),
         check=True,
     )

@@ -12,14 +12,14 @@ from aliquot.core.units import GIB
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
-from aliquot.sim.clairvoyant import SIMULATED
+from aliquot.sim.clairvoyant import SIMULATED_QUEUEING
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.report import report, to_json
 from aliquot.testing.builders import device, function
-from aliquot.testing.chaos import Chaos
+from aliquot.testing.chaos import ChaosShell
 
 
-@pytest.mark.parametrize("policy", sorted(SIMULATED))
+@pytest.mark.parametrize("policy", sorted(SIMULATED_QUEUEING))
 @given(scenario=scenarios(), keepalive=st.sampled_from([None, *sorted(KEEPALIVE)]))
 def test_every_call_is_dispatched_once_after_it_arrived_and_ends_once(policy, scenario, keepalive):
     settings = PolicySettings(policy, keepalive, params={"fixed_ttl": {"ttl_s": "2"}, "exclusive": {"rebalance": "1"}})
@@ -44,7 +44,7 @@ def test_a_flow_is_served_in_order_of_arrival(policy, scenario):
         latest[line.tenant, line.function] = line.arrived_s
 
 
-@pytest.mark.parametrize("policy", sorted(SIMULATED))
+@pytest.mark.parametrize("policy", sorted(SIMULATED_QUEUEING))
 @given(scenario=scenarios())
 def test_the_same_seed_gives_the_same_bytes(policy, scenario):
     runs = []
@@ -61,7 +61,7 @@ def test_the_same_seed_gives_the_same_bytes(policy, scenario):
     host_memory_bytes=st.sampled_from([None, 4 * GIB]),
 )
 def test_a_bad_day_loses_nothing(policy, seed, keepalive, host_memory_bytes):
-    chaos = Chaos(
+    chaos = ChaosShell(
         policy,
         devices=[
             device("gpu-1", concurrency=2, memory_bytes=4 * GIB),
@@ -83,7 +83,7 @@ def test_a_bad_day_loses_nothing(policy, seed, keepalive, host_memory_bytes):
         params={"fixed_ttl": {"ttl_s": "5"}, "hybrid_histogram": {"bin_s": "2", "bins": "5", "enough": "1"}},
         host_memory_bytes=host_memory_bytes,
     )
-    chaos.live_through(120)
+    chaos.run_steps(120)
     assert chaos.ended
 
 

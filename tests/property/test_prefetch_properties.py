@@ -22,11 +22,11 @@ from aliquot.live.invocations.journal import snapshot
 from aliquot.policies.prefetching import PREFETCHING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.fabric.predicting import PREDICTORS
-from aliquot.sim.fabric.storage import Storage
+from aliquot.sim.fabric.predictors import PREDICTORS
+from aliquot.sim.fabric.storage import StorageSettings
 from aliquot.sim.report import report
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import of
+from aliquot.testing.harness import of_type
 
 TENANTS, SESSIONS = ("ann", "bob", "eve"), ("s", "t", "function/reader")
 
@@ -89,11 +89,11 @@ def test_every_fetch_ends_once_and_nothing_is_left_over(moments):
         again = snapshot.restore(snapshot.read(snapshot.take(harness.scheduler, PolicySettings(""), now_ms=0)))
         commands = harness.send(*known, at=at)
         assert again.step(at, known) == commands
-        for command in of(Fetch, commands):
+        for command in of_type(Fetch, commands):
             assert command.fetch not in under_way
             assert (command.dataset, command.path) not in under_way.values()
             under_way[command.fetch] = (command.dataset, command.path)
-        for command in of(CancelFetch, commands):
+        for command in of_type(CancelFetch, commands):
             assert command.fetch in under_way
             assert command.fetch not in cancelled
             cancelled.add(command.fetch)
@@ -138,7 +138,7 @@ SIZES = {("d", "1"): MIB, ("d", "2"): 30 * MIB, ("d", "3"): 0, ("e", "1"): 8 * M
 def test_a_simulated_call_has_all_its_files_and_every_byte_is_accounted_for(
     arrivals, cache_bytes, predictor, lead_s, theta
 ):
-    storage = Storage(SIZES, 10 * MIB, 0.1, cache_bytes, "lru", predictor, lead_s)
+    storage = StorageSettings(SIZES, 10 * MIB, 0.1, cache_bytes, "lru", predictor, lead_s)
     functions = {"reader": function("reader", datasets=("d", "e"))}
     workload = ListedWorkload(arrivals)
     for prefetching in PREFETCHING:

@@ -13,7 +13,7 @@ from aliquot.policies.queueing.parts.passed_over import PassedOver
 from aliquot.policies.queueing.parts.virtual_time import FairClock, Window
 from aliquot.sim import fairness
 from aliquot.sim.fairness import FairnessMeter
-from aliquot.sim.interference import V100, Curve
+from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 from aliquot.sim.statistics import quantile
 
 
@@ -237,7 +237,7 @@ def test_the_fairness_meter_agrees_with_the_definitions(history):
     meter = replay(*history)
     gap, jain = slow_verdict(*history)
     assert meter.max_gap_s == pytest.approx(gap, abs=1e-9)
-    assert fairness.jain([meter]) == pytest.approx(jain, abs=1e-9)
+    assert fairness.jain_of_meters([meter]) == pytest.approx(jain, abs=1e-9)
 
 
 @given(st.lists(st.decimals(0, 10_000, places=6), min_size=1, max_size=50))
@@ -260,7 +260,7 @@ def test_a_quantile_lies_between_its_neighbours(values, q):
 
 @given(st.integers(1, 12))
 def test_the_interference_curve_goes_through_its_points_and_never_falls(running):
-    curve = Curve(V100)
-    if running in V100:
-        assert curve.stretch(running) == V100[running]
+    curve = InterferenceCurve(V100_STRETCH)
+    if running in V100_STRETCH:
+        assert curve.stretch(running) == V100_STRETCH[running]
     assert curve.stretch(running + 1) > curve.stretch(running)

@@ -8,7 +8,7 @@ from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.experiments import thesis
-from aliquot.sim.interference import Curve
+from aliquot.sim.interference import InterferenceCurve
 from aliquot.sim.report import report
 from aliquot.testing.builders import device, function
 
@@ -80,7 +80,9 @@ def test_whole_numbers_stay_whole():
 def test_interference_stretches_all_that_run_and_is_retimed_when_their_number_changes():
     free = function(cold_s=0, load_s=0, run_s=4)
     arrivals = [Arrival(0, "f"), Arrival(2, "f")]
-    _, recorder, _ = run(arrivals, [free], devices=[device(concurrency=2)], interference=Curve({1: 1, 2: 2}))
+    _, recorder, _ = run(
+        arrivals, [free], devices=[device(concurrency=2)], interference=InterferenceCurve({1: 1, 2: 2})
+    )
     # Alone until 2, half speed together until 6 when the first is done, then alone again.
     assert latencies(recorder, "f") == [6, 6]
 
@@ -89,7 +91,7 @@ def test_declared_shares_that_leave_room_do_not_stretch_each_other():
     def pair(share):
         free = function(cold_s=0, load_s=0, run_s=4, share=share)
         calls = [Arrival(0, "f"), Arrival(0, "f")]
-        return run(calls, [free], devices=[device(concurrency=2)], interference=Curve({1: 1, 2: 2}))[1]
+        return run(calls, [free], devices=[device(concurrency=2)], interference=InterferenceCurve({1: 1, 2: 2}))[1]
 
     assert latencies(pair(0.5), "f") == [4, 4]
     assert latencies(pair(None), "f") == [8, 8]
@@ -109,7 +111,10 @@ def test_transfers_share_the_bus_if_it_is_shared():
 def test_runs_that_end_together_under_interference_end_once_each():
     free = function(cold_s=0, load_s=0, run_s=4)
     figures, recorder, _ = run(
-        [Arrival(0, "f"), Arrival(0, "f")], [free], devices=[device(concurrency=2)], interference=Curve({1: 1, 2: 1.5})
+        [Arrival(0, "f"), Arrival(0, "f")],
+        [free],
+        devices=[device(concurrency=2)],
+        interference=InterferenceCurve({1: 1, 2: 1.5}),
     )
     assert latencies(recorder, "f") == [6, 6]
     assert figures.completed == 2

@@ -8,12 +8,12 @@ from aliquot.core.errors import InputError
 from aliquot.core.events import FetchEnded
 from aliquot.core.model import FlowKey
 from aliquot.sim import readers
-from aliquot.sim.agenda import Agenda
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.fabric.fabric import Fabric
-from aliquot.sim.fabric.predicting import PREDICTORS
-from aliquot.sim.fabric.storage import Storage, read_files
+from aliquot.sim.event_queue import EventQueue
+from aliquot.sim.fabric.fabric import SimulatedFabric
+from aliquot.sim.fabric.predictors import PREDICTORS
+from aliquot.sim.fabric.storage import StorageSettings, read_files
 from aliquot.sim.report import report, to_json
 from aliquot.sim.trace_output import write_arrivals, write_files, write_functions
 from aliquot.sim.traces import FunctionsFile, TraceFile
@@ -25,7 +25,7 @@ READER = function("f", cold_s=0, load_s=0, run_s=1, datasets=("d",))
 
 
 def storage(sizes, **more):
-    return Storage({("d", path): size for path, size in sizes.items()}, 100 * MB, **{"latency_s": 0, **more})
+    return StorageSettings({("d", path): size for path, size in sizes.items()}, 100 * MB, **{"latency_s": 0, **more})
 
 
 def run(arrivals, files, *, functions=(READER,), prefetching="none"):
@@ -93,15 +93,17 @@ def test_what_does_not_come_in_time_is_hidden_as_far_as_it_came():
 def test_what_somebody_waits_for_overtakes_what_is_prefetched():
     arrivals = [Arrival(10, "f", session="s", reads=("d/large",)), Arrival(2, "g", reads=("e/now",))]
     other = function("g", cold_s=0, load_s=0, run_s=1, datasets=("e",))
-    files = Storage({("d", "large"): 5 * SECOND, ("e", "now"): SECOND}, 100 * MB, 0, predictor="clairvoyant", lead_s=9)
+    files = StorageSettings(
+        {("d", "large"): 5 * SECOND, ("e", "now"): SECOND}, 100 * MB, 0, predictor="clairvoyant", lead_s=9
+    )
     recorder, _ = run(arrivals, files, functions=[READER, other], prefetching="threshold")
     assert latencies(recorder, "g") == [2], "the prefetch that was under way stood still"
     assert latencies(recorder) == [1], "and was here in time all the same"
 
 
 def test_what_was_brought_and_never_opened_is_wasted():
-    agenda = Agenda()
-    fabric = Fabric(storage({"a": SECOND, "b": SECOND}), [], agenda)
+    agenda = EventQueue()
+    fabric = SimulatedFabric(storage({"a": SECOND, "b": SECOND}), [], agenda)
     fabric.fetch(Fetch(1, "t", "s", "d", "a", ""), 0)
     fabric.fetch(Fetch(2, "t", "s", "d", "b", ""), 0)
     assert agenda.take(9) == (0, [])  # the origin answers
@@ -112,8 +114,8 @@ def test_what_was_brought_and_never_opened_is_wasted():
 
 
 def test_a_prefetch_that_somebody_waits_for_is_not_cancelled():
-    agenda = Agenda()
-    fabric = Fabric(storage({"a": SECOND}), [], agenda)
+    agenda = EventQueue()
+    fabric = SimulatedFabric(storage({"a": SECOND}), [], agenda)
     fabric.fetch(Fetch(1, "t", "s", "d", "a", ""), 0)
     agenda.take(9)
     done = []
@@ -146,8 +148,8 @@ def test_a_file_larger_than_the_cache_can_be_read():
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
 def test_the_same_seed_gives_the_same_bytes(predictor):
-    recipe = readers.Rounds(users=3, rounds=6, gap_s=30, shuffled=True, drawn_from=6)
-    files = Storage(readers.files(recipe), cache_bytes=800 * MB, predictor=predictor, lead_s=2)
+    recipe = readers.ReadersSpec(users=3, rounds=6, gap_s=30, shuffled=True, drawn_from=6)
+    files = StorageSettings(readers.files(recipe), cache_bytes=800 * MB, predictor=predictor, lead_s=2)
     runs = []
     for _ in range(2):
         scenario = Scenario(
@@ -167,14 +169,14 @@ def data_of(recipe, prefetching, **more):
         [device(concurrency=16)],
         readers.functions(),
         ListedWorkload(readers.arrivals(recipe)),
-        storage=Storage(readers.files(recipe), cache_bytes=2**30, **more),
+        storage=StorageSettings(readers.files(recipe), cache_bytes=2**30, **more),
     )
     recorder = simulate(scenario, PolicySettings("fcfs", prefetching=prefetching))
     return report("", 0, recorder, scenario.devices).data
 
 
 def test_what_repeats_is_learned_and_more_of_it_is_hidden_the_longer_the_lead():
-    recipe = readers.Rounds(users=4, rounds=25, gap_s=240)
+    recipe = readers.ReadersSpec(users=4, rounds=25, gap_s=240)
     hidden = [data_of(recipe, "threshold", lead_s=lead_s) for lead_s in (0, 1, 3)]
     assert hidden[0].hidden < hidden[1].hidden < hidden[2].hidden
     assert hidden[2].hidden > 0.8, "but for the first rounds, from which it is learned"
@@ -182,14 +184,14 @@ def test_what_repeats_is_learned_and_more_of_it_is_hidden_the_longer_the_lead():
 
 
 def test_what_cannot_be_known_does_no_harm():
-    recipe = readers.Rounds(users=4, rounds=25, gap_s=240, shuffled=True, parts=4, drawn_from=40)
+    recipe = readers.ReadersSpec(users=4, rounds=25, gap_s=240, shuffled=True, parts=4, drawn_from=40)
     plain, guessed = data_of(recipe, "none"), data_of(recipe, "threshold", lead_s=3)
     assert guessed.data_s.mean <= 1.02 * plain.data_s.mean
     assert guessed.wasted <= 0.1
 
 
 def test_a_made_workload_is_read_as_it_was_written(tmp_path):
-    recipe = readers.Rounds(users=2, rounds=2)
+    recipe = readers.ReadersSpec(users=2, rounds=2)
     paths = [tmp_path / name for name in ("A.csv", "F.csv", "D.csv")]
     write_arrivals(readers.arrivals(recipe), paths[0], reads=True)
     write_functions(readers.functions().values(), paths[1])

@@ -16,7 +16,7 @@ from aliquot.core.model import FlowKey, FunctionSpec, Times
 from aliquot.core.units import GIB, MIB
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.importers import IMPORTERS
-from aliquot.sim.importers.gaps import LAWS
+from aliquot.sim.importers.gaps import GAP_DISTRIBUTIONS
 from aliquot.sim.importers.profiles import read_mqfq, read_timm
 from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.importers.scaling import measure, rescale, time_scale
@@ -140,7 +140,9 @@ def check(kind, data, **options):
 
 def test_the_table_names_every_importer_once():
     folder = Path(aliquot.sim.importers.__file__).parent
-    readers = {path.stem for path in folder.glob("*.py") if "(request: ImportRequest) -> Imported:" in path.read_text()}
+    readers = {
+        path.stem for path in folder.glob("*.py") if "(request: ImportRequest) -> ImportedTrace:" in path.read_text()
+    }
     keys = [
         key.value
         for node in ast.walk(ast.parse((folder / "__init__.py").read_text()))
@@ -309,7 +311,7 @@ def test_servegen_keeps_rates_and_run_times(data):
 
 @pytest.mark.parametrize(("law", "shape", "cv"), [("", 1, 1), ("Gamma", 0.25, 2), ("Weibull", 0.5, 5**0.5)])
 def test_laws_have_their_mean_and_spread_and_begin_at_a_random_moment(law, shape, cv):
-    first, gap = LAWS[law](shape, 10)
+    first, gap = GAP_DISTRIBUTIONS[law](shape, 10)
     random = Random(1)
     gaps = [gap(random) for _ in range(40_000)]
     assert mean(gaps) == pytest.approx(10, rel=0.05)

@@ -6,7 +6,7 @@ import pytest
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec, Times
-from aliquot.sim.devices import Kind, parse_devices, read_kinds, with_cpu
+from aliquot.sim.devices import DeviceKind, parse_devices, read_kinds, with_cpu
 from aliquot.sim.interference import parse_curve
 from aliquot.sim.traces import FunctionsFile, TraceFile
 
@@ -121,7 +121,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 
 def test_a_function_that_fits_no_device_is_refused_with_what_each_says(tmp_path):
     listed = functions(tmp_path, FUNCTIONS + "big,1,1,20000\n")
-    devices = parse_devices("small:1,large:1", memory_bytes=2**30, concurrency=1, kinds={"large": Kind("16GiB")})
+    devices = parse_devices("small:1,large:1", memory_bytes=2**30, concurrency=1, kinds={"large": DeviceKind("16GiB")})
     with pytest.raises(
         InputError,
         match=r"F.csv:4: function 'big' fits no device: small-1: needs 20971520000 bytes of 1073741824; large-1: needs",
@@ -139,7 +139,7 @@ def test_devices_by_number_and_by_kind(tmp_path):
 
 
 def test_unbounded_memory_is_unbounded_on_every_kind():
-    kinds = {"a": Kind(memory="1GiB")}
+    kinds = {"a": DeviceKind(memory="1GiB")}
     assert parse_devices("a:1", memory_bytes=None, concurrency=1, kinds=kinds)[0].memory_bytes is None
 
 
@@ -150,7 +150,7 @@ def test_a_cpu_device_is_there_for_functions_without_a_gpu_share(tmp_path):
     assert [d.name for d in with_cpu(gpus, host, concurrency=2)] == ["gpu-1", "cpu-1"]
     own = parse_devices("gpu:1,cpu:2", memory_bytes=1, concurrency=2)
     assert with_cpu(own, host, concurrency=2) == own
-    described = with_cpu(gpus, host, concurrency=2, kinds={"cpu": Kind(concurrency=4)})
+    described = with_cpu(gpus, host, concurrency=2, kinds={"cpu": DeviceKind(concurrency=4)})
     assert described[-1].concurrency == 4
     assert with_cpu(gpus, functions(tmp_path).functions.values(), concurrency=2) == gpus
 

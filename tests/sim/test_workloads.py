@@ -11,7 +11,7 @@ from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.trace_output import write_arrivals, write_functions
 from aliquot.sim.traces import FunctionsFile, TraceFile
-from aliquot.sim.workloads import PROCESSES, Recipe, make_arrivals, make_functions
+from aliquot.sim.workloads import PROCESSES, WorkloadSpec, make_arrivals, make_functions
 
 FUNCTIONS = make_functions(8, seed=1)
 
@@ -24,7 +24,7 @@ def offered_load(arrivals, functions, recipe):
 @pytest.mark.parametrize("process", sorted(PROCESSES))
 @pytest.mark.parametrize("zipf", [0, 1.2])
 def test_the_offered_load_is_as_asked_for(process, zipf):
-    recipe = Recipe(load=0.7, devices=3, duration_s=40_000, process=process, cv=2, zipf=zipf, run_cv=0.3)
+    recipe = WorkloadSpec(load=0.7, devices=3, duration_s=40_000, process=process, cv=2, zipf=zipf, run_cv=0.3)
     arrivals = list(make_arrivals(FUNCTIONS, recipe))
     assert offered_load(arrivals, FUNCTIONS, recipe) == pytest.approx(0.7, rel=0.1)
     assert [arrival.time_s for arrival in arrivals] == sorted(arrival.time_s for arrival in arrivals)
@@ -37,15 +37,19 @@ def spread(recipe):
 
 
 def test_gamma_gaps_have_the_spread_asked_for_and_bursts_more_than_poisson():
-    long = Recipe(load=1, devices=1, duration_s=50_000)
+    long = WorkloadSpec(load=1, devices=1, duration_s=50_000)
     assert spread(long) == pytest.approx(1, rel=0.05)
-    assert spread(Recipe(load=1, devices=1, duration_s=50_000, process="gamma", cv=0.5)) == pytest.approx(0.5, rel=0.05)
-    assert spread(Recipe(load=1, devices=1, duration_s=50_000, process="gamma", cv=3)) == pytest.approx(3, rel=0.15)
-    assert spread(Recipe(load=1, devices=1, duration_s=50_000, process="bursty")) > 2
+    assert spread(WorkloadSpec(load=1, devices=1, duration_s=50_000, process="gamma", cv=0.5)) == pytest.approx(
+        0.5, rel=0.05
+    )
+    assert spread(WorkloadSpec(load=1, devices=1, duration_s=50_000, process="gamma", cv=3)) == pytest.approx(
+        3, rel=0.15
+    )
+    assert spread(WorkloadSpec(load=1, devices=1, duration_s=50_000, process="bursty")) > 2
 
 
 def test_popularity_falls_with_rank():
-    recipe = Recipe(zipf=1, duration_s=50_000)
+    recipe = WorkloadSpec(zipf=1, duration_s=50_000)
     counts = dict.fromkeys(FUNCTIONS, 0)
     for arrival in make_arrivals(FUNCTIONS, recipe):
         counts[arrival.function] += 1
@@ -55,7 +59,7 @@ def test_popularity_falls_with_rank():
 
 
 def test_even_work_gives_every_function_the_same_load():
-    recipe = Recipe(duration_s=100_000, even_work=True)
+    recipe = WorkloadSpec(duration_s=100_000, even_work=True)
     work = dict.fromkeys(FUNCTIONS, 0.0)
     for arrival in make_arrivals(FUNCTIONS, recipe):
         work[arrival.function] += FUNCTIONS[arrival.function].times.run_s
@@ -63,7 +67,7 @@ def test_even_work_gives_every_function_the_same_load():
 
 
 def test_functions_are_dealt_to_tenants_and_arrivals_put_on_steps():
-    arrivals = list(make_arrivals(FUNCTIONS, Recipe(tenants=3, step_s=2)))
+    arrivals = list(make_arrivals(FUNCTIONS, WorkloadSpec(tenants=3, step_s=2)))
     assert {arrival.tenant for arrival in arrivals} == {"tenant1", "tenant2", "tenant3"}
     assert len({(arrival.tenant, arrival.function) for arrival in arrivals}) == 8
     assert all(arrival.time_s % 2 == 0 for arrival in arrivals)
@@ -75,7 +79,7 @@ def test_the_same_seed_makes_the_same_file_and_simulate_reads_it(tmp_path):
     assert listed.functions == FUNCTIONS
     files = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        recipe = Recipe(seed=seed, run_cv=0.5, tenants=2)
+        recipe = WorkloadSpec(seed=seed, run_cv=0.5, tenants=2)
         count = write_arrivals(make_arrivals(FUNCTIONS, recipe), tmp_path / name)
         assert list(TraceFile(tmp_path / name, FUNCTIONS)) == list(make_arrivals(FUNCTIONS, recipe))
         assert TraceFile(tmp_path / name, FUNCTIONS).overview().calls == count
@@ -85,7 +89,7 @@ def test_the_same_seed_makes_the_same_file_and_simulate_reads_it(tmp_path):
 
 def test_functions_that_run_for_no_time_give_no_load():
     with pytest.raises(InputError, match="run_s: a function runs for 0 seconds"):
-        make_arrivals({"f": FunctionSpec("f", times=Times(0))}, Recipe())
+        make_arrivals({"f": FunctionSpec("f", times=Times(0))}, WorkloadSpec())
 
 
 def test_deadlines_and_cost_limits_are_written_where_there_are_any(tmp_path):

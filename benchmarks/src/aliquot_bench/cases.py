@@ -11,7 +11,7 @@ from aliquot.sim.engine import Scenario
 from aliquot.sim.importers import IMPORTERS
 from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.importers.scaling import measure, rescale, time_scale
-from aliquot.sim.interference import V100, Curve
+from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 
 LOADS = (0.6, 0.9, 1.3)
 DEVICES = (1, 2, 4)
@@ -44,5 +44,7 @@ def make_scenario(case: Case, data: Path, calls: int) -> tuple[Scenario, int]:
     scale = time_scale(measured, case.load, case.devices)
     devices = [DeviceSpec(f"gpu-{number}", memory_bytes=16 * GIB) for number in range(1, case.devices + 1)]
     workload = ListedWorkload(rescale(arrivals, scale))
-    scenario = Scenario(devices, imported.functions, workload, interference=Curve(V100), shared_bus=True)
+    scenario = Scenario(
+        devices, imported.functions, workload, interference=InterferenceCurve(V100_STRETCH), shared_bus=True
+    )
     return scenario, len(measured.flows)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aliquot.config import PolicySettings
 from aliquot.sim.engine import simulate
-from aliquot.sim.plots import Line, Panel, draw_panels
+from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot.sim.report import RunReport, report
 from aliquot_bench.base import Request
 from aliquot_bench.cases import DEVICES, LOADS, MANY_FLOWS, SETS, Case, make_scenario
@@ -61,10 +61,10 @@ class FairnessBench:
         for name in self._many():
             for title, ratio in (("mean latency", _mean), ("p99 latency", _p99)):
                 lines = [
-                    Line(policy, LOADS, [self._typical(name, load, policy, ratio) for load in LOADS])
+                    PlotLine(policy, LOADS, [self._typical(name, load, policy, ratio) for load in LOADS])
                     for policy in (*OTHERS, OURS)
                 ]
-                panels.append(Panel(f"{name}: {title} against {BASELINE}", "offered load", "ratio", lines))
+                panels.append(PlotPanel(f"{name}: {title} against {BASELINE}", "offered load", "ratio", lines))
         draw_panels(
             panels, "Real arrivals on 1, 2 and 4 devices: below 1 is better than the published best", path, columns=2
         )

@@ -15,12 +15,12 @@ from aliquot.core.commands import Command, Run, StartSandbox
 from aliquot.core.events import Event, InvocationArrived, RunFinished, SandboxStarted
 from aliquot.core.model import DeviceSpec
 from aliquot.core.units import GIB
-from aliquot.sim.arrivals import Arrival, Overview, overview
+from aliquot.sim.arrivals import Arrival, WorkloadOverview, make_overview
 from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.plots import Line, Panel, draw_panels
-from aliquot.sim.workloads import Recipe, make_arrivals, make_functions
+from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
+from aliquot.sim.workloads import WorkloadSpec, make_arrivals, make_functions
 from aliquot.testing.builders import device, function
-from aliquot.testing.harness import Harness, of
+from aliquot.testing.harness import Harness, of_type
 from aliquot_bench.base import Request
 from aliquot_bench.result import Result, Rows, at_most
 
@@ -35,14 +35,14 @@ class Streamed:
 
     def __init__(self, calls: int) -> None:
         self._functions = make_functions(100, 0)
-        self._recipe = Recipe(load=0.9, devices=4, duration_s=1e9, zipf=1)
+        self._recipe = WorkloadSpec(load=0.9, devices=4, duration_s=1e9, zipf=1)
         self._calls = calls
 
     def __iter__(self) -> Iterator[Arrival]:
         return islice(make_arrivals(self._functions, self._recipe), self._calls)
 
-    def overview(self) -> Overview:
-        return overview(self)
+    def overview(self) -> WorkloadOverview:
+        return make_overview(self)
 
 
 class SimulatorBench:
@@ -90,8 +90,8 @@ class SimulatorBench:
         return Result("sim", self._quick, goals, [figures, decisions, memory])
 
     def draw(self, path: Path) -> None:
-        line = Line(POLICY, list(self._decision_us), list(self._decision_us.values()))
-        panel = Panel("One call: arrival, decision, finish", "flows", "µs", [line], log_x=True)
+        line = PlotLine(POLICY, list(self._decision_us), list(self._decision_us.values()))
+        panel = PlotPanel("One call: arrival, decision, finish", "flows", "µs", [line], log_x=True)
         draw_panels([panel], "What a decision costs", path, columns=1)
 
     def _simulate(self) -> tuple[float, int]:
@@ -131,9 +131,9 @@ def decision_us(flows: int, turns: int = 2000) -> float:
     running: list[Run] = []
 
     def follow(commands: list[Command]) -> None:
-        running.extend(of(Run, commands))
-        for start in of(StartSandbox, commands):
-            running.extend(of(Run, scheduler.step(scheduler.now, [SandboxStarted(start.sandbox)])))
+        running.extend(of_type(Run, commands))
+        for start in of_type(StartSandbox, commands):
+            running.extend(of_type(Run, scheduler.step(scheduler.now, [SandboxStarted(start.sandbox)])))
 
     follow(commands)
     spent = 0.0

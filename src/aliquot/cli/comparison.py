@@ -12,9 +12,9 @@ from aliquot.cli.console import check_distinct, check_writable, output, progress
 from aliquot.config import PolicySettings
 from aliquot.core.errors import InputError
 from aliquot.sim import plots
-from aliquot.sim.arrivals import Overview
+from aliquot.sim.arrivals import WorkloadOverview
 from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.recorder import Recorder
+from aliquot.sim.recorder import RunRecorder
 from aliquot.sim.report import RunReport, report, to_json
 from aliquot.sim.schedule import ScheduleWriter
 from aliquot.sim.tables import comparison
@@ -53,7 +53,7 @@ def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: Outputs
 
 def _simulate_all(
     scenario: Scenario, runs: Sequence[PolicySettings], schedule: Path | None
-) -> list[tuple[RunReport, Recorder]]:
+) -> list[tuple[RunReport, RunRecorder]]:
     results = []
     with ExitStack() as stack:
         bar = stack.enter_context(progress())
@@ -78,7 +78,7 @@ def _simulate_all(
     return results
 
 
-def _check_tenants(scenario: Scenario, overview: Overview) -> None:
+def _check_tenants(scenario: Scenario, overview: WorkloadOverview) -> None:
     tenants = dict.fromkeys(key.tenant for key in overview.flows)
     for tenant in scenario.tenant_weights:
         if tenant not in tenants:

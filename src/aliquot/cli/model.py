@@ -210,19 +210,22 @@ def _check_plot(plot: Path | None) -> None:
 
 
 def _draw(curve: list[dict[str, Any]], path: Path) -> None:
-    from aliquot.sim.plots import Line, Panel, draw_panels
+    from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 
     if not curve:
         raise InputError("--plot: no network was trained, so there is no learning curve")
     rounds = [float(point["epoch"]) for point in curve]
     loss = [
-        Line("learned from", rounds, [point["learned_loss"] for point in curve]),
-        Line("held back", rounds, [point["held_back_loss"] for point in curve]),
+        PlotLine("learned from", rounds, [point["learned_loss"] for point in curve]),
+        PlotLine("held back", rounds, [point["held_back_loss"] for point in curve]),
     ]
     hits = [
-        Line("top-1", rounds, [_POINTS * point["top1"] for point in curve]),
-        Line("top-5", rounds, [_POINTS * point["top5"] for point in curve]),
+        PlotLine("top-1", rounds, [_POINTS * point["top1"] for point in curve]),
+        PlotLine("top-5", rounds, [_POINTS * point["top5"] for point in curve]),
     ]
-    panels = [Panel("loss", "round", "nats a step", loss), Panel("held-back sessions", "round", "% right", hits)]
+    panels = [
+        PlotPanel("loss", "round", "nats a step", loss),
+        PlotPanel("held-back sessions", "round", "% right", hits),
+    ]
     draw_panels(panels, "The network's learning curve", path, columns=2)
     say(f"wrote {path}")

@@ -9,7 +9,7 @@ from rich.table import Table
 from aliquot.cli.console import check_writable, output, progress, say
 
 if TYPE_CHECKING:
-    from aliquot.sim.experiments.thesis import Published
+    from aliquot.sim.experiments.thesis import PublishedTrace
 
 app = typer.Typer(help="Reproduce published results.", no_args_is_help=True)
 
@@ -107,7 +107,7 @@ def _show_traces() -> bool:
     return agrees
 
 
-def _cells(trace: "Published") -> list[str]:
+def _cells(trace: "PublishedTrace") -> list[str]:
     numbers = (trace.total_s, trace.cold, trace.hits, trace.mean_wait_s, trace.resnet_wait_s, trace.bert_wait_s)
     return [trace.schedule, *(f"{number:g}" for number in numbers)]
 

@@ -11,7 +11,7 @@ from aliquot.config import PACKING_DEFAULT, PolicySettings, parse_policy_params,
 from aliquot.core.errors import InputError
 
 if TYPE_CHECKING:
-    from aliquot.sim.fabric.storage import Storage
+    from aliquot.sim.fabric.storage import StorageSettings
 
 
 def simulate(
@@ -116,17 +116,17 @@ def simulate(
 
 def _storage(
     files: Path | None, link: str, latency_s: float, cache: str, eviction: str, predictor: str, lead_s: float
-) -> "Storage":
+) -> "StorageSettings":
     from aliquot.policies.eviction import EVICTION
-    from aliquot.sim.fabric.predicting import PREDICTORS
-    from aliquot.sim.fabric.storage import Storage, read_files
+    from aliquot.sim.fabric.predictors import PREDICTORS
+    from aliquot.sim.fabric.storage import StorageSettings, read_files
 
     _check_one_of("--predictor", predictor, PREDICTORS)
     look_up(EVICTION, eviction, "--cache-eviction")
     bandwidth = parse_size(link, "--link")
     if not bandwidth:
         raise InputError(f"--link: '{link}' brings nothing; it takes bytes per second, such as 100MB")
-    return Storage(
+    return StorageSettings(
         {} if files is None else read_files(files),
         bandwidth,
         latency_s,
@@ -139,7 +139,7 @@ def _storage(
 
 def _runs(policy: str, prefetching: str, seed: str, common: PolicySettings) -> list[PolicySettings]:
     """One for each of both policies and seed; what is wrong with a policy's name or parameters comes up here."""
-    from aliquot.sim.clairvoyant import SIMULATED
+    from aliquot.sim.clairvoyant import SIMULATED_QUEUEING
 
     names = _split(policy, "--policy")
     seeds = [_seed(text) for text in _split(seed, "--seed")]
@@ -150,7 +150,7 @@ def _runs(policy: str, prefetching: str, seed: str, common: PolicySettings) -> l
         for way in ways
         for number in seeds
     ]
-    used = dict.fromkeys(name for run in runs for name in assemble(run, SIMULATED).policy_names)
+    used = dict.fromkeys(name for run in runs for name in assemble(run, SIMULATED_QUEUEING).policy_names)
     for name in common.params:
         if name not in used:
             raise InputError(f"--set: {name} is not among the policies of this run: {', '.join(used)}")

@@ -96,7 +96,7 @@ def _show(found: "list[Row]") -> None:
 
 def _draw(found: "list[Row]", path: Path) -> None:
     """A panel for each device's compute, and one for its memory."""
-    from aliquot.sim.plots import Line, Panel, draw_panels
+    from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 
     began_ms = min((row.windows[0].t_ms for row in found if row.windows), default=0)
     panels = []
@@ -105,10 +105,10 @@ def _draw(found: "list[Row]", path: Path) -> None:
         for row in (row for row in found if row.device == device):
             name = f"{row.function} ({','.join(map(str, row.sandboxes))})"
             at_s = [(window.t_ms - began_ms) / 1000 for window in row.windows]
-            shares.append(Line(name, at_s, [100 * window.share for window in row.windows]))
-            shares.append(Line(f"{name}: asked for", at_s, [100 * window.request for window in row.windows]))
-            memory.append(Line(name, at_s, [window.memory_bytes / MIB for window in row.windows]))
-        panels.append(Panel(f"{device}: compute used", "s", "% of the device", shares))
-        panels.append(Panel(f"{device}: memory used", "s", "MiB", memory))
+            shares.append(PlotLine(name, at_s, [100 * window.share for window in row.windows]))
+            shares.append(PlotLine(f"{name}: asked for", at_s, [100 * window.request for window in row.windows]))
+            memory.append(PlotLine(name, at_s, [window.memory_bytes / MIB for window in row.windows]))
+        panels.append(PlotPanel(f"{device}: compute used", "s", "% of the device", shares))
+        panels.append(PlotPanel(f"{device}: memory used", "s", "MiB", memory))
     if panels:
         draw_panels(panels, "Usage of accelerators", path, columns=2)

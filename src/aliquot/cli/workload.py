@@ -63,7 +63,7 @@ def make(
     check_writable(arrivals, "--arrivals")
     if make_functions is not None:
         check_writable(functions, "--functions")
-    recipe = workloads.Recipe(
+    recipe = workloads.WorkloadSpec(
         load, devices, duration, process, cv, on, off, zipf, even_work, tenants, run_cv, step, seed
     )
     if make_functions is None:
@@ -103,7 +103,7 @@ def readers(
     check_distinct(written)
     for option, path in written.items():
         check_writable(path, option)
-    recipe = made.Rounds(users, rounds, gap, think, parts, part_mib, shuffled, drawn_from, seed)
+    recipe = made.ReadersSpec(users, rounds, gap, think, parts, part_mib, shuffled, drawn_from, seed)
     write_functions(made.functions().values(), functions)
     write_files(made.files(recipe), files)
     count = write_arrivals(made.arrivals(recipe), arrivals, reads=True)

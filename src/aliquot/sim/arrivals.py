@@ -20,7 +20,7 @@ class Arrival(NamedTuple):
     reads: tuple[str, ...] = ()  # files that it opens, one after the other, as `dataset/path`
 
 
-class Overview(NamedTuple):
+class WorkloadOverview(NamedTuple):
     """What one pass over a workload tells: how much there is, and whose."""
 
     calls: int
@@ -32,7 +32,7 @@ class Workload(Protocol):
     """A stream of arrivals that can be read more than once, the same each time."""
 
     def __iter__(self) -> Iterator[Arrival]: ...
-    def overview(self) -> Overview: ...
+    def overview(self) -> WorkloadOverview: ...
 
 
 class ListedWorkload:
@@ -45,11 +45,11 @@ class ListedWorkload:
     def __iter__(self) -> Iterator[Arrival]:
         return iter(self.arrivals)
 
-    def overview(self) -> Overview:
-        return overview(self)
+    def overview(self) -> WorkloadOverview:
+        return make_overview(self)
 
 
-def overview(arrivals: Iterable[Arrival]) -> Overview:
+def make_overview(arrivals: Iterable[Arrival]) -> WorkloadOverview:
     flows: dict[FlowKey, None] = {}
     count = 0
     last_s: float = 0
@@ -57,4 +57,4 @@ def overview(arrivals: Iterable[Arrival]) -> Overview:
         count += 1
         last_s = arrival.time_s
         flows.setdefault(FlowKey(arrival.tenant, arrival.function))
-    return Overview(count, list(flows), last_s)
+    return WorkloadOverview(count, list(flows), last_s)

@@ -17,7 +17,7 @@ from aliquot.policies.queueing.parts.placement import least_recent
 from aliquot.sim.arrivals import Workload
 
 
-class Clairvoyant(Queueing):
+class ClairvoyantQueueing(Queueing):
     """Lays all future calls in buckets by run time; the next call is the first of the bucket that `draw` names."""
 
     future: ClassVar[Sequence[FlowKey]] = ()  # whose each arrival will be, in order
@@ -59,7 +59,7 @@ class Clairvoyant(Queueing):
         return self._buckets[self.draw(filled)].popleft()
 
 
-class SrtfClairvoyant(Clairvoyant):
+class SrtfClairvoyant(ClairvoyantQueueing):
     """All calls of the whole trace in order of run time."""
 
     def bucket(self, run_s: float) -> float:
@@ -69,7 +69,7 @@ class SrtfClairvoyant(Clairvoyant):
         return filled[0]
 
 
-class MlfqClairvoyant(Clairvoyant):
+class MlfqClairvoyant(ClairvoyantQueueing):
     """A random bucket of the whole trace, whether its first call has arrived or not."""
 
     def bucket(self, run_s: float) -> float:
@@ -79,18 +79,18 @@ class MlfqClairvoyant(Clairvoyant):
         return filled[self.generator.randrange(len(filled))]
 
 
-CLAIRVOYANT: dict[str, type[Clairvoyant]] = {
+CLAIRVOYANT: dict[str, type[ClairvoyantQueueing]] = {
     "mlfq_clairvoyant": MlfqClairvoyant,
     "srtf_clairvoyant": SrtfClairvoyant,
 }
 
-SIMULATED: dict[str, type[Queueing]] = {**QUEUEING, **CLAIRVOYANT}  # what a simulation offers
+SIMULATED_QUEUEING: dict[str, type[Queueing]] = {**QUEUEING, **CLAIRVOYANT}  # what a simulation offers
 
 
-def informed(name: str, workload: Workload) -> Mapping[str, type[Queueing]]:
+def queueing_policies(name: str, workload: Workload) -> Mapping[str, type[Queueing]]:
     """The simulator's policies; the named one knows the workload if it is of those that must."""
     seer = CLAIRVOYANT.get(name)
     if seer is None:
-        return SIMULATED
+        return SIMULATED_QUEUEING
     future = [FlowKey(arrival.tenant, arrival.function) for arrival in workload]
-    return {**SIMULATED, name: type(seer.__name__, (seer,), {"future": future})}
+    return {**SIMULATED_QUEUEING, name: type(seer.__name__, (seer,), {"future": future})}

@@ -9,11 +9,11 @@ from aliquot.core.clock import DECIMALS
 from aliquot.core.errors import InputError
 from aliquot.sim.text_input import UNREADABLE, cannot_be_read, text_lines
 
-NUMBER = re.compile(r"\s*\+?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
-LARGEST = 1e12  # some thirty thousand years: beyond it sums of floats mean little
+NUMBER_PATTERN = re.compile(r"\s*\+?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
+MAX_NUMBER = 1e12  # some thirty thousand years: beyond it sums of floats mean little
 
 
-class Row:
+class CsvRow:
     """One line of a CSV file."""
 
     __slots__ = ("file", "line", "values")
@@ -48,14 +48,14 @@ class Row:
 
 
 def parse_number(text: str) -> float | None:
-    """A number from 0 to `LARGEST`, on the time grid; None if it is none.
+    """A number from 0 to `MAX_NUMBER`, on the time grid; None if it is none.
 
     Whole numbers are ints, so that sums of them stay exact. What the grid would make 0 is kept as it is.
     """
-    if NUMBER.fullmatch(text) is None:
+    if NUMBER_PATTERN.fullmatch(text) is None:
         return None
     exact = float(text)
-    if exact > LARGEST:
+    if exact > MAX_NUMBER:
         return None
     value = round(exact, DECIMALS) or exact
     return int(value) if value == int(value) else value
@@ -63,7 +63,7 @@ def parse_number(text: str) -> float | None:
 
 def read_rows(
     path: Path, required: Sequence[str], optional: Sequence[str] | None, prefixes: Sequence[str] = ()
-) -> Iterator[Row]:
+) -> Iterator[CsvRow]:
     """The rows of a file with a header, `.gz` or plain, as a stream.
 
     Columns may also begin with one of `prefixes`; with None for `optional` any others may be there.
@@ -80,7 +80,7 @@ def read_rows(
                 continue
             if len(values) != len(names):
                 raise InputError(f"{path}:{line}: {len(values)} fields; it takes {len(names)}: {','.join(names)}")
-            yield Row(str(path), line, dict(zip(names, values, strict=True)))
+            yield CsvRow(str(path), line, dict(zip(names, values, strict=True)))
     except (*UNREADABLE, csv.Error) as error:
         raise cannot_be_read(path, line + 1, error) from error
 

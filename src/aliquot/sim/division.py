@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Claim(NamedTuple):
+class ComputeClaim(NamedTuple):
     share: float
     ceiling: float
 
 
-def divide(claims: Sequence[Claim]) -> list[float]:
+def divide_compute(claims: Sequence[ComputeClaim]) -> list[float]:
     """Parts of the device, at most 1 together."""
     given = [0.0] * len(claims)
     left, open_ = 1.0, [number for number, claim in enumerate(claims) if claim.ceiling > 0]
@@ -32,5 +32,5 @@ def divide(claims: Sequence[Claim]) -> list[float]:
     return given
 
 
-def _part(claim: Claim, weight: float, left: float) -> float:
+def _part(claim: ComputeClaim, weight: float, left: float) -> float:
     return left * claim.share / weight if weight else left

@@ -39,15 +39,15 @@ from aliquot.core.events import (
 from aliquot.core.interfaces import Queueing
 from aliquot.core.invariants import check
 from aliquot.core.model import DeviceSpec, FunctionSpec
-from aliquot.sim.agenda import Agenda
-from aliquot.sim.arrivals import Arrival, Overview, Workload
-from aliquot.sim.clairvoyant import informed
-from aliquot.sim.fabric.fabric import Fabric
-from aliquot.sim.fabric.storage import Storage
-from aliquot.sim.interference import Curve
-from aliquot.sim.machine import Machine
-from aliquot.sim.recorder import Call, DispatchLine, Recorder
-from aliquot.sim.sessions import Sessions
+from aliquot.sim.arrivals import Arrival, Workload, WorkloadOverview
+from aliquot.sim.clairvoyant import queueing_policies
+from aliquot.sim.event_queue import EventQueue
+from aliquot.sim.fabric.fabric import SimulatedFabric
+from aliquot.sim.fabric.storage import StorageSettings
+from aliquot.sim.interference import InterferenceCurve
+from aliquot.sim.machine import SimulatedMachine
+from aliquot.sim.recorder import DispatchLine, RunRecorder, SimulatedCall
+from aliquot.sim.sessions import SessionExpiry
 
 PROGRESS_EVERY = 500  # ended calls
 SAMPLES = 60  # of fairness, over the arrivals
@@ -60,10 +60,10 @@ class Scenario(Struct):
     functions: dict[str, FunctionSpec]
     workload: Workload
     tenant_weights: dict[str, float] = {}
-    interference: Curve | None = None
+    interference: InterferenceCurve | None = None
     shared_bus: bool = False  # transfers to one device slow each other down
     check: bool = False  # the invariants, after every step
-    storage: Storage = Storage()
+    storage: StorageSettings = StorageSettings()
 
 
 class Simulation:
@@ -73,7 +73,7 @@ class Simulation:
         self,
         scenario: Scenario,
         settings: PolicySettings,
-        overview: Overview,
+        overview: WorkloadOverview,
         queueing: Mapping[str, type[Queueing]],
         on_dispatch: Callable[[DispatchLine], None] | None,
     ) -> None:
@@ -81,9 +81,9 @@ class Simulation:
         self._flows = overview.flows
         self._sample_every_s = overview.last_s / SAMPLES
         self.scheduler = assemble(settings, queueing)
-        self._agenda = Agenda()
-        self._sessions = Sessions(self._agenda)
-        self._machine = Machine(
+        self._agenda = EventQueue()
+        self._sessions = SessionExpiry(self._agenda)
+        self._machine = SimulatedMachine(
             scenario.devices,
             scenario.functions,
             self._agenda,
@@ -91,8 +91,8 @@ class Simulation:
             shared_bus=scenario.shared_bus,
             sliced=settings.sharing != "hard",
         )
-        self._fabric = Fabric(scenario.storage, scenario.workload, self._agenda)
-        self._calls: dict[str, Call] = {}
+        self._fabric = SimulatedFabric(scenario.storage, scenario.workload, self._agenda)
+        self._calls: dict[str, SimulatedCall] = {}
         self._next_number = 0
         self.ended = 0
         weights = {
@@ -100,7 +100,7 @@ class Simulation:
             for key in overview.flows
         }
         domains = {key: domain_of(scenario.functions[key.function]) for key in overview.flows}
-        self.recorder = Recorder(weights, domains, on_dispatch)
+        self.recorder = RunRecorder(weights, domains, on_dispatch)
         self._performers: dict[type[Command], Callable[..., None]] = {
             Dispatch: self._dispatch,
             Run: self._run,
@@ -203,7 +203,7 @@ class Simulation:
         self.recorder.rejected(call, now)
         self._ended(call, now)
 
-    def _ended(self, call: Call, now: float) -> None:
+    def _ended(self, call: SimulatedCall, now: float) -> None:
         self.ended += 1
         if call.arrival.session is not None:
             self._sessions.ended(call.arrival, now)
@@ -237,16 +237,16 @@ def simulate(
     scenario: Scenario,
     settings: PolicySettings,
     *,
-    overview: Overview | None = None,
+    overview: WorkloadOverview | None = None,
     on_dispatch: Callable[[DispatchLine], None] | None = None,
     on_progress: Callable[[int], None] | None = None,
-) -> Recorder:
+) -> RunRecorder:
     """Run the scenario to its end. `on_progress` is told now and then how many calls have ended."""
     simulation = Simulation(
         scenario,
         settings,
         overview or scenario.workload.overview(),
-        informed(settings.queueing, scenario.workload),
+        queueing_policies(settings.queueing, scenario.workload),
         on_dispatch,
     )
     told = 0

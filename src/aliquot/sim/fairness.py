@@ -8,16 +8,16 @@ demand.
   part at every moment. Flows count in proportion to what they were due, so that a flow which waited for an instant does
   not outvote one that waited all day; where all are backlogged all the time it is the ordinary index. 1 is fair.
 - The largest gap is the largest difference in weighted service between any two flows over any window in which both are
-  backlogged throughout. It is exact, at a cost in proportion to the flows backlogged at once; beyond `TRACKED` of them
-  those that join are left out until they have been empty once.
+  backlogged throughout. The value is exact, and the cost is proportional to the flows backlogged at once. At most
+  `MAX_TRACKED_FLOWS` flows are tracked. Further flows are left out until they have been empty once.
 """
 
 from collections.abc import Iterable, Iterator
 
 from aliquot.core.model import FlowKey
 
-TRACKED = 128
-LEAST_DUE_S = 1e-12  # less is a rounding error
+MAX_TRACKED_FLOWS = 128
+MIN_DUE_S = 1e-12  # less is a rounding error
 
 
 class FlowMeter:
@@ -120,7 +120,7 @@ class FairnessMeter:
         flow.clock = self._contested_s
 
     def _track(self, flow: FlowMeter, now: float) -> None:
-        if len(self._tracked) >= TRACKED:
+        if len(self._tracked) >= MAX_TRACKED_FLOWS:
             return
         here = flow.service_at(now)
         for other in self._tracked.values():
@@ -155,14 +155,14 @@ class FairnessMeter:
             self.max_gap_s = max(self.max_gap_s, span[1] - span[0])
 
 
-def jain(meters: Iterable[FairnessMeter]) -> float:
+def jain_of_meters(meters: Iterable[FairnessMeter]) -> float:
     """Over the flows of all meters; 1 when nothing was ever contested."""
-    return jain_of((flow.got_s, flow.due_s) for meter in meters for flow in meter.flows())
+    return jain_index((flow.got_s, flow.due_s) for meter in meters for flow in meter.flows())
 
 
-def jain_of(accounts: Iterable[tuple[float, float]]) -> float:
+def jain_index(accounts: Iterable[tuple[float, float]]) -> float:
     """Jain's index of what was got against what was due."""
-    counted = [(got_s, due_s) for got_s, due_s in accounts if due_s > LEAST_DUE_S]
+    counted = [(got_s, due_s) for got_s, due_s in accounts if due_s > MIN_DUE_S]
     spread = sum(got_s**2 / due_s for got_s, due_s in counted)
     total_due_s = sum(due_s for _, due_s in counted)
     return sum(got_s for got_s, _ in counted) ** 2 / (total_due_s * spread) if spread else 1.0

@@ -15,13 +15,13 @@ from aliquot.core.commands import LoadMemory, Run, SetSlice, StartSandbox, StopS
 from aliquot.core.events import MemoryLoaded, RunFinished, SandboxStarted
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.places import Place
-from aliquot.sim.agenda import Agenda, Entry
-from aliquot.sim.division import Claim, divide
-from aliquot.sim.interference import Curve
-from aliquot.sim.sharing import SharedResource, Use
+from aliquot.sim.division import ComputeClaim, divide_compute
+from aliquot.sim.event_queue import EventQueue, QueueEntry
+from aliquot.sim.interference import InterferenceCurve
+from aliquot.sim.shared_resource import ResourceUse, SharedResource
 
 
-class Home:
+class FunctionPlacement:
     """A function on a device, or on several whole ones of a kind: what its sandboxes there take.
 
     On several it has all of each of them to itself, so what it does there is counted with the first.
@@ -44,25 +44,25 @@ class Home:
         self.bytes_to_move = function.memory_bytes * len(place) if self.accelerated else 0
 
 
-class Machine:
+class SimulatedMachine:
     def __init__(
         self,
         devices: Sequence[DeviceSpec],
         functions: Mapping[str, FunctionSpec],
-        agenda: Agenda,
-        interference: Curve | None = None,
+        agenda: EventQueue,
+        interference: InterferenceCurve | None = None,
         *,
         shared_bus: bool = False,
         sliced: bool = False,
     ) -> None:
         self._functions = functions
         self._devices = {device.name: device for device in devices}
-        self._homes: dict[tuple[str, Place], Home] = {}  # by function and place
+        self._homes: dict[tuple[str, Place], FunctionPlacement] = {}  # by function and place
         self._agenda = agenda
-        self._home: dict[int, Home] = {}  # by sandbox
+        self._home: dict[int, FunctionPlacement] = {}  # by sandbox
         self._compute: dict[str, SharedResource[int]] = {}
         self._bus: dict[str, SharedResource[int]] = {}
-        self._claims: dict[int, Claim] = {}  # by sandbox
+        self._claims: dict[int, ComputeClaim] = {}  # by sandbox
         # Whether what runs must be re-timed when something begins or ends.
         self.shares_compute = sliced or interference is not None
         for device in devices:
@@ -75,7 +75,7 @@ class Machine:
             if shared_bus:
                 self._bus[device.name] = SharedResource(agenda, lambda uses: [len(uses)] * len(uses))
 
-    def home(self, sandbox: int) -> Home:
+    def home(self, sandbox: int) -> FunctionPlacement:
         return self._home[sandbox]
 
     def start(self, command: StartSandbox, now: float) -> None:
@@ -89,10 +89,10 @@ class Machine:
         process_up = after(now, times.cold_s)
         self._transfer(sandbox, times, now, lambda at: self._agenda.add(max(at, process_up), started))
 
-    def _find_home(self, function: str, place: Place) -> Home:
+    def _find_home(self, function: str, place: Place) -> FunctionPlacement:
         home = self._homes.get((function, place))
         if home is None:
-            home = Home(self._functions[function], self._devices[place[0]], place)
+            home = FunctionPlacement(self._functions[function], self._devices[place[0]], place)
             self._homes[function, place] = home
         return home
 
@@ -115,13 +115,13 @@ class Machine:
 
     def set_slice(self, command: SetSlice, now: float) -> None:
         sandbox = command.sandbox
-        self._claims[sandbox] = Claim(command.share, command.ceiling)
+        self._claims[sandbox] = ComputeClaim(command.share, command.ceiling)
         device = self._home[sandbox].device
         if self.shares_compute and sandbox in self._compute[device]:
             self._compute[device].divide_anew(now)
 
-    def _sliced(self, uses: Mapping[int, Use]) -> list[float]:
-        parts = divide([self._claims[sandbox] for sandbox in uses])
+    def _sliced(self, uses: Mapping[int, ResourceUse]) -> list[float]:
+        parts = divide_compute([self._claims[sandbox] for sandbox in uses])
         return [self._home[sandbox].share / part for sandbox, part in zip(uses, parts, strict=True)]
 
     def run(self, command: Run, actual_s: float | None, now: float, *, began: float | None = None) -> None:
@@ -136,7 +136,7 @@ class Machine:
             whole_s = run_s if began is None else after(run_s, now - began)
             self._agenda.add(after(now, run_s), RunFinished(command.invocation, sandbox, whole_s))
             return
-        use = Use(run_s, home.demand, now, partial(_run_finished, command))
+        use = ResourceUse(run_s, home.demand, now, partial(_run_finished, command))
         use.started = now if began is None else began
         self._compute[home.device].begin(sandbox, use, now)
 
@@ -158,23 +158,23 @@ class Machine:
                 then(at)
 
         for bus in buses:
-            bus.begin(sandbox, Use(times.load_s or 0, 1, now, partial(_told, partial(arrived, bus))), now)
+            bus.begin(sandbox, ResourceUse(times.load_s or 0, 1, now, partial(_told, partial(arrived, bus))), now)
 
 
-def _stretched(curve: Curve, uses: Mapping[int, Use]) -> list[float]:
+def _stretched(curve: InterferenceCurve, uses: Mapping[int, ResourceUse]) -> list[float]:
     demand = sum(use.demand for use in uses.values())
     return [1 if demand <= 1 else curve.stretch(len(uses))] * len(uses)
 
 
-def _told(then: Callable[[float], None], _began: float, _at: float) -> Entry:
+def _told(then: Callable[[float], None], _began: float, _at: float) -> QueueEntry:
     return then
 
 
-def _run_finished(command: Run, began: float, at: float) -> Entry:
+def _run_finished(command: Run, began: float, at: float) -> QueueEntry:
     return RunFinished(command.invocation, command.sandbox, between(began, at))
 
 
-def _actual(home: Home, actual_s: float | None) -> float:
+def _actual(home: FunctionPlacement, actual_s: float | None) -> float:
     """A call's own run time, carried over to this device in proportion to the declared times, or else to its speed."""
     declared, here = home.declared, home.times
     if actual_s is None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aliquot.core.errors import InputError
-from aliquot.sim.recorder import Recorder
+from aliquot.sim.recorder import RunRecorder
 from aliquot.sim.report import RunReport
 
 if TYPE_CHECKING:
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8a8a00", "#000000"]
 
 
-UPRIGHT = 5  # names that fit under an axis side by side
+MAX_UPRIGHT_LABELS = 5  # names that fit under an axis side by side
 
 
-class Line(NamedTuple):
+class PlotLine(NamedTuple):
     label: str
     xs: Sequence[float]
     ys: Sequence[float]
 
 
-class Panel(NamedTuple):
+class PlotPanel(NamedTuple):
     """One set of axes with lines."""
 
     title: str
     x_label: str
     y_label: str
-    lines: Sequence[Line]
+    lines: Sequence[PlotLine]
     log_x: bool = False
 
 
@@ -50,7 +50,7 @@ def check_plot(path: Path) -> None:
         raise InputError(f"--plot: {path} has no ending of a picture; it takes one of {', '.join(formats)}")
 
 
-def draw_comparison(runs: Sequence[tuple[RunReport, Recorder]], title: str, path: Path) -> None:
+def draw_comparison(runs: Sequence[tuple[RunReport, RunRecorder]], title: str, path: Path) -> None:
     """Latencies as a cumulative curve; mean latency by tenant or function; cold starts and fairness."""
     figure, axes = _figure(2, 2, (11.5, 7.5))
     figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=12)
@@ -60,23 +60,25 @@ def draw_comparison(runs: Sequence[tuple[RunReport, Recorder]], title: str, path
         values = sorted(recorder.all_latencies())
         stride = max(1, len(values) // 2000)
         xs = values[::stride]
-        curves.append(Line(label, xs, [place * stride / len(values) for place in range(len(xs))]))
-    _draw_lines(axes[0][0], Panel("Latency: share of calls answered within", "s", "", curves, log_x=True))
+        curves.append(PlotLine(label, xs, [place * stride / len(values) for place in range(len(xs))]))
+    _draw_lines(axes[0][0], PlotPanel("Latency: share of calls answered within", "s", "", curves, log_x=True))
     reports = [run for run, _ in runs]
     _draw_groups(axes[0][1], reports, labels)
     _draw_bars(
         axes[1][0], labels, [100 * _unready(run) for run in reports], "Calls that met a cold start or swap-in, %"
     )
     over_time = [
-        Line(f"{label}: {run.fairness.jain:.3f}", *_columns(recorder.fairness_over_time))
+        PlotLine(f"{label}: {run.fairness.jain:.3f}", *_columns(recorder.fairness_over_time))
         for label, (run, recorder) in zip(labels, runs, strict=True)
     ]
-    _draw_lines(axes[1][1], Panel("Fairness while flows wait: Jain's index over time, and overall", "s", "", over_time))
+    _draw_lines(
+        axes[1][1], PlotPanel("Fairness while flows wait: Jain's index over time, and overall", "s", "", over_time)
+    )
     axes[1][1].set_ylim(0, 1.05)
     _save(figure, path)
 
 
-def draw_panels(panels: Sequence[Panel], title: str, path: Path, columns: int = 3) -> None:
+def draw_panels(panels: Sequence[PlotPanel], title: str, path: Path, columns: int = 3) -> None:
     """A sheet of line charts that share their legend."""
     rows = -(-len(panels) // columns)
     figure, axes = _figure(rows, columns, (4.4 * columns, 3.4 * rows))
@@ -97,7 +99,7 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple["Figure
     return figure, [list(row) for row in axes]
 
 
-def _draw_lines(axis: "Axes", panel: Panel) -> None:
+def _draw_lines(axis: "Axes", panel: PlotPanel) -> None:
     for place, line in enumerate(panel.lines):
         axis.plot(line.xs, line.ys, label=line.label, color=COLOURS[place % len(COLOURS)], linewidth=1.6)
     if panel.log_x:
@@ -119,7 +121,7 @@ def _draw_groups(axis: "Axes", runs: Sequence[RunReport], labels: Sequence[str])
         xs = [number + (place - (len(runs) - 1) / 2) * width for number in range(len(names))]
         means = [group[name].latency_s.mean or 0 for name in names]
         axis.bar(xs, means, width, label=label, color=COLOURS[place % len(COLOURS)])
-    rotation = 0 if len(names) <= UPRIGHT else 45
+    rotation = 0 if len(names) <= MAX_UPRIGHT_LABELS else 45
     axis.set_xticks(range(len(names)), [_plain(name) for name in names], rotation=rotation, fontsize=8)
     axis.set_title(f"Mean latency by {'tenant' if by_tenant else 'function'}, s", loc="left", fontsize=10)
     axis.set_yscale("log")
@@ -130,7 +132,7 @@ def _draw_bars(axis: "Axes", labels: Sequence[str], values: Sequence[float], tit
     colours = [COLOURS[place % len(COLOURS)] for place in range(len(labels))]
     bars = axis.bar(range(len(labels)), values, color=colours)
     axis.bar_label(bars, fmt="%.3g", fontsize=8)
-    axis.set_xticks(range(len(labels)), labels, rotation=0 if len(labels) <= UPRIGHT else 20, fontsize=8)
+    axis.set_xticks(range(len(labels)), labels, rotation=0 if len(labels) <= MAX_UPRIGHT_LABELS else 20, fontsize=8)
     axis.set_title(title, loc="left", fontsize=10)
     axis.grid(visible=True, axis="y", alpha=0.25)
 

@@ -19,7 +19,7 @@ from aliquot.sim.workloads import MICROSECONDS
 DATASET = "lab"
 
 
-class Rounds(Struct, frozen=True):
+class ReadersSpec(Struct, frozen=True):
     users: int = 8
     rounds: int = 40  # of each
     gap_s: float = 120  # between the rounds of a user, on average
@@ -36,7 +36,7 @@ def functions() -> dict[str, FunctionSpec]:
     return {name: FunctionSpec(name, 256 * MIB, times=own, datasets=(DATASET,)) for name, own in times.items()}
 
 
-def files(recipe: Rounds) -> dict[FileKey, int]:
+def files(recipe: ReadersSpec) -> dict[FileKey, int]:
     listed = {}
     for user in range(1, recipe.users + 1):
         listed[DATASET, f"user{user}/config.json"] = MIB // 16
@@ -47,13 +47,13 @@ def files(recipe: Rounds) -> dict[FileKey, int]:
     return listed
 
 
-def arrivals(recipe: Rounds) -> Iterator[Arrival]:
+def arrivals(recipe: ReadersSpec) -> Iterator[Arrival]:
     """In order of time."""
     listed = [arrival for user in range(1, recipe.users + 1) for arrival in _of_user(recipe, user)]
     return iter(sorted(listed, key=lambda arrival: arrival.time_s))
 
 
-def _of_user(recipe: Rounds, user: int) -> Iterator[Arrival]:
+def _of_user(recipe: ReadersSpec, user: int) -> Iterator[Arrival]:
     random = Random(f"{recipe.seed}/readers/{user}")
     own = f"{DATASET}/user{user}"
     parts = [f"{own}/part-{part:03}.bin" for part in range(max(recipe.parts, recipe.drawn_from))]

@@ -9,8 +9,8 @@ from aliquot.core.commands import Dispatch, Start
 from aliquot.core.model import FlowKey
 from aliquot.core.places import place_text
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.fabric.account import DataFigures
-from aliquot.sim.fairness import LEAST_DUE_S, FairnessMeter, FlowMeter, jain_of
+from aliquot.sim.fabric.figures import DataFigures
+from aliquot.sim.fairness import MIN_DUE_S, FairnessMeter, FlowMeter, jain_index
 
 
 class DispatchLine(NamedTuple):
@@ -38,7 +38,7 @@ class FlowRecord:
         self.deadlines = self.deadlines_met = 0
 
 
-class Call:
+class SimulatedCall:
     """A call that has not ended."""
 
     __slots__ = ("accelerated", "arrival", "flow", "queued", "share", "started", "waits")
@@ -53,7 +53,7 @@ class Call:
         self.accelerated = False
 
 
-class Recorder:
+class RunRecorder:
     def __init__(
         self,
         weights: dict[FlowKey, float],
@@ -69,7 +69,7 @@ class Recorder:
         # To be found by a plain pair, which is quicker to make.
         self._flows: dict[tuple[str, str], FlowRecord] = {(*key,): record for key, record in self.flows.items()}
         self.meters = list(meters.values())
-        self._arrived: list[Call] = []  # at this moment
+        self._arrived: list[SimulatedCall] = []  # at this moment
         self.bytes_moved = 0
         self.data: DataFigures | None = None  # once it is over, where there are files
         self.busy_s = 0.0  # time of accelerators, by share
@@ -79,10 +79,10 @@ class Recorder:
         self.fairness_over_time: list[tuple[float, float]] = []  # moments, and Jain's index since the one before
         self._accounts: list[tuple[float, float]] = [(0.0, 0.0)] * len(weights)
 
-    def arrived(self, arrival: Arrival, now: float) -> Call:
+    def arrived(self, arrival: Arrival, now: float) -> SimulatedCall:
         if self.first_arrival_s is None:
             self.first_arrival_s = now
-        call = Call(arrival, self._flows[arrival.tenant, arrival.function])
+        call = SimulatedCall(arrival, self._flows[arrival.tenant, arrival.function])
         self._arrived.append(call)
         return call
 
@@ -94,13 +94,13 @@ class Recorder:
                 call.flow.fairness.enqueued(call.flow.meter, now)
         self._arrived.clear()
 
-    def rejected(self, call: Call, now: float) -> None:
+    def rejected(self, call: SimulatedCall, now: float) -> None:
         flow = call.flow
         flow.rejected += 1
         flow.deadlines += call.arrival.deadline_s is not None
         self._left_queue(call, now)
 
-    def dispatched(self, call: Call, command: Dispatch, now: float) -> None:
+    def dispatched(self, call: SimulatedCall, command: Dispatch, now: float) -> None:
         flow = call.flow
         flow.starts[command.start] += 1
         flow.wait_s.append(between(call.arrival.time_s, now))
@@ -113,18 +113,18 @@ class Recorder:
                 DispatchLine(now, device, arrival.function, warmth, command.reason, arrival.tenant, arrival.time_s)
             )
 
-    def _left_queue(self, call: Call, now: float) -> None:
+    def _left_queue(self, call: SimulatedCall, now: float) -> None:
         call.queued = False
         if call.waits:
             call.flow.fairness.dequeued(call.flow.meter, now)
 
-    def started(self, call: Call, share: float, now: float, *, accelerated: bool) -> None:
+    def started(self, call: SimulatedCall, share: float, now: float, *, accelerated: bool) -> None:
         call.started = now
         call.share = share
         call.accelerated = accelerated
         call.flow.fairness.rate_changed(call.flow.meter, share, now)
 
-    def finished(self, call: Call, now: float) -> None:
+    def finished(self, call: SimulatedCall, now: float) -> None:
         arrival, flow = call.arrival, call.flow
         latency_s = between(arrival.time_s, now)
         flow.latency_s.append(latency_s)
@@ -144,8 +144,8 @@ class Recorder:
             for (got_s, due_s), (got_before, due_before) in zip(accounts, self._accounts, strict=True)
         ]
         self._accounts = accounts
-        if any(due_s > LEAST_DUE_S for _, due_s in since):
-            self.fairness_over_time.append((now, jain_of(since)))
+        if any(due_s > MIN_DUE_S for _, due_s in since):
+            self.fairness_over_time.append((now, jain_index(since)))
 
     def all_latencies(self) -> Iterable[float]:
         return (value for record in self.flows.values() for value in record.latency_s)

@@ -7,13 +7,13 @@ import msgspec
 
 from aliquot.core.commands import Start
 from aliquot.core.model import CPU, DeviceSpec, FlowKey
-from aliquot.sim.fabric.account import DataFigures
-from aliquot.sim.fairness import jain
-from aliquot.sim.recorder import FlowRecord, Recorder
-from aliquot.sim.statistics import Summary, summarise, tidy, variance
+from aliquot.sim.fabric.figures import DataFigures
+from aliquot.sim.fairness import jain_of_meters
+from aliquot.sim.recorder import FlowRecord, RunRecorder
+from aliquot.sim.statistics import Summary, rounded, summarise, variance
 
 
-class Group(msgspec.Struct):
+class GroupReport(msgspec.Struct):
     """What is reported of one function, or of one tenant."""
 
     completed: int
@@ -24,13 +24,13 @@ class Group(msgspec.Struct):
     cold_rate: float
 
 
-class Fairness(msgspec.Struct):
+class FairnessReport(msgspec.Struct):
     jain: float
     max_gap_s: float
     variance_of_means: float
 
 
-class Slo(msgspec.Struct):
+class SloReport(msgspec.Struct):
     """Of the calls that had a deadline; None where none had."""
 
     deadlines: int
@@ -51,14 +51,14 @@ class RunReport(msgspec.Struct):
     bytes_moved: int
     utilisation: float
     makespan_s: float
-    fairness: Fairness
-    slo: Slo
-    per_function: dict[str, Group]
-    per_tenant: dict[str, Group]
+    fairness: FairnessReport
+    slo: SloReport
+    per_function: dict[str, GroupReport]
+    per_tenant: dict[str, GroupReport]
     data: DataFigures | None = None  # where there are files to read
 
 
-def report(policy: str, seed: int, recorder: Recorder, devices: Sequence[DeviceSpec]) -> RunReport:
+def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[DeviceSpec]) -> RunReport:
     """Utilisation is what ran, by share, of what all accelerators could have run from first arrival to last finish."""
     records = list(recorder.flows.values())
     total = _group(records)
@@ -80,10 +80,12 @@ def report(policy: str, seed: int, recorder: Recorder, devices: Sequence[DeviceS
         total.cold_rate,
         swap_ins=sum(record.starts[Start.SWAP_IN] for record in records),
         bytes_moved=recorder.bytes_moved,
-        utilisation=tidy(recorder.busy_s / (accelerators * span_s)) if span_s and accelerators else 0,
-        makespan_s=tidy(recorder.last_finish_s),
-        fairness=Fairness(tidy(jain(recorder.meters)), tidy(max(gaps, default=0)), variance(means)),
-        slo=Slo(deadlines, met, tidy(met / deadlines) if deadlines else None),
+        utilisation=rounded(recorder.busy_s / (accelerators * span_s)) if span_s and accelerators else 0,
+        makespan_s=rounded(recorder.last_finish_s),
+        fairness=FairnessReport(
+            rounded(jain_of_meters(recorder.meters)), rounded(max(gaps, default=0)), variance(means)
+        ),
+        slo=SloReport(deadlines, met, rounded(met / deadlines) if deadlines else None),
         per_function=per_function,
         per_tenant=_groups(recorder, lambda key: key.tenant),
         data=recorder.data,
@@ -95,25 +97,25 @@ def to_json(runs: Iterable[RunReport]) -> bytes:
     return msgspec.json.format(msgspec.json.encode({"runs": list(runs)}), indent=2) + b"\n"
 
 
-def _groups(recorder: Recorder, name_of: Callable[[FlowKey], str]) -> dict[str, Group]:
+def _groups(recorder: RunRecorder, name_of: Callable[[FlowKey], str]) -> dict[str, GroupReport]:
     members: dict[str, list[FlowRecord]] = {}
     for key, record in recorder.flows.items():
         members.setdefault(name_of(key), []).append(record)
     return {name: _group(members[name]) for name in sorted(members)}
 
 
-def _group(records: list[FlowRecord]) -> Group:
+def _group(records: list[FlowRecord]) -> GroupReport:
     latencies, waits = array("d"), array("d")
     for record in records:
         latencies.extend(record.latency_s)
         waits.extend(record.wait_s)
     dispatched = len(waits)
     cold = sum(record.starts[Start.COLD] for record in records)
-    return Group(
+    return GroupReport(
         len(latencies),
         sum(record.rejected for record in records),
         summarise(latencies),
         summarise(waits),
         cold,
-        tidy(cold / dispatched) if dispatched else 0,
+        rounded(cold / dispatched) if dispatched else 0,
     )

@@ -5,7 +5,7 @@ from typing import IO
 
 from aliquot.config import PolicySettings
 from aliquot.sim.recorder import DispatchLine
-from aliquot.sim.statistics import tidy
+from aliquot.sim.statistics import rounded
 
 HEADER = ("time_s", "device", "function", "start", "reason", "tenant", "arrived_s", "policy", "seed")
 
@@ -18,13 +18,13 @@ class ScheduleWriter:
     def write(self, settings: PolicySettings, line: DispatchLine) -> None:
         self._writer.writerow(
             [
-                tidy(line.time_s),
+                rounded(line.time_s),
                 line.device,
                 line.function,
                 line.start,
                 line.reason,
                 line.tenant,
-                tidy(line.arrived_s),
+                rounded(line.arrived_s),
                 settings.queueing,
                 settings.seed,
             ]

@@ -2,13 +2,13 @@
 
 from aliquot.core.clock import after
 from aliquot.core.events import SessionEnded
-from aliquot.sim.agenda import Agenda
 from aliquot.sim.arrivals import Arrival
+from aliquot.sim.event_queue import EventQueue
 
-IDLE_S = 30 * 60
+IDLE_TIMEOUT_S = 30 * 60
 
 
-class Use:
+class SessionUse:
     """Of one session that is under way."""
 
     __slots__ = ("calls", "end", "ends_at")
@@ -19,13 +19,13 @@ class Use:
         self.ends_at: float = 0
 
 
-class Sessions:
-    def __init__(self, agenda: Agenda) -> None:
+class SessionExpiry:
+    def __init__(self, agenda: EventQueue) -> None:
         self._agenda = agenda
-        self._uses: dict[tuple[str, str], Use] = {}
+        self._uses: dict[tuple[str, str], SessionUse] = {}
 
     def arrived(self, arrival: Arrival, now: float) -> None:
-        use = self._uses.setdefault((arrival.tenant, arrival.session or ""), Use())
+        use = self._uses.setdefault((arrival.tenant, arrival.session or ""), SessionUse())
         use.calls += 1
         if use.ends_at > now:  # otherwise it has ended, and this is another of its name
             self._agenda.cancel(use.end)
@@ -37,5 +37,5 @@ class Sessions:
         use = self._uses[key]
         use.calls -= 1
         if not use.calls:
-            use.ends_at = after(now, IDLE_S)
+            use.ends_at = after(now, IDLE_TIMEOUT_S)
             use.end = self._agenda.add(use.ends_at, SessionEnded(*key))

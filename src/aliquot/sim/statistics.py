@@ -22,8 +22,8 @@ def summarise(values: Iterable[float]) -> Summary:
     ordered = sorted(values)
     if not ordered:
         return Summary()
-    mean = tidy(fsum(ordered) / len(ordered))
-    return Summary(mean, *(tidy(quantile(ordered, q)) for q in (0.5, 0.95, 0.99, 1)))
+    mean = rounded(fsum(ordered) / len(ordered))
+    return Summary(mean, *(rounded(quantile(ordered, q)) for q in (0.5, 0.95, 0.99, 1)))
 
 
 def quantile(ordered: Sequence[float], q: float) -> float:
@@ -38,10 +38,10 @@ def variance(values: Sequence[float]) -> float:
     if not values:
         return 0.0
     mean = fsum(values) / len(values)
-    return tidy(fsum((value - mean) ** 2 for value in values) / len(values))
+    return rounded(fsum((value - mean) ** 2 for value in values) / len(values))
 
 
-def tidy(value: float) -> float:
+def rounded(value: float) -> float:
     """Nine decimals, and whole numbers as such: what a report prints."""
     value = round(value, DECIMALS)
     return int(value) if value == int(value) else value

@@ -7,13 +7,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from aliquot.core.units import GIB
-from aliquot.sim.fabric.account import DataFigures
+from aliquot.sim.fabric.figures import DataFigures
 from aliquot.sim.report import RunReport
 
 Column: TypeAlias = tuple[str, list[float | None], Callable[[list[float]], float] | None]  # and who is the best
 
 
-def seconds(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Three significant digits are what the eye compares."""
     if value is None:
         return "-"
@@ -47,7 +47,7 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
     for place, run in enumerate(runs):
         cells = [escape(run.policy), *([str(run.seed)] if several_seeds else [])]
         for _, values, best in columns:
-            cell = seconds(values[place])
+            cell = format_number(values[place])
             known = [value for value in values if value is not None]
             if best is not None and len(runs) > 1 and known and values[place] == best(known):
                 cell = f"[bold green]{cell}[/]"

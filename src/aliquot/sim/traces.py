@@ -9,8 +9,8 @@ from aliquot.core.fit import misfit
 from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec, Times
 from aliquot.core.prefetching.records import FileKey
 from aliquot.core.units import MIB
-from aliquot.sim.arrivals import Arrival, Overview, overview
-from aliquot.sim.csv_input import Row, read_rows
+from aliquot.sim.arrivals import Arrival, WorkloadOverview, make_overview
+from aliquot.sim.csv_input import CsvRow, read_rows
 from aliquot.sim.fabric.storage import file_key
 
 SEPARATOR = ";"  # between files, and between datasets
@@ -31,9 +31,9 @@ class TraceFile:
         self._functions = functions
         self._files = files
 
-    def overview(self) -> Overview:
+    def overview(self) -> WorkloadOverview:
         """Reads the whole file once: whatever is wrong in it comes up here, before anything is simulated."""
-        return overview(self)
+        return make_overview(self)
 
     def __iter__(self) -> Iterator[Arrival]:
         latest: float = 0
@@ -56,7 +56,7 @@ class TraceFile:
                 self._reads(row, function),
             )
 
-    def _reads(self, row: Row, function: str) -> tuple[str, ...]:
+    def _reads(self, row: CsvRow, function: str) -> tuple[str, ...]:
         text = row.values.get("reads", "").strip()
         if not text:
             return ()
@@ -85,7 +85,7 @@ class FunctionsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.functions: dict[str, FunctionSpec] = {}
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, CsvRow] = {}
         for row in read_rows(path, self.required, self.optional, self.by_kind):
             function = _function(row)
             if function.name in self.functions:
@@ -103,7 +103,7 @@ class FunctionsFile:
                 raise self._rows[name].error(f"function '{name}' fits no device: {reason}")
 
 
-def _function(row: Row) -> FunctionSpec:
+def _function(row: CsvRow) -> FunctionSpec:
     name = row.text("name")
     run_s = row.number("run_s", _SECONDS)
     cold_s = row.number("cold_s", _SECONDS)

@@ -16,7 +16,7 @@ from aliquot.sim.arrivals import Arrival
 MICROSECONDS = 6
 
 
-class Recipe(Struct, frozen=True):
+class WorkloadSpec(Struct, frozen=True):
     """What kind of workload to make. The offered load is the sum of rate times run time, divided by the devices."""
 
     load: float = 0.8
@@ -37,7 +37,7 @@ class Recipe(Struct, frozen=True):
 Gaps = Callable[[Random, float], Iterator[float]]
 
 
-def poisson(recipe: Recipe) -> Gaps:
+def poisson(recipe: WorkloadSpec) -> Gaps:
     """Memoryless."""
 
     def gaps(random: Random, rate: float) -> Iterator[float]:
@@ -48,7 +48,7 @@ def poisson(recipe: Recipe) -> Gaps:
     return gaps
 
 
-def gamma(recipe: Recipe) -> Gaps:
+def gamma(recipe: WorkloadSpec) -> Gaps:
     """Gaps with any spread: calmer than Poisson below a coefficient of variation of 1, burstier above."""
     shape = 1 / recipe.cv**2
 
@@ -62,7 +62,7 @@ def gamma(recipe: Recipe) -> Gaps:
     return gaps
 
 
-def bursty(recipe: Recipe) -> Gaps:
+def bursty(recipe: WorkloadSpec) -> Gaps:
     """Poisson in bursts, silence between them; the mean rate is kept."""
     cycle_s = recipe.on_s + recipe.off_s
 
@@ -84,10 +84,10 @@ def bursty(recipe: Recipe) -> Gaps:
     return gaps
 
 
-PROCESSES: dict[str, Callable[[Recipe], Gaps]] = {"bursty": bursty, "gamma": gamma, "poisson": poisson}
+PROCESSES: dict[str, Callable[[WorkloadSpec], Gaps]] = {"bursty": bursty, "gamma": gamma, "poisson": poisson}
 
 
-def make_arrivals(functions: Mapping[str, FunctionSpec], recipe: Recipe) -> Iterator[Arrival]:
+def make_arrivals(functions: Mapping[str, FunctionSpec], recipe: WorkloadSpec) -> Iterator[Arrival]:
     """Arrivals in order of time, made as they are asked for."""
     gaps = PROCESSES[recipe.process](recipe)
     streams = []
@@ -97,7 +97,7 @@ def make_arrivals(functions: Mapping[str, FunctionSpec], recipe: Recipe) -> Iter
     return merge(*streams, key=itemgetter(0))  # time_s; asked too often for a lambda
 
 
-def _rates(functions: Mapping[str, FunctionSpec], recipe: Recipe) -> list[float]:
+def _rates(functions: Mapping[str, FunctionSpec], recipe: WorkloadSpec) -> list[float]:
     """Calls per second of each function, so that popularity and load are as asked for."""
     runs = [function.times.run_s or 0 for function in functions.values()]
     if not any(runs) or (recipe.even_work and not all(runs)):
@@ -109,7 +109,7 @@ def _rates(functions: Mapping[str, FunctionSpec], recipe: Recipe) -> list[float]
     return [part * recipe.load * recipe.devices / work for part in parts]
 
 
-def _stream(function: FunctionSpec, tenant: str, gaps: Gaps, rate: float, recipe: Recipe) -> Iterator[Arrival]:
+def _stream(function: FunctionSpec, tenant: str, gaps: Gaps, rate: float, recipe: WorkloadSpec) -> Iterator[Arrival]:
     random = Random(f"{recipe.seed}/{tenant}/{function.name}")
     time_s = 0.0
     for gap in gaps(random, rate):

@@ -42,13 +42,13 @@ from aliquot.core.events import (
 )
 from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.core.places import Place
-from aliquot.testing.chaotic_fabric import ChaoticFabric
+from aliquot.testing.chaos_fabric import ChaosFabric
 from aliquot.testing.harness import Harness
 
 SESSIONS = ("s1", "s2", "s3")
 
 
-class Chaos:
+class ChaosShell:
     def __init__(
         self,
         policy: str,
@@ -66,7 +66,7 @@ class Chaos:
         self._harness = Harness(policy, devices=devices, keepalive=keepalive, seed=seed, params=params)
         if host_memory_bytes is not None:
             self._harness.send(HostMemorySet(host_memory_bytes))
-        self.fabric = ChaoticFabric(self._random, self._harness.scheduler.prefetcher.policy.limits)
+        self.fabric = ChaosFabric(self._random, self._harness.scheduler.prefetcher.policy.limits)
         self._wake: float | None = None
         self._present = {device.name: device for device in devices}
         self._deployed: dict[tuple[str, str], FunctionSpec] = {}
@@ -76,7 +76,7 @@ class Chaos:
         self.ended: dict[str, str] = {}
         self._calls = 0
 
-    def live_through(self, days: int) -> None:
+    def run_steps(self, days: int) -> None:
         """So many random happenings, then calm until everything has ended."""
         happenings: list[tuple[int, Callable[[], list[Event]]]] = [
             (30, self._arrive),

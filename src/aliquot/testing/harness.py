@@ -78,8 +78,8 @@ class Harness:
 
     def ready(self, commands: Sequence[Command], at: float | None = None) -> list[Command]:
         """What was to be started or loaded is."""
-        events: list[Event] = [SandboxStarted(command.sandbox) for command in of(StartSandbox, commands)]
-        events += [MemoryLoaded(command.sandbox) for command in of(LoadMemory, commands)]
+        events: list[Event] = [SandboxStarted(command.sandbox) for command in of_type(StartSandbox, commands)]
+        events += [MemoryLoaded(command.sandbox) for command in of_type(LoadMemory, commands)]
         return self.send(*events, at=at)
 
     def finish(self, invocation: str, *, run_s: float = 1, at: float | None = None) -> list[Command]:
@@ -89,7 +89,7 @@ class Harness:
 
     def run_all(self, commands: Sequence[Command], *, run_s: float = 1) -> list[Command]:
         """Make ready, run and finish everything that these commands set going; returns what follows."""
-        running = of(Run, [*commands, *self.ready(commands)])
+        running = of_type(Run, [*commands, *self.ready(commands)])
         following: list[Command] = []
         for command in running:
             following += self.finish(command.invocation, run_s=run_s)
@@ -105,11 +105,13 @@ class Harness:
         return self.scheduler.registry.domains[domain].view
 
 
-def of(kind: type[C], commands: Sequence[Command]) -> list[C]:
+def of_type(kind: type[C], commands: Sequence[Command]) -> list[C]:
     """The commands of one kind."""
     return [command for command in commands if isinstance(command, kind)]
 
 
 def dispatched(commands: Sequence[Command]) -> list[tuple[str, str, str]]:
     """Invocation, device and kind of start of each dispatch."""
-    return [(command.invocation, place_text(command.place), str(command.start)) for command in of(Dispatch, commands)]
+    return [
+        (command.invocation, place_text(command.place), str(command.start)) for command in of_type(Dispatch, commands)
+    ]

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import httpx
 
-START_S = 30
+START_TIMEOUT_S = 30
 
 
 class LiveServer:
@@ -36,7 +36,7 @@ class LiveServer:
             self.process = subprocess.Popen(  # noqa: S603 - our own command
                 self.command([*map(str, command), *self._options]), stdout=log, stderr=log, env=self._env
             )
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + START_TIMEOUT_S
         while not ready.exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the server did not come up:\n{self.log.read_text()}")

@@ -16,7 +16,7 @@ from aliquot.core.events import (
 )
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import of
+from aliquot.testing.harness import of_type
 
 WARM_UP, MEASURED = 30, 60
 
@@ -57,9 +57,9 @@ def opcodes_per_call(policy, flows, sessions=0):
 
     def step(events):
         commands = scheduler.step(scheduler.now + 0.001, events)
-        running.extend(of(Run, commands))
-        for command in of(StartSandbox, commands):
-            running.extend(of(Run, scheduler.step(scheduler.now, [SandboxStarted(command.sandbox)])))
+        running.extend(of_type(Run, commands))
+        for command in of_type(StartSandbox, commands):
+            running.extend(of_type(Run, scheduler.step(scheduler.now, [SandboxStarted(command.sandbox)])))
 
     step([InvocationArrived(f"x{name}", "default", name) for name in names])
     step([InvocationArrived(f"y{name}", "default", name) for name in names])
@@ -103,7 +103,7 @@ def opcodes_per_prediction(sessions):
         events = [FilesPredicted("default", session, "markov1", files)]
         events += [FetchEnded(fetch.fetch, 1) for fetch in under_way[:1]]
         under_way[:1] = []
-        under_way.extend(of(Fetch, scheduler.step(scheduler.now + 0.001, events)))
+        under_way.extend(of_type(Fetch, scheduler.step(scheduler.now + 0.001, events)))
 
     scheduler.step(0, [SessionBegan("default", f"s{number}") for number in range(sessions)])
     for number in range(WARM_UP + sessions):

@@ -9,7 +9,7 @@ from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import dispatched, of
+from aliquot.testing.harness import dispatched, of_type
 from aliquot_bench.isolation import quiet_mean_s
 
 
@@ -135,10 +135,10 @@ def test_hole_4_memory_is_brought_back_before_a_regular_flow_calls_again():
             harness.now = moment
             harness.run_all(harness.call("clock"))
         harness.run_all(harness.call("other", at=191))  # pushes it out
-        before = len(of(LoadMemory, harness.log))
+        before = len(of_type(LoadMemory, harness.log))
         for tenth in range(1920, 2000):
             harness.send(Woke(), at=tenth / 10)
-        assert len(of(LoadMemory, harness.log)) - before == predictive
+        assert len(of_type(LoadMemory, harness.log)) - before == predictive
 
 
 def test_hole_5_no_more_at_once_than_raise_the_throughput():

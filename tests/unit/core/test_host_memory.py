@@ -9,7 +9,7 @@ from aliquot.core.events import FunctionDeployed, HostMemorySet
 from aliquot.core.model import DEFAULT_TENANT
 from aliquot.core.units import GIB
 from aliquot.testing.builders import device, function
-from aliquot.testing.harness import Harness, of
+from aliquot.testing.harness import Harness, of_type
 
 
 def test_idle_sandboxes_are_stopped_when_the_hosts_memory_is_needed():
@@ -31,7 +31,7 @@ def test_what_runs_may_claim_more_than_the_host_has():
     harness = Harness("fcfs", devices=[device("cpu", kind="cpu", memory_bytes=None)])
     harness.send(HostMemorySet(2 * GIB))
     harness.send(FunctionDeployed(DEFAULT_TENANT, hungry))
-    assert len(of(StartSandbox, harness.call("a"))) == 1
+    assert len(of_type(StartSandbox, harness.call("a"))) == 1
 
 
 def test_the_hosts_memory_is_told_before_the_first_sandbox():

@@ -10,7 +10,7 @@ from aliquot.core.model import DEFAULT_TENANT
 from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing.builders import device, function
-from aliquot.testing.harness import Harness, of
+from aliquot.testing.harness import Harness, of_type
 
 CPU = device("cpu", kind="cpu", memory_bytes=None, concurrency=4)
 
@@ -20,15 +20,15 @@ def bounded(instances, name="few"):
 
 
 def started(harness):
-    return [command.function for command in of(StartSandbox, harness.log)]
+    return [command.function for command in of_type(StartSandbox, harness.log)]
 
 
 def test_no_more_sandboxes_start_than_the_function_may_have():
     harness = Harness("fcfs", devices=[CPU], functions=[bounded(2)])
     commands = harness.call(*["few"] * 4)
-    assert len(of(StartSandbox, commands)) == 2
+    assert len(of_type(StartSandbox, commands)) == 2
     following = harness.run_all(commands)
-    assert [command.invocation for command in of(Dispatch, following)] == ["2", "3"]
+    assert [command.invocation for command in of_type(Dispatch, following)] == ["2", "3"]
     assert len(started(harness)) == 2
 
 
@@ -43,22 +43,22 @@ def test_whoever_is_held_back_keeps_nobody_else_waiting(policy):
 def test_a_call_that_is_held_back_can_be_cancelled():
     harness = Harness("fcfs", devices=[CPU], functions=[bounded(1)])
     commands = harness.call("few", "few", "few")
-    assert of(Fail, harness.send(InvocationCancelled("1", "nobody wants it"))) == [Fail("1", "nobody wants it")]
-    assert [command.invocation for command in of(Dispatch, harness.run_all(commands))] == ["2"]
+    assert of_type(Fail, harness.send(InvocationCancelled("1", "nobody wants it"))) == [Fail("1", "nobody wants it")]
+    assert [command.invocation for command in of_type(Dispatch, harness.run_all(commands))] == ["2"]
 
 
 def test_a_lost_sandbox_lets_the_next_one_in():
     harness = Harness("fcfs", devices=[CPU], functions=[bounded(1)])
     harness.ready(harness.call("few", "few"))
     commands = harness.send(SandboxLost(1, "killed"))
-    assert [command.invocation for command in of(Dispatch, commands)] == ["1"]
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["1"]
 
 
 def test_a_removed_function_takes_those_held_back_along():
     harness = Harness("fcfs", devices=[CPU], functions=[bounded(1)])
     harness.call("few", "few", "few")
     commands = harness.send(FunctionRemoved(DEFAULT_TENANT, "few"))
-    assert [command.invocation for command in of(Fail, commands)] == ["1", "2"]
+    assert [command.invocation for command in of_type(Fail, commands)] == ["1", "2"]
 
 
 def test_a_newer_version_may_have_more_or_fewer():
@@ -78,13 +78,13 @@ def test_an_idle_sandbox_where_there_is_no_room_gives_way_to_one_where_there_is(
     harness.run_all(harness.call("few"))
     (first,) = harness.flow("few").sandboxes
     harness.ready(harness.call("other", "other"))  # both devices are theirs now
-    assert not of(Dispatch, harness.call("few"))
+    assert not of_type(Dispatch, harness.call("few"))
     (elsewhere,) = [
         one.id for one in harness.scheduler.invocations.values() if one.device is not None and one.device.index == 1
     ]
     commands = harness.finish(elsewhere)
-    assert [command.sandbox for command in of(StopSandbox, commands)] == [first]
-    assert [command.place for command in of(Dispatch, commands)] == [("gpu-2",)]
+    assert [command.sandbox for command in of_type(StopSandbox, commands)] == [first]
+    assert [command.place for command in of_type(Dispatch, commands)] == [("gpu-2",)]
     assert len(harness.flow("few").sandboxes) == 1
 
 

@@ -13,7 +13,7 @@ from aliquot.policies.eviction.lfu import Lfu
 from aliquot.policies.eviction.lru import Lru
 from aliquot.policies.eviction.s3fifo import S3Fifo
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import of
+from aliquot.testing.harness import of_type
 
 
 class Entry:
@@ -201,29 +201,29 @@ def idle(keepalive, moments, params=None):
 
 def test_adaptive_gives_a_regular_flow_little_more_than_its_gap():
     harness = idle("adaptive", range(0, 1000, 10))
-    assert not of(UnloadMemory, harness.log)
-    assert not of(UnloadMemory, harness.send(Woke(), at=999))
-    assert of(UnloadMemory, harness.send(Woke(), at=1003))
+    assert not of_type(UnloadMemory, harness.log)
+    assert not of_type(UnloadMemory, harness.send(Woke(), at=999))
+    assert of_type(UnloadMemory, harness.send(Woke(), at=1003))
 
 
 def test_adaptive_gives_an_irregular_flow_more_time():
     harness = idle("adaptive", [0, 1, 30, 31, 60, 61, 90, 91])
-    assert not of(UnloadMemory, harness.send(Woke(), at=91 + 40))
-    assert of(UnloadMemory, harness.send(Woke(), at=91 + 120))
+    assert not of_type(UnloadMemory, harness.send(Woke(), at=91 + 40))
+    assert of_type(UnloadMemory, harness.send(Woke(), at=91 + 120))
 
 
 def test_hybrid_histogram_frees_memory_brings_it_back_in_time_and_stops_in_the_end():
     harness = idle("hybrid_histogram", range(0, 6000, 600))
-    assert of(UnloadMemory, harness.log)  # it is idle for ten minutes each time
-    assert not of(StopSandbox, harness.log)
+    assert of_type(UnloadMemory, harness.log)  # it is idle for ten minutes each time
+    assert not of_type(StopSandbox, harness.log)
     last = 5400
-    assert not of(LoadMemory, harness.send(Woke(), at=last + 500))
-    assert of(LoadMemory, harness.send(Woke(), at=last + 540))  # 600 x 0.9
-    assert not of(StopSandbox, harness.send(Woke(), at=last + 650))
-    assert of(StopSandbox, harness.send(Woke(), at=last + 726))  # 660 x 1.1
+    assert not of_type(LoadMemory, harness.send(Woke(), at=last + 500))
+    assert of_type(LoadMemory, harness.send(Woke(), at=last + 540))  # 600 x 0.9
+    assert not of_type(StopSandbox, harness.send(Woke(), at=last + 650))
+    assert of_type(StopSandbox, harness.send(Woke(), at=last + 726))  # 660 x 1.1
 
 
 def test_hybrid_histogram_waits_the_whole_range_until_it_knows():
     harness = idle("hybrid_histogram", [0, 600])
-    assert not of(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600 - 1))
-    assert of(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600))
+    assert not of_type(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600 - 1))
+    assert of_type(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600))

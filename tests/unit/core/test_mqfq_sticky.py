@@ -7,7 +7,7 @@ from aliquot.core.events import FunctionDeployed, InvocationCancelled, Utilisati
 from aliquot.core.units import GIB
 from aliquot.policies.queueing.mqfq_sticky import FlowState, MqfqParams, MqfqSticky
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import dispatched, of
+from aliquot.testing.harness import dispatched, of_type
 
 
 def mqfq(*functions, devices=None, tenant_weights=None, **params):
@@ -153,7 +153,7 @@ def test_leaving_active_swaps_the_memory_of_its_idle_sandboxes_out():
     commands = harness.finish("2")  # b goes into one of them, which puts it 10 ahead of a
     assert dispatched(commands) == [("5", "gpu-1", "warm")]
     assert tags(harness, "b").state is FlowState.THROTTLED
-    assert of(UnloadMemory, commands) == [UnloadMemory(1)]
+    assert of_type(UnloadMemory, commands) == [UnloadMemory(1)]
 
 
 def test_an_idle_flow_turns_inactive_after_alpha_mean_inter_arrival_times_since_last_serviced():
@@ -163,7 +163,7 @@ def test_an_idle_flow_turns_inactive_after_alpha_mean_inter_arrival_times_since_
         harness.run_all(harness.call("a"))
     harness.send(Woke(), at=11.5)
     assert tags(harness, "a").state is not FlowState.INACTIVE
-    assert of(UnloadMemory, harness.send(Woke(), at=12))  # 6 + 2 x 3
+    assert of_type(UnloadMemory, harness.send(Woke(), at=12))  # 6 + 2 x 3
     assert tags(harness, "a").state is FlowState.INACTIVE
 
 
@@ -180,9 +180,9 @@ def test_turning_active_brings_the_memory_of_idle_sandboxes_back():
     harness = mqfq(function("a"), function("b"), devices=[device(concurrency=1)])
     harness.run_all(harness.call("a", at=0))
     harness.run_all(harness.call("a", at=1))
-    assert of(UnloadMemory, harness.send(Woke(), at=10))
+    assert of_type(UnloadMemory, harness.send(Woke(), at=10))
     harness.ready(harness.call("b", at=11))  # the only slot is taken
-    assert of(LoadMemory, harness.call("a", at=11.5)) == [LoadMemory(1)]  # it waits, but its memory comes already
+    assert of_type(LoadMemory, harness.call("a", at=11.5)) == [LoadMemory(1)]  # it waits, but its memory comes already
     assert dispatched(harness.finish("2")) == [("3", "gpu-1", "swap_in")]
 
 
@@ -192,7 +192,7 @@ def test_prefetch_pushes_nobody_out():
     harness.run_all(harness.call("a", at=1))
     harness.send(Woke(), at=10)
     harness.ready(harness.call("b", at=11))
-    assert not of(LoadMemory, harness.call("a", at=11.5))
+    assert not of_type(LoadMemory, harness.call("a", at=11.5))
 
 
 def test_an_idle_sandbox_is_used_on_its_own_device_and_not_matched_to_the_tokens_device():
@@ -228,7 +228,7 @@ def test_the_pool_is_bounded_and_lru_among_the_idle():
     harness = mqfq(*(function(name) for name in names), pool_slots=2)
     for name in ("a", "b", "a"):
         harness.run_all(harness.call(name))
-    assert of(StopSandbox, harness.call("c")) == [StopSandbox(2, "its pool slot is needed")]
+    assert of_type(StopSandbox, harness.call("c")) == [StopSandbox(2, "its pool slot is needed")]
 
 
 def test_defaults():

@@ -11,7 +11,7 @@ from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import dispatched, of
+from aliquot.testing.harness import dispatched, of_type
 
 
 def gpus(count, *, memory_bytes=16 * GIB):
@@ -26,7 +26,7 @@ def books(harness, name):
 def test_it_holds_each_of_its_devices_and_their_memory():
     harness = Harness(devices=gpus(3), functions=[function("two", share=2, memory_bytes=GIB)])
     commands = harness.call("two")
-    assert of(StartSandbox, commands)[0].place == ("gpu-1", "gpu-2")
+    assert of_type(StartSandbox, commands)[0].place == ("gpu-1", "gpu-2")
     assert dispatched(commands) == [("0", "gpu-1,gpu-2", "cold")]
     assert [books(harness, f"gpu-{n}") for n in (1, 2, 3)] == [(1, 1, GIB), (1, 1, GIB), (0, 0, 0)]
     harness.run_all(commands)
@@ -63,10 +63,10 @@ def test_idle_sandboxes_make_room_on_each_device_and_it_gives_way_on_each():
     )
     harness.run_all(harness.call("part", "part"))
     started = harness.call("two")
-    assert [command.sandbox for command in of(UnloadMemory, started)] == [1, 2]
+    assert [command.sandbox for command in of_type(UnloadMemory, started)] == [1, 2]
     harness.run_all(started)
     swapped_in = harness.call("part")
-    assert [command.sandbox for command in of(UnloadMemory, swapped_in)] == [3]  # on one device, so on both
+    assert [command.sandbox for command in of_type(UnloadMemory, swapped_in)] == [3]  # on one device, so on both
     assert sorted(books(harness, f"gpu-{n}")[2] for n in (1, 2)) == [0, 2 * GIB]
     harness.run_all(swapped_in)
     assert dispatched(harness.call("two")) == [("4", "gpu-1,gpu-2", "swap_in")]
@@ -80,7 +80,7 @@ def test_it_has_a_pool_slot_on_each_device():
         params={"mqfq_sticky": {"pool_slots": "1"}},
     )
     harness.run_all(harness.call("two"))
-    assert [command.sandbox for command in of(StopSandbox, harness.call("part"))] == [1]
+    assert [command.sandbox for command in of_type(StopSandbox, harness.call("part"))] == [1]
 
 
 def test_a_session_holds_it_on_each_device():
@@ -102,7 +102,7 @@ def test_it_is_lost_with_any_of_its_devices():
 def test_when_too_few_are_left_what_waits_is_failed_with_the_reason():
     harness = Harness(devices=gpus(2), functions=[function("two", share=2)])
     harness.call("two", "two")
-    running, waiting = of(Fail, harness.send(DeviceLost("gpu-2")))
+    running, waiting = of_type(Fail, harness.send(DeviceLost("gpu-2")))
     assert running.reason == "device gpu-2 was lost"
     assert "takes so many whole devices of one kind; there are 1 of kind gpu" in waiting.reason
     harness.send(DeviceAdded(device("gpu-9")))
@@ -114,7 +114,7 @@ def test_its_slice_is_all_of_each_device_however_they_are_shared(sharing):
     harness = Harness(devices=gpus(2), functions=[function("two", share=2)], sharing=sharing)
     commands = harness.call("two")
     commands += harness.ready(commands)
-    assert [(command.share, command.ceiling) for command in of(SetSlice, commands)] == [(1, 1)]
+    assert [(command.share, command.ceiling) for command in of_type(SetSlice, commands)] == [(1, 1)]
 
 
 def test_it_is_charged_for_all_of_its_devices():

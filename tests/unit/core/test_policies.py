@@ -8,7 +8,7 @@ from aliquot.core.events import FunctionDeployed
 from aliquot.core.units import GIB
 from aliquot.policies.queueing.mlfq import duration_class
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import dispatched, of
+from aliquot.testing.harness import dispatched, of_type
 
 
 def order_of(policy, calls, functions, *, devices=None, params=None, seed=0):
@@ -131,7 +131,9 @@ def test_exclusive_counts_a_tenant_as_one_client():
     for tenant, name in (("ann", "x"), ("ann", "y"), ("bob", "x")):
         harness.send(FunctionDeployed(tenant, function(name)))
     harness.call("x", "y", tenant="ann")
-    assert len(of(StartSandbox, harness.log)) == 1  # three clients, ann shares a device with nobody but has only one
+    assert (
+        len(of_type(StartSandbox, harness.log)) == 1
+    )  # three clients, ann shares a device with nobody but has only one
 
 
 def test_exclusive_splits_anew_when_a_client_comes():

@@ -19,7 +19,7 @@ from aliquot.core.prefetching import backoff
 from aliquot.core.units import MIB
 from aliquot.live.invocations.journal import snapshot
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import of
+from aliquot.testing.harness import of_type
 
 
 def reading(*tenants, prefetching="threshold", **params):
@@ -43,7 +43,7 @@ def predicted(*files, tenant="default", session="s", model="markov2"):
 
 
 def paths(commands):
-    return [command.path for command in of(Fetch, commands)]
+    return [command.path for command in of_type(Fetch, commands)]
 
 
 def test_a_session_that_begins_asks_for_a_prediction():
@@ -58,36 +58,36 @@ def test_a_session_of_a_tenant_without_datasets_asks_for_nothing():
 
 def test_a_call_asks_for_its_session_or_else_for_its_function():
     harness = reading()
-    assert of(Predict, harness.call("train", session="s")) == [
+    assert of_type(Predict, harness.call("train", session="s")) == [
         Predict("default", "s", "train", "a call of train has come")
     ]
-    assert of(Predict, harness.call("train")) == [
+    assert of_type(Predict, harness.call("train")) == [
         Predict("default", "function/train", "train", "a call of train has come")
     ]
 
 
 def test_a_call_of_a_function_without_datasets_asks_for_nothing():
     harness = Harness(devices=[device()], functions=[function("f")])
-    assert of(Predict, harness.call("f", session="s")) == []
+    assert of_type(Predict, harness.call("f", session="s")) == []
 
 
 def test_without_prefetching_nothing_is_asked():
     harness = reading(prefetching="none")
-    assert of(Predict, [*harness.send(SessionBegan("default", "s")), *harness.call("train")]) == []
+    assert of_type(Predict, [*harness.send(SessionBegan("default", "s")), *harness.call("train")]) == []
 
 
 def test_one_question_is_out_at_a_time_and_asked_again_after_its_answer():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
-    assert of(Predict, harness.call("train", session="s")) == []
-    assert of(Predict, harness.send(predicted())) == [Predict("default", "s", "train", "a call of train has come")]
-    assert of(Predict, harness.send(predicted())) == []
+    assert of_type(Predict, harness.call("train", session="s")) == []
+    assert of_type(Predict, harness.send(predicted())) == [Predict("default", "s", "train", "a call of train has come")]
+    assert of_type(Predict, harness.send(predicted())) == []
 
 
 def test_a_question_that_is_never_answered_does_not_keep_others_from_being_asked():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
-    assert of(Predict, harness.call("train", session="s", at=60)) != []
+    assert of_type(Predict, harness.call("train", session="s", at=60)) != []
 
 
 def test_what_is_likely_enough_is_brought_most_likely_first_with_its_reason():
@@ -246,7 +246,7 @@ def test_a_function_that_is_removed_takes_its_fetches_along():
     harness = reading()
     harness.run_all(harness.call("train"))
     harness.send(predicted(likely("a"), session="function/train"))
-    assert of(CancelFetch, harness.send(FunctionRemoved("default", "train"))) == [
+    assert of_type(CancelFetch, harness.send(FunctionRemoved("default", "train"))) == [
         CancelFetch(1, "its function was removed")
     ]
 

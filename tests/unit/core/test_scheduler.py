@@ -36,7 +36,7 @@ from aliquot.core.lifecycle import INVOCATION, SANDBOX, InvocationState, Sandbox
 from aliquot.core.model import Times
 from aliquot.core.units import GIB
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import dispatched, of
+from aliquot.testing.harness import dispatched, of_type
 
 
 def one_device(**kwargs):
@@ -129,8 +129,8 @@ def test_unbounded_memory_keeps_everything_resident():
         harness.now = second
         harness.run_all(harness.call("f"))
     harness.send(Woke(), at=1000)
-    assert not of(UnloadMemory, harness.log)
-    assert not of(StopSandbox, harness.log)
+    assert not of_type(UnloadMemory, harness.log)
+    assert not of_type(StopSandbox, harness.log)
 
 
 def test_a_function_without_a_gpu_share_runs_on_the_cpu_even_when_the_gpu_is_full():
@@ -229,9 +229,9 @@ def test_a_new_version_of_a_function_never_uses_an_old_sandbox():
     harness.run_all(harness.call("f", "f"))
     harness.call("f")  # holds one of the two
     commands = harness.send(FunctionDeployed("default", function("f", memory_bytes=2 * GIB)))
-    assert [command.sandbox for command in of(StopSandbox, commands)] == [1]
+    assert [command.sandbox for command in of_type(StopSandbox, commands)] == [1]
     assert dispatched(harness.call("f")) == [("3", "gpu-1", "cold")]
-    assert of(StopSandbox, harness.finish("2")) == [StopSandbox(2, "its function has a newer version")]
+    assert of_type(StopSandbox, harness.finish("2")) == [StopSandbox(2, "its function has a newer version")]
 
 
 def test_removing_a_function_fails_what_waits_and_lets_what_runs_finish():
@@ -255,7 +255,7 @@ def test_a_lost_device_fails_what_was_on_it_and_what_fits_nowhere_else():
     harness = Harness(devices=[small, large], functions=[function("f"), function("big", memory_bytes=3 * GIB)])
     harness.ready(harness.call("big", "big", "f"))
     commands = harness.send(DeviceLost("gpu-2"))
-    assert of(Fail, commands) == [
+    assert of_type(Fail, commands) == [
         Fail("0", "device gpu-2 was lost"),
         Fail("1", too_big),
     ]
@@ -303,11 +303,11 @@ def test_bytes_that_arrive_after_keep_alive_is_over_are_given_back():
     for second in (0, 1):
         harness.now = second
         harness.run_all(harness.call("f"))
-    assert of(UnloadMemory, harness.send(Woke(), at=10))
+    assert of_type(UnloadMemory, harness.send(Woke(), at=10))
     loading = harness.call("f", at=10)  # its bytes are on their way
     harness.send(InvocationCancelled("2"), at=10)
     harness.send(Woke(), at=40)  # too late for them
-    assert of(UnloadMemory, harness.ready(loading, at=41)) == [UnloadMemory(1)]
+    assert of_type(UnloadMemory, harness.ready(loading, at=41)) == [UnloadMemory(1)]
 
 
 def test_a_call_at_the_moment_of_expiry_finds_the_sandbox_still_there():
@@ -435,4 +435,4 @@ def test_a_function_that_comes_with_a_domain_of_its_own_is_served_in_the_same_st
     )
     host = function("host", share=0)
     commands = harness.send(FunctionDeployed("default", host), InvocationArrived("x", "default", "host"))
-    assert [command.invocation for command in of(Dispatch, commands)] == ["x"]
+    assert [command.invocation for command in of_type(Dispatch, commands)] == ["x"]

@@ -12,7 +12,7 @@ from aliquot.core.model import DEFAULT_TENANT
 from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import of
+from aliquot.testing.harness import of_type
 
 
 def begin(harness, *sessions, name="f"):
@@ -21,7 +21,7 @@ def begin(harness, *sessions, name="f"):
     for session in sessions:
         commands += harness.call(name, session=session)
     harness.run_all(commands)
-    return [dispatch.sandbox for dispatch in of(Dispatch, commands)]
+    return [dispatch.sandbox for dispatch in of_type(Dispatch, commands)]
 
 
 def serve(harness, session=None, name="f"):
@@ -49,7 +49,7 @@ def test_who_has_none_takes_what_nobody_holds_before_what_another_holds():
     assert serve(harness, "b") == nobodys
     # Now everything is held: rather a warm start in what waited longest than a cold one.
     commands = harness.call("f")
-    (dispatch,) = of(Dispatch, commands)
+    (dispatch,) = of_type(Dispatch, commands)
     assert (dispatch.sandbox, dispatch.start) == (of_a, Start.WARM)
 
 
@@ -58,7 +58,7 @@ def test_a_session_is_not_worth_a_swap_in():
     of_a, of_b = begin(harness, "a", "b")
     harness.scheduler.pool.let_go(harness.scheduler.pool.sandboxes[of_a], now=harness.now)
     harness.scheduler.pool.expire(harness.scheduler.pool.sandboxes[of_a], "swap_out")
-    (dispatch,) = of(Dispatch, harness.call("f", session="a"))
+    (dispatch,) = of_type(Dispatch, harness.call("f", session="a"))
     assert (dispatch.sandbox, dispatch.start) == (of_b, Start.WARM)
 
 
@@ -77,11 +77,11 @@ def test_what_a_session_holds_is_swapped_out_last():
     held = serve(harness, "a")
     others = [serve(harness, name=name) for name in "ghi"]
     commands = harness.call("j")
-    assert [command.sandbox for command in of(UnloadMemory, commands)] == [others[0]]
+    assert [command.sandbox for command in of_type(UnloadMemory, commands)] == [others[0]]
     harness.run_all(commands)
     big = function("big", memory_bytes=4 * GIB)
     harness.send(FunctionDeployed(DEFAULT_TENANT, big))
-    swapped_out = [command.sandbox for command in of(UnloadMemory, harness.call("big"))]
+    swapped_out = [command.sandbox for command in of_type(UnloadMemory, harness.call("big"))]
     assert swapped_out[-1] == held
     assert len(swapped_out) == 4
 
@@ -92,7 +92,7 @@ def test_sessions_hold_half_a_device_at_most_and_the_least_recent_is_let_go():
     harness = Harness("fcfs", devices=[device(memory_bytes=4 * GIB)], functions=functions)
     sandboxes = [serve(harness, "a", name=name) for name in names[:4]]
     assert sorted(harness.scheduler.pool.holdings.held) == sandboxes[2:]
-    (swapped_out,) = of(UnloadMemory, harness.call("f4"))
+    (swapped_out,) = of_type(UnloadMemory, harness.call("f4"))
     assert swapped_out.sandbox == sandboxes[0]
 
 
@@ -111,7 +111,7 @@ def test_a_pool_slot_is_taken_from_a_session_last():
     held = serve(harness, "a")
     second = serve(harness, name="g")
     serve(harness, name="h")
-    stopped = of(StopSandbox, harness.call("i"))
+    stopped = of_type(StopSandbox, harness.call("i"))
     assert [command.sandbox for command in stopped] == [second]
     assert held in harness.scheduler.pool.sandboxes
 
@@ -124,7 +124,7 @@ def test_the_hosts_memory_is_taken_from_a_session_last_and_half_of_it_at_most_is
     first, second, third = (serve(harness, "a", name=name) for name in "fgh")
     assert list(harness.scheduler.pool.holdings.held) == [second, third]
     fourth = serve(harness, name="i")
-    stopped = [command.sandbox for name in "jk" for command in of(StopSandbox, begin_commands(harness, name))]
+    stopped = [command.sandbox for name in "jk" for command in of_type(StopSandbox, begin_commands(harness, name))]
     assert stopped == [first, fourth]
 
 
@@ -139,8 +139,8 @@ def test_keep_alive_passes_over_what_a_session_holds_until_the_session_ends():
         devices=[device()], functions=[function()], keepalive="fixed_ttl", params={"fixed_ttl": {"ttl_s": "5"}}
     )
     held = serve(harness, "a")
-    assert not of(StopSandbox, harness.send(Woke(), at=100))
-    assert [command.sandbox for command in of(StopSandbox, ended(harness))] == [held]
+    assert not of_type(StopSandbox, harness.send(Woke(), at=100))
+    assert [command.sandbox for command in of_type(StopSandbox, ended(harness))] == [held]
 
 
 def test_a_session_that_ends_before_keep_alive_leaves_it_its_time():
@@ -148,8 +148,8 @@ def test_a_session_that_ends_before_keep_alive_leaves_it_its_time():
         devices=[device()], functions=[function()], keepalive="fixed_ttl", params={"fixed_ttl": {"ttl_s": "5"}}
     )
     held = serve(harness, "a")
-    assert not of(StopSandbox, harness.send(SessionEnded(DEFAULT_TENANT, "a"), at=3))
-    assert [command.sandbox for command in of(StopSandbox, harness.send(Woke(), at=6))] == [held]
+    assert not of_type(StopSandbox, harness.send(SessionEnded(DEFAULT_TENANT, "a"), at=3))
+    assert [command.sandbox for command in of_type(StopSandbox, harness.send(Woke(), at=6))] == [held]
 
 
 def test_device_memory_is_given_back_by_keep_alive_once_the_session_has_ended():
@@ -157,8 +157,8 @@ def test_device_memory_is_given_back_by_keep_alive_once_the_session_has_ended():
     serve(harness, "a")
     harness.now = 1
     held = serve(harness, "a")
-    assert not of(UnloadMemory, harness.send(Woke(), at=100))
-    assert [command.sandbox for command in of(UnloadMemory, ended(harness))] == [held]
+    assert not of_type(UnloadMemory, harness.send(Woke(), at=100))
+    assert [command.sandbox for command in of_type(UnloadMemory, ended(harness))] == [held]
 
 
 def test_a_use_makes_keep_alive_forget_what_was_overdue():
@@ -168,7 +168,7 @@ def test_a_use_makes_keep_alive_forget_what_was_overdue():
     serve(harness, "a")
     harness.send(Woke(), at=100)
     serve(harness, "a")
-    assert not of(StopSandbox, ended(harness))
+    assert not of_type(StopSandbox, ended(harness))
 
 
 def test_a_session_that_ended_while_its_call_ran_holds_nothing():
@@ -197,7 +197,7 @@ def test_sessions_of_the_same_name_are_each_tenants_own():
 def test_a_newer_version_ends_what_a_session_holds():
     harness = Harness(devices=[device()], functions=[function()])
     held = serve(harness, "a")
-    stopped = of(StopSandbox, harness.send(FunctionDeployed(DEFAULT_TENANT, function(run_s=2))))
+    stopped = of_type(StopSandbox, harness.send(FunctionDeployed(DEFAULT_TENANT, function(run_s=2))))
     assert [command.sandbox for command in stopped] == [held]
     assert not harness.scheduler.pool.holdings.held
 

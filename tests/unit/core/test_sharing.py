@@ -10,9 +10,9 @@ from aliquot.core.interfaces import Params
 from aliquot.core.records import Slice
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
-from aliquot.sim.division import Claim, divide
+from aliquot.sim.division import ComputeClaim, divide_compute
 from aliquot.testing import Harness, device, function
-from aliquot.testing.harness import dispatched, of
+from aliquot.testing.harness import dispatched, of_type
 
 requests = st.lists(st.integers(1, 100), min_size=1, max_size=8).map(
     lambda parts: [part / max(sum(parts), 100) for part in parts]
@@ -24,7 +24,7 @@ def shared(sharing, *functions, count=8):
 
 
 def slices(commands):
-    return [(command.sandbox, command.share, command.ceiling) for command in of(SetSlice, commands)]
+    return [(command.sandbox, command.share, command.ceiling) for command in of_type(SetSlice, commands)]
 
 
 def test_hard_gives_what_was_asked_for_from_the_start_and_says_no_more():
@@ -92,8 +92,8 @@ def test_nobody_is_promised_what_another_is_due(asked, sharing, limit):
 
 @given(requests, st.data())
 def test_the_simulated_device_gives_each_its_share_and_all_it_has_to_those_who_may_take_it(asked, data):
-    claims = [Claim(request, data.draw(st.floats(request, 1))) for request in asked]
-    given_ = divide(claims)
+    claims = [ComputeClaim(request, data.draw(st.floats(request, 1))) for request in asked]
+    given_ = divide_compute(claims)
     assert sum(given_) <= 1 + 1e-9
     for claim, part in zip(claims, given_, strict=True):
         assert claim.share - 1e-9 <= part <= claim.ceiling + 1e-9

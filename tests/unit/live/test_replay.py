@@ -21,7 +21,7 @@ from aliquot.live.store.base import JournalEntry
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing.builders import device, function
-from aliquot.testing.chaos import Chaos
+from aliquot.testing.chaos import ChaosShell
 from aliquot.testing.harness import Harness
 
 SEEDS = range(4)
@@ -50,7 +50,7 @@ def bad_day(policy, keepalive, seed, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Scheduler, "step", step)
-        Chaos(
+        ChaosShell(
             policy,
             devices=[
                 device("gpu-1", concurrency=2, memory_bytes=4 * GIB),
@@ -67,7 +67,7 @@ def bad_day(policy, keepalive, seed, monkeypatch):
             seed=seed,
             keepalive=keepalive,
             params={"fixed_ttl": {"ttl_s": "5"}, "hybrid_histogram": {"bin_s": "2", "bins": "5", "enough": "1"}},
-        ).live_through(150)
+        ).run_steps(150)
     return entries
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from aliquot.sim.plots import Line, Panel, draw_panels
+from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot_bench.base import Request
 from aliquot_bench.environments import PeerError
 from aliquot_bench.eviction import peer
@@ -39,12 +39,12 @@ class EvictionBench:
 
     def draw(self, path: Path) -> None:
         panels = [
-            Panel(
+            PlotPanel(
                 f"{name}: {what}",
                 "cache size, % of all bytes",
                 "%",
                 [
-                    Line(policy, [POINTS * size for size in SIZES], [POINTS * rate[place] for rate in rates])
+                    PlotLine(policy, [POINTS * size for size in SIZES], [POINTS * rate[place] for rate in rates])
                     for policy, rates in by_policy.items()
                 ],
                 log_x=True,

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aliquot.sim.plots import Line, Panel
+from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot_bench.environments import PeerError, scratch
 from aliquot_bench.result import Goal, Rows, at_least
 from aliquot_bench.sharing.handing import handing
@@ -84,10 +84,10 @@ class Data:
         )
         return [Rows(title, ["MB", "by", "give, s", "take and read, s", "both, s", "faster, %"], rows)]
 
-    def panels(self) -> list[Panel]:
+    def panels(self) -> list[PlotPanel]:
         megabytes = [size / MB for size in self._sizes]
-        lines = [Line(way, megabytes, [self._typical(way, size).whole_s for size in self._sizes]) for way in WAYS]
-        return [Panel("Data sharing: given, taken and read", "MB", "s", lines)]
+        lines = [PlotLine(way, megabytes, [self._typical(way, size).whole_s for size in self._sizes]) for way in WAYS]
+        return [PlotPanel("Data sharing: given, taken and read", "MB", "s", lines)]
 
 
 def hand_over(size: int) -> Handed:

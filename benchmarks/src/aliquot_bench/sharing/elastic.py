@@ -8,7 +8,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from aliquot.sim.plots import Line, Panel
+from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot_bench.result import Goal, Rows, at_most
 from aliquot_bench.sharing.part import Sizes
 from aliquot_bench.sharing.platform import Platform, host_device
@@ -112,12 +112,12 @@ class Elastic:
         )
         return [Rows(title, columns, rows)]
 
-    def panels(self) -> list[Panel]:
+    def panels(self) -> list[PlotPanel]:
         panels = []
         for mode, trials in self._trials.items():
             trial = trials[-1]
             lines = [_line("borrower, 0.1", trial.borrower, trial), _line("owner, 0.9", trial.owner, trial)]
-            panels.append(Panel(f"Elastic: {mode}", "s", "% of the device", lines))
+            panels.append(PlotPanel(f"Elastic: {mode}", "s", "% of the device", lines))
         return panels
 
 
@@ -141,6 +141,6 @@ def _try(platform: Platform, turns: int, whole: float) -> Trial:
     return Trial(sent, borrower, owner, borrower.ended - sent, owner.ended - came, whole, arrived)
 
 
-def _line(label: str, tally: Tally, trial: Trial) -> Line:
+def _line(label: str, tally: Tally, trial: Trial) -> PlotLine:
     xs = [(tally.first + place + 0.5) / PER_SECOND - trial.sent for place in range(len(tally.counts))]
-    return Line(label, xs, [POINTS * count * PER_SECOND / trial.whole_per_second for count in tally.counts])
+    return PlotLine(label, xs, [POINTS * count * PER_SECOND / trial.whole_per_second for count in tally.counts])

@@ -6,7 +6,7 @@ from statistics import fmean, median, pstdev
 
 from msgspec import Struct
 
-from aliquot.sim.plots import Line, Panel
+from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot_bench.result import Goal, Rows, at_most
 from aliquot_bench.sharing.part import Sizes
 from aliquot_bench.sharing.platform import Platform, host_device
@@ -147,17 +147,19 @@ class Isolation:
         )
         return [Rows(title, columns, rows)]
 
-    def panels(self) -> list[Panel]:
+    def panels(self) -> list[PlotPanel]:
         panels = []
         for (mode, setting), tallies in self._last.items():
             if setting != ALONE:
                 windows = common_windows(tallies)
                 shares = window_shares(tallies, windows)
                 lines = [
-                    Line(f"{POINTS * asked:g} %", [place / PER_SECOND for place in range(len(values))], values)
+                    PlotLine(f"{POINTS * asked:g} %", [place / PER_SECOND for place in range(len(values))], values)
                     for asked, values in zip(setting, shares, strict=True)
                 ]
-                panels.append(Panel(f"{_asked(setting)} by {MODES[mode]}, windows of 100 ms", "s", "share, %", lines))
+                panels.append(
+                    PlotPanel(f"{_asked(setting)} by {MODES[mode]}, windows of 100 ms", "s", "share, %", lines)
+                )
         return panels
 
 

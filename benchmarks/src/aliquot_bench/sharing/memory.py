@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aliquot.sim.plots import Panel
+from aliquot.sim.plots import PlotPanel
 from aliquot_bench.result import Goal, Rows, at_least
 from aliquot_bench.sharing.part import Sizes
 from aliquot_bench.sharing.platform import Platform, host_device
@@ -74,7 +74,7 @@ class Memory:
         title = f"Memory: a function with a limit of {LIMIT_MB} MB between two neighbours on one device"
         return [Rows(title, ["", "holds", "seen"], rows)]
 
-    def panels(self) -> list[Panel]:
+    def panels(self) -> list[PlotPanel]:
         return []
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from aliquot.sim.plots import Line, Panel
+from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot_bench.environments import PeerError
 from aliquot_bench.result import Goal, Rows, at_most
 from aliquot_bench.sharing.elastic import change
@@ -100,6 +100,6 @@ class Overhead:
         )
         return [Rows(title, ["", "median s", "least", "most", "of it waiting, %", "overhead, %"], rows)]
 
-    def panels(self) -> list[Panel]:
-        lines = [Line(what, range(1, len(seconds) + 1), seconds) for what, seconds in self._seconds.items()]
-        return [Panel("Overhead: training, pair by pair", "pair", "s", lines)]
+    def panels(self) -> list[PlotPanel]:
+        lines = [PlotLine(what, range(1, len(seconds) + 1), seconds) for what, seconds in self._seconds.items()]
+        return [PlotPanel("Overhead: training, pair by pair", "pair", "s", lines)]

@@ -17,7 +17,7 @@ from aliquot.policies.packing import PACKING
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, Simulation
-from aliquot.sim.plots import Line, Panel
+from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot_bench.result import Goal, Rows
 from aliquot_bench.sharing.part import Sizes
 
@@ -163,9 +163,9 @@ class PackingPart:
         means = {each: fmean(found.large_mean_s for found in self._found[policy, mix, load, each]) for each in PACKING}
         return means[packing] == min(means.values())
 
-    def panels(self) -> list[Panel]:
+    def panels(self) -> list[PlotPanel]:
         lines = [
-            Line(
+            PlotLine(
                 packing,
                 self._loads,
                 [
@@ -177,7 +177,7 @@ class PackingPart:
             )
             for packing in PACKING
         ]
-        return [Panel("Packing: how long large slices wait", "load", "s", lines)]
+        return [PlotPanel("Packing: how long large slices wait", "load", "s", lines)]
 
 
 def _change(new: float, old: float) -> float:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aliquot.sim.plots import Panel
+from aliquot.sim.plots import PlotPanel
 from aliquot_bench.result import Goal, Rows
 
 
@@ -50,4 +50,4 @@ class Part(Protocol):
 
     def tables(self) -> Sequence[Rows]: ...
 
-    def panels(self) -> Sequence[Panel]: ...
+    def panels(self) -> Sequence[PlotPanel]: ...

@@ -5,7 +5,7 @@ from statistics import correlation, fmean, linear_regression, median
 
 from msgspec import Struct
 
-from aliquot.sim.plots import Line, Panel
+from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot_bench.result import Goal, Rows, at_least
 from aliquot_bench.sharing.part import Sizes
 from aliquot_bench.sharing.platform import Platform, host_device
@@ -96,12 +96,12 @@ class Scaling:
             tables.append(Rows(title, [unit, "median s", "times the whole device's", "in proportion"], rows))
         return tables
 
-    def panels(self) -> list[Panel]:
+    def panels(self) -> list[PlotPanel]:
         at_once, _ = self._fits()
-        measured = Line("measured", self._counts, [median(values) for values in self._at_once.values()])
+        measured = PlotLine("measured", self._counts, [median(values) for values in self._at_once.values()])
         fitted = [at_once.at_none + at_once.each * count for count in self._counts]
-        line = Line(f"line, R² = {at_once.r2:.4f}", self._counts, fitted)
-        return [Panel("Scaling: the same work in equal slices at once", "slices", "s", [measured, line])]
+        line = PlotLine(f"line, R² = {at_once.r2:.4f}", self._counts, fitted)
+        return [PlotPanel("Scaling: the same work in equal slices at once", "slices", "s", [measured, line])]
 
 
 def _part(count: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from aliquot.sim.plots import Line, Panel, draw_panels
+from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot_bench.base import Request
 from aliquot_bench.result import Goal, Result, Rows, at_least
 from aliquot_bench.views.place import Place, disk, view
@@ -51,11 +51,15 @@ class ViewsBench:
     def draw(self, path: Path) -> None:
         rounds = [float(number + 1) for number in range(self._rounds)]
         panels = [
-            Panel(
+            PlotPanel(
                 f"{how}, {state}",
                 "round",
                 "MB/s",
-                [Line(name, rounds, values) for (name, *read), values in self._speeds.items() if read == [how, state]],
+                [
+                    PlotLine(name, rounds, values)
+                    for (name, *read), values in self._speeds.items()
+                    if read == [how, state]
+                ],
             )
             for how, state in READS
         ]

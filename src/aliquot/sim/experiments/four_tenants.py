@@ -11,9 +11,9 @@ from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario
-from aliquot.sim.interference import V100, Curve
+from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 from aliquot.sim.v100 import V100_FUNCTIONS
-from aliquot.sim.workloads import Recipe, make_arrivals
+from aliquot.sim.workloads import WorkloadSpec, make_arrivals
 
 POLICIES = ("fcfs", "batch", "sjf", "affinity", "mqfq_sticky", "fair_resident")
 DEVICES = 2
@@ -23,22 +23,22 @@ def _functions(*names: str) -> list[FunctionSpec]:
     return [V100_FUNCTIONS[name] for name in names]
 
 
-TENANTS: dict[str, tuple[list[FunctionSpec], Recipe]] = {
+TENANTS: dict[str, tuple[list[FunctionSpec], WorkloadSpec]] = {
     "shop": (  # a web shop: short calls in bursts
         _functions("imagenet", "roberta"),
-        Recipe(load=0.35, process="bursty", on_s=20, off_s=60),
+        WorkloadSpec(load=0.35, process="bursty", on_s=20, off_s=60),
     ),
     "studio": (  # video: long calls, steady
         _functions("ffmpeg"),
-        Recipe(load=0.3),
+        WorkloadSpec(load=0.3),
     ),
     "lab": (  # science: several kernels, clustered
         _functions("lud", "needle", "pathfinder", "myocyte"),
-        Recipe(load=0.35, process="gamma", cv=3),
+        WorkloadSpec(load=0.35, process="gamma", cv=3),
     ),
     "edge": (  # sensors: many tiny calls
         _functions("isoneural", "fft"),
-        Recipe(load=0.25),
+        WorkloadSpec(load=0.25),
     ),
 }
 
@@ -46,7 +46,9 @@ TENANTS: dict[str, tuple[list[FunctionSpec], Recipe]] = {
 def scenario(*, duration_s: float, seed: int) -> Scenario:
     functions = {function.name: function for members, _ in TENANTS.values() for function in members}
     devices = [DeviceSpec(f"gpu-{number}", memory_bytes=16 * GIB) for number in range(1, DEVICES + 1)]
-    return Scenario(devices, functions, ListedWorkload(_arrivals(duration_s, seed)), interference=Curve(V100))
+    return Scenario(
+        devices, functions, ListedWorkload(_arrivals(duration_s, seed)), interference=InterferenceCurve(V100_STRETCH)
+    )
 
 
 def _arrivals(duration_s: float, seed: int) -> Iterator[Arrival]:

@@ -14,11 +14,11 @@ from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.interference import V100, Curve
-from aliquot.sim.plots import Line, Panel
+from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
+from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot.sim.report import report
 from aliquot.sim.v100 import V100_FUNCTIONS
-from aliquot.sim.workloads import Recipe, make_arrivals
+from aliquot.sim.workloads import WorkloadSpec, make_arrivals
 
 LOADS = (0.6, 0.9, 1.3)
 DEVICES = (1, 2)
@@ -35,16 +35,16 @@ PUBLISHED = {
 }
 
 
-class Setting(Struct, frozen=True):
+class MqfqSetting(Struct, frozen=True):
     load: float
     devices: int
     concurrency: int = 2
     seed: int = 0
 
 
-def mean_s(setting: Setting, policy: str, params: dict[str, float] | None = None) -> float:
+def mean_s(setting: MqfqSetting, policy: str, params: dict[str, float] | None = None) -> float:
     """Mean latency of a policy in a setting."""
-    recipe = Recipe(
+    recipe = WorkloadSpec(
         load=setting.load,
         devices=setting.devices,
         duration_s=DURATION_S,
@@ -62,7 +62,7 @@ def mean_s(setting: Setting, policy: str, params: dict[str, float] | None = None
         devices,
         V100_FUNCTIONS,
         ListedWorkload(make_arrivals(V100_FUNCTIONS, recipe)),
-        interference=Curve(V100),
+        interference=InterferenceCurve(V100_STRETCH),
         shared_bus=True,
     )
     own = {policy: {name: str(value) for name, value in (params or {}).items()}}
@@ -70,7 +70,7 @@ def mean_s(setting: Setting, policy: str, params: dict[str, float] | None = None
     return report(policy, setting.seed, recorder, devices).latency_s.mean or 0
 
 
-class Comparison(Struct, frozen=True):
+class PolicyComparison(Struct, frozen=True):
     """Mean latencies of all policies in one setting, over the seeds."""
 
     load: float
@@ -88,7 +88,7 @@ def steps(seeds: int) -> int:
     return seeds * (compared + 2 * len(CONCURRENCY) + len(OVERRUN_S) + len(ALPHA))
 
 
-def comparisons(seeds: Sequence[int], on_step: Callable[[], None]) -> Iterator[Comparison]:
+def comparisons(seeds: Sequence[int], on_step: Callable[[], None]) -> Iterator[PolicyComparison]:
     for devices in DEVICES:
         for load in LOADS:
             means = {}
@@ -96,42 +96,42 @@ def comparisons(seeds: Sequence[int], on_step: Callable[[], None]) -> Iterator[C
                 values = []
                 for seed in seeds:
                     on_step()
-                    values.append(mean_s(Setting(load, devices, seed=seed), policy))
+                    values.append(mean_s(MqfqSetting(load, devices, seed=seed), policy))
                 means[policy] = fsum(values) / len(values)
-            yield Comparison(load, devices, means)
+            yield PolicyComparison(load, devices, means)
 
 
-def sweeps(seeds: Sequence[int], on_step: Callable[[], None]) -> list[Panel]:
+def sweeps(seeds: Sequence[int], on_step: Callable[[], None]) -> list[PlotPanel]:
     """Mean latency against D, T and alpha, on one device at high load."""
 
     def averaged(concurrency: int, policy: str, params: dict[str, float]) -> float:
         values = []
         for seed in seeds:
             on_step()
-            values.append(mean_s(Setting(SWEPT_LOAD, 1, concurrency, seed), policy, params))
+            values.append(mean_s(MqfqSetting(SWEPT_LOAD, 1, concurrency, seed), policy, params))
         return fsum(values) / len(values)
 
     by_d = [
-        Line(policy, CONCURRENCY, [averaged(d, policy, {}) for d in CONCURRENCY])
+        PlotLine(policy, CONCURRENCY, [averaged(d, policy, {}) for d in CONCURRENCY])
         for policy in ("mqfq_sticky", "fair_resident")
     ]
-    by_t = [Line("mqfq_sticky", OVERRUN_S, [averaged(2, "mqfq_sticky", {"T": t}) for t in OVERRUN_S])]
-    by_alpha = [Line("mqfq_sticky", ALPHA, [averaged(2, "mqfq_sticky", {"alpha": alpha}) for alpha in ALPHA])]
+    by_t = [PlotLine("mqfq_sticky", OVERRUN_S, [averaged(2, "mqfq_sticky", {"T": t}) for t in OVERRUN_S])]
+    by_alpha = [PlotLine("mqfq_sticky", ALPHA, [averaged(2, "mqfq_sticky", {"alpha": alpha}) for alpha in ALPHA])]
     return [
-        Panel("D: how many at once (published best: 2)", "D", "mean latency, s", by_d),
-        Panel("T: how far ahead (published: 12.9 s at 0, 3.8 s at 5)", "T, s", "mean latency, s", by_t),
-        Panel("Anticipation (published best: 1.5)", "alpha, mean inter-arrival times", "mean latency, s", by_alpha),
+        PlotPanel("D: how many at once (published best: 2)", "D", "mean latency, s", by_d),
+        PlotPanel("T: how far ahead (published: 12.9 s at 0, 3.8 s at 5)", "T, s", "mean latency, s", by_t),
+        PlotPanel("Anticipation (published best: 1.5)", "alpha, mean inter-arrival times", "mean latency, s", by_alpha),
     ]
 
 
-def panels(compared: Sequence[Comparison]) -> Iterator[Panel]:
+def panels(compared: Sequence[PolicyComparison]) -> Iterator[PlotPanel]:
     """Mean latency against load, for each number of devices."""
     for devices in DEVICES:
         here = [comparison for comparison in compared if comparison.devices == devices]
         lines = [
-            Line(policy, [one.load for one in here], [one.means_s[policy] for one in here])
+            PlotLine(policy, [one.load for one in here], [one.means_s[policy] for one in here])
             for policy in ("fcfs", "batch", "sjf", "affinity", "mqfq_sticky", "fair_resident")
         ]
-        yield Panel(
+        yield PlotPanel(
             f"Policies on {devices} device{'s' if devices > 1 else ''}", "offered load", "mean latency, s", lines
         )

@@ -14,10 +14,10 @@ from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.plots import Line, Panel
+from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot.sim.recorder import DispatchLine
 from aliquot.sim.report import RunReport, report
-from aliquot.sim.workloads import Recipe, make_arrivals
+from aliquot.sim.workloads import WorkloadSpec, make_arrivals
 
 RESNET = FunctionSpec("resnet", times=Times(run_s=2, cold_s=4, load_s=0))
 BERT = FunctionSpec("bert", times=Times(run_s=8, cold_s=10, load_s=0))
@@ -36,7 +36,7 @@ TRACE = ListedWorkload(
 )
 
 
-class Published(Struct, frozen=True):
+class PublishedTrace(Struct, frozen=True):
     """One printed trace; a schedule names each call by model and arrival: `R0 -> 0,1` is at step 0 on device 1."""
 
     policy: str
@@ -52,30 +52,30 @@ class Published(Struct, frozen=True):
 _AS_BALANCE = ("R0 -> 0,1; B1 -> 1,2; R2 -> 6,1; R3 -> 8,1", 19, 2, 2, 2.25, 3.0, 0)
 _AS_SEER = ("R0 -> 0,1; R2 -> 2,2; R3 -> 6,1; B1 -> 8,2", 26, 3, 1, 2.5, 1.0, 7.0)
 PUBLISHED = (
-    Published("round_robin", "R0 -> 0,1; B1 -> 1,2; R2 -> 6,1; R3 -> 19,2", 25, 3, 1, 5.0, 6.67, 0),
-    Published("balance", *_AS_BALANCE),
-    Published("srtf_clairvoyant", *_AS_SEER),
-    Published("mlfq_clairvoyant", *_AS_SEER),
-    Published("exclusive", *_AS_BALANCE),
+    PublishedTrace("round_robin", "R0 -> 0,1; B1 -> 1,2; R2 -> 6,1; R3 -> 19,2", 25, 3, 1, 5.0, 6.67, 0),
+    PublishedTrace("balance", *_AS_BALANCE),
+    PublishedTrace("srtf_clairvoyant", *_AS_SEER),
+    PublishedTrace("mlfq_clairvoyant", *_AS_SEER),
+    PublishedTrace("exclusive", *_AS_BALANCE),
 )
 PUBLISHED_COLD_STARTS = {"round_robin": 8, "balance": 8, "srtf": 8, "mlfq": 8, "exclusive": 4}
 PUBLISHED_SRTF_BERT_WAIT_S = 80.65
 SRTF_BERT_WAIT_RANGE_S = (55, 110)  # what the clairvoyant queue gives over about 100 steps
 
 
-def machines(count: int) -> list[DeviceSpec]:
+def make_devices(count: int) -> list[DeviceSpec]:
     return [DeviceSpec(f"gpu-{number}", concurrency=1) for number in range(1, count + 1)]
 
 
-def printed_trace(policy: str) -> Published:
+def printed_trace(policy: str) -> PublishedTrace:
     """The four-call example on two devices under one policy, in the form of the published one."""
     lines: list[DispatchLine] = []
-    scenario = Scenario(machines(2), {"resnet": RESNET, "bert": BERT}, TRACE)
+    scenario = Scenario(make_devices(2), {"resnet": RESNET, "bert": BERT}, TRACE)
     seed = DRAWS_RRR if policy == "mlfq_clairvoyant" else 0
     run = report(
         policy, seed, simulate(scenario, PolicySettings(policy, seed=seed), on_dispatch=lines.append), scenario.devices
     )
-    return Published(
+    return PublishedTrace(
         policy,
         "; ".join(
             f"{line.function[0].upper()}{line.arrived_s} -> {line.time_s},{line.device.removeprefix('gpu-')}"
@@ -142,7 +142,7 @@ def sweep_points() -> int:
     return sum(len(sweep.xs) for sweep in SWEEPS) * len(POLICIES)
 
 
-def sweep_panels(seeds: Sequence[int], on_point: Callable[[], None]) -> Iterator[Panel]:
+def sweep_panels(seeds: Sequence[int], on_point: Callable[[], None]) -> Iterator[PlotPanel]:
     """Every sweep under the five policies, each point the mean over the seeds."""
     for sweep in SWEEPS:
         lines = []
@@ -154,8 +154,8 @@ def sweep_panels(seeds: Sequence[int], on_point: Callable[[], None]) -> Iterator
                     waits.append(sweep.mean_wait_s(x, PolicySettings(policy, seed=seed)))
                     on_point()
                 ys.append(fsum(waits) / len(waits))
-            lines.append(Line(policy, sweep.xs, ys))
-        yield Panel(sweep.title, sweep.x_label, "mean steps on queue", lines)
+            lines.append(PlotLine(policy, sweep.xs, ys))
+        yield PlotPanel(sweep.title, sweep.x_label, "mean steps on queue", lines)
 
 
 def _simulate(
@@ -167,8 +167,8 @@ def _simulate(
     steps: int = STEPS,
 ) -> RunReport:
     by_name = {function.name: function for function in functions}
-    recipe = Recipe(load=load, devices=devices, duration_s=steps, even_work=True, step_s=1, seed=settings.seed)
-    scenario = Scenario(machines(devices), by_name, ListedWorkload(make_arrivals(by_name, recipe)))
+    recipe = WorkloadSpec(load=load, devices=devices, duration_s=steps, even_work=True, step_s=1, seed=settings.seed)
+    scenario = Scenario(make_devices(devices), by_name, ListedWorkload(make_arrivals(by_name, recipe)))
     return report(settings.queueing, settings.seed, simulate(scenario, settings), scenario.devices)
 
 

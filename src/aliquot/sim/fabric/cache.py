@@ -6,7 +6,7 @@ from aliquot.core.prefetching.records import FileKey
 from aliquot.policies.eviction import EVICTION
 
 
-class Cached:
+class CachedFile:
     """A file on the node, as eviction policies see it."""
 
     __slots__ = ("bytes", "id", "key", "open", "reload_s", "unasked", "uses")
@@ -29,7 +29,7 @@ class FileCache:
         kind = EVICTION[eviction]
         self._order: Any = kind(kind.params_type())
         self._limit = limit
-        self._files: dict[FileKey, Cached] = {}
+        self._files: dict[FileKey, CachedFile] = {}
         self._numbers: dict[FileKey, int] = {}
         self._bytes = 0
         self.wasted_bytes = 0  # of files that went, or were turned away, before anybody opened them
@@ -49,11 +49,11 @@ class FileCache:
             self.wasted_bytes += victim.bytes if victim.unasked else 0
             del self._files[victim.key]
         number = self._numbers.setdefault(key, len(self._numbers))  # the same again: policies remember who came back
-        entry = self._files[key] = Cached(number, key, size, reload_s, unasked=unasked)
+        entry = self._files[key] = CachedFile(number, key, size, reload_s, unasked=unasked)
         self._bytes += size
         self._order.add(entry, now=now)
 
-    def open(self, key: FileKey) -> Cached | None:
+    def open(self, key: FileKey) -> CachedFile | None:
         """It cannot go before it is closed."""
         entry = self._files.get(key)
         if entry is not None:
@@ -63,7 +63,7 @@ class FileCache:
             entry.unasked = False
         return entry
 
-    def close(self, entry: Cached, now: float) -> None:
+    def close(self, entry: CachedFile, now: float) -> None:
         entry.open -= 1
         if not entry.open:
             self._order.add(entry, now=now)

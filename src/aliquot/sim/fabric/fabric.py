@@ -11,18 +11,18 @@ from aliquot.core.clock import after, between
 from aliquot.core.commands import CancelFetch, Fetch, Predict
 from aliquot.core.events import Event, FetchEnded, FilesPredicted, SessionBegan
 from aliquot.core.prefetching.records import AudienceKey, FileKey
-from aliquot.sim.agenda import Agenda
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.fabric.account import Account, DataFigures
-from aliquot.sim.fabric.cache import Cached, FileCache
-from aliquot.sim.fabric.link import Link, Transfer
-from aliquot.sim.fabric.predicting import caller_of, make_predicting
-from aliquot.sim.fabric.storage import Storage, file_key
+from aliquot.sim.event_queue import EventQueue
+from aliquot.sim.fabric.cache import CachedFile, FileCache
+from aliquot.sim.fabric.figures import DataCounters, DataFigures
+from aliquot.sim.fabric.link import FileTransfer, OriginLink
+from aliquot.sim.fabric.predictors import caller_of, make_predictor
+from aliquot.sim.fabric.storage import StorageSettings, file_key
 
 PREDICTION_S = 0.001  # from question to answer
 
 
-class Reading:
+class ReadingCall:
     """A call that reads its files."""
 
     __slots__ = ("audience", "began", "left", "opened", "then")
@@ -31,21 +31,21 @@ class Reading:
         self.audience = caller_of(arrival)
         self.began = now
         self.left = [file_key(name) for name in reversed(arrival.reads)]
-        self.opened: list[Cached] = []
+        self.opened: list[CachedFile] = []
         self.then = then
 
 
-class Fabric:
-    def __init__(self, storage: Storage, workload: Iterable[Arrival], agenda: Agenda) -> None:
+class SimulatedFabric:
+    def __init__(self, storage: StorageSettings, workload: Iterable[Arrival], agenda: EventQueue) -> None:
         self._sizes = storage.files
         self._agenda = agenda
-        self._link = Link(agenda, storage.bandwidth_bytes_s, storage.latency_s)
+        self._link = OriginLink(agenda, storage.bandwidth_bytes_s, storage.latency_s)
         self._cache = FileCache(storage.cache_bytes, storage.eviction)
-        self._predicting = make_predicting(storage.predictor, workload, storage.files)
-        self._account = Account()
+        self._predicting = make_predictor(storage.predictor, workload, storage.files)
+        self._account = DataCounters()
         self._asked: dict[AudienceKey, None] = {}  # those whose predictions are wanted
-        self._fetches: dict[int, Transfer] = {}  # prefetches under way
-        self._open: dict[str, list[Cached]] = {}  # by call
+        self._fetches: dict[int, FileTransfer] = {}  # prefetches under way
+        self._open: dict[str, list[CachedFile]] = {}  # by call
         if storage.files:
             self._schedule_sessions(workload, storage.lead_s)
 
@@ -102,12 +102,12 @@ class Fabric:
         del self._fetches[fetch]
         self._agenda.add(now, FetchEnded(fetch, between(began, now)))
 
-    def _begin(self, key: FileKey, now: float, *, urgent: bool) -> Transfer:
+    def _begin(self, key: FileKey, now: float, *, urgent: bool) -> FileTransfer:
         transfer = self._link.begin(key, self._sizes[key], now, urgent=urgent)
         transfer.then.append(partial(self._arrived, transfer))
         return transfer
 
-    def _arrived(self, transfer: Transfer, now: float) -> None:
+    def _arrived(self, transfer: FileTransfer, now: float) -> None:
         size = transfer.size
         self._account.moved_bytes += size
         self._account.prefetched_bytes += size if transfer.early else 0
@@ -123,7 +123,7 @@ class Fabric:
     def read(self, call: str, arrival: Arrival, now: float, then: Callable[[float], None]) -> None:
         """Open its files one after the other; `then` is told when it has them all."""
         self._predicting.called(arrival)
-        reading = Reading(arrival, now, then)
+        reading = ReadingCall(arrival, now, then)
         self._open[call] = reading.opened
         self._go_on(reading, now)
 
@@ -132,7 +132,7 @@ class Fabric:
         for entry in self._open.pop(call, ()):
             self._cache.close(entry, now)
 
-    def _go_on(self, reading: Reading, now: float) -> None:
+    def _go_on(self, reading: ReadingCall, now: float) -> None:
         while reading.left:
             key = reading.left.pop()
             found = self._found(key)
@@ -154,7 +154,7 @@ class Fabric:
         transfer = self._link.transfer(key)
         return "prefetched" if transfer is not None and transfer.early else "fetched"
 
-    def _wait_for(self, key: FileKey, reading: Reading, now: float) -> None:
+    def _wait_for(self, key: FileKey, reading: ReadingCall, now: float) -> None:
         transfer = self._link.transfer(key)
         if transfer is None:
             transfer = self._begin(key, now, urgent=True)
@@ -162,11 +162,11 @@ class Fabric:
             self._link.promote(transfer, now)
         transfer.then.append(partial(self._came, key, reading))
 
-    def _came(self, key: FileKey, reading: Reading, now: float) -> None:
+    def _came(self, key: FileKey, reading: ReadingCall, now: float) -> None:
         self._keep_open(key, reading)
         self._go_on(reading, now)
 
-    def _keep_open(self, key: FileKey, reading: Reading) -> None:
+    def _keep_open(self, key: FileKey, reading: ReadingCall) -> None:
         entry = self._cache.open(key)
         if entry is not None:  # there may have been no room for it
             reading.opened.append(entry)

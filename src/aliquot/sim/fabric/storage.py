@@ -10,7 +10,7 @@ from aliquot.core.units import MIB
 from aliquot.sim.csv_input import read_rows
 
 
-class Storage(Struct, frozen=True):
+class StorageSettings(Struct, frozen=True):
     """Without files there is nothing to read, and nothing of it is looked at."""
 
     files: dict[FileKey, int] = {}  # and their sizes

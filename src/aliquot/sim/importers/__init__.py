@@ -6,10 +6,10 @@ from aliquot.sim.importers.azure_functions import read_azure_functions
 from aliquot.sim.importers.azure_llm import read_azure_llm
 from aliquot.sim.importers.mooncake import read_mooncake
 from aliquot.sim.importers.philly import read_philly
-from aliquot.sim.importers.request import Imported, ImportRequest
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest
 from aliquot.sim.importers.servegen import read_servegen
 
-IMPORTERS: dict[str, Callable[[ImportRequest], Imported]] = {
+IMPORTERS: dict[str, Callable[[ImportRequest], ImportedTrace]] = {
     "azure_functions": read_azure_functions,
     "azure_llm": read_azure_llm,
     "mooncake": read_mooncake,

@@ -17,19 +17,19 @@ from msgspec.structs import replace
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.csv_input import Row, read_rows
+from aliquot.sim.csv_input import CsvRow, read_rows
 from aliquot.sim.importers.azure_own import read_own
 from aliquot.sim.importers.profiles import PROFILES
-from aliquot.sim.importers.request import Imported, ImportRequest
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest
 from aliquot.sim.importers.window import busiest, in_window
 from aliquot.sim.workloads import MICROSECONDS
 
 COLUMNS = ("HashOwner", "HashApp", "HashFunction", "Trigger")
 MINUTE_S = 60
-DIGITS = 6  # of a hash in a name; more where two would be alike
+HASH_DIGITS = 6  # of a hash in a name; more where two would be alike
 
 
-class Counted(Struct, frozen=True):
+class MinuteCounts(Struct, frozen=True):
     """A function's calls by the minute."""
 
     owner: str
@@ -40,7 +40,7 @@ class Counted(Struct, frozen=True):
 RunTimes = dict[str, Callable[[Random], float]]  # by function; the others run as long as they declare
 
 
-def read_azure_functions(request: ImportRequest) -> Imported:
+def read_azure_functions(request: ImportRequest) -> ImportedTrace:
     folder = request.data / "azure_functions_2019"
     minutes = _minutes(request)
     counted = _read_counts(folder / "dirigent500_invocations.csv.gz")
@@ -49,8 +49,10 @@ def read_azure_functions(request: ImportRequest) -> Imported:
     called = {each.function: sum(each.calls[minutes]) for each in counted}
     kept = dict.fromkeys(busiest(called, request.flows))
     functions, run_times = _functions(folder, {key: names[key] for key in kept}, request)
-    flows = [Counted(owners[each.owner], names[each.function], each.calls) for each in counted if each.function in kept]
-    return Imported(functions, in_window(_arrivals(flows, run_times, minutes, request.seed), request))
+    flows = [
+        MinuteCounts(owners[each.owner], names[each.function], each.calls) for each in counted if each.function in kept
+    ]
+    return ImportedTrace(functions, in_window(_arrivals(flows, run_times, minutes, request.seed), request))
 
 
 def _minutes(request: ImportRequest) -> slice:
@@ -58,8 +60,8 @@ def _minutes(request: ImportRequest) -> slice:
     return slice(int(request.start_s // MINUTE_S), None if request.end_s == inf else ceil(request.end_s / MINUTE_S))
 
 
-def _read_counts(path: Path) -> list[Counted]:
-    counted: dict[str, Counted] = {}
+def _read_counts(path: Path) -> list[MinuteCounts]:
+    counted: dict[str, MinuteCounts] = {}
     for row in read_rows(path, COLUMNS, None):
         minutes = [name for name in row.values if name not in COLUMNS]
         if not counted:
@@ -67,7 +69,7 @@ def _read_counts(path: Path) -> list[Counted]:
         key = row.text("HashFunction")
         if key in counted:
             raise row.error(f"function {key} is there twice")
-        counted[key] = Counted(row.text("HashOwner"), key, [_calls(row, minute) for minute in minutes])
+        counted[key] = MinuteCounts(row.text("HashOwner"), key, [_calls(row, minute) for minute in minutes])
     if not counted:
         raise InputError(f"{path}:2: there are no functions; it takes one a line")
     return list(counted.values())
@@ -79,7 +81,7 @@ def _check_minutes(path: Path, minutes: Sequence[str]) -> None:
         raise InputError(f"{path}:1: the columns after {COLUMNS[-1]} are no minutes; it takes numbers, one by one")
 
 
-def _calls(row: Row, minute: str) -> int:
+def _calls(row: CsvRow, minute: str) -> int:
     takes = "a whole number of calls"
     calls = row.number(minute, takes)
     if calls != int(calls):
@@ -90,7 +92,7 @@ def _calls(row: Row, minute: str) -> int:
 def _names(letter: str, hashes: Sequence[str]) -> dict[str, str]:
     """Short names, each for one hash alone."""
     keys = list(dict.fromkeys(hashes))
-    digits = DIGITS
+    digits = HASH_DIGITS
     while len({key[:digits] for key in keys}) < len(keys):
         digits += 1
     return {key: f"{letter}-{key[:digits]}" for key in keys}
@@ -108,7 +110,7 @@ def _functions(folder: Path, names: dict[str, str], request: ImportRequest) -> t
     return {name: replace(profile, name=name) for name, profile in drawn.items()}, {}
 
 
-def _arrivals(flows: Sequence[Counted], run_times: RunTimes, minutes: slice, seed: int) -> Iterator[Arrival]:
+def _arrivals(flows: Sequence[MinuteCounts], run_times: RunTimes, minutes: slice, seed: int) -> Iterator[Arrival]:
     """Minute by minute: only one is held in memory. With generators of its own a function is the same in any set."""
     spreads = [Random(f"{seed}/{flow.function}/times") for flow in flows]
     runs = [Random(f"{seed}/{flow.function}/runs") for flow in flows]

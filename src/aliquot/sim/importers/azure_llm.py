@@ -10,14 +10,14 @@ from aliquot.sim.arrivals import Arrival
 from aliquot.sim.csv_input import read_rows
 from aliquot.sim.importers.listed import import_listed
 from aliquot.sim.importers.moments import read_moment, since_first
-from aliquot.sim.importers.request import Imported, ImportRequest, refuse_profiles
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest, refuse_profiles
 from aliquot.sim.importers.tokens import language_model, tokens_run_s
 
 SERVICES = ("code", "conv")
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
-def read_azure_llm(request: ImportRequest) -> Imported:
+def read_azure_llm(request: ImportRequest) -> ImportedTrace:
     refuse_profiles(request, "azure_llm")
     folder = request.data / "azure_llm_2023"
     calls = [call for name in SERVICES for call in _calls(folder / f"AzureLLMInferenceTrace_{name}.csv", name)]

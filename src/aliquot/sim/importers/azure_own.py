@@ -14,17 +14,17 @@ from msgspec import Struct
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import MIB
-from aliquot.sim.csv_input import Row, read_rows
+from aliquot.sim.csv_input import CsvRow, read_rows
 from aliquot.sim.importers.sizes import STORE_BYTES_PER_S, load_s
 from aliquot.sim.workloads import MICROSECONDS
 
 PERCENTS = (0, 1, 25, 50, 75, 99, 100)
-SHORTEST_S = 0.001
+MIN_RUN_S = 0.001
 START_S = 0.5
 MEMORY = "AverageAllocatedMb_pct50"
 
 
-class OwnProfile(Struct, frozen=True):
+class AzureProfile(Struct, frozen=True):
     """A function, and how its run times are spread."""
 
     function: FunctionSpec
@@ -38,7 +38,7 @@ class OwnProfile(Struct, frozen=True):
         return _seconds(low + part * (high - low))
 
 
-def read_own(folder: Path, names: Mapping[str, str]) -> dict[str, OwnProfile]:
+def read_own(folder: Path, names: Mapping[str, str]) -> dict[str, AzureProfile]:
     """Profiles by name, for functions whose names are given by hash."""
     durations = folder / "dirigent500_durations.csv.gz"
     memory = folder / "dirigent500_memory.csv.gz"
@@ -55,19 +55,19 @@ def read_own(folder: Path, names: Mapping[str, str]) -> dict[str, OwnProfile]:
         if percentiles != sorted(percentiles):
             raise row.error(f"the percentiles are {percentiles}; it takes ascending ones")
         run_s = _seconds(row.number("Average", "ms, 0 or more"))
-        profiles[names[key]] = OwnProfile(_function(names[key], run_s, bytes_by_hash[key]), percentiles)
+        profiles[names[key]] = AzureProfile(_function(names[key], run_s, bytes_by_hash[key]), percentiles)
     for key, name in names.items():
         if name not in profiles:
             raise InputError(f"{durations}: function {key} is missing; it takes each that is called")
     return profiles
 
 
-def _bytes(row: Row) -> int:
+def _bytes(row: CsvRow) -> int:
     return round(row.number(MEMORY, "MB, 0 or more") * MIB)
 
 
 def _seconds(ms: float) -> float:
-    return max(SHORTEST_S, round(ms / 1000, MICROSECONDS))
+    return max(MIN_RUN_S, round(ms / 1000, MICROSECONDS))
 
 
 def _function(name: str, run_s: float, memory_bytes: int) -> FunctionSpec:

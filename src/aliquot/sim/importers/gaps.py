@@ -37,7 +37,7 @@ def weibull_gaps(shape: float, mean_s: float) -> tuple[Draw, Draw]:
     )
 
 
-LAWS: dict[str, Callable[[float, float], tuple[Draw, Draw]]] = {
+GAP_DISTRIBUTIONS: dict[str, Callable[[float, float], tuple[Draw, Draw]]] = {
     "": exponential_gaps,
     "Gamma": gamma_gaps,
     "Weibull": weibull_gaps,

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable
 
 from aliquot.core.model import FunctionSpec
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.importers.request import Imported, ImportRequest
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest
 from aliquot.sim.importers.window import busiest, in_window
 from aliquot.sim.workloads import MICROSECONDS
 
 
 def import_listed(
     calls: Iterable[Arrival], describe: Callable[[str, float], FunctionSpec], request: ImportRequest
-) -> Imported:
+) -> ImportedTrace:
     """Each function gets the mean of its calls in the window as its run time; `describe` takes name and mean."""
     ordered = sorted(calls, key=lambda call: call.time_s)
     window = [call for call in ordered if request.start_s <= call.time_s < request.end_s]
@@ -20,4 +20,4 @@ def import_listed(
         runs.setdefault(call.function, []).append(call.run_s or 0)
     kept = busiest({name: len(times) for name, times in runs.items()}, request.flows)
     functions = {name: describe(name, round(sum(runs[name]) / len(runs[name]), MICROSECONDS)) for name in kept}
-    return Imported(functions, in_window((call for call in window if call.function in functions), request))
+    return ImportedTrace(functions, in_window((call for call in window if call.function in functions), request))

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.csv_input import Row
+from aliquot.sim.csv_input import CsvRow
 from aliquot.sim.workloads import MICROSECONDS
 
 
-def read_moment(row: Row, column: str) -> float:
+def read_moment(row: CsvRow, column: str) -> float:
     """Seconds since 1970, to the microsecond. No trace names its zone, and only differences count."""
     text = row.text(column)
     try:

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.importers.json_lines import read_json_lines
 from aliquot.sim.importers.listed import import_listed
-from aliquot.sim.importers.request import Imported, ImportRequest, refuse_profiles
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest, refuse_profiles
 from aliquot.sim.importers.tokens import language_model, tokens_run_s
 from aliquot.sim.workloads import MICROSECONDS
 
@@ -21,7 +21,7 @@ SERVICES = ("conversation", "synthetic")
 FromZero = Annotated[float, Meta(ge=0)]
 
 
-class Request(Struct):
+class MooncakeRequest(Struct):
     """A line of the trace; what else it has is passed over."""
 
     timestamp: FromZero  # ms
@@ -29,7 +29,7 @@ class Request(Struct):
     output_length: FromZero
 
 
-def read_mooncake(request: ImportRequest) -> Imported:
+def read_mooncake(request: ImportRequest) -> ImportedTrace:
     refuse_profiles(request, "mooncake")
     folder = request.data / "mooncake"
     calls = [call for name in SERVICES for call in _calls(folder / f"{name}_trace.jsonl.gz", name)]
@@ -37,6 +37,6 @@ def read_mooncake(request: ImportRequest) -> Imported:
 
 
 def _calls(path: Path, name: str) -> Iterator[Arrival]:
-    for line in read_json_lines(path, Request):
+    for line in read_json_lines(path, MooncakeRequest):
         run_s = tokens_run_s(line.input_length, line.output_length)
         yield Arrival(round(line.timestamp / 1000, MICROSECONDS), name, name, run_s)

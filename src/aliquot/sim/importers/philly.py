@@ -13,7 +13,7 @@ from aliquot.sim.arrivals import Arrival
 from aliquot.sim.csv_input import read_rows
 from aliquot.sim.importers.listed import import_listed
 from aliquot.sim.importers.moments import read_moment, since_first
-from aliquot.sim.importers.request import Imported, ImportRequest, refuse_profiles
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest, refuse_profiles
 from aliquot.sim.importers.sizes import load_s
 
 COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
@@ -21,7 +21,7 @@ MEMORY_BYTES = 8 * GIB
 COLD_S = 30
 
 
-def read_philly(request: ImportRequest) -> Imported:
+def read_philly(request: ImportRequest) -> ImportedTrace:
     refuse_profiles(request, "philly")
     calls = _calls(request.data / "philly_jobs" / "philly_jobs.csv.gz")
     return import_listed(since_first(calls), _job, request)

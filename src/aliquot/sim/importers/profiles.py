@@ -17,7 +17,7 @@ from pathlib import Path
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import GIB, MIB
-from aliquot.sim.csv_input import Row, read_rows
+from aliquot.sim.csv_input import CsvRow, read_rows
 from aliquot.sim.importers.sizes import STORE_BYTES_PER_S, load_s
 from aliquot.sim.v100 import V100_FUNCTIONS
 from aliquot.sim.workloads import MICROSECONDS
@@ -32,7 +32,7 @@ IMAGES = 256  # a call
 IMAGES_AT_ONCE = min(IMAGES, 32)
 CONTEXT_BYTES = 512 * MIB
 TIMM_START_S = 2
-LARGEST_BYTES = 16 * GIB
+MAX_PROFILE_BYTES = 16 * GIB
 
 
 def read_mqfq(data: Path) -> list[FunctionSpec]:
@@ -68,18 +68,18 @@ def read_timm(data: Path) -> list[FunctionSpec]:
     return _some(list(smallest.values()), paths[0])
 
 
-def _timm_rows(path: Path) -> dict[tuple[str, float], Row]:
+def _timm_rows(path: Path) -> dict[tuple[str, float], CsvRow]:
     rows = read_rows(path, TIMM_COLUMNS, TIMM_OTHERS)
     return {(row.text("model"), row.number("infer_img_size", "pixels, 0 or more")): row for row in rows}
 
 
-def _timm(name: str, row: Row, there: Row) -> FunctionSpec | None:
+def _timm(name: str, row: CsvRow, there: CsvRow) -> FunctionSpec | None:
     activations_m = row.optional("infer_macts", "millions of activations, 0 or more")
     if activations_m is None:
         return None
     weight_bytes = 4 * 10**6 * row.number("param_count", "millions of parameters, 0 or more")
     memory_bytes = round(CONTEXT_BYTES + weight_bytes + 2 * 10**6 * activations_m * IMAGES_AT_ONCE)
-    if memory_bytes > LARGEST_BYTES:
+    if memory_bytes > MAX_PROFILE_BYTES:
         return None
     cold_s = round(TIMM_START_S + weight_bytes / STORE_BYTES_PER_S, MICROSECONDS)
     by_kind = {
@@ -89,7 +89,7 @@ def _timm(name: str, row: Row, there: Row) -> FunctionSpec | None:
     return FunctionSpec(name, memory_bytes, times=by_kind[TIMM_KINDS[0]], times_by_kind=by_kind)
 
 
-def _timm_run_s(row: Row) -> float:
+def _timm_run_s(row: CsvRow) -> float:
     return round(IMAGES / row.number("infer_samples_per_sec", "images a second, above 0", above=0), MICROSECONDS)
 
 

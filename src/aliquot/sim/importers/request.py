@@ -27,7 +27,7 @@ class ImportRequest(Struct, frozen=True):
         return float("inf") if self.duration_s is None else self.start_s + self.duration_s
 
 
-class Imported(NamedTuple):
+class ImportedTrace(NamedTuple):
     """Functions, and their calls as a stream: in order of time, the first at 0."""
 
     functions: dict[str, FunctionSpec]

@@ -10,7 +10,7 @@ from aliquot.sim.arrivals import Arrival
 from aliquot.sim.workloads import MICROSECONDS
 
 
-class Measured(Struct, frozen=True):
+class TraceMeasurement(Struct, frozen=True):
     """What one pass over arrivals tells."""
 
     calls: int
@@ -27,7 +27,7 @@ class Measured(Struct, frozen=True):
         return self.work_s / self.span_s / devices if self.span_s else float("inf")
 
 
-def measure(arrivals: Iterable[Arrival], functions: Mapping[str, FunctionSpec]) -> Measured:
+def measure(arrivals: Iterable[Arrival], functions: Mapping[str, FunctionSpec]) -> TraceMeasurement:
     declared = {name: function.times.run_s or 0 for name, function in functions.items()}
     flows: dict[FlowKey, None] = {}
     calls = 0
@@ -39,10 +39,10 @@ def measure(arrivals: Iterable[Arrival], functions: Mapping[str, FunctionSpec]) 
         last_s = arrival.time_s
         work_s += declared[arrival.function] if arrival.run_s is None else arrival.run_s
         flows.setdefault(FlowKey(arrival.tenant, arrival.function))
-    return Measured(calls, list(flows), work_s, last_s - first_s)
+    return TraceMeasurement(calls, list(flows), work_s, last_s - first_s)
 
 
-def time_scale(measured: Measured, load: float, devices: int) -> float:
+def time_scale(measured: TraceMeasurement, load: float, devices: int) -> float:
     """What times must be multiplied by, so that the offered load becomes `load`."""
     natural = measured.load(devices)
     if not 0 < natural < float("inf"):

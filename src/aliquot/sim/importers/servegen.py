@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.csv_input import Row, read_rows
-from aliquot.sim.importers.gaps import LAWS
-from aliquot.sim.importers.request import Imported, ImportRequest, refuse_profiles
+from aliquot.sim.csv_input import CsvRow, read_rows
+from aliquot.sim.importers.gaps import GAP_DISTRIBUTIONS
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest, refuse_profiles
 from aliquot.sim.importers.sizes import load_s
 from aliquot.sim.importers.window import busiest, in_window
 from aliquot.sim.workloads import MICROSECONDS, draw_run_s
@@ -35,16 +35,16 @@ WINDOW_S = 600  # where there is but one, so that nothing tells how long it is
 RUN_CV = 0.5
 
 
-class Model(Struct, frozen=True):
+class ServedModel(Struct, frozen=True):
     run_s: float
     memory_gib: int
     cold_s: float
 
 
-MODELS = {"m-small": Model(0.4, 4, 8), "deepseek-r1": Model(4, 12, 20), "mm-image": Model(1.2, 8, 12)}
+MODELS = {"m-small": ServedModel(0.4, 4, 8), "deepseek-r1": ServedModel(4, 12, 20), "mm-image": ServedModel(1.2, 8, 12)}
 
 
-class Window(Struct, frozen=True):
+class RateWindow(Struct, frozen=True):
     """A client's calls for a while: how many a second, and how the gaps between them are spread."""
 
     start_s: float
@@ -53,7 +53,7 @@ class Window(Struct, frozen=True):
     shape: float
 
 
-def read_servegen(request: ImportRequest) -> Imported:
+def read_servegen(request: ImportRequest) -> ImportedTrace:
     refuse_profiles(request, "servegen")
     if request.duration_s is None:
         request = replace(request, duration_s=DAY_S)
@@ -65,16 +65,16 @@ def read_servegen(request: ImportRequest) -> Imported:
         function = _function(f"{model}-c{client}", MODELS[model])
         functions[function.name] = function
         streams.append(_arrivals(function, clients[model, client], request))
-    return Imported(functions, in_window(merge(*streams, key=lambda arrival: arrival.time_s), request))
+    return ImportedTrace(functions, in_window(merge(*streams, key=lambda arrival: arrival.time_s), request))
 
 
-def _function(name: str, model: Model) -> FunctionSpec:
+def _function(name: str, model: ServedModel) -> FunctionSpec:
     memory_bytes = model.memory_gib * GIB
     return FunctionSpec(name, memory_bytes, times=Times(model.run_s, model.cold_s, load_s(memory_bytes)))
 
 
-def _read_clients(path: Path) -> dict[tuple[str, str], list[Window]]:
-    clients: dict[tuple[str, str], list[Window]] = {}
+def _read_clients(path: Path) -> dict[tuple[str, str], list[RateWindow]]:
+    clients: dict[tuple[str, str], list[RateWindow]] = {}
     for row in read_rows(path, COLUMNS, OTHERS):
         model = row.text("model")
         if model not in MODELS:
@@ -89,17 +89,17 @@ def _read_clients(path: Path) -> dict[tuple[str, str], list[Window]]:
     return clients
 
 
-def _window(row: Row) -> Window:
+def _window(row: CsvRow) -> RateWindow:
     start_s = row.number("t_s", "seconds, 0 or more")
     rate = row.number("rate_rps", "calls a second, 0 or more")
     law = row.values["dist"].strip()
-    if law not in LAWS:
-        raise row.error(f"dist is '{law}'; it takes {', '.join(filter(None, LAWS))} or nothing")
+    if law not in GAP_DISTRIBUTIONS:
+        raise row.error(f"dist is '{law}'; it takes {', '.join(filter(None, GAP_DISTRIBUTIONS))} or nothing")
     shape = row.number("p1", "a shape above 0", above=0) if law and rate else 1
-    return Window(start_s, rate, law, shape)
+    return RateWindow(start_s, rate, law, shape)
 
 
-def _spans(windows: list[Window], request: ImportRequest) -> Iterator[tuple[Window, float, float]]:
+def _spans(windows: list[RateWindow], request: ImportRequest) -> Iterator[tuple[RateWindow, float, float]]:
     """Each window with calls that the request touches, with its start and its end."""
     length_s: float = WINDOW_S
     for place, window in enumerate(windows):
@@ -110,19 +110,19 @@ def _spans(windows: list[Window], request: ImportRequest) -> Iterator[tuple[Wind
             yield window, window.start_s, end_s
 
 
-def _expected(windows: list[Window], request: ImportRequest) -> float:
+def _expected(windows: list[RateWindow], request: ImportRequest) -> float:
     spans = _spans(windows, request)
     return sum(
         window.rate * (min(end_s, request.end_s) - max(start_s, request.start_s)) for window, start_s, end_s in spans
     )
 
 
-def _arrivals(function: FunctionSpec, windows: list[Window], request: ImportRequest) -> Iterator[Arrival]:
+def _arrivals(function: FunctionSpec, windows: list[RateWindow], request: ImportRequest) -> Iterator[Arrival]:
     gaps = Random(f"{request.seed}/{function.name}/gaps")
     runs = Random(f"{request.seed}/{function.name}/runs")
     mean_s = function.times.run_s or 0
     for window, start_s, end_s in _spans(windows, request):
-        first_gap, next_gap = LAWS[window.law](window.shape, 1 / window.rate)
+        first_gap, next_gap = GAP_DISTRIBUTIONS[window.law](window.shape, 1 / window.rate)
         time_s = start_s + first_gap(gaps)
         while time_s < end_s:
             run_s = draw_run_s(runs, mean_s, RUN_CV)

@@ -15,15 +15,18 @@ from aliquot.learn.tables import Tables, count
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.fabric.storage import file_key
 
-AHEAD = 32  # files that the clairvoyant names
-GROWTH, FIRST = 1.1, 8  # it is learned anew when there are so many times more opens than the last time, and so many
+MAX_PREDICTED_FILES = 32  # files that the clairvoyant names
+RETRAIN_GROWTH, MIN_OPENS = (
+    1.1,
+    8,
+)  # it is learned anew when there are so many times more opens than the last time, and so many
 
 
 def caller_of(arrival: Arrival) -> AudienceKey:
     return (arrival.tenant, audience_of(arrival.session, arrival.function))
 
 
-class Predicting(ABC):
+class FilePredictor(ABC):
     """Is told what happens, and answers what it expects, most likely first."""
 
     def began(self, audience: AudienceKey) -> None:
@@ -40,12 +43,12 @@ class Predicting(ABC):
         """The function has just been called, and has not run yet; empty: none has."""
 
 
-class Nobody(Predicting):
+class NoPredictor(FilePredictor):
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
         return []
 
 
-class Clairvoyant(Predicting):
+class ClairvoyantPredictor(FilePredictor):
     """Knows every open to come, in order: what no predictor can pass."""
 
     def __init__(self, workload: Iterable[Arrival], sizes: dict[FileKey, int]) -> None:
@@ -64,11 +67,11 @@ class Clairvoyant(Predicting):
             coming[key] = times
 
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
-        keys = list(self._coming.get(audience, {}))[:AHEAD]
+        keys = list(self._coming.get(audience, {}))[:MAX_PREDICTED_FILES]
         return [LikelyFile(*key, self._sizes[key], 1.0) for key in keys]
 
 
-class Learned(Predicting):
+class LearnedPredictor(FilePredictor):
     """Counts what follows what, as the storage agent does, in the sessions of the run so far."""
 
     def __init__(self, make: Callable[[Tables], Predictor]) -> None:
@@ -94,7 +97,7 @@ class Learned(Predicting):
         self._note(audience, Step("/".join(key), size))
 
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
-        if self._opens >= max(FIRST, GROWTH * self._learned):
+        if self._opens >= max(MIN_OPENS, RETRAIN_GROWTH * self._learned):
             self._learn()
         if self._model is None:
             return []
@@ -127,7 +130,7 @@ LEARNED: dict[str, Callable[[Tables], Predictor]] = {
 PREDICTORS = ("clairvoyant", *sorted(LEARNED), "none")
 
 
-def make_predicting(name: str, workload: Iterable[Arrival], sizes: dict[FileKey, int]) -> Predicting:
+def make_predictor(name: str, workload: Iterable[Arrival], sizes: dict[FileKey, int]) -> FilePredictor:
     if name == "clairvoyant":
-        return Clairvoyant(workload, sizes)
-    return Learned(LEARNED[name]) if name in LEARNED else Nobody()
+        return ClairvoyantPredictor(workload, sizes)
+    return LearnedPredictor(LEARNED[name]) if name in LEARNED else NoPredictor()

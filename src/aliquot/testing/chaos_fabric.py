@@ -26,7 +26,7 @@ DATASETS = ("images", "texts")
 SIZES = (0, MIB, 100 * MIB, 200 * MIB, 700 * MIB)  # the last is more than the whole budget
 
 
-class ChaoticFabric:
+class ChaosFabric:
     def __init__(self, random: Random, limits: Limits) -> None:
         self._random = random
         self._limits = limits

@@ -7,17 +7,17 @@ from typing import TypeAlias
 from aliquot.core.events import Event, Woke
 
 # What the core is told, or something that happens behind its back, such as the end of a transfer.
-Entry: TypeAlias = Event | Callable[[float], None]
+QueueEntry: TypeAlias = Event | Callable[[float], None]
 
 
-class Agenda:
+class EventQueue:
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Entry]] = []
+        self._heap: list[tuple[float, int, QueueEntry]] = []
         self._order = 0
         self._cancelled: set[int] = set()  # asked for membership only, never iterated
         self._wake = -1
 
-    def add(self, at: float, entry: Entry) -> int:
+    def add(self, at: float, entry: QueueEntry) -> int:
         """Returns the entry's number, to cancel it by."""
         self._order += 1
         heappush(self._heap, (at, self._order, entry))

@@ -8,17 +8,17 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from aliquot.core.clock import after
-from aliquot.sim.agenda import Agenda, Entry
+from aliquot.sim.event_queue import EventQueue, QueueEntry
 
 K = TypeVar("K", bound=Hashable)
 
 
-class Use:
+class ResourceUse:
     """One use of the resource."""
 
     __slots__ = ("demand", "done", "entry", "left_s", "pace", "since", "started")
 
-    def __init__(self, left_s: float, demand: float, now: float, done: Callable[[float, float], Entry]) -> None:
+    def __init__(self, left_s: float, demand: float, now: float, done: Callable[[float, float], QueueEntry]) -> None:
         self.left_s = left_s  # if it were alone from `since` on
         self.demand = demand  # the part of the resource it would take if it were alone
         self.since = self.started = now
@@ -30,12 +30,12 @@ class Use:
 class SharedResource(Generic[K]):
     """`paces` says how long a second of each one's work takes while these use it together, in their order."""
 
-    def __init__(self, agenda: Agenda, paces: Callable[[Mapping[K, Use]], Iterable[float]]) -> None:
+    def __init__(self, agenda: EventQueue, paces: Callable[[Mapping[K, ResourceUse]], Iterable[float]]) -> None:
         self._agenda = agenda
         self._paces = paces
-        self._uses: dict[K, Use] = {}
+        self._uses: dict[K, ResourceUse] = {}
 
-    def begin(self, key: K, use: Use, now: float) -> None:
+    def begin(self, key: K, use: ResourceUse, now: float) -> None:
         self._count(now)
         self._uses[key] = use
         self._set_ends(now)

@@ -4,7 +4,7 @@ from array import array
 
 from msgspec import Struct
 
-from aliquot.sim.statistics import Summary, summarise, tidy
+from aliquot.sim.statistics import Summary, rounded, summarise
 
 
 class DataFigures(Struct):
@@ -19,7 +19,7 @@ class DataFigures(Struct):
     wasted: float  # the part that those are of what was moved
 
 
-class Account:
+class DataCounters:
     def __init__(self) -> None:
         self.opened = dict.fromkeys(("cached", "prefetched", "fetched"), 0)
         self.waited_s = array("d")  # by each call that reads
@@ -31,9 +31,9 @@ class Account:
         return DataFigures(
             self.opened,
             summarise(self.waited_s),
-            tidy(max(0.0, 1 - waited_s / self.due_s)) if self.due_s else None,
+            rounded(max(0.0, 1 - waited_s / self.due_s)) if self.due_s else None,
             self.moved_bytes,
             self.prefetched_bytes,
             wasted,
-            tidy(wasted / self.moved_bytes) if self.moved_bytes else 0,
+            rounded(wasted / self.moved_bytes) if self.moved_bytes else 0,
         )
