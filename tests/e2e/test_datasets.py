@@ -16,7 +16,7 @@ from aliquot.core.commands import Fetch
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.live.invocations.journal.writer import Step
 from aliquot.live.store.journal import read_journal
-from aliquot_bench.origin.link import Shape, shaped
+from aliquot_bench.origin.link import LinkShape, serve_origin
 
 MB = 1_000_000
 FLOW = {"flow/config.json": 10_000, "flow/train.bin": 3 * MB, "flow/weights.bin": 2 * MB}
@@ -27,7 +27,7 @@ FLOW_PATHS = [f"nas/{path}" for path in FLOW]
 
 @pytest.fixture(scope="module")
 def link():
-    with shaped(FILES, Shape(40 * MB, 0.001), force="paced") as link:
+    with serve_origin(FILES, LinkShape(40 * MB, 0.001), force="paced") as link:
         yield link
 
 

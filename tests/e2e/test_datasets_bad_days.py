@@ -13,7 +13,7 @@ from fabric_server import FabricServer, digest, eventually, mounts_of, stop_orig
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import alive
-from aliquot_bench.origin.link import Shape, shaped
+from aliquot_bench.origin.link import LinkShape, serve_origin
 
 MB = 1_000_000
 FILES = {"slow.bin": 12 * MB, "large/a.bin": 5 * MB, "large/b.bin": 5 * MB, "small.bin": 1000, "later.bin": MB}
@@ -21,7 +21,7 @@ FILES = {"slow.bin": 12 * MB, "large/a.bin": 5 * MB, "large/b.bin": 5 * MB, "sma
 
 @pytest.fixture(scope="module")
 def link():
-    with shaped(FILES, Shape(10 * MB, 0.001), force="paced") as link:
+    with serve_origin(FILES, LinkShape(10 * MB, 0.001), force="paced") as link:
         yield link
 
 

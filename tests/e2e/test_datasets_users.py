@@ -4,7 +4,7 @@ import pytest
 from fabric_server import FabricServer, digest, eventually
 
 from aliquot.storage.log.access_log import read_sessions
-from aliquot_bench.origin.link import Shape, shaped
+from aliquot_bench.origin.link import LinkShape, serve_origin
 
 MB = 1_000_000
 USERS = ("ann", "bob")
@@ -14,7 +14,7 @@ SESSIONS = 8  # of each
 
 @pytest.fixture(scope="module")
 def link():
-    with shaped(OWN["ann"] | OWN["bob"], Shape(100 * MB, 0.001), force="paced") as link:
+    with serve_origin(OWN["ann"] | OWN["bob"], LinkShape(100 * MB, 0.001), force="paced") as link:
         yield link
 
 

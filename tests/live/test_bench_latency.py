@@ -6,16 +6,26 @@ import sys
 import pytest
 
 from aliquot.core.errors import InputError
-from aliquot_bench.environments import PeerError, prepare
+from aliquot_bench.environments import MeasurementError, prepare
 from aliquot_bench.latency import wrk
-from aliquot_bench.latency.figures import BARE, OURS, Extras, Measured, best_peer, goals, others, ratio, tables
-from aliquot_bench.latency.figures import p50_alone as p50
+from aliquot_bench.latency.figures import (
+    BARE,
+    OURS,
+    PlatformFigures,
+    TargetResult,
+    best_peer,
+    goals,
+    others,
+    ratio,
+    tables,
+)
+from aliquot_bench.latency.figures import p50_one_caller as p50
 from aliquot_bench.latency.figures import per_second as rate
 from aliquot_bench.latency.peers import PEERS
 from aliquot_bench.latency.picture import draw
-from aliquot_bench.latency.process import Server, ServerError
-from aliquot_bench.latency.targets import FloorTarget, PingPongTarget, Sample
-from aliquot_bench.latency.wrk import Endpoint, Load, parse
+from aliquot_bench.latency.process import ServerError, ServerProcess
+from aliquot_bench.latency.targets import BaselineTarget, LoadSample, PingPongTarget
+from aliquot_bench.latency.wrk import Endpoint, LoadReport, parse
 
 needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed: apt-get install wrk")
 
@@ -35,16 +45,16 @@ TAIL = "Requests/sec:  23214.66\nTransfer/sec:      3.34MB\n"
 
 
 def sample(p50_ms, per_second, *, errors=0, p99_ms=None):
-    crowd = Load(p50_ms * 10, p99_ms or p50_ms * 30, per_second, requests=100, errors=errors)
-    return Sample(Load(p50_ms, p50_ms * 2, 1000 / p50_ms, requests=100, errors=0), crowd, cpu_us=50)
+    crowd = LoadReport(p50_ms * 10, p99_ms or p50_ms * 30, per_second, requests=100, errors=errors)
+    return LoadSample(LoadReport(p50_ms, p50_ms * 2, 1000 / p50_ms, requests=100, errors=0), crowd, cpu_us=50)
 
 
 def measured(name, *samples, is_peer=False, reason=""):
-    return Measured(name, "as installed", is_peer=is_peer, samples=dict(enumerate(samples)), reason=reason)
+    return TargetResult(name, "as installed", is_peer=is_peer, samples=dict(enumerate(samples)), reason=reason)
 
 
 def test_a_report_of_wrk_is_read_in_milliseconds():
-    assert parse(REPORT + TAIL) == Load(0.837, 1050, 23214.66, 116301, errors=0)
+    assert parse(REPORT + TAIL) == LoadReport(0.837, 1050, 23214.66, 116301, errors=0)
 
 
 def test_broken_connections_and_refusals_are_errors():
@@ -84,7 +94,7 @@ def test_a_target_that_answered_with_errors_has_no_figures():
     other = measured("other", sample(1, 100), is_peer=True)
     assert not peer.counts
     assert best_peer([peer, other]) is other
-    left_out = tables([peer, other], Extras(), "title")[-1]
+    left_out = tables([peer, other], PlatformFigures(), "title")[-1]
     assert left_out.rows == [["peer", "", "void: 3 of its answers were errors"]]
 
 
@@ -96,7 +106,7 @@ def test_goals_compare_with_the_floor_and_the_best_peer():
         measured("fast", sample(1, 2000), is_peer=True),
         measured("broken", is_peer=True, reason="does not install: no wheel"),
     ]
-    extras = Extras(0.8, 60, 80, 0.95, 7000, 6650, cold_ms=12, cold_init_ms=8, torch_cold_ms=61)
+    extras = PlatformFigures(0.8, 60, 80, 0.95, 7000, 6650, cold_ms=12, cold_init_ms=8, torch_cold_ms=61)
     by_name = {goal.name: goal for goal in goals(targets, extras)}
     assert by_name["requests/s with 32 callers, against the best peer (fast)"].value == 3.5
     unmet = [name for name, goal in by_name.items() if not goal.met]
@@ -104,7 +114,7 @@ def test_goals_compare_with_the_floor_and_the_best_peer():
 
 
 def test_what_was_not_measured_is_not_met():
-    assert not any(goal.met for goal in goals([measured(OURS, reason="ended with 1")], Extras()))
+    assert not any(goal.met for goal in goals([measured(OURS, reason="ended with 1")], PlatformFigures()))
 
 
 def test_every_peer_says_how_it_runs_and_has_one_worker(tmp_path):
@@ -118,13 +128,13 @@ def test_every_peer_says_how_it_runs_and_has_one_worker(tmp_path):
 
 
 def test_an_environment_that_cannot_be_made_names_its_reason(tmp_path):
-    with pytest.raises(PeerError, match="/no/python"):
+    with pytest.raises(MeasurementError, match="/no/python"):
         prepare(tmp_path / "peer", ["anything"], lambda _: None, "/no/python")
 
 
 def test_a_server_that_ends_early_leaves_its_last_words(tmp_path):
     command = [sys.executable, "-c", "raise SystemExit('no such port')"]
-    with Server(command, tmp_path) as server, pytest.raises(ServerError, match="no such port"):
+    with ServerProcess(command, tmp_path) as server, pytest.raises(ServerError, match="no such port"):
         server.wait_until(lambda: False)
 
 
@@ -132,7 +142,7 @@ def test_nothing_of_a_stopped_server_is_left(tmp_path):
     """Not even a process that has made itself a session of its own."""
     child = "import subprocess, sys, time; print('up', flush=True); time.sleep(60)"
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)"
-    with Server([sys.executable, "-c", code + ".wait()"], tmp_path) as server:
+    with ServerProcess([sys.executable, "-c", code + ".wait()"], tmp_path) as server:
         server.wait_until(lambda: "up" in server.last_words())
         assert len(server.processes()) == 2
     assert server.processes() == []
@@ -140,7 +150,7 @@ def test_nothing_of_a_stopped_server_is_left(tmp_path):
 
 @needs_wrk
 def test_the_floors_answer_and_are_measured(tmp_path):
-    targets = [FloorTarget("bare", BARE, "uvicorn"), FloorTarget("hop", "hop", "uvicorn"), PingPongTarget()]
+    targets = [BaselineTarget("bare", BARE, "uvicorn"), BaselineTarget("hop", "hop", "uvicorn"), PingPongTarget()]
     found = [measured(target.name, target.measure(1)) for target in targets]
     assert all(target.counts and ratio(target, target, rate) == 1 for target in found)
     typical, worst = others(found)
@@ -156,11 +166,11 @@ def test_a_peers_environment_that_is_being_replaced_is_not_taken_for_the_old_one
 
     def interrupted(command):
         steps.append(command)
-        raise PeerError("interrupted")
+        raise MeasurementError("interrupted")
 
-    monkeypatch.setattr("aliquot.bench.environments.run", interrupted)
+    monkeypatch.setattr("aliquot_bench.environments.run", interrupted)
     assert prepare(folder, ["old==1"], lambda _: None, sys.executable) == folder
     for requirement in ("new==2", "old==1"):
-        with pytest.raises(PeerError):
+        with pytest.raises(MeasurementError):
             prepare(folder, [requirement], lambda _: None, sys.executable)
     assert len(steps) == 2, "the old one is installed anew"

@@ -12,21 +12,29 @@ from hypothesis import strategies as st
 
 from aliquot.core.errors import InputError
 from aliquot.testing.waiting import wait_until
-from aliquot_bench.base import Request
-from aliquot_bench.environments import PeerError
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.environments import MeasurementError
 from aliquot_bench.origin import link as links
 from aliquot_bench.origin.content import PERIOD, pieces
-from aliquot_bench.origin.link import MB, LinkError, Shape, addresses, shaped, sweep
-from aliquot_bench.origin.pacing import BURST_S, Pacer
-from aliquot_bench.origin.process import stretch
+from aliquot_bench.origin.link import MB, LinkError, LinkShape, addresses, remove_stale_links, serve_origin
+from aliquot_bench.origin.process import BURST_S, Pacer, parse_range
 from aliquot_bench.prefetch import picture
 from aliquot_bench.prefetch.bench import PrefetchBench
-from aliquot_bench.prefetch.control import Control
-from aliquot_bench.prefetch.interference import Interference
-from aliquot_bench.prefetch.methods import LEARNED, PLAIN, PRELOADED, VIEW, Methods
-from aliquot_bench.prefetch.part import Sizes
-from aliquot_bench.prefetch.trial import Trial, curve, hidden, ideal, make_trial, moved_between, quantile, wasted_share
-from aliquot_bench.prefetch.workload import DEVIATES, RECORDED, SHARDS, Shuffled, Workflow
+from aliquot_bench.prefetch.control import ControlPart
+from aliquot_bench.prefetch.interference import InterferencePart
+from aliquot_bench.prefetch.methods import LEARNED, PLAIN, PRELOADED, VIEW, MethodsPart
+from aliquot_bench.prefetch.part import PrefetchSizes
+from aliquot_bench.prefetch.trial import (
+    SessionTrial,
+    curve,
+    hidden,
+    ideal,
+    make_trial,
+    moved_between,
+    quantile,
+    wasted_share,
+)
+from aliquot_bench.prefetch.workload import DEVIATES, RECORDED, SHARDS, RepeatedWorkflow, ShuffledEpochs
 
 FILES = {"a/one.bin": 3 * PERIOD + 17, "a/b/two words.txt": 5, "three": 0}
 
@@ -38,7 +46,7 @@ def bytes_of(path, start, length):
 @pytest.fixture(scope="module")
 def namespaces():
     try:
-        with shaped({}, Shape(), force="tc"):
+        with serve_origin({}, LinkShape(), force="tc"):
             pass
     except LinkError as error:
         pytest.skip(f"no network namespaces with traffic control here: {error}")
@@ -79,14 +87,14 @@ def test_whoever_waits_as_told_never_sends_faster_than_the_rate(sends):
     ],
 )
 def test_a_range_is_what_lies_within_the_file(header, wanted):
-    assert stretch(header, 10) == wanted
+    assert parse_range(header, 10) == wanted
 
 
 @pytest.fixture(scope="module", params=["paced", "tc"])
 def link(request):
     if request.param == "tc":
         request.getfixturevalue("namespaces")
-    with shaped(FILES, Shape(200 * MB, 0.001), force=request.param) as made:
+    with serve_origin(FILES, LinkShape(200 * MB, 0.001), force=request.param) as made:
         yield made
 
 
@@ -135,23 +143,23 @@ def test_the_link_is_no_faster_than_it_was_asked_to_be(link):
 
 def test_what_is_forced_and_not_permitted_says_why(monkeypatch):
     monkeypatch.setattr(links.shutil, "which", lambda name: None if name == "tc" else f"/bin/{name}")
-    with pytest.raises(LinkError, match="there is no tc"), shaped({}, Shape(), force="tc"):
+    with pytest.raises(LinkError, match="there is no tc"), serve_origin({}, LinkShape(), force="tc"):
         pass
-    with shaped({}, Shape()) as made:
+    with serve_origin({}, LinkShape()) as made:
         assert made.how == "an origin on this machine that paces itself (traffic control: there is no tc)"
 
 
 LAY = """
 import sys
-from aliquot_bench.origin.link import Shape, shaped
-with shaped({}, Shape(), force="tc") as link:
+from aliquot_bench.origin.link import LinkShape, serve_origin
+with serve_origin({}, LinkShape(), force="tc") as link:
     print(link.url, flush=True)
     sys.stdin.read()
 """
 
 
 def cable(pid):
-    return Path(f"/sys/class/net/{links.HERE}{pid}")
+    return Path(f"/sys/class/net/{links.INTERFACE_PREFIX}{pid}")
 
 
 @pytest.mark.usefixtures("namespaces")
@@ -173,13 +181,13 @@ def test_a_cable_that_a_dead_process_left_is_swept():
     dead = subprocess.Popen(["true"])
     dead.wait()
     for pid in (dead.pid, 1):  # the first of all processes lives
-        subprocess.run(["ip", "link", "add", f"{links.HERE}{pid}", "type", "veth"], check=True)
+        subprocess.run(["ip", "link", "add", f"{links.INTERFACE_PREFIX}{pid}", "type", "veth"], check=True)
     try:
-        sweep()
+        remove_stale_links()
         assert not cable(dead.pid).exists()
         assert cable(1).exists()
     finally:
-        subprocess.run(["ip", "link", "delete", f"{links.HERE}1"], check=True)
+        subprocess.run(["ip", "link", "delete", f"{links.INTERFACE_PREFIX}1"], check=True)
 
 
 def test_every_process_has_addresses_of_its_own():
@@ -192,7 +200,7 @@ def test_every_process_has_addresses_of_its_own():
 
 
 def test_a_session_is_config_then_shards_then_checkpoint_then_evaluation():
-    flow = Workflow(8, 240 * MB)
+    flow = RepeatedWorkflow(8, 240 * MB)
     session = flow.regular("user3")
     folders = [file.path.partition("/")[0] for file in session.files]
     assert folders == ["configs", *["sets"] * SHARDS, "checkpoints", "eval"]
@@ -201,18 +209,18 @@ def test_a_session_is_config_then_shards_then_checkpoint_then_evaluation():
 
 
 def test_users_share_sets_and_nothing_else():
-    flow = Workflow(8, 240 * MB)
+    flow = RepeatedWorkflow(8, 240 * MB)
     one, fifth = ({file.path for file in flow.regular(user).files} for user in ("user1", "user5"))
     assert one & fifth == {f"sets/a/shard-{shard}.bin" for shard in range(SHARDS)}
 
 
 def test_the_same_seed_gives_the_same_sessions():
-    assert Workflow(8, MB, seed=3).interleaved(9) == Workflow(8, MB, seed=3).interleaved(9)
-    assert Workflow(8, MB, seed=3).interleaved(9) != Workflow(8, MB, seed=4).interleaved(9)
+    assert RepeatedWorkflow(8, MB, seed=3).interleaved(9) == RepeatedWorkflow(8, MB, seed=3).interleaved(9)
+    assert RepeatedWorkflow(8, MB, seed=3).interleaved(9) != RepeatedWorkflow(8, MB, seed=4).interleaved(9)
 
 
 def test_some_sessions_are_out_of_the_ordinary_and_most_are_not():
-    flow = Workflow(8, MB)
+    flow = RepeatedWorkflow(8, MB)
     sessions = flow.interleaved(100)
     odd = [session for session in sessions if session != flow.regular(session.user)]
     assert len(odd) == len(sessions) / DEVIATES
@@ -221,7 +229,7 @@ def test_some_sessions_are_out_of_the_ordinary_and_most_are_not():
 
 
 def test_an_epoch_reads_half_of_the_set_in_no_order():
-    shuffled = Shuffled(8)
+    shuffled = ShuffledEpochs(8)
     first, second = shuffled.epoch(), shuffled.epoch()
     assert len(set(first.files)) == 8 == len(shuffled.files) / 2
     assert set(first.files) != set(second.files)
@@ -232,11 +240,11 @@ def test_an_epoch_reads_half_of_the_set_in_no_order():
 
 
 def trial(user="u", lead_s=0.0, loading_s=1.0, moved=None, files=("a",)):
-    return Trial(user, lead_s, loading_s, 0.5, 1, moved or {}, files)
+    return SessionTrial(user, lead_s, loading_s, 0.5, 1, moved or {}, files)
 
 
 def test_a_session_is_read_from_what_the_function_returns():
-    session = Workflow(1, MB).regular("user1")
+    session = RepeatedWorkflow(1, MB).regular("user1")
     result = {"began": 10.0, "sizes": [file.size for file in session.files], "marks": [11, 12, 13, 14, 15, 16, 17.5]}
     made = make_trial(session, 2, 9.5, result, {"dataTime": 1500, "opened": {"prefetched": 7}})
     assert (made.loading_s, made.first_batch_s, made.waited_s) == (7.5, 2.5, 1.5)
@@ -276,7 +284,7 @@ def test_a_quantile_of_one_value_is_that_value():
 
 # --- the real thing, shrunk -----------------------------------------------------------------------------------
 
-TINY = Sizes(
+TINY = PrefetchSizes(
     users=2,
     session_bytes=4 * MB,
     training=5,
@@ -287,9 +295,9 @@ TINY = Sizes(
 
 
 def test_the_files_of_a_session_that_repeats_are_there_before_it_asks():
-    part = Methods(TINY)
+    part = MethodsPart(TINY)
     steps = []
-    with shaped(part.files, Shape(20 * MB, 0.001), force="paced") as link:
+    with serve_origin(part.files, LinkShape(20 * MB, 0.001), force="paced") as link:
         part.run(link, steps.append)
     assert len(steps) == part.steps
     methods, leads = part.tables()
@@ -305,11 +313,11 @@ def test_the_files_of_a_session_that_repeats_are_there_before_it_asks():
 
 def test_a_part_that_fails_is_named_and_its_goals_are_not_met(monkeypatch, tmp_path):
     def fail(*_):
-        raise PeerError("there is no server")
+        raise MeasurementError("there is no server")
 
-    for part in (Methods, Control, Interference):
+    for part in (MethodsPart, ControlPart, InterferencePart):
         monkeypatch.setattr(part, "run", fail)
-    chosen = PrefetchBench(Request(tmp_path), TINY)
+    chosen = PrefetchBench(BenchRequest(tmp_path), TINY)
     result = chosen.run(lambda _: None)
     assert result.tables[-1].rows == [[name, "there is no server"] for name in ("methods", "control", "interference")]
     assert not any(goal.met for goal in result.goals)
@@ -319,7 +327,7 @@ def test_a_part_that_fails_is_named_and_its_goals_are_not_met(monkeypatch, tmp_p
 
 
 def test_the_control_is_against_the_plain_mount():
-    part = Control(TINY)
+    part = ControlPart(TINY)
     for name, loading_s in ((PLAIN, 2.0), (VIEW, 2.2), (LEARNED, 2.02)):
         part._trials[name] = [trial(loading_s=loading_s, moved={"volumes/000.npz": 5}, files=("volumes/000.npz",))]
     assert part.slowdown(LEARNED) == pytest.approx(1)

@@ -11,24 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.core.errors import InputError
-from aliquot_bench.base import Request
-from aliquot_bench.environments import PeerError
-from aliquot_bench.result import Rows, at_most
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.environments import MeasurementError
+from aliquot_bench.result import ResultTable, at_most
 from aliquot_bench.sharing import bench, elastic, isolation, memory, overhead, platform, scaling
 from aliquot_bench.sharing.bench import NOTHING, SharingBench, honest_goals, honest_tables
-from aliquot_bench.sharing.data import Data, hand_over
-from aliquot_bench.sharing.elastic import Elastic, Trial, change
+from aliquot_bench.sharing.data import DataPart, transfer_by_file
+from aliquot_bench.sharing.elastic import BorrowTrial, ElasticPart, change
 from aliquot_bench.sharing.functions import matrix, training
-from aliquot_bench.sharing.isolation import Isolation, Sample, figures
-from aliquot_bench.sharing.memory import Memory
-from aliquot_bench.sharing.overhead import AS_CALLED, BARE_RUN, Overhead
+from aliquot_bench.sharing.isolation import IsolationPart, ShareSample, figures
+from aliquot_bench.sharing.memory import MemoryPart
+from aliquot_bench.sharing.overhead import AS_CALLED, BARE_RUN, OverheadPart
 from aliquot_bench.sharing.packing import PackingPart, make_scenario, p99
-from aliquot_bench.sharing.part import Sizes
+from aliquot_bench.sharing.part import SharingSizes
 from aliquot_bench.sharing.platform import unenforced
-from aliquot_bench.sharing.scaling import Scaling, fit
-from aliquot_bench.sharing.windows import Tally, common_windows, deviations, mean_shares, tally, window_shares
+from aliquot_bench.sharing.scaling import ScalingPart, fit
+from aliquot_bench.sharing.windows import (
+    WindowCounts,
+    common_windows,
+    deviations,
+    mean_shares,
+    read_counts,
+    window_shares,
+)
 
-TINY = Sizes(
+TINY = SharingSizes(
     repetitions=1,
     isolation_s=0.9,
     elastic_s=0.15,
@@ -45,7 +52,7 @@ TINY = Sizes(
 def counted(first, counts, *, began=None, ended=None):
     began = first / 10 if began is None else began
     ended = (first + len(counts)) / 10 if ended is None else ended
-    return Tally(began, ended, sum(counts), first, counts)
+    return WindowCounts(began, ended, sum(counts), first, counts)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -104,19 +111,19 @@ def test_work_up_to_a_moment_and_from_it_is_all_work(moment, length):
 
 
 def test_errors_are_of_the_worst_and_deviations_are_told_apart():
-    samples = [Sample([51, 49], [1, 2], 10), Sample([53, 47], [5, 4], 10)]
+    samples = [ShareSample([51, 49], [1, 2], 10), ShareSample([53, 47], [5, 4], 10)]
     found = figures((0.5, 0.5), samples)
     assert found.means == [52, 48]
     assert (found.error, found.among, found.over, found.moments) == (2, 2, 1, 3)
 
 
 def test_the_means_of_unequal_slices_deviate_about_what_each_asked_for():
-    assert figures((0.1, 0.9), [Sample([10, 90], [0, 0], 1)]).among == pytest.approx(0)
+    assert figures((0.1, 0.9), [ShareSample([10, 90], [0, 0], 1)]).among == pytest.approx(0)
 
 
 def test_utilisation_is_the_work_of_both_against_a_whole_device():
     borrower, owner = counted(0, [10] * 40), counted(10, [90] * 10)
-    trial = Trial(0, borrower, owner, 4, 1, whole_per_second=1000, arrived=0.05)
+    trial = BorrowTrial(0, borrower, owner, 4, 1, whole_per_second=1000, arrived=0.05)
     assert trial.utilisation(2) == pytest.approx((10 * 20 + 90 * 10) / 2000)
     assert change(2, 10) == pytest.approx(-80)
 
@@ -129,11 +136,11 @@ def test_a_straight_line_is_known_as_one():
 
 
 def test_the_loop_counts_every_turn_in_its_window():
-    found = tally(matrix.main({"seconds": 0.25, "mark": 3}))
+    found = read_counts(matrix.main({"seconds": 0.25, "mark": 3}))
     assert sum(found.counts) == found.turns > 3
     assert 3 <= len(found.counts) <= 4
     assert found.began < found.marked < found.ended
-    assert tally(matrix.main({"turns": 7})).turns == 7
+    assert read_counts(matrix.main({"turns": 7})).turns == 7
     assert matrix.main({"turns": 0})["counts"] == []
 
 
@@ -144,7 +151,7 @@ def test_the_training_run_learns():
 def test_without_numpy_it_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setattr(platform.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(InputError, match="numpy is not installed"):
-        SharingBench(Request(tmp_path))
+        SharingBench(BenchRequest(tmp_path))
 
 
 def test_what_is_measured_without_enforcement_meets_no_goal():
@@ -156,19 +163,19 @@ def test_what_is_measured_without_enforcement_meets_no_goal():
     assert goal.met
     assert not marked.met
     assert "nothing is enforced here" in marked.name
-    tables = [Rows("Packing", [""], [["1"]])]
+    tables = [ResultTable("Packing", [""], [["1"]])]
     assert honest_tables(tables, lacking)[0].title.startswith(NOTHING)
     assert honest_goals([goal], unenforced("aliquot answers on x")) == [goal]
     assert honest_tables(tables, "") == tables
 
 
 def test_a_part_that_fails_is_named_and_the_rest_goes_on(monkeypatch, tmp_path):
-    class Failing(Memory):
+    class Failing(MemoryPart):
         def run(self, on_step):
-            raise PeerError("there is no device")
+            raise MeasurementError("there is no device")
 
-    monkeypatch.setattr(bench, "PARTS", (Failing, Data))
-    chosen = SharingBench(Request(tmp_path), TINY)
+    monkeypatch.setattr(bench, "PARTS", (Failing, DataPart))
+    chosen = SharingBench(BenchRequest(tmp_path), TINY)
     result = chosen.run(lambda _: None)
     assert result.tables[-1].rows == [["memory", "there is no device"]]
     assert not result.goals[0].met
@@ -177,7 +184,7 @@ def test_a_part_that_fails_is_named_and_the_rest_goes_on(monkeypatch, tmp_path):
 
 
 def test_isolation_says_what_each_got():
-    part = run(Isolation(TINY, [(0.5, 0.5), (0.3, 0.7)]))
+    part = run(IsolationPart(TINY, [(0.5, 0.5), (0.3, 0.7)]))
     (table,) = part.tables()
     assert len(table.rows) == 4
     for row in table.rows:
@@ -187,7 +194,7 @@ def test_isolation_says_what_each_got():
 
 
 def test_elastic_lends_what_hard_limits_would_not():
-    part = run(Elastic(TINY))
+    part = run(ElasticPart(TINY))
     (table,) = part.tables()
     by_mode = {row[0]: row for row in table.rows}
     assert list(by_mode) == ["hard", "elastic", "elastic_guarded", "KNIX (published)"]
@@ -197,7 +204,7 @@ def test_elastic_lends_what_hard_limits_would_not():
 
 
 def test_overhead_stands_beside_what_was_published():
-    part = run(Overhead(TINY))
+    part = run(OverheadPart(TINY))
     (table,) = part.tables()
     bare, sliced, called = table.rows[:3]
     assert 0 < sliced[1] < called[1]
@@ -208,7 +215,7 @@ def test_overhead_stands_beside_what_was_published():
 
 @pytest.mark.parametrize(("cpu_s", "value"), [(10, 1), (9, None)])
 def test_a_bare_run_that_had_to_wait_for_its_core_is_compared_with_nothing(cpu_s, value):
-    part = Overhead(TINY)
+    part = OverheadPart(TINY)
     part._note(BARE_RUN, 10, cpu_s)
     part._note(AS_CALLED, 10.1, 10)
     (goal,) = part.goals()
@@ -218,14 +225,14 @@ def test_a_bare_run_that_had_to_wait_for_its_core_is_compared_with_nothing(cpu_s
 
 
 def test_scaling_fits_a_line_through_every_count():
-    part = run(Scaling(TINY, (1, 8)))
+    part = run(ScalingPart(TINY, (1, 8)))
     assert [[row[0] for row in table.rows] for table in part.tables()] == [[1, 8]] * 2
     assert all(0 <= goal.value <= 1 for goal in part.goals())
     assert part.panels()
 
 
 def test_an_overrun_of_memory_ends_that_function_alone():
-    part = run(Memory(TINY))
+    part = run(MemoryPart(TINY))
     (table,) = part.tables()
     assert [row[1] for row in table.rows] == ["yes"] * 6, table.rows
     assert table.rows[2][2] == "The action exhausted its memory and was aborted."
@@ -233,7 +240,7 @@ def test_an_overrun_of_memory_ends_that_function_alone():
 
 
 def test_weights_are_handed_over_whole_by_both_ways_and_inside_a_sandbox_as_they_are():
-    part = run(Data(TINY))
+    part = run(DataPart(TINY))
     (table,) = part.tables()
     assert [row[1] for row in table.rows[:2]] == ["file", "memory"]
     assert all(isinstance(figure, float) for row in table.rows[:-1] for figure in row[2:5])
@@ -243,8 +250,8 @@ def test_weights_are_handed_over_whole_by_both_ways_and_inside_a_sandbox_as_they
 
 
 def test_weights_that_cannot_be_handed_over_are_an_error_with_the_last_words():
-    with pytest.raises(PeerError, match="weights could not be handed over"):
-        hand_over(-8)
+    with pytest.raises(MeasurementError, match="weights could not be handed over"):
+        transfer_by_file(-8)
 
 
 def test_packing_is_compared_on_the_same_calls():
@@ -261,11 +268,11 @@ def test_packing_is_compared_on_the_same_calls():
 
 WITHOUT_GROUPS = """
 from pathlib import Path
-from aliquot_bench.base import Request
+from aliquot_bench.base import BenchRequest
 from aliquot_bench.sharing import bench
-from aliquot_bench.sharing.part import Sizes
-bench.PARTS = (bench.Overhead,)
-result = bench.SharingBench(Request(Path()), Sizes(training_steps=50, training_pairs=1)).run(lambda _: None)
+from aliquot_bench.sharing.part import SharingSizes
+bench.PARTS = (bench.OverheadPart,)
+result = bench.SharingBench(BenchRequest(Path()), SharingSizes(training_steps=50, training_pairs=1)).run(lambda _: None)
 print(result.to_markdown())
 """
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sandboxes import strongest
 
-from aliquot_bench.base import Request
+from aliquot_bench.base import BenchRequest
 from aliquot_bench.views import bench
 
 
@@ -16,7 +16,7 @@ def test_the_same_file_is_read_on_the_disk_and_through_both_kinds_of_view(tmp_pa
     monkeypatch.setattr(bench, "SMALL_FILES", 3)
     mounts = Path("/proc/self/mounts").read_text()
     steps = []
-    views = bench.ViewsBench(Request(tmp_path, quick=True))
+    views = bench.ViewsBench(BenchRequest(tmp_path, quick=True))
     result = views.run(steps.append)
     assert len(steps) == views.steps
     assert [goal.name.split(":")[0] for goal in result.goals] == ["open, cold", "open, warm", "cat, cold", "cat, warm"]

@@ -3,13 +3,13 @@
 from msgspec.structs import replace
 
 from aliquot.testing.server import LiveServer
-from aliquot_bench.demo.files import FilesShown, NotShown, Waited, show_files
+from aliquot_bench.demo.files import FilesResult, FilesSkipped, FileWait, show_files
 
 
 def test_a_cold_function_finds_its_files_there_before_it_asks(tmp_path):
     with LiveServer(tmp_path / "data") as server:
         shown = show_files(server)
-    assert isinstance(shown, FilesShown), shown.text()
+    assert isinstance(shown, FilesResult), shown.text()
     assert shown.stranger.cold
     assert shown.known.cold
     assert shown.stranger.prefetched_bytes == 0
@@ -19,14 +19,14 @@ def test_a_cold_function_finds_its_files_there_before_it_asks(tmp_path):
 
 
 def test_what_cannot_be_shown_is_said_and_what_came_out_otherwise_is_no_success():
-    assert "FUSE" in NotShown("no FUSE").text()
+    assert "FUSE" in FilesSkipped("no FUSE").text()
     first, later = (
-        Waited(1, cold=True, bytes=5, prefetched_bytes=0),
-        Waited(1.5, cold=True, bytes=5, prefetched_bytes=5),
+        FileWait(1, cold=True, bytes=5, prefetched_bytes=0),
+        FileWait(1.5, cold=True, bytes=5, prefetched_bytes=5),
     )
-    assert not FilesShown(first, later, "markov1").ok
+    assert not FilesResult(first, later, "markov1").ok
     sooner = replace(later, seconds=0.5)
-    assert FilesShown(first, sooner, "markov1").ok
-    assert not FilesShown(first, replace(sooner, cold=False), "markov1").ok
-    assert not FilesShown(replace(first, cold=False), sooner, "markov1").ok
-    assert not FilesShown(first, replace(sooner, prefetched_bytes=4), "markov1").ok
+    assert FilesResult(first, sooner, "markov1").ok
+    assert not FilesResult(first, replace(sooner, cold=False), "markov1").ok
+    assert not FilesResult(replace(first, cold=False), sooner, "markov1").ok
+    assert not FilesResult(first, replace(sooner, prefetched_bytes=4), "markov1").ok

@@ -4,9 +4,9 @@ import pytest
 from rich.console import Console
 
 from aliquot_bench.demo.loop import main
-from aliquot_bench.demo.slices import Borrow, borrow_table, draw_borrow
+from aliquot_bench.demo.slices import BorrowResult, borrow_table, draw_borrow
 
-BORROW = Borrow(
+BORROW = BorrowResult(
     {
         "borrower": {window: 10 if 20 <= window < 40 else 100 for window in range(60)},
         "owner": dict.fromkeys(range(20, 40), 90),
@@ -24,7 +24,7 @@ def test_paces_are_of_the_windows_in_which_the_owner_is_away_at_work_and_away_ag
 
 def borrowing(at_work, again, *, enforced=True):
     paces = {window: at_work if 20 <= window < 40 else 100 if window < 20 else again for window in range(60)}
-    return Borrow({"borrower": paces, "owner": dict.fromkeys(range(20, 40), 90)}, enforced=enforced)
+    return BorrowResult({"borrower": paces, "owner": dict.fromkeys(range(20, 40), 90)}, enforced=enforced)
 
 
 @pytest.mark.parametrize(

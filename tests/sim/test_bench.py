@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from aliquot_bench import cases, fairness
-from aliquot_bench.base import Request
+from aliquot_bench.base import BenchRequest
 from aliquot_bench.benches import BENCHES
 from aliquot_bench.cli.bench import NAMES
-from aliquot_bench.fairness import FairnessBench
+from aliquot_bench.fairness import FairnessBench, cases
+from aliquot_bench.fairness import bench as fairness
 from aliquot_bench.result import at_least, at_most
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
@@ -30,7 +30,7 @@ def test_a_goal_is_met_or_it_is_not():
 def test_the_fairness_benchmark_measures_every_set_and_says_every_goal(monkeypatch, tmp_path):
     monkeypatch.setattr(fairness, "SETS", {"azure_functions": 0})
     monkeypatch.setattr(fairness, "DEVICES", (2,))
-    bench = FairnessBench(Request(DATA, quick=True))
+    bench = FairnessBench(BenchRequest(DATA, quick=True))
     bench._calls = 400
     steps = []
     result = bench.run(steps.append)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from aliquot.core.errors import InputError
 from aliquot.policies.eviction import EVICTION
-from aliquot_bench.base import Request
-from aliquot_bench.environments import PeerError
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.environments import MeasurementError
 from aliquot_bench.eviction import bench, peer
 from aliquot_bench.eviction.bench import EvictionBench
 from aliquot_bench.eviction.cache import belady, replay
@@ -44,11 +44,11 @@ def test_lru_by_hand():
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real traces are not at hand")
 def test_the_benchmark_says_every_goal_also_without_its_peer(monkeypatch, tmp_path):
     def missing(*_):
-        raise PeerError("there is no network")
+        raise MeasurementError("there is no network")
 
     monkeypatch.setattr(peer, "hit_rates", missing)
     monkeypatch.setattr(bench, "QUICK_REQUESTS", 2000)
-    run = EvictionBench(Request(DATA, quick=True))
+    run = EvictionBench(BenchRequest(DATA, quick=True))
     steps = []
     result = run.run(steps.append)
     assert len(steps) == run.steps
@@ -61,4 +61,4 @@ def test_the_benchmark_says_every_goal_also_without_its_peer(monkeypatch, tmp_pa
 
 def test_a_folder_without_the_traces_is_an_error_that_names_it(tmp_path):
     with pytest.raises(InputError, match="--data"):
-        EvictionBench(Request(tmp_path)).run(lambda _: None)
+        EvictionBench(BenchRequest(tmp_path)).run(lambda _: None)

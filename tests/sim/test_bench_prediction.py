@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from aliquot.learn.settings import LearnSettings
-from aliquot_bench.base import Request
-from aliquot_bench.prediction import bench, learned, sets
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.prediction import bench, sets, trained
 from aliquot_bench.prediction.bench import PredictionBench
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
@@ -21,13 +21,13 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "QUICK_OTHERS", 3000)
     monkeypatch.setattr(bench, "_USER_STEPS", {True: 40})
     monkeypatch.setattr(bench, "QUICK_PLACES", 300)
-    monkeypatch.setattr(learned, "_settings", lambda *_, **__: LearnSettings(with_lstm=False))
+    monkeypatch.setattr(trained, "_settings", lambda *_, **__: LearnSettings(with_lstm=False))
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the recorded sets are not at hand")
 @pytest.mark.usefixtures("small")
 def test_every_set_has_its_table_and_its_goals(tmp_path, monkeypatch):
-    run = PredictionBench(Request(DATA, quick=True))
+    run = PredictionBench(BenchRequest(DATA, quick=True))
     steps = []
     result = run.run(steps.append)
     assert len(steps) == run.steps
@@ -41,13 +41,13 @@ def test_every_set_has_its_table_and_its_goals(tmp_path, monkeypatch):
     assert [goal.met for goal in fifa] == [False, False]
     run.draw(tmp_path / "o.png")
     assert (tmp_path / "o.png").stat().st_size > 0
-    monkeypatch.setattr(learned, "learn", None)  # what was learned is not learned again
-    assert [goal.name for goal in PredictionBench(Request(DATA, quick=True)).run(steps.append).goals]
+    monkeypatch.setattr(trained, "learn", None)  # what was learned is not learned again
+    assert [goal.name for goal in PredictionBench(BenchRequest(DATA, quick=True)).run(steps.append).goals]
 
 
 @pytest.mark.usefixtures("small")
 def test_sets_that_are_not_at_hand_are_named(tmp_path):
-    result = PredictionBench(Request(tmp_path, quick=True)).run(lambda _: None)
+    result = PredictionBench(BenchRequest(tmp_path, quick=True)).run(lambda _: None)
     missing = next(rows for rows in result.tables if rows.title == "Not at hand")
     assert [row[0] for row in missing.rows][: len(SMALL)] == list(SMALL)
     assert all(not goal.met for goal in result.goals)

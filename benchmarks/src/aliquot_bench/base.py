@@ -6,10 +6,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aliquot_bench.result import Result
+from aliquot_bench.result import BenchResult
 
 
-class Request(Struct, frozen=True):
+class BenchRequest(Struct, frozen=True):
     data: Path  # the folder that holds a folder for each trace
     quick: bool = False
 
@@ -18,7 +18,7 @@ class Bench(Protocol):
     needs_data: bool  # whether it is nothing without recorded traces
     steps: int  # how many a run takes, for the progress bar
 
-    def run(self, on_step: Callable[[str], None]) -> Result:
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
         """Measure; `on_step` is told what comes next, before each step."""
         ...
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from aliquot_bench import eviction, fairness, latency, prediction, prefetch, sharing, simulator, views
-from aliquot_bench.base import Bench, Request
+from aliquot_bench.base import Bench, BenchRequest
 
-BENCHES: dict[str, Callable[[Request], Bench]] = {
+BENCHES: dict[str, Callable[[BenchRequest], Bench]] = {
     "eviction": eviction.EvictionBench,
     "fairness": fairness.FairnessBench,
     "latency": latency.LatencyBench,

@@ -12,7 +12,7 @@ TAIL_LINES = 2
 INTERPRETER = str(Path(sys.executable).resolve())  # not a clone's: all clones share the cache
 
 
-class PeerError(Exception):
+class MeasurementError(Exception):
     """A peer cannot be had, or does not work; the text says why."""
 
 
@@ -32,7 +32,7 @@ def prepare(
     if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
         return folder
     if not Path(interpreter).exists():
-        raise PeerError(f"it needs {interpreter}, which is not there")
+        raise MeasurementError(f"it needs {interpreter}, which is not there")
     folder.parent.mkdir(parents=True, exist_ok=True)
     mark.unlink(missing_ok=True)  # first: the old environment goes file by file, and must not pass for a whole one
     # Ours installs for all: a Debian's Python comes without pip.
@@ -62,7 +62,7 @@ def run(command: Sequence[str]) -> str:
     if done.returncode != 0:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("ERROR")] or lines
-        raise PeerError("; ".join(errors[-TAIL_LINES:]) or f"{command[0]} ended with {done.returncode}")
+        raise MeasurementError("; ".join(errors[-TAIL_LINES:]) or f"{command[0]} ended with {done.returncode}")
     return done.stdout
 
 

@@ -25,7 +25,7 @@ def at_least(name: str, value: float | None, goal: float, unit: str = "") -> Goa
     return Goal(name, value, goal, f"{unit}, at least".lstrip(", "), value is not None and value >= goal)
 
 
-class Rows(msgspec.Struct, frozen=True):
+class ResultTable(msgspec.Struct, frozen=True):
     """A table of a benchmark."""
 
     title: str
@@ -33,11 +33,11 @@ class Rows(msgspec.Struct, frozen=True):
     rows: list[list[str | float | None]]
 
 
-class Result(msgspec.Struct, frozen=True):
+class BenchResult(msgspec.Struct, frozen=True):
     name: str
     quick: bool
     goals: list[Goal]
-    tables: list[Rows] = []
+    tables: list[ResultTable] = []
 
     def to_markdown(self) -> str:
         """The same for a page of the documents."""
@@ -45,7 +45,7 @@ class Result(msgspec.Struct, frozen=True):
             [goal.name, goal.value, f"{cell(goal.goal)} {goal.unit}", "yes" if goal.met else "**no**"]
             for goal in self.goals
         ]
-        goals = Rows("Goals", ["goal", "value", "wanted", "met"], met)
+        goals = ResultTable("Goals", ["goal", "value", "wanted", "met"], met)
         size = " --quick" if self.quick else ""
         intro = f"*Written by `aliquot bench {self.name}{size} --markdown FILE`; do not edit.*\n"
         return "\n".join([intro, *(_markdown(rows) for rows in (goals, *self.tables))])
@@ -62,13 +62,13 @@ def cell(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
     return str(value)
 
 
-def _markdown(rows: Rows) -> str:
+def _markdown(rows: ResultTable) -> str:
     lines = [f"**{rows.title}**\n", " | ".join(rows.columns), " | ".join("---" for _ in rows.columns)]
     lines += [" | ".join(cell(value) for value in row) for row in rows.rows]
     return "\n".join([lines[0], *(f"| {line} |" for line in lines[1:]), ""])
 
 
-def rich_table(rows: Rows) -> Table:
+def rich_table(rows: ResultTable) -> Table:
     table = Table(title=rows.title, title_justify="left")
     for number, column in enumerate(rows.columns):
         numeric = any(isinstance(row[number], int | float) for row in rows.rows)

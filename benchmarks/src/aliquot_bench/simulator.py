@@ -21,8 +21,8 @@ from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot.sim.workloads import WorkloadSpec, make_arrivals, make_functions
 from aliquot.testing.builders import device, function
 from aliquot.testing.harness import Harness, of_type
-from aliquot_bench.base import Request
-from aliquot_bench.result import Result, Rows, at_most
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.result import BenchResult, ResultTable, at_most
 
 POLICY = "fair_resident"
 MILLION = 1_000_000
@@ -30,7 +30,7 @@ GOAL_S = 60
 FLOWS = (10, 100, 1000, 10_000)
 
 
-class Streamed:
+class StreamedWorkload:
     """A made workload that is never held in memory."""
 
     def __init__(self, calls: int) -> None:
@@ -49,12 +49,12 @@ class SimulatorBench:
     needs_data = False
     steps = 3
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BenchRequest) -> None:
         self._quick = request.quick
         self._calls = MILLION // 10 if request.quick else MILLION
         self._decision_us: dict[int, float] = {}
 
-    def run(self, on_step: Callable[[str], None]) -> Result:
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
         on_step(f"{self._calls} calls of 100 functions")
         seconds, events = self._simulate()
         on_step(f"a bare heap with {events} entries")
@@ -73,7 +73,7 @@ class SimulatorBench:
                 "times",
             ),
         ]
-        figures = Rows(
+        figures = ResultTable(
             "The simulator beside a bare heap",
             ["", "events", "seconds", "events per second"],
             [
@@ -81,13 +81,13 @@ class SimulatorBench:
                 ["heapq alone, as many entries", events, heap_s, events / heap_s],
             ],
         )
-        decisions = Rows(
+        decisions = ResultTable(
             "One call: arrival, decision, finish", ["flows", "µs"], [[n, us] for n, us in self._decision_us.items()]
         )
-        memory = Rows(
+        memory = ResultTable(
             "Memory", ["", "MiB"], [["largest so far", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]]
         )
-        return Result("sim", self._quick, goals, [figures, decisions, memory])
+        return BenchResult("sim", self._quick, goals, [figures, decisions, memory])
 
     def draw(self, path: Path) -> None:
         line = PlotLine(POLICY, list(self._decision_us), list(self._decision_us.values()))
@@ -96,7 +96,7 @@ class SimulatorBench:
 
     def _simulate(self) -> tuple[float, int]:
         """Seconds for the whole run, and how many events the core was told."""
-        workload = Streamed(self._calls)
+        workload = StreamedWorkload(self._calls)
         devices = [DeviceSpec(f"gpu-{number}", memory_bytes=16 * GIB) for number in range(1, 5)]
         scenario = Scenario(devices, make_functions(100, 0), workload)
         known = workload.overview()

@@ -10,7 +10,7 @@ from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import dispatched, of_type
-from aliquot_bench.isolation import quiet_mean_s
+from aliquot_bench.fairness.isolation import quiet_mean_s
 
 
 def resident(*functions, devices=None, tenant_weights=None, **params):

@@ -31,7 +31,7 @@ def bench(
 ) -> None:
     """Measure what is claimed, and say what is met and what is not."""
     from aliquot.sim import plots
-    from aliquot_bench.base import Request
+    from aliquot_bench.base import BenchRequest
     from aliquot_bench.benches import BENCHES
     from aliquot_bench.result import goals_table, rich_table
 
@@ -43,7 +43,7 @@ def bench(
         check_writable(path, option)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped, as by Ctrl-C
     traces = data or next((place for place in _TRACES if place.is_dir()), _TRACES[0])
-    chosen = make(Request(traces, quick))
+    chosen = make(BenchRequest(traces, quick))
     if chosen.needs_data and not traces.is_dir():
         raise InputError(f"--data: there is no folder {traces}; it takes the one that holds a folder for each trace")
     with progress() as bar:

@@ -6,10 +6,10 @@ import httpx
 from msgspec import Struct
 
 from aliquot.testing.server import LiveServer
-from aliquot_bench.origin.link import Shape, shaped
+from aliquot_bench.origin.link import LinkShape, serve_origin
 
 MB = 1_000_000
-LINK = Shape(bytes_per_s=50 * MB, latency_s=0.002)
+LINK = LinkShape(bytes_per_s=50 * MB, latency_s=0.002)
 FILES = {"config.json": 2_000, "photos/1.bin": 12 * MB, "photos/2.bin": 12 * MB, "weights.bin": 24 * MB}
 DATASET, FUNCTION, TENANT = "photos", "train", "studio"
 SESSIONS = 9  # to learn from
@@ -25,7 +25,7 @@ def main(args):
 """
 
 
-class Waited(Struct, frozen=True):
+class FileWait(Struct, frozen=True):
     """What a cold call waited for its files, as its record tells it."""
 
     seconds: float
@@ -34,11 +34,11 @@ class Waited(Struct, frozen=True):
     prefetched_bytes: int
 
 
-class FilesShown(Struct, frozen=True):
+class FilesResult(Struct, frozen=True):
     """The same call twice on an empty cache: as a stranger, and once its sessions are known."""
 
-    stranger: Waited
-    known: Waited
+    stranger: FileWait
+    known: FileWait
     model: str
 
     @property
@@ -58,7 +58,7 @@ class FilesShown(Struct, frozen=True):
         )
 
 
-class NotShown(Struct, frozen=True):
+class FilesSkipped(Struct, frozen=True):
     """Datasets need what this machine may not have; that is no fault of the rest."""
 
     why: str
@@ -72,16 +72,16 @@ class CallError(Exception):
     """What a call said that failed."""
 
 
-def show_files(server: LiveServer) -> FilesShown | NotShown:
+def show_files(server: LiveServer) -> FilesResult | FilesSkipped:
     """Some ten seconds: a first session, more to learn from, and one whose files are foreseen."""
     try:
         return _show(server)
     except CallError as error:
-        return NotShown(str(error))
+        return FilesSkipped(str(error))
 
 
-def _show(server: LiveServer) -> FilesShown:
-    with shaped(FILES, LINK, force="paced") as link:
+def _show(server: LiveServer) -> FilesResult:
+    with serve_origin(FILES, LINK, force="paced") as link:
         server.operate("PUT", f"datasets/{DATASET}", json={"url": link.url})
         key = server.create_namespace(TENANT)
         with server.client(key) as client:
@@ -90,10 +90,10 @@ def _show(server: LiveServer) -> FilesShown:
                 _session(client)
             model = _learn(server)
             server.operate("POST", f"datasets/{DATASET}/evict")
-            return FilesShown(stranger, _first_call(client, LEAD_S), model)
+            return FilesResult(stranger, _first_call(client, LEAD_S), model)
 
 
-def _first_call(client: httpx.Client, lead_s: float = 0) -> Waited:
+def _first_call(client: httpx.Client, lead_s: float = 0) -> FileWait:
     """In a sandbox of its own: the function is deployed anew."""
     action = {
         "exec": {"kind": "python:3.11", "code": CODE},
@@ -103,7 +103,7 @@ def _first_call(client: httpx.Client, lead_s: float = 0) -> Waited:
     return _session(client, lead_s)
 
 
-def _session(client: httpx.Client, lead_s: float = 0) -> Waited:
+def _session(client: httpx.Client, lead_s: float = 0) -> FileWait:
     sessions = client.base_url.join("/api/v1/sessions")
     session = client.post(sessions, json={"name": TENANT}).raise_for_status().json()["sessionId"]
     time.sleep(lead_s)
@@ -114,7 +114,7 @@ def _session(client: httpx.Client, lead_s: float = 0) -> Waited:
     if not answer.is_success:
         raise CallError(str(record.get("response", record)))
     told = {note["key"]: note["value"] for note in record["annotations"]}
-    return Waited(
+    return FileWait(
         told["dataTime"] / 1000,
         told["start"] == "cold",
         record["response"]["result"]["bytes"],

@@ -6,10 +6,10 @@ from statistics import quantiles
 
 from rich.table import Table
 
-from aliquot_bench.demo.tenants import TENANTS, Sample
+from aliquot_bench.demo.tenants import TENANTS, CallSample
 
 
-def latency_table(samples: Sequence[Sample]) -> Table:
+def latency_table(samples: Sequence[CallSample]) -> Table:
     table = Table(title="Latency by tenant, as the callers saw it", title_justify="left")
     for column in ("tenant", "calls", "how", "function", "device"):
         table.add_column(column)
@@ -36,7 +36,7 @@ def latency_table(samples: Sequence[Sample]) -> Table:
     return table
 
 
-def draw(samples: Sequence[Sample], path: Path) -> None:
+def draw(samples: Sequence[CallSample], path: Path) -> None:
     """Every call as a dot: when it came and how long it took; those that found no sandbox as crosses."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and not needed for the table
 

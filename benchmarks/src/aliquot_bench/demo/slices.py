@@ -21,7 +21,7 @@ LENT = 5.0  # and while it is away at least so many times its share
 _EDGE = 2  # windows at both ends of a phase in which somebody just began or ended
 
 
-class Borrow(Struct, frozen=True):
+class BorrowResult(Struct, frozen=True):
     """Turns of each in every window, from the moment at which the borrower was called."""
 
     counts: Mapping[str, Mapping[int, int]]
@@ -55,7 +55,7 @@ class Borrow(Struct, frozen=True):
         return 100 * fmean(done or [0]) / max(1.0, fmean(alone or [0]))
 
 
-def run_borrow(server: LiveServer) -> Borrow:
+def run_borrow(server: LiveServer) -> BorrowResult:
     """Takes some eight seconds."""
     for name, share in SHARES.items():
         server.deploy(name, CODE.read_text(encoding="utf-8"), annotations=[{"key": "gpu-share", "value": share}])
@@ -68,7 +68,7 @@ def run_borrow(server: LiveServer) -> Borrow:
         owner = _call(client, "owner", OWNER_S)
         counts = {"borrower": borrower.result(), "owner": owner}
     shifted = {name: {window - began: count for window, count in own.items()} for name, own in counts.items()}
-    return Borrow(shifted, _is_enforced(server))
+    return BorrowResult(shifted, _is_enforced(server))
 
 
 def _call(client: httpx.Client, name: str, seconds: float) -> dict[int, int]:
@@ -81,7 +81,7 @@ def _is_enforced(server: LiveServer) -> bool:
     return all(device["enforced"] is not False for device in server.operate("GET", "status")["devices"])
 
 
-def borrow_table(borrow: Borrow) -> Table:
+def borrow_table(borrow: BorrowResult) -> Table:
     table = Table(title="Two slices of one device: who gets how much of it, by work done", title_justify="left")
     table.add_column("")
     for name, share in SHARES.items():
@@ -91,7 +91,7 @@ def borrow_table(borrow: Borrow) -> Table:
     return table
 
 
-def draw_borrow(borrow: Borrow, path: Path) -> None:
+def draw_borrow(borrow: BorrowResult, path: Path) -> None:
     from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and not needed for the table
 
     figure = Figure(figsize=(9, 3.2), layout="constrained")

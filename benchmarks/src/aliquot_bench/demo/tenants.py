@@ -10,7 +10,7 @@ import httpx
 from msgspec import Struct
 
 
-class Sample(Struct, frozen=True):
+class CallSample(Struct, frozen=True):
     """One call as its caller saw it, with what its record says."""
 
     tenant: str
@@ -22,7 +22,7 @@ class Sample(Struct, frozen=True):
     device: str
 
 
-class Tenant(Struct, frozen=True):
+class DemoTenant(Struct, frozen=True):
     name: str
     manner: str  # for the table
     action: str
@@ -53,20 +53,20 @@ def _picture(random: Random) -> dict[str, Any]:
 
 
 TENANTS = (
-    Tenant("shop", "bursts", "classifier.describe", _picture, _bursts, callers=2),
-    Tenant(
+    DemoTenant("shop", "bursts", "classifier.describe", _picture, _bursts, callers=2),
+    DemoTenant(
         "lab", "as much as it can", "matrix.trace", lambda random: {"size": random.choice([100, 200, 300])}, _greedy, 4
     ),
-    Tenant("edge", "steady", "echo", lambda random: {"reading": random.random()}, _steady),
+    DemoTenant("edge", "steady", "echo", lambda random: {"reading": random.random()}, _steady),
 )
 
 
-def run_load(url: str, keys: dict[str, str], seconds: float, seed: int = 0) -> list[Sample]:
+def run_load(url: str, keys: dict[str, str], seconds: float, seed: int = 0) -> list[CallSample]:
     """All tenants at once, for so long."""
-    samples: list[Sample] = []
+    samples: list[CallSample] = []
     began = time.monotonic()
 
-    def work(tenant: Tenant, random: Random) -> None:
+    def work(tenant: DemoTenant, random: Random) -> None:
         user, _, secret = keys[tenant.name].partition(":")
         with httpx.Client(base_url=f"{url}/api/v1/namespaces/_/actions/", auth=(user, secret), timeout=60) as client:
             for gap_s in tenant.gaps(random):
@@ -89,9 +89,9 @@ def run_load(url: str, keys: dict[str, str], seconds: float, seed: int = 0) -> l
     return sorted(samples, key=lambda sample: sample.at_s)
 
 
-def _sample(tenant: str, at_s: float, latency_s: float, answer: httpx.Response) -> Sample:
+def _sample(tenant: str, at_s: float, latency_s: float, answer: httpx.Response) -> CallSample:
     told = {pair["key"]: pair["value"] for pair in answer.json().get("annotations", [])}
-    return Sample(
+    return CallSample(
         tenant,
         at_s,
         latency_s,

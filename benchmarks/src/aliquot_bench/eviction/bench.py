@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
-from aliquot_bench.base import Request
-from aliquot_bench.environments import PeerError
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.environments import MeasurementError
 from aliquot_bench.eviction import peer
-from aliquot_bench.eviction.cache import Rates, belady, replay
-from aliquot_bench.eviction.traces import SOURCES, Trace, load
-from aliquot_bench.result import Goal, Result, Rows, at_least, at_most
+from aliquot_bench.eviction.cache import HitRates, belady, replay
+from aliquot_bench.eviction.traces import SOURCES, BlockTrace, load
+from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least, at_most
 
 POLICIES = ("lru", "lfu", "gdsf", "s3fifo", "lecar")
 SIZES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of all bytes that are asked for
@@ -23,19 +23,19 @@ class EvictionBench:
     needs_data = True
     steps = len(SOURCES) * (len(SIZES) + 1)
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BenchRequest) -> None:
         self._request = request
-        self._rates: dict[str, dict[str, list[Rates]]] = {}  # by set and policy, one a size
+        self._rates: dict[str, dict[str, list[HitRates]]] = {}  # by set and policy, one a size
         self._peer: dict[str, dict[str, list[float]]] = {}
         self._without_peer = ""
 
-    def run(self, on_step: Callable[[str], None]) -> Result:
-        tables: list[Rows] = []
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
+        tables: list[ResultTable] = []
         for name in SOURCES:
             trace = load(name, self._request.data, QUICK_REQUESTS if self._request.quick else None)
             self._measure(trace, on_step)
             tables += self._tables(trace)
-        return Result("eviction", self._request.quick, self._goals(), tables)
+        return BenchResult("eviction", self._request.quick, self._goals(), tables)
 
     def draw(self, path: Path) -> None:
         panels = [
@@ -54,8 +54,8 @@ class EvictionBench:
         ]
         draw_panels(panels, "Eviction on recorded block references", path, columns=2)
 
-    def _measure(self, trace: Trace, on_step: Callable[[str], None]) -> None:
-        found: dict[str, list[Rates]] = {policy: [] for policy in (*POLICIES, BOUND)}
+    def _measure(self, trace: BlockTrace, on_step: Callable[[str], None]) -> None:
+        found: dict[str, list[HitRates]] = {policy: [] for policy in (*POLICIES, BOUND)}
         sizes = [int(trace.bytes * part) for part in SIZES]
         for part, size in zip(SIZES, sizes, strict=True):
             on_step(f"{trace.name}: {len(trace.requests)} requests, a cache of {part:.0%}")
@@ -66,10 +66,10 @@ class EvictionBench:
         on_step(f"{trace.name}: libcachesim")
         try:
             self._peer[trace.name] = peer.hit_rates(trace.requests, sizes, lambda _: None)
-        except PeerError as error:
+        except MeasurementError as error:
             self._without_peer = str(error)
 
-    def _tables(self, trace: Trace) -> list[Rows]:
+    def _tables(self, trace: BlockTrace) -> list[ResultTable]:
         columns = ["policy", *(f"{part:.0%}" for part in SIZES)]
         made = []
         for place, what in enumerate(("hits", "hits by bytes")):
@@ -82,7 +82,7 @@ class EvictionBench:
                     for policy, rates in self._peer.get(trace.name, {}).items()
                 ]
             title = f"{trace.name}: {what} in %, by cache size ({trace.bytes / 2**20:.0f} MiB are asked for in all)"
-            made.append(Rows(title, columns, rows))
+            made.append(ResultTable(title, columns, rows))
         return made
 
     def _goals(self) -> list[Goal]:

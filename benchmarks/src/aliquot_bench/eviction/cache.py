@@ -9,12 +9,12 @@ from aliquot.policies.eviction import EVICTION
 Requests = Sequence[tuple[int, int]]
 
 
-class Rates(NamedTuple):
+class HitRates(NamedTuple):
     hits: float  # of the requests
     byte_hits: float  # of their bytes
 
 
-class Entry:
+class CachedBlock:
     """As the policies see what is cached. Bringing anything back takes as long: the classics assume so."""
 
     __slots__ = ("bytes", "id", "reload_s", "uses")
@@ -29,11 +29,11 @@ class Entry:
         return None
 
 
-def replay(requests: Requests, size: int, policy: str) -> Rates:
+def replay(requests: Requests, size: int, policy: str) -> HitRates:
     """What a cache of that many bytes would have had."""
     kind = EVICTION[policy]
     order: Any = kind(kind.params_type())
-    cached: dict[int, Entry] = {}
+    cached: dict[int, CachedBlock] = {}
     used = hits = byte_hits = 0
     for now, (number, asked) in enumerate(requests):
         entry = cached.get(number)
@@ -50,13 +50,13 @@ def replay(requests: Requests, size: int, policy: str) -> Rates:
                 order.forget(victim)
                 del cached[victim.id]
                 used -= victim.bytes
-            entry = cached[number] = Entry(number, asked)
+            entry = cached[number] = CachedBlock(number, asked)
             used += asked
         order.add(entry, now=now)
     return _rates(requests, hits, byte_hits)
 
 
-def belady(requests: Requests, size: int) -> Rates:
+def belady(requests: Requests, size: int) -> HitRates:
     """What knows the future would have had: whatever is needed again last goes first, and is not even let in.
 
     The best there is where all things are of one size; where they are not, a rule of thumb that is hard to pass.
@@ -94,5 +94,5 @@ def _next_uses(requests: Requests) -> list[int]:
     return found
 
 
-def _rates(requests: Requests, hits: int, byte_hits: int) -> Rates:
-    return Rates(hits / len(requests), byte_hits / sum(asked for _, asked in requests))
+def _rates(requests: Requests, hits: int, byte_hits: int) -> HitRates:
+    return HitRates(hits / len(requests), byte_hits / sum(asked for _, asked in requests))

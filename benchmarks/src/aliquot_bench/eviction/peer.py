@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from aliquot_bench.environments import PeerError, cache_folder, prepare, python
+from aliquot_bench.environments import MeasurementError, cache_folder, prepare, python
 from aliquot_bench.eviction.cache import Requests
 
 REQUIREMENT = "libcachesim==0.3.5"
@@ -37,7 +37,7 @@ print("rates", json.dumps(rates))
 
 
 def hit_rates(requests: Requests, sizes: Sequence[int], on_step: Callable[[str], None]) -> dict[str, list[float]]:
-    """By our names, one a size. Raises `PeerError` when it cannot be had."""
+    """By our names, one a size. Raises `MeasurementError` when it cannot be had."""
     environment = prepare(cache_folder() / "libcachesim", [REQUIREMENT], on_step)
     with tempfile.NamedTemporaryFile(suffix=".requests") as file:
         Path(file.name).write_bytes(array("q", [value for request in requests for value in request]).tobytes())
@@ -46,6 +46,6 @@ def hit_rates(requests: Requests, sizes: Sequence[int], on_step: Callable[[str],
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
     answers = [line for line in done.stdout.splitlines() if line.startswith("rates ")]
     if done.returncode != 0 or not answers:
-        raise PeerError(f"libcachesim ended with {done.returncode}: {done.stderr.strip()[-200:]}")
+        raise MeasurementError(f"libcachesim ended with {done.returncode}: {done.stderr.strip()[-200:]}")
     rates = json.loads(answers[0].removeprefix("rates "))
     return {ours: rates[theirs] for ours, theirs in ALIKE.items()}

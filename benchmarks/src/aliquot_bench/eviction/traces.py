@@ -14,7 +14,7 @@ BLOCK_BYTES = 512
 PAGE_BYTES = 4096
 
 
-class Trace:
+class BlockTrace:
     def __init__(self, name: str, requests: list[tuple[int, int]]) -> None:
         self.name = name
         self.requests = requests  # number of what is asked for, and its bytes
@@ -46,13 +46,13 @@ SOURCES: dict[str, tuple[str, Callable[[TextIO], Iterator[tuple[int, int]]]]] = 
 }
 
 
-def load(name: str, data: Path, most: int | None) -> Trace:
+def load(name: str, data: Path, most: int | None) -> BlockTrace:
     """The first `most` requests of a recorded set."""
     file, read = SOURCES[name]
     path = data / FOLDER / file
     opener = gzip.open if path.suffix == ".gz" else lzma.open
     try:
         with opener(path, "rt", encoding="ascii") as lines:
-            return Trace(name, list(read(lines))[:most])
+            return BlockTrace(name, list(read(lines))[:most])
     except OSError as error:
         raise InputError(f"--data: {path} cannot be read: {error.strerror}") from error

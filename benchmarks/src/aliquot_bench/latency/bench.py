@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-from aliquot_bench.base import Request
-from aliquot_bench.environments import PeerError
-from aliquot_bench.latency.figures import BARE, OURS, Extras, Measured, goals, others, tables
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.environments import MeasurementError
+from aliquot_bench.latency.figures import BARE, OURS, PlatformFigures, TargetResult, goals, others, tables
 from aliquot_bench.latency.peers import PEERS
 from aliquot_bench.latency.picture import draw
-from aliquot_bench.latency.platform import AliquotTarget, Torch, measure_torch
-from aliquot_bench.latency.targets import CROWD, FloorTarget, PeerTarget, PingPongTarget, Target
+from aliquot_bench.latency.platform import AliquotTarget, TorchStart, measure_torch
+from aliquot_bench.latency.targets import CALLERS, BaselineTarget, PeerTarget, PingPongTarget, Target
 from aliquot_bench.latency.wrk import check_wrk
-from aliquot_bench.result import Result
+from aliquot_bench.result import BenchResult
 
 UVICORN = "uvicorn, httptools, uvloop; one process"
 
@@ -26,23 +26,23 @@ UVICORN = "uvicorn, httptools, uvloop; one process"
 class LatencyBench:
     needs_data = False
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BenchRequest) -> None:
         check_wrk()
         self._quick = request.quick
         self._seconds = 2.0 if request.quick else 5.0
         self._rounds, self._peer_rounds = (2, 1) if request.quick else (5, 3)
         self._ours = AliquotTarget(turns=2 if request.quick else 3)
         self._floors: Sequence[Target] = (
-            FloorTarget("bare", BARE, UVICORN),
+            BaselineTarget("bare", BARE, UVICORN),
             PingPongTarget(),
-            FloorTarget("hop", f"{BARE}, hop", f"{UVICORN}, and a Unix socket to a worker process"),
+            BaselineTarget("hop", f"{BARE}, hop", f"{UVICORN}, and a Unix socket to a worker process"),
         )
         self._peers: Sequence[Target] = [PeerTarget(peer) for peer in PEERS]
-        self._measured: dict[str, Measured] = {}
+        self._measured: dict[str, TargetResult] = {}
         every = len(self._floors) + 1
         self.steps = len(self._peers) + self._rounds * every + self._peer_rounds * len(self._peers) + 1
 
-    def run(self, on_step: Callable[[str], None]) -> Result:
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
         for target in (*self._floors, self._ours, *self._peers):
             peer = target in self._peers
             if peer:
@@ -56,18 +56,18 @@ class LatencyBench:
         on_step("functions that import torch")
         torch, reason = self._torch(on_step)
         if reason:
-            self._measured["torch"] = Measured("Aliquot with torch", "", reason=reason)
+            self._measured["torch"] = TargetResult("Aliquot with torch", "", reason=reason)
         extras, found = self._extras(torch), list(self._measured.values())
-        return Result("latency", self._quick, goals(found, extras), tables(found, extras, self._title()))
+        return BenchResult("latency", self._quick, goals(found, extras), tables(found, extras, self._title()))
 
     def draw(self, path: Path) -> None:
         draw(list(self._measured.values()), path)
 
     def _prepare(self, target: Target, on_step: Callable[[str], None], *, is_peer: bool) -> None:
-        measured = self._measured[target.name] = Measured(target.name, target.settings, is_peer=is_peer)
+        measured = self._measured[target.name] = TargetResult(target.name, target.settings, is_peer=is_peer)
         try:
             measured.version = target.prepare(on_step)
-        except PeerError as error:
+        except MeasurementError as error:
             measured.reason = f"does not install: {error}"
 
     def _measure(self, number: int, target: Target) -> None:
@@ -76,21 +76,21 @@ class LatencyBench:
             return
         try:
             measured.add(number, target.measure(self._seconds))
-        except PeerError as error:
+        except MeasurementError as error:
             measured.reason = str(error)
 
-    def _torch(self, on_step: Callable[[str], None]) -> tuple[Torch | None, str]:
+    def _torch(self, on_step: Callable[[str], None]) -> tuple[TorchStart | None, str]:
         if self._measured[OURS].reason:
             return None, "Aliquot itself could not be measured"
         try:
             return measure_torch(on_step), ""
-        except PeerError as error:
+        except MeasurementError as error:
             return None, str(error)
 
-    def _extras(self, torch: Torch | None) -> Extras:
+    def _extras(self, torch: TorchStart | None) -> PlatformFigures:
         ours = self._ours
         ratios = [many / one for one, many in zip(ours.one_per_second, ours.many_per_second, strict=False)]
-        return Extras(
+        return PlatformFigures(
             up_s=_median(ours.up_s),
             idle_mb=_median(ours.idle_mb),
             loaded_mb=_median(ours.loaded_mb),
@@ -110,7 +110,7 @@ class LatencyBench:
         cores = len(os.sched_getaffinity(0))
         peers = "" if self._peer_rounds == self._rounds else f", of the first {self._peer_rounds} for peers"
         return (
-            f"A warm no-op over HTTP, 1 and {CROWD} callers, one server at a time; median of {self._rounds} rounds"
+            f"A warm no-op over HTTP, 1 and {CALLERS} callers, one server at a time; median of {self._rounds} rounds"
             f"{peers}, {self._seconds:g} s each; {cores} cores, Python {machine.python_version()},"
             f" {busy}"
         )

@@ -5,8 +5,8 @@ from statistics import median
 
 from msgspec import Struct
 
-from aliquot_bench.latency.targets import Sample
-from aliquot_bench.result import Goal, Rows, at_least, at_most
+from aliquot_bench.latency.targets import LoadSample
+from aliquot_bench.result import Goal, ResultTable, at_least, at_most
 
 BARE, OURS = "ASGI echo", "Aliquot"
 COLUMNS = [
@@ -21,17 +21,17 @@ COLUMNS = [
 ]
 
 
-class Measured(Struct):
+class TargetResult(Struct):
     """A target with its rounds; one that failed or answered with errors has a reason instead of figures."""
 
     name: str
     settings: str
     version: str = ""
     is_peer: bool = False
-    samples: dict[int, Sample] = {}  # by round
+    samples: dict[int, LoadSample] = {}  # by round
     reason: str = ""
 
-    def add(self, number: int, sample: Sample) -> None:
+    def add(self, number: int, sample: LoadSample) -> None:
         if sample.errors:
             self.reason = f"void: {sample.errors} of its answers were errors"
         self.samples[number] = sample
@@ -41,7 +41,7 @@ class Measured(Struct):
         return bool(self.samples) and not self.reason
 
 
-class Extras(Struct, frozen=True):
+class PlatformFigures(Struct, frozen=True):
     """What is measured of Aliquot alone; None where it could not be."""
 
     up_s: float | None = None
@@ -57,42 +57,42 @@ class Extras(Struct, frozen=True):
     torch_plain_ms: float | None = None
 
 
-Figure = Callable[[Sample], float]
+Figure = Callable[[LoadSample], float]
 
 
-def p50_alone(sample: Sample) -> float:
+def p50_one_caller(sample: LoadSample) -> float:
     return sample.alone.p50_ms
 
 
-def p50_crowd(sample: Sample) -> float:
+def p50_all_callers(sample: LoadSample) -> float:
     return sample.crowd.p50_ms
 
 
-def p99_crowd(sample: Sample) -> float:
+def p99_all_callers(sample: LoadSample) -> float:
     return sample.crowd.p99_ms
 
 
-def per_second(sample: Sample) -> float:
+def per_second(sample: LoadSample) -> float:
     return sample.crowd.per_second
 
 
-def typical(measured: Measured, figure: Figure) -> float | None:
+def typical(measured: TargetResult, figure: Figure) -> float | None:
     """The median over the rounds."""
     return median(map(figure, measured.samples.values())) if measured.counts else None
 
 
-def _cpu_us(measured: Measured) -> float | None:
+def _cpu_us(measured: TargetResult) -> float | None:
     known = [sample.cpu_us for sample in measured.samples.values() if sample.cpu_us is not None]
     return median(known) if known else None
 
 
-def others(targets: Sequence[Measured]) -> tuple[float, float] | None:
+def others(targets: Sequence[TargetResult]) -> tuple[float, float] | None:
     """How much of the machine somebody else had during the measurements: typically, and at worst."""
     shares = [s.others for target in targets for s in target.samples.values() if s.others is not None]
     return (median(shares), max(shares)) if shares else None
 
 
-def ratio(one: Measured | None, other: Measured | None, figure: Figure) -> float | None:
+def ratio(one: TargetResult | None, other: TargetResult | None, figure: Figure) -> float | None:
     """The median over the rounds that both took part in: a slow moment of the machine meets both alike."""
     if one is None or other is None or not (one.counts and other.counts):
         return None
@@ -101,17 +101,17 @@ def ratio(one: Measured | None, other: Measured | None, figure: Figure) -> float
     return median(ratios) if ratios else None
 
 
-def best_peer(targets: Sequence[Measured]) -> Measured | None:
+def best_peer(targets: Sequence[TargetResult]) -> TargetResult | None:
     peers = [target for target in targets if target.is_peer and target.counts]
     return max(peers, key=lambda peer: typical(peer, per_second) or 0, default=None)
 
 
-def goals(targets: Sequence[Measured], extras: Extras) -> list[Goal]:
-    named: Mapping[str, Measured] = {target.name: target for target in targets}
+def goals(targets: Sequence[TargetResult], extras: PlatformFigures) -> list[Goal]:
+    named: Mapping[str, TargetResult] = {target.name: target for target in targets}
     ours, bare, best = named.get(OURS), named.get(BARE), best_peer(targets)
-    spread = [p99_crowd(sample) / p50_crowd(sample) for sample in ours.samples.values()] if ours else []
+    spread = [p99_all_callers(sample) / p50_all_callers(sample) for sample in ours.samples.values()] if ours else []
     return [
-        at_most("p50 with one caller, against the bare ASGI echo", ratio(ours, bare, p50_alone), 2, "times"),
+        at_most("p50 with one caller, against the bare ASGI echo", ratio(ours, bare, p50_one_caller), 2, "times"),
         at_least("requests/s with 32 callers, against the bare ASGI echo", ratio(ours, bare, per_second), 0.5, "times"),
         at_least(
             f"requests/s with 32 callers, against the best peer ({best.name if best else 'none'})",
@@ -133,8 +133,8 @@ def goals(targets: Sequence[Measured], extras: Extras) -> list[Goal]:
     ]
 
 
-def tables(targets: Sequence[Measured], extras: Extras, title: str) -> list[Rows]:
-    figures = (p50_alone, p50_crowd, p99_crowd, per_second)
+def tables(targets: Sequence[TargetResult], extras: PlatformFigures, title: str) -> list[ResultTable]:
+    figures = (p50_one_caller, p50_all_callers, p99_all_callers, per_second)
     rows: list[list[str | float | None]] = [
         [
             target.name,
@@ -159,5 +159,5 @@ def tables(targets: Sequence[Measured], extras: Extras, title: str) -> list[Rows
         ["of that the sandbox's start (initTime), ms", extras.torch_init_ms],
         ['`python -c "import torch"`, ms', extras.torch_plain_ms],
     ]
-    found = [Rows(title, COLUMNS, rows), Rows("Aliquot: memory and starts", ["", "median"], more)]
-    return [*found, Rows("Left out", ["", "version", "why"], left_out)] if left_out else found
+    found = [ResultTable(title, COLUMNS, rows), ResultTable("Aliquot: memory and starts", ["", "median"], more)]
+    return [*found, ResultTable("Left out", ["", "version", "why"], left_out)] if left_out else found

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aliquot.core.errors import InputError
-from aliquot_bench.latency.figures import OURS, Figure, Measured, p50_alone, per_second, typical
+from aliquot_bench.latency.figures import OURS, Figure, TargetResult, p50_one_caller, per_second, typical
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FLOOR, PEER, MINE = "#999999", "#56B4E9", "#D55E00"
 
 
-def draw(targets: Sequence[Measured], path: Path) -> None:
+def draw(targets: Sequence[TargetResult], path: Path) -> None:
     """Logarithmic: the servers differ by a hundred times. The panels share the order, ours between floors and peers."""
     from matplotlib.figure import Figure as Sheet  # noqa: PLC0415 - an extra, imported when a picture is asked for
 
@@ -22,7 +22,7 @@ def draw(targets: Sequence[Measured], path: Path) -> None:
     sheet = Sheet(figsize=(11, 1.4 + 0.36 * len(shown)), layout="constrained")
     sheet.suptitle("A warm no-op over HTTP: grey floors, orange Aliquot, blue peers", x=0.01, ha="left", fontsize=12)
     left, right = sheet.subplots(1, 2, sharey=True)
-    _bars(left, shown, p50_alone, "p50 with one caller, ms (less is better)")
+    _bars(left, shown, p50_one_caller, "p50 with one caller, ms (less is better)")
     _bars(right, shown, per_second, "requests/s with 32 callers (more is better)")
     try:
         sheet.savefig(path, dpi=130, metadata={"Software": None} if path.suffix.lower() == ".png" else None)
@@ -30,7 +30,7 @@ def draw(targets: Sequence[Measured], path: Path) -> None:
         raise InputError(f"--plot: {path} cannot be written: {error}") from error
 
 
-def _bars(axis: "Axes", targets: Sequence[Measured], figure: Figure, title: str) -> None:
+def _bars(axis: "Axes", targets: Sequence[TargetResult], figure: Figure, title: str) -> None:
     values = [typical(target, figure) or 0 for target in targets]
     colours = [MINE if target.name == OURS else PEER if target.is_peer else FLOOR for target in targets]
     bars = axis.barh([target.name for target in targets], values, color=colours)

@@ -20,8 +20,8 @@ from msgspec import Struct
 from aliquot_bench.environments import cache_folder, prepare, run, scratch
 from aliquot_bench.environments import python as python_of
 from aliquot_bench.latency.peers import TORCH
-from aliquot_bench.latency.process import Server, ServerError, answers, free_port
-from aliquot_bench.latency.targets import CROWD, WARM_S, Sample, load
+from aliquot_bench.latency.process import ServerError, ServerProcess, answers, free_port
+from aliquot_bench.latency.targets import CALLERS, WARM_S, LoadSample, load
 from aliquot_bench.latency.wrk import Endpoint, run_wrk
 
 NO_OP = "def main(args):\n    return args\n"
@@ -32,7 +32,7 @@ SETTLE_S = 1.0
 MB = 1e6
 
 
-class Ready(Struct, frozen=True):
+class ReadyFile(Struct, frozen=True):
     """What the server writes once it answers."""
 
     url: str
@@ -41,17 +41,17 @@ class Ready(Struct, frozen=True):
     pid: int
 
 
-class Cold(Struct, frozen=True):
+class ColdStart(Struct, frozen=True):
     """First calls: the whole of each as the caller sees it, and the part that the record calls its start."""
 
     whole_ms: float
     init_ms: float
 
 
-class Platform:
+class LatencyPlatform:
     """A running server."""
 
-    def __init__(self, server: Server, ready: Ready, up_s: float) -> None:
+    def __init__(self, server: ServerProcess, ready: ReadyFile, up_s: float) -> None:
         self.server, self.up_s, self.pid = server, up_s, ready.pid
         self._headers = {"Authorization": "Basic " + base64.b64encode(ready.key.encode()).decode()}
         self._url = ready.url
@@ -70,34 +70,34 @@ class Platform:
         paths = tuple(f"{_path(name)}?blocking=true&result=true" for name in names)
         return Endpoint(self._url, paths, headers=self._headers)
 
-    def first_call(self, name: str) -> Cold:
+    def first_call(self, name: str) -> ColdStart:
         began = time.perf_counter()
         answer = self._client.post(_path(name), params={"blocking": "true"}, json={})
         took_s = time.perf_counter() - began
         _check(answer)
         notes: dict[str, Any] = {note["key"]: note["value"] for note in answer.json()["annotations"]}
-        return Cold(1000 * took_s, float(notes.get("initTime", 0)))
+        return ColdStart(1000 * took_s, float(notes.get("initTime", 0)))
 
-    def cold(self, prefix: str, code: str, imports: Sequence[str] = ()) -> Cold:
+    def cold(self, prefix: str, code: str, imports: Sequence[str] = ()) -> ColdStart:
         """The median first call of several functions, after one that may start the zygote."""
         names = [f"{prefix}{number}" for number in range(COLD + 1)]
         for name in names:
             self.put(name, code, imports)
         calls = [self.first_call(name) for name in names][1:]
-        return Cold(median(call.whole_ms for call in calls), median(call.init_ms for call in calls))
+        return ColdStart(median(call.whole_ms for call in calls), median(call.init_ms for call in calls))
 
 
 @contextmanager
-def up(folder: Path, python: str = sys.executable) -> Iterator[Platform]:
+def up(folder: Path, python: str = sys.executable) -> Iterator[LatencyPlatform]:
     """Start it as a user does, and know how long it took until it answered."""
     port, ready_file = free_port(), folder / "ready.json"
     command = [python, "-c", "from aliquot.cli import main; main()", "up", "--data", str(folder / "data")]
     command += ["--port", str(port), "--ready-file", str(ready_file)]
-    with Server(command, folder) as server:
+    with ServerProcess(command, folder) as server:
         server.wait_until(lambda: _healthy(port), every_s=0.002)
         up_s = time.perf_counter() - server.started
         server.wait_until(ready_file.exists)
-        yield Platform(server, msgspec.json.decode(ready_file.read_bytes(), type=Ready), up_s)
+        yield LatencyPlatform(server, msgspec.json.decode(ready_file.read_bytes(), type=ReadyFile), up_s)
 
 
 class AliquotTarget:
@@ -111,14 +111,14 @@ class AliquotTarget:
         self.up_s: list[float] = []
         self.idle_mb: list[float] = []
         self.loaded_mb: list[float] = []
-        self.cold: list[Cold] = []
+        self.cold: list[ColdStart] = []
         self.one_per_second: list[float] = []
         self.many_per_second: list[float] = []
 
     def prepare(self, on_step: Callable[[str], None]) -> str:
         return ""
 
-    def measure(self, seconds: float) -> Sample:
+    def measure(self, seconds: float) -> LoadSample:
         with scratch() as folder, up(folder) as platform:
             time.sleep(SETTLE_S)
             self.up_s.append(platform.up_s)
@@ -133,7 +133,7 @@ class AliquotTarget:
             self.loaded_mb.append(platform.memory_mb())
             return sample
 
-    def _one_against_many(self, platform: Platform, folder: Path, seconds: float) -> None:
+    def _one_against_many(self, platform: LatencyPlatform, folder: Path, seconds: float) -> None:
         """In turn, with the same script: a slow moment of the machine meets both."""
         names = [f"warm{number}" for number in range(FUNCTIONS)]
         for name in names:
@@ -142,23 +142,23 @@ class AliquotTarget:
         for endpoint in (one, many):
             if not answers(endpoint):
                 raise ServerError(f"one of {FUNCTIONS} functions does not answer")
-            run_wrk(endpoint, folder, connections=CROWD, seconds=2 * WARM_S, in_turn=True)
+            run_wrk(endpoint, folder, connections=CALLERS, seconds=2 * WARM_S, in_turn=True)
         for _ in range(self._turns):
             for endpoint, rates in ((one, self.one_per_second), (many, self.many_per_second)):
-                done = run_wrk(endpoint, folder, connections=CROWD, seconds=seconds, in_turn=True)
+                done = run_wrk(endpoint, folder, connections=CALLERS, seconds=seconds, in_turn=True)
                 if done.errors:
                     raise ServerError(f"{done.errors} error answers among {len(endpoint.paths)} functions")
                 rates.append(done.per_second)
 
 
-class Torch(Struct, frozen=True):
+class TorchStart(Struct, frozen=True):
     """A function that imports torch: its first call, beside a plain interpreter's import."""
 
-    cold: Cold
+    cold: ColdStart
     plain_ms: float
 
 
-def measure_torch(on_step: Callable[[str], None]) -> Torch:
+def measure_torch(on_step: Callable[[str], None]) -> TorchStart:
     """The server runs in an environment that has torch and, through a path file, all that this one has."""
     environment = prepare(cache_folder() / "torch", (TORCH,), on_step)
     site = Path(run([python_of(environment), "-c", "import site; print(site.getsitepackages()[0])"]).strip())
@@ -170,7 +170,7 @@ def measure_torch(on_step: Callable[[str], None]) -> Torch:
         run([python_of(environment), "-c", "import torch"])
         plain.append(1000 * (time.perf_counter() - began))
     with scratch() as folder, up(folder, python_of(environment)) as platform:
-        return Torch(platform.cold("torch", WITH_TORCH, ["torch"]), median(plain))
+        return TorchStart(platform.cold("torch", WITH_TORCH, ["torch"]), median(plain))
 
 
 def _path(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from typing import IO, Self
 import httpx
 import psutil  # type: ignore[import-untyped]
 
-from aliquot_bench.environments import PeerError
+from aliquot_bench.environments import MeasurementError
 from aliquot_bench.latency.wrk import Endpoint
 
 MARK = "ALIQUOT_BENCH_RUN"  # in the environment of all that a server starts, however it detaches itself
@@ -25,11 +26,11 @@ TAIL_LINES = 3
 FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 
-class ServerError(PeerError):
+class ServerError(MeasurementError):
     """A server did not do what it was started for; the reason stands in the report."""
 
 
-class Server:
+class ServerProcess:
     """A process group of its own; on leaving, it and whatever it started are gone."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -113,6 +114,28 @@ class Server:
         if self._process is None:
             raise ServerError("it has not been started")
         return self._process
+
+
+class CpuUsage:
+    """From its making on."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+        self._before = self._read()
+
+    def since(self) -> tuple[float, float]:
+        """The server's seconds, and the share of the machine that neither it nor the callers had."""
+        now = self._read()
+        wall_s, idle_s, server_s, callers_s = (after - before for after, before in zip(now, self._before, strict=True))
+        all_s = wall_s * (os.cpu_count() or 1)
+        others_s = all_s - idle_s - server_s - callers_s
+        return server_s, min(1.0, max(0.0, others_s / all_s)) if all_s else 0.0
+
+    def _read(self) -> tuple[float, float, float, float]:
+        machine = psutil.cpu_times()
+        waited = resource.getrusage(resource.RUSAGE_CHILDREN)  # wrk, which is waited for; the server is not yet
+        callers_s = waited.ru_utime + waited.ru_stime
+        return time.perf_counter(), machine.idle + machine.iowait, self._server.cpu_s(), callers_s
 
 
 def free_port() -> int:

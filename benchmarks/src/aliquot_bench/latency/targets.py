@@ -10,19 +10,18 @@ from msgspec import Struct
 
 from aliquot_bench.environments import cache_folder, prepare, run, scratch, version
 from aliquot_bench.latency.peers import Peer
-from aliquot_bench.latency.process import Server, ServerError, answers, free_port
-from aliquot_bench.latency.use import Use
-from aliquot_bench.latency.wrk import Endpoint, Load, run_wrk
+from aliquot_bench.latency.process import CpuUsage, ServerError, ServerProcess, answers, free_port
+from aliquot_bench.latency.wrk import Endpoint, LoadReport, run_wrk
 
-CROWD = 32
+CALLERS = 32
 WARM_S = 1.0
 
 
-class Sample(Struct, frozen=True):
+class LoadSample(Struct, frozen=True):
     """One round of one target: one caller at a time, then as many as a crowd has."""
 
-    alone: Load
-    crowd: Load
+    alone: LoadReport
+    crowd: LoadReport
     cpu_us: float | None = None  # of all its processes, for each request of the crowd: what others do changes it least
     others: float | None = None  # what share of the machine was meanwhile busy with neither it nor the callers
 
@@ -39,12 +38,12 @@ class Target(Protocol):
         """Install what is missing and return the version; a `PeerError` says why it cannot be had."""
         ...
 
-    def measure(self, seconds: float) -> Sample:
+    def measure(self, seconds: float) -> LoadSample:
         """Start, load and stop it; a `PeerError` says what did not work."""
         ...
 
 
-class FloorTarget:
+class BaselineTarget:
     """A bare server of ours."""
 
     def __init__(self, kind: str, name: str, settings: str) -> None:
@@ -53,9 +52,9 @@ class FloorTarget:
     def prepare(self, on_step: Callable[[str], None]) -> str:
         return ""
 
-    def measure(self, seconds: float) -> Sample:
+    def measure(self, seconds: float) -> LoadSample:
         port = free_port()
-        command = [sys.executable, "-m", "aliquot_bench.latency.floors", self._kind, str(port)]
+        command = [sys.executable, "-m", "aliquot_bench.latency.baselines", self._kind, str(port)]
         with scratch() as folder:
             return load_server(command, Endpoint(f"http://127.0.0.1:{port}"), folder, seconds)
 
@@ -69,10 +68,10 @@ class PingPongTarget:
     def prepare(self, on_step: Callable[[str], None]) -> str:
         return ""
 
-    def measure(self, seconds: float) -> Sample:
-        command = [sys.executable, "-m", "aliquot_bench.latency.floors", "ping_pong", str(seconds)]
-        alone, crowd = (msgspec.json.decode(run([*command, str(frames)]), type=Load) for frames in (1, CROWD))
-        return Sample(alone, crowd)
+    def measure(self, seconds: float) -> LoadSample:
+        command = [sys.executable, "-m", "aliquot_bench.latency.baselines", "ping_pong", str(seconds)]
+        alone, crowd = (msgspec.json.decode(run([*command, str(frames)]), type=LoadReport) for frames in (1, CALLERS))
+        return LoadSample(alone, crowd)
 
 
 class PeerTarget:
@@ -84,7 +83,7 @@ class PeerTarget:
         prepare(self._environment, self._peer.requirements, on_step, self._peer.interpreter)
         return version(self._environment, self._peer.requirements[-1])
 
-    def measure(self, seconds: float) -> Sample:
+    def measure(self, seconds: float) -> LoadSample:
         port = free_port()
         with scratch() as folder:
             program = folder / "service.py"
@@ -99,19 +98,19 @@ def load_server(
     folder: Path,
     seconds: float,
     environment: Mapping[str, str] | None = None,
-) -> Sample:
-    with Server(command, folder, environment) as server:
+) -> LoadSample:
+    with ServerProcess(command, folder, environment) as server:
         server.wait_until(lambda: answers(endpoint))
         return load(server, endpoint, folder, seconds)
 
 
-def load(server: Server, endpoint: Endpoint, folder: Path, seconds: float) -> Sample:
+def load(server: ServerProcess, endpoint: Endpoint, folder: Path, seconds: float) -> LoadSample:
     """Warm it with a crowd, then measure; a server that no longer answers well afterwards has failed."""
-    run_wrk(endpoint, folder, connections=CROWD, seconds=WARM_S)
+    run_wrk(endpoint, folder, connections=CALLERS, seconds=WARM_S)
     alone = run_wrk(endpoint, folder, connections=1, seconds=seconds)
-    use = Use(server)
-    crowd = run_wrk(endpoint, folder, connections=CROWD, seconds=seconds)
+    use = CpuUsage(server)
+    crowd = run_wrk(endpoint, folder, connections=CALLERS, seconds=seconds)
     server_s, others = use.since()
     if not answers(endpoint):
         raise ServerError("does not answer any more after the load")
-    return Sample(alone, crowd, 1e6 * server_s / crowd.requests if crowd.requests else None, others)
+    return LoadSample(alone, crowd, 1e6 * server_s / crowd.requests if crowd.requests else None, others)

@@ -23,7 +23,7 @@ class Endpoint(Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-class Load(Struct, frozen=True):
+class LoadReport(Struct, frozen=True):
     """What one run of wrk saw."""
 
     p50_ms: float
@@ -39,7 +39,7 @@ def check_wrk() -> None:
         raise InputError("the load generator wrk is not installed; apt-get install wrk brings it")
 
 
-def run_wrk(endpoint: Endpoint, folder: Path, *, connections: int, seconds: float, in_turn: bool = False) -> Load:
+def run_wrk(endpoint: Endpoint, folder: Path, *, connections: int, seconds: float, in_turn: bool = False) -> LoadReport:
     """Load an endpoint from one thread; `in_turn` chooses each request's path in Lua even if there is but one."""
     script = folder / "wrk.lua"
     script.write_text(lua(endpoint, in_turn=in_turn or len(endpoint.paths) > 1), encoding="utf-8")
@@ -72,7 +72,7 @@ def lua(endpoint: Endpoint, *, in_turn: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def parse(report: str) -> Load:
+def parse(report: str) -> LoadReport:
     """Read what `wrk --latency` prints."""
     requests = re.search(r"(\d+) requests in ", report)
     rate = re.search(r"Requests/sec:\s+([\d.]+)([kMG]?)", report)
@@ -83,7 +83,7 @@ def parse(report: str) -> Load:
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", report)
     errors = sum(map(int, broken.groups())) if broken else 0
     errors += int(refused.group(1)) if refused else 0
-    return Load(
+    return LoadReport(
         p50_ms=float(p50[1]) * UNITS_MS[p50[2]],
         p99_ms=float(p99[1]) * UNITS_MS[p99[2]],
         per_second=float(rate[1]) * COUNTS[rate[2]],

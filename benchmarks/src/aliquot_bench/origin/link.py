@@ -18,12 +18,14 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from aliquot_bench.origin.process import Counted, Hello, Listening, Orders
+from aliquot_bench.origin.process import OriginListening, OriginSettings, OriginStarted, SentCounts
 
 MB = 1_000_000
-STOP_S = 5
-HERE = "aqb"  # cables are named after the process that laid them, so that another can tell whether it still lives
-THERE = "aqo"
+STOP_TIMEOUT_S = 5
+INTERFACE_PREFIX = (
+    "aqb"  # cables are named after the process that laid them, so that another can tell whether it still lives
+)
+ORIGIN_INTERFACE = "aqo"
 PROBE = ".probe"  # directory pages do not show it
 PROBE_BYTES = 48 * MB
 T = TypeVar("T", bound=Struct)
@@ -33,38 +35,38 @@ class LinkError(RuntimeError):
     """The link cannot be had like that; the text says why."""
 
 
-class Shape(Struct, frozen=True):
+class LinkShape(Struct, frozen=True):
     bytes_per_s: float = 100 * MB
     latency_s: float = 0.002  # of a round trip
 
 
-class Measured(Struct, frozen=True):
+class LinkSpeed(Struct, frozen=True):
     bytes_per_s: float
     latency_s: float
 
 
-class Link:
-    """A running origin behind a shaped link."""
+class OriginLink:
+    """A running origin behind a serve_origin link."""
 
     def __init__(self, process: subprocess.Popen[bytes], url: str, how: str) -> None:
         self._process, self.url, self.how = process, url, how
 
-    def counted(self) -> Counted:
+    def counted(self) -> SentCounts:
         """What the origin has sent so far."""
-        return _ask(self._process, b"\n", Counted)
+        return _ask(self._process, b"\n", SentCounts)
 
-    def measure(self) -> Measured:
+    def measure(self) -> LinkSpeed:
         """As one reader on one connection sees it."""
         with httpx.Client(base_url=self.url, timeout=60) as client:
             trips = [_timed(lambda: client.head(PROBE)) for _ in range(11)]
             took_s = _timed(lambda: client.get(PROBE))
-        return Measured(PROBE_BYTES / (took_s - (latency_s := sorted(trips)[5])), latency_s)
+        return LinkSpeed(PROBE_BYTES / (took_s - (latency_s := sorted(trips)[5])), latency_s)
 
 
 @contextmanager
-def shaped(files: Mapping[str, int], shape: Shape, *, force: str = "") -> Iterator[Link]:
+def serve_origin(files: Mapping[str, int], shape: LinkShape, *, force: str = "") -> Iterator[OriginLink]:
     """The origin of these files. `force` is `tc` or `paced`; otherwise the first that this machine permits."""
-    sweep()
+    remove_stale_links()
     known = {**files, PROBE: PROBE_BYTES}
     why_not = ""
     if force != "paced":
@@ -80,48 +82,62 @@ def shaped(files: Mapping[str, int], shape: Shape, *, force: str = "") -> Iterat
     yield from _until_done(_paced(known, shape, why_not))
 
 
-def _until_done(link: Link) -> Iterator[Link]:
+def _until_done(link: OriginLink) -> Iterator[OriginLink]:
     try:
         yield link
     finally:
         _stop(link._process)  # noqa: SLF001 - its own
 
 
-def sweep() -> None:
+def remove_stale_links() -> None:
     """Take away the cables of processes that are gone. Usually they go with their origin's namespace."""
-    for path in Path("/sys/class/net").glob(f"{HERE}*"):
-        found = re.fullmatch(rf"{HERE}(\d+)", path.name)
+    for path in Path("/sys/class/net").glob(f"{INTERFACE_PREFIX}*"):
+        found = re.fullmatch(rf"{INTERFACE_PREFIX}(\d+)", path.name)
         if found and not Path(f"/proc/{found[1]}").exists():
             _command("ip", "link", "delete", path.name)
 
 
-def _cabled(files: Mapping[str, int], shape: Shape) -> Link:
+def _cabled(files: Mapping[str, int], shape: LinkShape) -> OriginLink:
     for program in ("ip", "tc", "unshare"):
         if shutil.which(program) is None:
             raise LinkError(f"there is no {program}")
     process = _start("unshare", "--net", "--")
     try:
-        inside = _ask(process, b"", Hello).pid
-        name, (ours, theirs) = f"{HERE}{os.getpid()}", addresses(os.getpid())
-        _command("ip", "link", "add", name, "type", "veth", "peer", "name", THERE, "netns", str(inside))
+        inside = _ask(process, b"", OriginStarted).pid
+        name, (ours, theirs) = f"{INTERFACE_PREFIX}{os.getpid()}", addresses(os.getpid())
+        _command("ip", "link", "add", name, "type", "veth", "peer", "name", ORIGIN_INTERFACE, "netns", str(inside))
         _command("ip", "address", "add", f"{ours}/30", "dev", name)
         _command("ip", "link", "set", name, "up")
-        orders = Orders(dict(files), theirs, shape.latency_s, commands=_inside(theirs, shape))
+        orders = OriginSettings(dict(files), theirs, shape.latency_s, commands=_inside(theirs, shape))
         port = _listen(process, orders)
     except BaseException:
         _stop(process)
         raise
     how = "a cable into a network namespace, shaped by traffic control (tbf); the round trip is the origin's own wait"
-    return Link(process, f"http://{theirs}:{port}", how)
+    return OriginLink(process, f"http://{theirs}:{port}", how)
 
 
-def _inside(address: str, shape: Shape) -> list[list[str]]:
+def _inside(address: str, shape: LinkShape) -> list[list[str]]:
     """The origin's end of the cable: what leaves there is held to the rate."""
     bits = f"{8 * shape.bytes_per_s:.0f}bit"
     return [
-        ["ip", "address", "add", f"{address}/30", "dev", THERE],
-        ["ip", "link", "set", THERE, "up"],
-        ["tc", "qdisc", "add", "dev", THERE, "root", "tbf", "rate", bits, "burst", "256kb", "latency", "20ms"],
+        ["ip", "address", "add", f"{address}/30", "dev", ORIGIN_INTERFACE],
+        ["ip", "link", "set", ORIGIN_INTERFACE, "up"],
+        [
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            ORIGIN_INTERFACE,
+            "root",
+            "tbf",
+            "rate",
+            bits,
+            "burst",
+            "256kb",
+            "latency",
+            "20ms",
+        ],
     ]
 
 
@@ -133,17 +149,17 @@ def addresses(pid: int) -> tuple[str, str]:
     return f"{start}{first + 1}", f"{start}{first + 2}"
 
 
-def _paced(files: Mapping[str, int], shape: Shape, why_not: str) -> Link:
+def _paced(files: Mapping[str, int], shape: LinkShape, why_not: str) -> OriginLink:
     process = _start()
     try:
-        _ask(process, b"", Hello)
-        orders = Orders(dict(files), latency_s=shape.latency_s, paced_bytes_per_s=shape.bytes_per_s)
+        _ask(process, b"", OriginStarted)
+        orders = OriginSettings(dict(files), latency_s=shape.latency_s, paced_bytes_per_s=shape.bytes_per_s)
         port = _listen(process, orders)
     except BaseException:
         _stop(process)
         raise
     why = f" (traffic control: {why_not})" if why_not else ""
-    return Link(process, f"http://127.0.0.1:{port}", f"an origin on this machine that paces itself{why}")
+    return OriginLink(process, f"http://127.0.0.1:{port}", f"an origin on this machine that paces itself{why}")
 
 
 def _start(*prefix: str) -> subprocess.Popen[bytes]:
@@ -154,8 +170,8 @@ def _start(*prefix: str) -> subprocess.Popen[bytes]:
     )
 
 
-def _listen(process: subprocess.Popen[bytes], orders: Orders) -> int:
-    answer = _ask(process, msgspec.json.encode(orders) + b"\n", Listening)
+def _listen(process: subprocess.Popen[bytes], orders: OriginSettings) -> int:
+    answer = _ask(process, msgspec.json.encode(orders) + b"\n", OriginListening)
     if answer.error:
         raise LinkError(answer.error)
     return answer.port
@@ -181,7 +197,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         if stream is not None:
             stream.close()
     try:
-        process.wait(STOP_S)
+        process.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -1,9 +1,9 @@
-"""The origin as a process: an HTTP server that answers as late, and if need be as slowly, as a NAS does.
+"""The origin process: an HTTP server for generated files, with the latency and, if asked for, the rate of a NAS.
 
-It is told what to do, and tells, in lines of JSON on its standard streams: first `Hello`, when its namespace is its
-own; then it reads `Orders`, prepares its end of the cable, listens and writes `Listening`. From then on every empty
-line that it reads is answered with `Counted`. The end of its standard input is its own end: whoever started it is gone,
-and with the process go its network namespace and the cable that leads into it.
+It speaks lines of JSON on its standard streams. It first writes `OriginStarted`, inside its own network namespace if it
+has one. It then reads `OriginSettings`, sets up its network interface, listens, and writes `OriginListening`. After
+that it answers every empty line with `SentCounts`. It ends when its standard input ends, which also happens if its
+parent is killed. Its network namespace and the interfaces in it end with the process.
 """
 
 import os
@@ -22,14 +22,14 @@ import msgspec
 from msgspec import Struct
 
 from aliquot_bench.origin.content import PIECE, pieces
-from aliquot_bench.origin.pacing import Pacer
 
 PACED_PIECE = 1 << 15
+BURST_S = 0.003  # of sending that is let through at once: sleeps are no finer
 MODIFIED = "Mon, 02 Jan 2023 10:00:00 GMT"
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
-class Orders(Struct, frozen=True):
+class OriginSettings(Struct, frozen=True):
     files: dict[str, int]  # path and size
     host: str = "127.0.0.1"
     latency_s: float = 0  # before each answer, and before a new connection is served: a round trip
@@ -37,27 +37,39 @@ class Orders(Struct, frozen=True):
     commands: list[list[str]] = []  # to run first, within its namespace
 
 
-class Hello(Struct, frozen=True):
+class OriginStarted(Struct, frozen=True):
     pid: int
 
 
-class Listening(Struct, frozen=True):
+class OriginListening(Struct, frozen=True):
     port: int
     error: str = ""
 
 
-class Counted(Struct, frozen=True):
+class SentCounts(Struct, frozen=True):
     """Since it began: bytes of content by path, and answers."""
 
     sent: dict[str, int]
     requests: int
 
 
-class Origin(ThreadingHTTPServer):
+class Pacer:
+    """`reserve` says how long to wait before so many bytes may be sent. Time is an argument, locking the caller's."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._each_s = 1 / bytes_per_s
+        self._free_s = 0.0  # when everything that was reserved has been sent
+
+    def reserve(self, size: int, *, now: float) -> float:
+        self._free_s = max(self._free_s, now) + size * self._each_s
+        return max(0.0, self._free_s - now - BURST_S)
+
+
+class OriginServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, orders: Orders) -> None:
-        super().__init__((orders.host, 0), Handler)
+    def __init__(self, orders: OriginSettings) -> None:
+        super().__init__((orders.host, 0), OriginHandler)
         self.orders = orders
         self.sent: Counter[str] = Counter()
         self.requests = 0
@@ -76,9 +88,9 @@ class Origin(ThreadingHTTPServer):
         if wait_s:
             time.sleep(wait_s)
 
-    def counted(self) -> Counted:
+    def counted(self) -> SentCounts:
         with self.lock:
-            return Counted(dict(self.sent), self.requests)
+            return SentCounts(dict(self.sent), self.requests)
 
     def names_in(self, folder: str) -> list[str]:
         """What a directory page shows: files, and folders with a stroke at the end; not what begins with a dot."""
@@ -90,18 +102,18 @@ class Origin(ThreadingHTTPServer):
         """A reader that goes away in the middle is nothing to speak of."""
 
 
-class Handler(BaseHTTPRequestHandler):
+class OriginHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
-    server: Origin
+    server: OriginServer
 
     def setup(self) -> None:
         super().setup()
         time.sleep(self.server.orders.latency_s)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Nothing: its standard streams are for `Counted`."""
+        """Nothing: its standard streams are for `SentCounts`."""
 
     def do_HEAD(self) -> None:
         self._answer(content=False)
@@ -130,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _file(self, path: str, size: int, *, content: bool) -> None:
-        wanted = stretch(self.headers.get("Range", ""), size)
+        wanted = parse_range(self.headers.get("Range", ""), size)
         if wanted is None:
             self._say(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, 0, {"Content-Range": f"bytes */{size}"})
             return
@@ -159,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
-def stretch(header: str, size: int) -> tuple[int, int] | None:
+def parse_range(header: str, size: int) -> tuple[int, int] | None:
     """Start and length that a Range header asks for; all without one; nothing when it cannot be had."""
     if not header:
         return 0, size
@@ -181,17 +193,17 @@ def _write(message: Struct) -> None:
 
 
 def main() -> None:
-    _write(Hello(os.getpid()))
+    _write(OriginStarted(os.getpid()))
     lines = _lines()
-    orders = msgspec.json.decode(next(lines), type=Orders)
+    orders = msgspec.json.decode(next(lines), type=OriginSettings)
     for command in orders.commands:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
         if done.returncode != 0:
-            _write(Listening(0, f"{' '.join(command)}: {done.stderr.strip() or done.returncode}"))
+            _write(OriginListening(0, f"{' '.join(command)}: {done.stderr.strip() or done.returncode}"))
             return
-    server = Origin(orders)
+    server = OriginServer(orders)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    _write(Listening(server.server_address[1]))
+    _write(OriginListening(server.server_address[1]))
     for _ in lines:
         _write(server.counted())
 

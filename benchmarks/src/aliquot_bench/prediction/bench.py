@@ -5,14 +5,14 @@ from pathlib import Path
 
 from aliquot.learn.registry import Point
 from aliquot.learn.training import Progress
-from aliquot_bench.base import Request
+from aliquot_bench.base import BenchRequest
 from aliquot_bench.prediction import interference, trial
-from aliquot_bench.prediction.interference import Outcome
-from aliquot_bench.prediction.learned import learned
+from aliquot_bench.prediction.interference import InterferenceScores
 from aliquot_bench.prediction.picture import draw
 from aliquot_bench.prediction.sets import SETS, load
-from aliquot_bench.prediction.trial import Trial
-from aliquot_bench.result import Goal, Result, Rows, at_least, at_most
+from aliquot_bench.prediction.trained import load_or_train
+from aliquot_bench.prediction.trial import SetResult
+from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least, at_most
 
 QUICK_STEPS = {"FIFA": 200_000}  # of each set, where nothing else is said:
 QUICK_OTHERS, QUICK_PLACES, PLACES = 40_000, 3_000, 30_000
@@ -26,14 +26,14 @@ class PredictionBench:
     needs_data = True
     steps = 2 * len(SETS) + 1
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BenchRequest) -> None:
         self._request = request
-        self._trials: dict[str, Trial] = {}
+        self._trials: dict[str, SetResult] = {}
         self._missing: list[str] = []
         self._curve: list[Point] = []
-        self._outcome: Outcome | None = None
+        self._outcome: InterferenceScores | None = None
 
-    def run(self, on_step: Callable[[str], None]) -> Result:
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
         for name in SETS:
             on_step(f"{name}: learning, or what was learned before")
             self._learn_and_try(name, on_step)
@@ -42,7 +42,7 @@ class PredictionBench:
             self._outcome = interference.measure(self._request.data, _USER_STEPS[self._request.quick])
         except OSError:
             self._missing.append("the recorded starts, for eight users at once")
-        return Result("prediction", self._request.quick, self._goals(), self._tables())
+        return BenchResult("prediction", self._request.quick, self._goals(), self._tables())
 
     def draw(self, path: Path) -> None:
         draw(list(self._trials.values()), self._curve, path)
@@ -55,7 +55,7 @@ class PredictionBench:
             self._missing.append(name)
             on_step(f"{name} is not at hand")
             return
-        made = learned(recorded, quick=quick, told=_nobody)
+        made = load_or_train(recorded, quick=quick, told=_nobody)
         on_step(f"{name}: trying on {len(recorded.tried)} sessions")
         self._trials[name] = trial.run(recorded, made, QUICK_PLACES if quick else PLACES)
         if name == "FIFA":
@@ -63,7 +63,7 @@ class PredictionBench:
 
     # --- what is said ---------------------------------------------------------------------------------------
 
-    def _tables(self) -> list[Rows]:
+    def _tables(self) -> list[ResultTable]:
         tables = [_of_set(one) for one in self._trials.values()]
         likely: list[list[str | float | None]] = [
             [
@@ -73,7 +73,7 @@ class PredictionBench:
             for one in self._trials.values()
         ]  # fmt: skip
         columns = ["set", "chosen", "files told above 0.75", "of these opened, %", "one question, ms"]
-        tables.append(Rows("The likely set: files named for the rest of a session", columns, likely))
+        tables.append(ResultTable("The likely set: files named for the rest of a session", columns, likely))
         if self._outcome is not None:
             rows: list[list[str | float | None]] = [
                 ["each user alone", _POINTS * self._outcome.alone.top1, _POINTS * self._outcome.alone.top5],
@@ -82,9 +82,11 @@ class PredictionBench:
                 ["eight at once, one history for all", _POINTS * self._outcome.mixed.top1,
                  _POINTS * self._outcome.mixed.top5],
             ]  # fmt: skip
-            tables.append(Rows("Eight users' recorded starts, interleaved (markov2)", ["", "top-1 %", "top-5 %"], rows))
+            tables.append(
+                ResultTable("Eight users' recorded starts, interleaved (markov2)", ["", "top-1 %", "top-5 %"], rows)
+            )
         if self._missing:
-            tables.append(Rows("Not at hand", ["set"], [[name] for name in self._missing]))
+            tables.append(ResultTable("Not at hand", ["set"], [[name] for name in self._missing]))
         return tables
 
     def _goals(self) -> list[Goal]:
@@ -116,13 +118,13 @@ class PredictionBench:
         return goals
 
 
-def _why(fifa: Trial | None) -> str:
+def _why(fifa: SetResult | None) -> str:
     if fifa is None:
         return " (the set is not at hand)"
     return "" if "lstm" in fifa.predictors else f" ({fifa.without})"
 
 
-def _of_set(one: Trial) -> Rows:
+def _of_set(one: SetResult) -> ResultTable:
     columns = [
         "predictor",
         "top-1 %",
@@ -143,7 +145,9 @@ def _of_set(one: Trial) -> Rows:
             1e6 * tried.p50_s, 1e6 * tried.p99_s, tried.bytes / 1000,
         ])  # fmt: skip
     places = next(iter(one.predictors.values())).score.places
-    return Rows(f"{one.name}: {one.learned} sessions learned, {one.tried} tried ({places} accesses)", columns, rows)
+    return ResultTable(
+        f"{one.name}: {one.learned} sessions learned, {one.tried} tried ({places} accesses)", columns, rows
+    )
 
 
 def _nobody(_: Progress) -> None:

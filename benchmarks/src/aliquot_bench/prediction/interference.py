@@ -21,12 +21,12 @@ _LEARNED = 0.7
 Sessions: TypeAlias = list[list[Access]]
 
 
-class User(NamedTuple):
+class UserSessions(NamedTuple):
     learned: Sessions
     tried: Sessions
 
 
-class Outcome(NamedTuple):
+class InterferenceScores(NamedTuple):
     """Of all that the users open."""
 
     alone: Score  # a model of their own, and nobody else
@@ -34,11 +34,11 @@ class Outcome(NamedTuple):
     mixed: Score  # the same model, asked with the last accesses of whoever
 
 
-def measure(data: Path, most: int) -> Outcome:
+def measure(data: Path, most: int) -> InterferenceScores:
     users = []
     for sessions in list(starts_by_user(data).values())[:USERS]:
         border = max(1, int(_LEARNED * len(sessions)))
-        users.append(User(sessions[:border], [session[:most] for session in sessions[border:]]))
+        users.append(UserSessions(sessions[:border], [session[:most] for session in sessions[border:]]))
     with tempfile.TemporaryDirectory() as folder:
         alone = [
             _try(Path(folder) / f"tried-{number}.db", _learn(Path(folder) / f"{number}.db", [user]), [user])[0]
@@ -46,10 +46,10 @@ def measure(data: Path, most: int) -> Outcome:
         ]
         tables = _learn(Path(folder) / "learned.db", users)
         together, mixed = _try(Path(folder) / "tried.db", tables, users)
-    return Outcome(_mean(alone), together, mixed)
+    return InterferenceScores(_mean(alone), together, mixed)
 
 
-def _learn(path: Path, users: Sequence[User]) -> Tables:
+def _learn(path: Path, users: Sequence[UserSessions]) -> Tables:
     """From what comes back of a log to which all wrote in turn."""
     log = AccessLog(path)
     for number, access in enumerate(_interleaved([user.learned for user in users])):
@@ -60,7 +60,7 @@ def _learn(path: Path, users: Sequence[User]) -> Tables:
     return count(as_dated(session).steps for session in read_sessions(path))
 
 
-def _try(path: Path, tables: Tables, users: Sequence[User]) -> tuple[Score, Score]:
+def _try(path: Path, tables: Tables, users: Sequence[UserSessions]) -> tuple[Score, Score]:
     """Before each access the log is asked for what its session did last; beside it, for what anybody did."""
     log = AccessLog(path)
     own: list[Place] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aliquot.core.errors import InputError
 from aliquot.learn.registry import Point
 from aliquot.sim.plots import COLOURS
-from aliquot_bench.prediction.trial import Trial
+from aliquot_bench.prediction.trial import SetResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ _SHOWN = ("popular", "markov1", "markov2", "lstm", "blend")
 _POINTS = 100
 
 
-def draw(trials: Sequence[Trial], curve: Sequence[Point], path: Path) -> None:
+def draw(trials: Sequence[SetResult], curve: Sequence[Point], path: Path) -> None:
     from matplotlib.figure import Figure  # noqa: PLC0415 - seconds to import, and only of the extra `plot`
 
     figure = Figure(figsize=(13, 9), layout="constrained")
@@ -39,7 +39,7 @@ def draw(trials: Sequence[Trial], curve: Sequence[Point], path: Path) -> None:
         raise InputError(f"--plot: {path} cannot be written: {error}") from error
 
 
-def _bars(axis: "Axes", trials: Sequence[Trial], what: str, title: str) -> None:
+def _bars(axis: "Axes", trials: Sequence[SetResult], what: str, title: str) -> None:
     width = 0.8 / len(_SHOWN)
     for place, name in enumerate(_SHOWN):
         there = [(number, one.predictors[name].score) for number, one in enumerate(trials) if name in one.predictors]

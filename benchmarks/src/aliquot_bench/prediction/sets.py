@@ -19,7 +19,7 @@ LEARNED = 0.7
 _STARTS = Path("self_strace_python") / "self_strace_file_access.csv.xz"
 
 
-class Recorded(Struct, frozen=True):
+class RecordedSet(Struct, frozen=True):
     name: str
     learned: list[Session]
     tried: list[Session]
@@ -104,7 +104,7 @@ SETS: dict[str, Callable[[Path], list[Session]]] = {
 }
 
 
-def load(name: str, data: Path, most: int | None) -> Recorded:
+def load(name: str, data: Path, most: int | None) -> RecordedSet:
     """The newest `most` steps of a set, in sessions. Raises `OSError` where the set is not at hand."""
     sessions = [session for session in SETS[name](data) if len(session) > 1]
     if most is not None:
@@ -114,7 +114,7 @@ def load(name: str, data: Path, most: int | None) -> Recorded:
             total += len(sessions[first])
         sessions = sessions[first:]
     border = int(LEARNED * len(sessions))
-    return Recorded(name, sessions[:border], sessions[border:])
+    return RecordedSet(name, sessions[:border], sessions[border:])
 
 
 def _edits(path: Path) -> list[Session]:

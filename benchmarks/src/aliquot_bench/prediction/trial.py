@@ -11,8 +11,8 @@ from aliquot.learn.model import tried_sets
 from aliquot.learn.parts import NETWORK, TABLES, VOCABULARY
 from aliquot.learn.predictor import Predictor
 from aliquot.learn.scoring import THETA, Place, Score, places, score
-from aliquot_bench.prediction.learned import Learned
-from aliquot_bench.prediction.sets import Recorded
+from aliquot_bench.prediction.sets import RecordedSet
+from aliquot_bench.prediction.trained import TrainedSet
 
 _NEEDS = {"popular": (TABLES,), "markov1": (TABLES,), "markov2": (TABLES,), "lstm": (NETWORK, VOCABULARY)}
 _BLEND = (TABLES, NETWORK, VOCABULARY)
@@ -20,14 +20,14 @@ _TIMED = 1000
 _MOMENTS = 600  # at which the likely set is asked for
 
 
-class Tried(Struct, frozen=True):
+class PredictorResult(Struct, frozen=True):
     score: Score
     p50_s: float
     p99_s: float
     bytes: int
 
 
-class Likely(Struct, frozen=True):
+class LikelyFiles(Struct, frozen=True):
     """Files that were named for the rest of the session with more than theta, and how many of them came."""
 
     told: int
@@ -35,13 +35,13 @@ class Likely(Struct, frozen=True):
     seconds: float  # one question, in the mean
 
 
-class Trial(Struct, frozen=True):
+class SetResult(Struct, frozen=True):
     name: str
     learned: int  # sessions
     tried: int
     winner: str
-    predictors: dict[str, Tried]
-    likely: Likely
+    predictors: dict[str, PredictorResult]
+    likely: LikelyFiles
     without: str  # why there is no network
 
     @property
@@ -53,7 +53,7 @@ class Trial(Struct, frozen=True):
         return 100 * max(max(one.top1 for one in singles) - chosen.top1, few)
 
 
-def run(recorded: Recorded, made: Learned, most: int) -> Trial:
+def run(recorded: RecordedSet, made: TrainedSet, most: int) -> SetResult:
     asked = places(recorded.tried, most)
     marks = frozenset(step.file for step in made.parts.tables.steps if step.is_mark)
     found = {}
@@ -66,9 +66,11 @@ def run(recorded: Recorded, made: Learned, most: int) -> Trial:
             times = _times(predictor, asked)
             files = _BLEND if name == "blend" else _NEEDS.get(name, ())
             size = sum(made.sizes.get(file, 0) for file in files)
-            found[name] = Tried(score(predictor, asked, marks), times[len(times) // 2], times[-len(times) // 100], size)
+            found[name] = PredictorResult(
+                score(predictor, asked, marks), times[len(times) // 2], times[-len(times) // 100], size
+            )
     manifest = made.manifest
-    return Trial(
+    return SetResult(
         recorded.name, len(recorded.learned), len(recorded.tried), manifest.winner, found,
         _likely(recorded, made), manifest.without,
     )  # fmt: skip
@@ -87,10 +89,10 @@ def _times(predictor: Predictor, asked: Sequence[Place]) -> list[float]:
     return sorted(times)
 
 
-def _likely(recorded: Recorded, made: Learned) -> Likely:
+def _likely(recorded: RecordedSet, made: TrainedSet) -> LikelyFiles:
     model = made.parts.model(made.manifest.winner, made.manifest)
     begun = time.perf_counter()
     answers = tried_sets(model, recorded.tried, _MOMENTS)
     seconds = (time.perf_counter() - begun) / _MOMENTS
     sure = [came for probability, came in answers if probability > THETA]
-    return Likely(len(sure), sum(sure) / len(sure) if sure else None, seconds)
+    return LikelyFiles(len(sure), sum(sure) / len(sure) if sure else None, seconds)

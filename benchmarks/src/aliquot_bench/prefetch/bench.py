@@ -10,43 +10,45 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aliquot.core.errors import InputError
-from aliquot_bench.base import Request
-from aliquot_bench.environments import PeerError
-from aliquot_bench.origin.link import MB, Link, Measured, Shape, shaped
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.environments import MeasurementError
+from aliquot_bench.origin.link import MB, LinkShape, LinkSpeed, OriginLink, serve_origin
 from aliquot_bench.prediction import PredictionBench
 from aliquot_bench.prefetch import picture
-from aliquot_bench.prefetch.control import Control
-from aliquot_bench.prefetch.interference import Interference
-from aliquot_bench.prefetch.methods import Methods
-from aliquot_bench.prefetch.part import QUICK, Part, Sizes
-from aliquot_bench.result import Goal, Result, Rows, at_least
+from aliquot_bench.prefetch.control import ControlPart
+from aliquot_bench.prefetch.interference import InterferencePart
+from aliquot_bench.prefetch.methods import MethodsPart
+from aliquot_bench.prefetch.part import QUICK, PrefetchPart, PrefetchSizes
+from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least
 
 
 class PrefetchBench:
     needs_data = False
 
-    def __init__(self, request: Request, sizes: Sizes | None = None, shape: Shape | None = None) -> None:
+    def __init__(
+        self, request: BenchRequest, sizes: PrefetchSizes | None = None, shape: LinkShape | None = None
+    ) -> None:
         self._quick = request.quick
-        self._shape = shape or Shape()
-        chosen = sizes or (QUICK if request.quick else Sizes())
-        self._methods = Methods(chosen)
-        self._parts: Sequence[Part] = (self._methods, Control(chosen), Interference(chosen))
+        self._shape = shape or LinkShape()
+        chosen = sizes or (QUICK if request.quick else PrefetchSizes())
+        self._methods = MethodsPart(chosen)
+        self._parts: Sequence[PrefetchPart] = (self._methods, ControlPart(chosen), InterferencePart(chosen))
         self._left_out: dict[str, str] = {}
         self._prediction = None if request.quick or sizes else PredictionBench(request)
         self.steps = 1 + sum(part.steps for part in self._parts)
         self.steps += self._prediction.steps if self._prediction else 0
 
-    def run(self, on_step: Callable[[str], None]) -> Result:
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
         goals: list[Goal] = []
-        tables: list[Rows] = []
+        tables: list[ResultTable] = []
         files = {path: size for part in self._parts for path, size in part.files.items()}
-        with shaped(files, self._shape) as link:
+        with serve_origin(files, self._shape) as link:
             on_step("laying the cable")
             setting = _setting(link, self._shape, link.measure())
             for part in self._parts:
                 try:
                     part.run(link, on_step)
-                except PeerError as error:
+                except MeasurementError as error:
                     self._left_out[part.name] = str(error)
                     goals.append(at_least(f"{part.name}: it could not be measured", None, 1))
                     continue
@@ -57,8 +59,8 @@ class PrefetchBench:
             goals += tried.goals
             tables += tried.tables
         if self._left_out:
-            tables.append(Rows("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
-        return Result("prefetch", self._quick, goals, [setting, *tables])
+            tables.append(ResultTable("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
+        return BenchResult("prefetch", self._quick, goals, [setting, *tables])
 
     def draw(self, path: Path) -> None:
         if self._methods.name in self._left_out:
@@ -66,7 +68,7 @@ class PrefetchBench:
         picture.draw(self._methods.points(), self._methods.bars(), path)
 
 
-def _setting(link: Link, shape: Shape, found: Measured) -> Rows:
+def _setting(link: OriginLink, shape: LinkShape, found: LinkSpeed) -> ResultTable:
     asked = f"{shape.bytes_per_s / MB:g} MB/s, {1000 * shape.latency_s:g} ms"
     measured = f"{found.bytes_per_s / MB:.1f} MB/s, {1000 * found.latency_s:.2f} ms"
     rows: list[list[str | float | None]] = [
@@ -79,4 +81,4 @@ def _setting(link: Link, shape: Shape, found: Measured) -> Rows:
         ["machine", f"{len(os.sched_getaffinity(0))} cores, Python {machine.python_version()}, {machine.release()}"],
         ["load average at the start", os.getloadavg()[0]],
     ]
-    return Rows("Where it was measured", ["", ""], rows)
+    return ResultTable("Where it was measured", ["", ""], rows)

@@ -3,24 +3,24 @@
 from collections.abc import Callable
 from statistics import fmean
 
-from aliquot_bench.origin.link import MB, Link
+from aliquot_bench.origin.link import MB, OriginLink
 from aliquot_bench.prefetch.methods import LEARNED, PLAIN, VIEW
-from aliquot_bench.prefetch.part import ENOUGH, Sizes
+from aliquot_bench.prefetch.part import MIN_SESSIONS, PrefetchSizes
 from aliquot_bench.prefetch.platform import serving
-from aliquot_bench.prefetch.trial import POINTS, Trial, wasted_share
-from aliquot_bench.prefetch.workload import Shuffled
-from aliquot_bench.result import Goal, Rows, at_most
+from aliquot_bench.prefetch.trial import POINTS, SessionTrial, wasted_share
+from aliquot_bench.prefetch.workload import ShuffledEpochs
+from aliquot_bench.result import Goal, ResultTable, at_most
 
 LEAD_S = 0.5  # time enough to begin with something wrong
 
 
-class Control:
+class ControlPart:
     name = "control"
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: PrefetchSizes) -> None:
         self._sizes = sizes
-        self._shuffled = Shuffled(sizes.epoch_files)
-        self._trials: dict[str, list[Trial]] = {PLAIN: [], VIEW: [], LEARNED: []}
+        self._shuffled = ShuffledEpochs(sizes.epoch_files)
+        self._trials: dict[str, list[SessionTrial]] = {PLAIN: [], VIEW: [], LEARNED: []}
         self._model = ""
         self.steps = 1 + 3 * sizes.epochs
 
@@ -28,11 +28,11 @@ class Control:
     def files(self) -> dict[str, int]:
         return self._shuffled.files
 
-    def run(self, link: Link, on_step: Callable[[str], None]) -> None:
-        users = [Shuffled.user]
+    def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None:
+        users = [ShuffledEpochs.user]
         with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as still:
             on_step("shuffled epochs, to learn from")
-            for _ in range(ENOUGH):
+            for _ in range(MIN_SESSIONS):
                 learned.run(self._shuffled.epoch())
             self._model = learned.learn()
             for number in range(self._sizes.epochs):
@@ -52,7 +52,7 @@ class Control:
     def goals(self) -> list[Goal]:
         return [at_most("shuffled epochs: slower than the plain mount", self.slowdown(LEARNED), 2, "%")]
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         rows: list[list[str | float | None]] = []
         for method, trials in self._trials.items():
             wasted = wasted_share(trials, self.files)
@@ -64,4 +64,4 @@ class Control:
         title = (
             f"Shuffled epochs on a cold node, {self._sizes.epochs} of {self._sizes.epoch_files} files ({self._model})"
         )
-        return [Rows(title, columns, rows)]
+        return [ResultTable(title, columns, rows)]

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from aliquot_bench.origin.link import MB, Link
-from aliquot_bench.prefetch.part import ENOUGH, Sizes
-from aliquot_bench.prefetch.platform import Platform, serving
-from aliquot_bench.prefetch.trial import POINTS, Trial, hidden
-from aliquot_bench.prefetch.workload import Session, Workflow
-from aliquot_bench.result import Goal, Rows, at_least
+from aliquot_bench.origin.link import MB, OriginLink
+from aliquot_bench.prefetch.part import MIN_SESSIONS, PrefetchSizes
+from aliquot_bench.prefetch.platform import PrefetchPlatform, serving
+from aliquot_bench.prefetch.trial import POINTS, SessionTrial, hidden
+from aliquot_bench.prefetch.workload import ReadSession, RepeatedWorkflow
+from aliquot_bench.result import Goal, ResultTable, at_least
 
 USERS = 8
 LEAD_S = 6.0  # enough for the files of all
@@ -18,26 +18,26 @@ FETCHED = "fetched"
 TENANT = "lab"
 
 
-class Interference:
+class InterferencePart:
     name = "interference"
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: PrefetchSizes) -> None:
         self._sizes = sizes
-        self._flow = Workflow(USERS, sizes.crowd_bytes, seed=1)
+        self._flow = RepeatedWorkflow(USERS, sizes.crowd_bytes, seed=1)
         self._plain: dict[str, float] = {}
-        self._alone: dict[str, Trial] = {}
-        self._together: dict[str, Trial] = {}
-        self._within: dict[str, Trial] = {}
+        self._alone: dict[str, SessionTrial] = {}
+        self._together: dict[str, SessionTrial] = {}
+        self._within: dict[str, SessionTrial] = {}
         self.steps = sizes.alone + 4
 
     @property
     def files(self) -> dict[str, int]:
         return {f"crowd/{path}": size for path, size in self._flow.files.items()}
 
-    def run(self, link: Link, on_step: Callable[[str], None]) -> None:
+    def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None:
         for user in self._flow.users[: self._sizes.alone]:
             on_step(f"{user} alone")
-            own = [self._regular(user) for _ in range(ENOUGH)]
+            own = [self._regular(user) for _ in range(MIN_SESSIONS)]
             with serving(link, [user]) as platform:
                 self._learn(platform, own)
                 self._alone[user] = platform.run(self._regular(user), LEAD_S)
@@ -54,17 +54,17 @@ class Interference:
             on_step(f"{USERS} users of one tenant at once")
             self._within = self._crowd(platform)
 
-    def _regular(self, user: str) -> Session:
+    def _regular(self, user: str) -> ReadSession:
         return self._flow.regular(user).below("crowd/")
 
-    def _learn(self, platform: Platform, sessions: Sequence[Session]) -> None:
+    def _learn(self, platform: PrefetchPlatform, sessions: Sequence[ReadSession]) -> None:
         for session in sessions:
             platform.run(session)
         platform.learn()
         platform.empty()
 
-    def _crowd(self, platform: Platform) -> dict[str, Trial]:
-        def run(place: int) -> Trial:
+    def _crowd(self, platform: PrefetchPlatform) -> dict[str, SessionTrial]:
+        def run(place: int) -> SessionTrial:
             time.sleep(place * APART_S)
             return platform.run(self._regular(self._flow.users[place]), LEAD_S)
 
@@ -78,7 +78,7 @@ class Interference:
             for who, crowd in crowds.items()
         ]
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         rows: list[list[str | float | None]] = []
         for user in self._flow.users:
             plain = self._plain[user]
@@ -92,19 +92,19 @@ class Interference:
             f"Interference: {USERS} users and sessions of {self._sizes.crowd_bytes / MB:g} MB, {LEAD_S:g} s ahead:"
             " learned and measured alone; learned from one log and measured within a few seconds"
         )
-        return [Rows(title, columns, rows)]
+        return [ResultTable(title, columns, rows)]
 
 
-def _worst(crowd: dict[str, Trial]) -> float | None:
+def _worst(crowd: dict[str, SessionTrial]) -> float | None:
     return min((share for trial in crowd.values() if (share := _foreseen(trial)) is not None), default=None)
 
 
-def _foreseen(trial: Trial) -> float | None:
+def _foreseen(trial: SessionTrial) -> float | None:
     opens = sum(trial.opened.values())
     return POINTS * (1 - trial.opened.get(FETCHED, 0) / opens) if opens else None
 
 
-def _figures(trial: Trial | None, plain_s: float) -> tuple[float | None, float | None]:
+def _figures(trial: SessionTrial | None, plain_s: float) -> tuple[float | None, float | None]:
     if trial is None:
         return None, None
     return POINTS * hidden(trial.loading_s, plain_s), _foreseen(trial)

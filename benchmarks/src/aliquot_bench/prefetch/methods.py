@@ -4,12 +4,12 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from statistics import fmean, median
 
-from aliquot_bench.origin.link import MB, Link
-from aliquot_bench.prefetch.part import Sizes
-from aliquot_bench.prefetch.platform import Platform, serving
-from aliquot_bench.prefetch.trial import POINTS, Point, Trial, curve, hidden, quantile, wasted_share
-from aliquot_bench.prefetch.workload import Workflow
-from aliquot_bench.result import Goal, Rows, at_least, at_most
+from aliquot_bench.origin.link import MB, OriginLink
+from aliquot_bench.prefetch.part import PrefetchSizes
+from aliquot_bench.prefetch.platform import PrefetchPlatform, serving
+from aliquot_bench.prefetch.trial import POINTS, LeadPoint, SessionTrial, curve, hidden, quantile, wasted_share
+from aliquot_bench.prefetch.workload import RepeatedWorkflow
+from aliquot_bench.result import Goal, ResultTable, at_least, at_most
 
 PLAIN = "plain remote mount"
 VIEW = "the view, nothing predicted"
@@ -17,13 +17,13 @@ PRELOADED = "everything preloaded"
 LEARNED = "learned prefetch"
 
 
-class Methods:
+class MethodsPart:
     name = "methods"
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: PrefetchSizes) -> None:
         self._sizes = sizes
-        self._flow = Workflow(sizes.users, sizes.session_bytes)
-        self._trials: dict[str, list[Trial]] = {PLAIN: [], VIEW: [], PRELOADED: [], LEARNED: []}
+        self._flow = RepeatedWorkflow(sizes.users, sizes.session_bytes)
+        self._trials: dict[str, list[SessionTrial]] = {PLAIN: [], VIEW: [], PRELOADED: [], LEARNED: []}
         self._model = ""
         self.steps = 3 + 3 * sizes.each_method + len(sizes.leads_s) * sizes.each_lead
 
@@ -31,7 +31,7 @@ class Methods:
     def files(self) -> dict[str, int]:
         return self._flow.files
 
-    def run(self, link: Link, on_step: Callable[[str], None]) -> None:
+    def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None:
         users = self._flow.users
         with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as still:
             self._learn(learned, on_step)
@@ -44,14 +44,14 @@ class Methods:
                     trial = learned.measure(self._flow.next_session(next(turns)), lead_s)
                     self._trials[LEARNED].append(trial)
 
-    def _learn(self, platform: Platform, on_step: Callable[[str], None]) -> None:
+    def _learn(self, platform: PrefetchPlatform, on_step: Callable[[str], None]) -> None:
         on_step(f"{self._sizes.training} sessions of each of {len(self._flow.users)} users, to learn from")
         for session in self._flow.interleaved(self._sizes.training):
             platform.run(session)
         on_step("learning")
         self._model = platform.learn()
 
-    def _compare(self, platform: Platform, on_step: Callable[[str], None]) -> None:
+    def _compare(self, platform: PrefetchPlatform, on_step: Callable[[str], None]) -> None:
         """Both that move files one after the other for the same user: a slow moment of the machine meets both."""
         sessions = [self._flow.regular(user) for user in islice(cycle(self._flow.users), self._sizes.each_method)]
         for number, session in enumerate(sessions):
@@ -74,7 +74,7 @@ class Methods:
         own = {user: [each.loading_s for each in self._trials[PLAIN] if each.user == user] for user in self._flow.users}
         return {user: median(values) if values else fmean(every) for user, values in own.items()}
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[LeadPoint]:
         """Of the sessions that repeat: for the others there is nothing to foresee."""
         return curve([trial for trial in self._trials[LEARNED] if trial.repeats], self.plain_s())
 
@@ -82,7 +82,7 @@ class Methods:
         """Loading time by method; the learned one with enough lead."""
         return {method: fmean(trial.loading_s for trial in trials) for method, trials in self._shown().items()}
 
-    def _shown(self) -> dict[str, list[Trial]]:
+    def _shown(self) -> dict[str, list[SessionTrial]]:
         enough = {point.lead_s for point in self.points() if point.enough}
         ahead = [trial for trial in self._trials[LEARNED] if trial.lead_s in enough]
         shown = {method: trials for method, trials in self._trials.items() if method != LEARNED}
@@ -104,10 +104,10 @@ class Methods:
             at_most("wasted bytes", None if wasted is None else POINTS * wasted, 10, "% of those moved"),
         ]
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         return [self._by_method(), self._by_lead()]
 
-    def _by_method(self) -> Rows:
+    def _by_method(self) -> ResultTable:
         plain = self.plain_s()
         rows: list[list[str | float | None]] = []
         for method, trials in self._shown().items():
@@ -124,9 +124,9 @@ class Methods:
             f"Three storage methods on a cold node: {self._sizes.users} users, sessions of about"
             f" {self._sizes.session_bytes / MB:g} MB, config, shards, checkpoint, evaluation"
         )
-        return Rows(title, [*columns, "moved, MB a session", "wasted, MB"], rows)
+        return ResultTable(title, [*columns, "moved, MB a session", "wasted, MB"], rows)
 
-    def _by_lead(self) -> Rows:
+    def _by_lead(self) -> ResultTable:
         rows: list[list[str | float | None]] = []
         plain = self.plain_s()
         for point in self.points():
@@ -142,4 +142,4 @@ class Methods:
             rows.append([point.lead_s, len(own), odd, seen, *shares, wasted, *waits])
         columns = ["lead, s", "sessions", "out of the ordinary", "loading, s", "hidden where it repeats, %"]
         columns += ["at best, %", "hidden of all, %", "wasted, %", "first batch p50, s", "p99, s"]
-        return Rows(f"Learned prefetch by lead time ({self._model})", columns, rows)
+        return ResultTable(f"Learned prefetch by lead time ({self._model})", columns, rows)

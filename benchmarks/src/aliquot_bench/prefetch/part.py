@@ -5,14 +5,14 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aliquot_bench.origin.link import Link
-from aliquot_bench.result import Goal, Rows
+from aliquot_bench.origin.link import OriginLink
+from aliquot_bench.result import Goal, ResultTable
 
 MB = 1_000_000
-ENOUGH = 10  # sessions of one user alone, for a model to be made of them
+MIN_SESSIONS = 10  # sessions of one user alone, for a model to be made of them
 
 
-class Sizes(Struct, frozen=True):
+class PrefetchSizes(Struct, frozen=True):
     """Of a run: long enough to mean something, short enough to be waited for."""
 
     users: int = 8
@@ -27,7 +27,7 @@ class Sizes(Struct, frozen=True):
     alone: int = 8  # users that are measured by themselves, too
 
 
-QUICK = Sizes(
+QUICK = PrefetchSizes(
     users=4,
     session_bytes=120 * MB,
     training=10,
@@ -41,7 +41,7 @@ QUICK = Sizes(
 )
 
 
-class Part(Protocol):
+class PrefetchPart(Protocol):
     name: str
     steps: int
 
@@ -50,8 +50,8 @@ class Part(Protocol):
         """What it wants of the origin."""
         ...
 
-    def run(self, link: Link, on_step: Callable[[str], None]) -> None: ...
+    def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None: ...
 
     def goals(self) -> Sequence[Goal]: ...
 
-    def tables(self) -> Sequence[Rows]: ...
+    def tables(self) -> Sequence[ResultTable]: ...

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aliquot.core.errors import InputError
-from aliquot_bench.prefetch.trial import POINTS, Point
+from aliquot_bench.prefetch.trial import POINTS, LeadPoint
 
 # Distinguishable without red against green (Okabe and Ito).
 GREY, BLUE, ORANGE = "#999999", "#56B4E9", "#D55E00"
 
 
-def draw(points: Sequence[Point], bars: Mapping[str, float], path: Path) -> None:
+def draw(points: Sequence[LeadPoint], bars: Mapping[str, float], path: Path) -> None:
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, imported when a picture is asked for
 
     sheet = Figure(figsize=(11, 4.2), layout="constrained")

@@ -5,12 +5,12 @@ from statistics import fmean, quantiles
 
 from msgspec import Struct
 
-from aliquot_bench.prefetch.workload import Session
+from aliquot_bench.prefetch.workload import ReadSession
 
 POINTS = 100
 
 
-class Trial(Struct, frozen=True):
+class SessionTrial(Struct, frozen=True):
     """Seconds are those of the function itself; bytes are counted by the origin."""
 
     user: str
@@ -35,12 +35,12 @@ class Trial(Struct, frozen=True):
 
 
 def make_trial(
-    session: Session, lead_s: float, sent_at: float, result: Mapping[str, list[float]], notes: Mapping[str, object]
-) -> Trial:
+    session: ReadSession, lead_s: float, sent_at: float, result: Mapping[str, list[float]], notes: Mapping[str, object]
+) -> SessionTrial:
     """Of what the reader returned; the origin's counts come later, when all has settled."""
     marks, began = result["marks"], result["began"]
     waited, opened = notes.get("dataTime"), notes.get("opened")
-    return Trial(
+    return SessionTrial(
         session.user,
         lead_s,
         marks[-1] - float(began),  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def ideal(lead_s: float, transfer_s: float) -> float:
     return min(1.0, lead_s / transfer_s)
 
 
-class Point(Struct, frozen=True):
+class LeadPoint(Struct, frozen=True):
     """The sessions with one lead, against the plain mount for the same users."""
 
     lead_s: float
@@ -79,13 +79,13 @@ class Point(Struct, frozen=True):
     enough: bool  # the lead is at least the transfer time, of every session
 
 
-def curve(trials: Sequence[Trial], plain_s: Mapping[str, float]) -> list[Point]:
+def curve(trials: Sequence[SessionTrial], plain_s: Mapping[str, float]) -> list[LeadPoint]:
     points = []
     for lead_s in sorted({trial.lead_s for trial in trials}):
         own = [trial for trial in trials if trial.lead_s == lead_s]
         plain = [plain_s[trial.user] for trial in own]
         points.append(
-            Point(
+            LeadPoint(
                 lead_s,
                 fmean(plain),
                 hidden(sum(trial.loading_s for trial in own), sum(plain)),
@@ -96,7 +96,7 @@ def curve(trials: Sequence[Trial], plain_s: Mapping[str, float]) -> list[Point]:
     return points
 
 
-def wasted_share(trials: Sequence[Trial], sizes: Mapping[str, int]) -> float | None:
+def wasted_share(trials: Sequence[SessionTrial], sizes: Mapping[str, int]) -> float | None:
     moved = sum(trial.moved_bytes for trial in trials)
     return sum(trial.wasted_bytes(sizes) for trial in trials) / moved if moved else None
 

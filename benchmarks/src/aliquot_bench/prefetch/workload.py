@@ -14,16 +14,16 @@ SHARDS = 4
 DEVIATES = 20  # one session in so many evaluates on another user's files
 
 
-class File(Struct, frozen=True):
+class WorkloadFile(Struct, frozen=True):
     path: str
     size: int
 
 
-class Session(Struct, frozen=True):
+class ReadSession(Struct, frozen=True):
     """What one session of a user reads, in order; after the first `batch` of the files work can begin."""
 
     user: str
-    files: tuple[File, ...]
+    files: tuple[WorkloadFile, ...]
     batch: int
     repeats: bool = True  # it is as the user's sessions usually are
 
@@ -31,13 +31,13 @@ class Session(Struct, frozen=True):
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 
-    def below(self, folder: str) -> "Session":
+    def below(self, folder: str) -> "ReadSession":
         """The same files, elsewhere."""
-        moved = tuple(File(folder + file.path, file.size) for file in self.files)
-        return Session(self.user, moved, self.batch, self.repeats)
+        moved = tuple(WorkloadFile(folder + file.path, file.size) for file in self.files)
+        return ReadSession(self.user, moved, self.batch, self.repeats)
 
 
-class Workflow:
+class RepeatedWorkflow:
     """Config, then the shards of a set, then the last checkpoint, then the files to evaluate on."""
 
     def __init__(self, users: int, session_bytes: int, seed: int = 0) -> None:
@@ -46,15 +46,21 @@ class Workflow:
         self.users = tuple(f"user{number}" for number in range(1, users + 1))
         sets = min(SETS, users)
         shards = [
-            tuple(File(f"sets/{name}/shard-{shard}.bin", self._near(session_bytes // 10)) for shard in range(SHARDS))
+            tuple(
+                WorkloadFile(f"sets/{name}/shard-{shard}.bin", self._near(session_bytes // 10))
+                for shard in range(SHARDS)
+            )
             for name in "abcd"[:sets]
         ]
-        self._config = {user: File(f"configs/{user}.json", CONFIG_BYTES) for user in self.users}
+        self._config = {user: WorkloadFile(f"configs/{user}.json", CONFIG_BYTES) for user in self.users}
         self._shards = {user: shards[place % sets] for place, user in enumerate(self.users)}
         self._checkpoint = {
-            user: File(f"checkpoints/{user}/last.bin", self._near(session_bytes * 4 // 10)) for user in self.users
+            user: WorkloadFile(f"checkpoints/{user}/last.bin", self._near(session_bytes * 4 // 10))
+            for user in self.users
         }
-        self._eval = {user: File(f"eval/{user}.bin", self._near(session_bytes * 2 // 10)) for user in self.users}
+        self._eval = {
+            user: WorkloadFile(f"eval/{user}.bin", self._near(session_bytes * 2 // 10)) for user in self.users
+        }
 
     @property
     def files(self) -> dict[str, int]:
@@ -62,11 +68,11 @@ class Workflow:
         every += [file for shards in self._shards.values() for file in shards]
         return {file.path: file.size for file in every}
 
-    def regular(self, user: str) -> Session:
+    def regular(self, user: str) -> ReadSession:
         """The session as it is when nothing is out of the ordinary."""
         return self._session(user, self._eval[user])
 
-    def next_session(self, user: str) -> Session:
+    def next_session(self, user: str) -> ReadSession:
         """Now and then a user evaluates on what is another's."""
         self._made += 1
         others = [other for other in self.users if other != user]
@@ -74,14 +80,14 @@ class Workflow:
             return self._session(user, self._eval[self._random.choice(others)], repeats=False)
         return self.regular(user)
 
-    def interleaved(self, sessions: int) -> list[Session]:
+    def interleaved(self, sessions: int) -> list[ReadSession]:
         """So many of each user, in an order in which nobody's come together."""
         turns = [user for _ in range(sessions) for user in self._random.sample(self.users, len(self.users))]
         return [self.next_session(user) for user in turns]
 
-    def _session(self, user: str, evaluated: File, *, repeats: bool = True) -> Session:
+    def _session(self, user: str, evaluated: WorkloadFile, *, repeats: bool = True) -> ReadSession:
         files = (self._config[user], *self._shards[user], self._checkpoint[user], evaluated)
-        return Session(user, files, batch=2, repeats=repeats)
+        return ReadSession(user, files, batch=2, repeats=repeats)
 
     def _near(self, size: int) -> int:
         return int(size * self._random.uniform(0.8, 1.2))
@@ -91,7 +97,7 @@ class Workflow:
 RECORDED = (119, 172, 209, 161, 161, 174, 168, 168, 188, 154, 200, 194, 143, 181, 148, 162)
 
 
-class Shuffled:
+class ShuffledEpochs:
     """A training run that reads files of a set in another order, and others of them, each epoch: the past says nothing.
 
     Sizes are those of a recorded run. An epoch reads half of the set, as the recorded run read 99 of its 168 files.
@@ -102,11 +108,13 @@ class Shuffled:
     def __init__(self, files: int, megabyte: int = MB, seed: int = 0) -> None:
         self._random = Random(f"shuffled/{seed}")
         self._each = files
-        self._files = [File(f"volumes/{place:03}.npz", RECORDED[place] * megabyte) for place in range(2 * files)]
+        self._files = [
+            WorkloadFile(f"volumes/{place:03}.npz", RECORDED[place] * megabyte) for place in range(2 * files)
+        ]
 
     @property
     def files(self) -> dict[str, int]:
         return {file.path: file.size for file in self._files}
 
-    def epoch(self) -> Session:
-        return Session(self.user, tuple(self._random.sample(self._files, self._each)), batch=1)
+    def epoch(self) -> ReadSession:
+        return ReadSession(self.user, tuple(self._random.sample(self._files, self._each)), batch=1)

@@ -12,41 +12,49 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from aliquot.sim.plots import draw_panels
-from aliquot_bench.base import Request
-from aliquot_bench.environments import PeerError
-from aliquot_bench.result import Goal, Result, Rows, at_least
-from aliquot_bench.sharing.data import Data
-from aliquot_bench.sharing.elastic import Elastic
-from aliquot_bench.sharing.isolation import Isolation
-from aliquot_bench.sharing.memory import Memory
-from aliquot_bench.sharing.overhead import Overhead
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.environments import MeasurementError
+from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least
+from aliquot_bench.sharing.data import DataPart
+from aliquot_bench.sharing.elastic import ElasticPart
+from aliquot_bench.sharing.isolation import IsolationPart
+from aliquot_bench.sharing.memory import MemoryPart
+from aliquot_bench.sharing.overhead import OverheadPart
 from aliquot_bench.sharing.packing import PackingPart
-from aliquot_bench.sharing.part import QUICK, Part, Sizes
+from aliquot_bench.sharing.part import QUICK, SharingPart, SharingSizes
 from aliquot_bench.sharing.platform import check_numpy
-from aliquot_bench.sharing.scaling import Scaling
+from aliquot_bench.sharing.scaling import ScalingPart
 
-PARTS: tuple[Callable[[Sizes], Part], ...] = (Isolation, Elastic, Overhead, Scaling, Memory, Data, PackingPart)
+PARTS: tuple[Callable[[SharingSizes], SharingPart], ...] = (
+    IsolationPart,
+    ElasticPart,
+    OverheadPart,
+    ScalingPart,
+    MemoryPart,
+    DataPart,
+    PackingPart,
+)
 NOTHING = "NOTHING IS ENFORCED HERE"
 
 
 class SharingBench:
     needs_data = False
 
-    def __init__(self, request: Request, sizes: Sizes | None = None) -> None:
+    def __init__(self, request: BenchRequest, sizes: SharingSizes | None = None) -> None:
         check_numpy()
         self._quick = request.quick
-        self._parts = [make(sizes or (QUICK if request.quick else Sizes())) for make in PARTS]
+        self._parts = [make(sizes or (QUICK if request.quick else SharingSizes())) for make in PARTS]
         self._left_out: dict[str, str] = {}
         self.steps = sum(part.steps for part in self._parts)
 
-    def run(self, on_step: Callable[[str], None]) -> Result:
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
         goals: list[Goal] = []
-        tables: list[Rows] = []
+        tables: list[ResultTable] = []
         why_not = ""
         for part in self._parts:
             try:
                 lacking = part.run(on_step)
-            except PeerError as error:
+            except MeasurementError as error:
                 self._left_out[part.name] = str(error)
                 goals.append(at_least(f"{part.name}: it could not be measured", None, 1))
                 continue
@@ -54,8 +62,8 @@ class SharingBench:
             tables += honest_tables(part.tables(), lacking if part.on_device else "")
             why_not = why_not or lacking
         if self._left_out:
-            tables.append(Rows("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
-        return Result("sharing", self._quick, goals, [_setting(why_not), *tables])
+            tables.append(ResultTable("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
+        return BenchResult("sharing", self._quick, goals, [_setting(why_not), *tables])
 
     def draw(self, path: Path) -> None:
         panels = [panel for part in self._parts if part.name not in self._left_out for panel in part.panels()]
@@ -69,11 +77,11 @@ def honest_goals(goals: Sequence[Goal], lacking: str) -> list[Goal]:
     return [replace(goal, name=f"{goal.name} ({NOTHING.lower()})", met=False) for goal in goals]
 
 
-def honest_tables(tables: Sequence[Rows], lacking: str) -> list[Rows]:
+def honest_tables(tables: Sequence[ResultTable], lacking: str) -> list[ResultTable]:
     return [replace(rows, title=f"{NOTHING}: {rows.title}") for rows in tables] if lacking else list(tables)
 
 
-def _setting(lacking: str) -> Rows:
+def _setting(lacking: str) -> ResultTable:
     cores = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
     rows: list[list[str | float | None]] = [
@@ -81,4 +89,4 @@ def _setting(lacking: str) -> Rows:
         ["machine", f"{cores} cores, Python {machine.python_version()}, Linux {machine.release()}"],
         ["load average at the end", load],
     ]
-    return Rows("Where it was measured", ["", ""], rows)
+    return ResultTable("Where it was measured", ["", ""], rows)

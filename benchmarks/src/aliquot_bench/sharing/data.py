@@ -15,10 +15,10 @@ from typing import Any
 from msgspec import Struct
 
 from aliquot.sim.plots import PlotLine, PlotPanel
-from aliquot_bench.environments import PeerError, scratch
-from aliquot_bench.result import Goal, Rows, at_least
-from aliquot_bench.sharing.handing import handing
-from aliquot_bench.sharing.part import Sizes
+from aliquot_bench.environments import MeasurementError, scratch
+from aliquot_bench.result import Goal, ResultTable, at_least
+from aliquot_bench.sharing.part import SharingSizes
+from aliquot_bench.sharing.weights_app import weights_app
 from aliquot_bench.sharing.windows import POINTS
 
 WAYS = ("file", "memory")
@@ -26,7 +26,7 @@ PARTS = (8, 4, 2, 1)  # of all the weights: an eighth, ... all
 MB = 1e6
 
 
-class Handed(Struct, frozen=True):
+class TransferTimes(Struct, frozen=True):
     give_s: float
     take_s: float
 
@@ -35,30 +35,30 @@ class Handed(Struct, frozen=True):
         return self.give_s + self.take_s
 
 
-class Data:
+class DataPart:
     name = "data sharing"
     on_device = False
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: SharingSizes) -> None:
         self._repetitions = sizes.repetitions
         self._sizes = [sizes.weights_bytes // part for part in PARTS]
-        self._handed: dict[tuple[str, int], list[Handed]] = {}
+        self._handed: dict[tuple[str, int], list[TransferTimes]] = {}
         self._same = False  # what was handed over inside a sandbox
         self.steps = sizes.repetitions
 
     def run(self, on_step: Callable[[str], None]) -> str:
-        with handing(self._sizes[-1]) as platform:
+        with weights_app(self._sizes[-1]) as platform:
             for number in range(self._repetitions):
                 on_step(f"data sharing, repetition {number + 1}: up to {self._sizes[-1] / MB:g} MB")
                 for size in self._sizes:
-                    self._handed.setdefault(("file", size), []).append(hand_over(size))
-                    self._handed.setdefault(("memory", size), []).append(Handed(*platform.between(size)))
+                    self._handed.setdefault(("file", size), []).append(transfer_by_file(size))
+                    self._handed.setdefault(("memory", size), []).append(TransferTimes(*platform.between(size)))
             self._same = platform.inside(self._sizes[-1])
         return ""
 
-    def _typical(self, way: str, size: int) -> Handed:
+    def _typical(self, way: str, size: int) -> TransferTimes:
         handed = self._handed[way, size]
-        return Handed(median(each.give_s for each in handed), median(each.take_s for each in handed))
+        return TransferTimes(median(each.give_s for each in handed), median(each.take_s for each in handed))
 
     def goals(self) -> list[Goal]:
         size = self._sizes[-1]
@@ -69,7 +69,7 @@ class Data:
             at_least("data: in process it is the same object (1: yes)", float(self._same), 1),
         ]
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         rows: list[list[str | float | None]] = []
         for size in self._sizes:
             file_s = self._typical("file", size).whole_s
@@ -82,7 +82,7 @@ class Data:
             "Data sharing: weights handed over and read in full, by a file between plain processes, by shared memory"
             f" from function to function; medians of {self._repetitions}"
         )
-        return [Rows(title, ["MB", "by", "give, s", "take and read, s", "both, s", "faster, %"], rows)]
+        return [ResultTable(title, ["MB", "by", "give, s", "take and read, s", "both, s", "faster, %"], rows)]
 
     def panels(self) -> list[PlotPanel]:
         megabytes = [size / MB for size in self._sizes]
@@ -90,7 +90,7 @@ class Data:
         return [PlotPanel("Data sharing: given, taken and read", "MB", "s", lines)]
 
 
-def hand_over(size: int) -> Handed:
+def transfer_by_file(size: int) -> TransferTimes:
     """By a file, between two new processes; the sum of what was read is compared with that of what was given."""
     with scratch() as folder, _side("give", folder / "weights", size) as giver:
         given = _line(giver)
@@ -99,8 +99,8 @@ def hand_over(size: int) -> Handed:
             taker.communicate()
         giver.communicate()
     if given["sum"] != taken["sum"]:
-        raise PeerError("by file: what was read is not what was given")
-    return Handed(given["seconds"], taken["seconds"])
+        raise MeasurementError("by file: what was read is not what was given")
+    return TransferTimes(given["seconds"], taken["seconds"])
 
 
 def _side(side: str, place: Path, size: int) -> "subprocess.Popen[str]":
@@ -115,6 +115,6 @@ def _line(process: "subprocess.Popen[str]") -> dict[str, Any]:
     line = process.stdout.readline() if process.stdout else ""
     if not line:
         _, error = process.communicate()
-        raise PeerError(f"weights could not be handed over: {error.strip()[-200:]}")
+        raise MeasurementError(f"weights could not be handed over: {error.strip()[-200:]}")
     said: dict[str, Any] = json.loads(line)
     return said

@@ -9,10 +9,10 @@ from statistics import median
 from msgspec import Struct
 
 from aliquot.sim.plots import PlotLine, PlotPanel
-from aliquot_bench.result import Goal, Rows, at_most
-from aliquot_bench.sharing.part import Sizes
-from aliquot_bench.sharing.platform import Platform, host_device
-from aliquot_bench.sharing.windows import PER_SECOND, POINTS, Tally, tally
+from aliquot_bench.result import Goal, ResultTable, at_most
+from aliquot_bench.sharing.part import SharingSizes
+from aliquot_bench.sharing.platform import SharingPlatform, host_device
+from aliquot_bench.sharing.windows import PER_SECOND, POINTS, WindowCounts, read_counts
 
 HARD = "hard"
 LENT = ("elastic", "elastic_guarded")
@@ -21,12 +21,12 @@ ARRIVES = 0.05  # of the borrower's work
 LOOK_S = 0.5  # to learn how fast the borrower is alone
 
 
-class Trial(Struct, frozen=True):
+class BorrowTrial(Struct, frozen=True):
     """The two side by side, once. Times are from the call's sending to the end of its work."""
 
     sent: float
-    borrower: Tally
-    owner: Tally
+    borrower: WindowCounts
+    owner: WindowCounts
     borrower_s: float
     owner_s: float
     whole_per_second: float  # turns of a whole device, just before
@@ -44,13 +44,13 @@ def change(new: float, old: float) -> float:
     return POINTS * (new / old - 1)
 
 
-class Elastic:
+class ElasticPart:
     name = "elastic"
     on_device = True
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: SharingSizes) -> None:
         self._sizes = sizes
-        self._trials: dict[str, list[Trial]] = {mode: [] for mode in (HARD, *LENT)}
+        self._trials: dict[str, list[BorrowTrial]] = {mode: [] for mode in (HARD, *LENT)}
         self.steps = sizes.repetitions * (1 + len(LENT))
 
     def run(self, on_step: Callable[[str], None]) -> str:
@@ -66,7 +66,7 @@ class Elastic:
                     self._trials[mode].append(_try(platform, turns, whole))
             return platforms[HARD].unenforced
 
-    def _typical(self, mode: str, of: Callable[[Trial], float]) -> float:
+    def _typical(self, mode: str, of: Callable[[BorrowTrial], float]) -> float:
         return median(map(of, self._trials[mode]))
 
     def _changes(self, mode: str) -> tuple[float, float]:
@@ -92,7 +92,7 @@ class Elastic:
             ]
         return found
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         columns = ["sharing", "borrower, s", "owner, s", "owner came at, % of the work", "borrower, change in %"]
         columns += ["owner, change in %", "utilisation with hard limits, %", "utilisation, %", "its change in %"]
         rows: list[list[str | float | None]] = []
@@ -110,7 +110,7 @@ class Elastic:
             f" of the borrower's and who comes when {ARRIVES:.0%} is done; medians of {self._sizes.repetitions}; the"
             " utilisation is that of the device, by work done, over the time that the borrower takes when it may borrow"
         )
-        return [Rows(title, columns, rows)]
+        return [ResultTable(title, columns, rows)]
 
     def panels(self) -> list[PlotPanel]:
         panels = []
@@ -121,12 +121,12 @@ class Elastic:
         return panels
 
 
-def _alone(platform: Platform) -> float:
+def _alone(platform: SharingPlatform) -> float:
     """Turns a second of the borrower while nobody else is there."""
-    return tally(platform.call("borrower", {"seconds": LOOK_S})).per_second
+    return read_counts(platform.call("borrower", {"seconds": LOOK_S})).per_second
 
 
-def _try(platform: Platform, turns: int, whole: float) -> Trial:
+def _try(platform: SharingPlatform, turns: int, whole: float) -> BorrowTrial:
     mark = max(1, round(ARRIVES * turns))
     ahead_s = mark / _alone(platform)
     with ThreadPoolExecutor(1) as threads:
@@ -134,13 +134,13 @@ def _try(platform: Platform, turns: int, whole: float) -> Trial:
         call = threads.submit(platform.call, "borrower", {"turns": turns, "mark": mark})
         time.sleep(ahead_s)
         came = time.monotonic()
-        owner = tally(platform.call("owner", {"turns": round(OWNER * turns)}))
-        borrower = tally(call.result())
+        owner = read_counts(platform.call("owner", {"turns": round(OWNER * turns)}))
+        borrower = read_counts(call.result())
     marked_s = (borrower.marked or borrower.ended) - borrower.began
     arrived = ARRIVES * (came - borrower.began) / marked_s
-    return Trial(sent, borrower, owner, borrower.ended - sent, owner.ended - came, whole, arrived)
+    return BorrowTrial(sent, borrower, owner, borrower.ended - sent, owner.ended - came, whole, arrived)
 
 
-def _line(label: str, tally: Tally, trial: Trial) -> PlotLine:
-    xs = [(tally.first + place + 0.5) / PER_SECOND - trial.sent for place in range(len(tally.counts))]
-    return PlotLine(label, xs, [POINTS * count * PER_SECOND / trial.whole_per_second for count in tally.counts])
+def _line(label: str, read_counts: WindowCounts, trial: BorrowTrial) -> PlotLine:
+    xs = [(read_counts.first + place + 0.5) / PER_SECOND - trial.sent for place in range(len(read_counts.counts))]
+    return PlotLine(label, xs, [POINTS * count * PER_SECOND / trial.whole_per_second for count in read_counts.counts])

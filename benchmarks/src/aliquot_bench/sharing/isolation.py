@@ -7,17 +7,17 @@ from statistics import fmean, median, pstdev
 from msgspec import Struct
 
 from aliquot.sim.plots import PlotLine, PlotPanel
-from aliquot_bench.result import Goal, Rows, at_most
-from aliquot_bench.sharing.part import Sizes
-from aliquot_bench.sharing.platform import Platform, host_device
+from aliquot_bench.result import Goal, ResultTable, at_most
+from aliquot_bench.sharing.part import SharingSizes
+from aliquot_bench.sharing.platform import SharingPlatform, host_device
 from aliquot_bench.sharing.windows import (
     PER_SECOND,
     POINTS,
-    Tally,
+    WindowCounts,
     common_windows,
     deviations,
     mean_shares,
-    tally,
+    read_counts,
     window_shares,
 )
 
@@ -26,7 +26,7 @@ Setting = tuple[float, ...]  # the shares that are asked for
 MODES = {"elastic": "weights", "hard": "quotas"}
 ALONE: Setting = (1.0,)
 SETTINGS: tuple[Setting, ...] = ((0.5,) * 2, (0.25,) * 4, (0.125,) * 8, (0.3, 0.7), (0.1, 0.9))
-MOST_ERROR = {"elastic": 1, "hard": 2}
+MAX_ERROR = {"elastic": 1, "hard": 2}
 # Mean shares and what they vary by from moment to moment. 30/70 is HAMi-core's, the rest KNIX's, section 7.3.
 PUBLISHED: dict[Setting, tuple[str, str]] = {
     SETTINGS[0]: ("49.99, 49.42", "20-30 %"),
@@ -36,7 +36,7 @@ PUBLISHED: dict[Setting, tuple[str, str]] = {
 }
 
 
-class Sample(Struct, frozen=True):
+class ShareSample(Struct, frozen=True):
     """One repetition: means over its windows, and deviations from window to window."""
 
     means: list[float]
@@ -44,14 +44,14 @@ class Sample(Struct, frozen=True):
     per_second: float  # turns of all
 
 
-def sample(tallies: Sequence[Tally]) -> Sample:
+def sample(tallies: Sequence[WindowCounts]) -> ShareSample:
     windows = common_windows(tallies)
     turns = sum(each.at(window) for each in tallies for window in windows)
     moments = deviations(window_shares(tallies, windows))
-    return Sample(mean_shares(tallies, windows), moments, turns * PER_SECOND / max(1, len(windows)))
+    return ShareSample(mean_shares(tallies, windows), moments, turns * PER_SECOND / max(1, len(windows)))
 
 
-class Figures(Struct, frozen=True):
+class ShareFigures(Struct, frozen=True):
     """Of one setting over its repetitions, in points."""
 
     means: list[float]
@@ -61,10 +61,10 @@ class Figures(Struct, frozen=True):
     moments: float  # deviation over windows, each sandbox's median of its repetitions, of the worst
 
 
-def figures(asked: Setting, samples: Sequence[Sample]) -> Figures:
+def figures(asked: Setting, samples: Sequence[ShareSample]) -> ShareFigures:
     means = [fmean(values) for values in zip(*(each.means for each in samples), strict=True)]
     off = [mean - POINTS * share for mean, share in zip(means, asked, strict=True)]
-    return Figures(
+    return ShareFigures(
         means,
         max(map(abs, off)),
         pstdev(off),
@@ -73,14 +73,14 @@ def figures(asked: Setting, samples: Sequence[Sample]) -> Figures:
     )
 
 
-class Isolation:
+class IsolationPart:
     name = "isolation"
     on_device = True
 
-    def __init__(self, sizes: Sizes, settings: Sequence[Setting] = SETTINGS) -> None:
+    def __init__(self, sizes: SharingSizes, settings: Sequence[Setting] = SETTINGS) -> None:
         self._sizes, self._settings = sizes, settings
-        self._samples: dict[tuple[str, Setting], list[Sample]] = {}
-        self._last: dict[tuple[str, Setting], list[Tally]] = {}
+        self._samples: dict[tuple[str, Setting], list[ShareSample]] = {}
+        self._last: dict[tuple[str, Setting], list[WindowCounts]] = {}
         self.steps = sizes.repetitions * len(MODES) * (len(settings) + 1)
 
     def run(self, on_step: Callable[[str], None]) -> str:
@@ -97,13 +97,13 @@ class Isolation:
                         self._measure(mode, setting, platform)
             return platforms["hard"].unenforced
 
-    def _measure(self, mode: str, setting: Setting, platform: Platform) -> None:
+    def _measure(self, mode: str, setting: Setting, platform: SharingPlatform) -> None:
         calls = [(name, {"seconds": self._sizes.isolation_s}) for name in _names(setting)]
-        tallies = [tally(result) for result in platform.together(calls)]
+        tallies = [read_counts(result) for result in platform.together(calls)]
         self._samples.setdefault((mode, setting), []).append(sample(tallies))
         self._last[mode, setting] = tallies
 
-    def _figures(self, mode: str) -> dict[Setting, Figures]:
+    def _figures(self, mode: str) -> dict[Setting, ShareFigures]:
         return {setting: figures(setting, self._samples[mode, setting]) for setting in self._settings}
 
     def goals(self) -> list[Goal]:
@@ -116,14 +116,14 @@ class Isolation:
             over = max(each.over for each in every)
             start = f"isolation by {words}:"
             found += [
-                at_most(f"{start} error of a mean share, worst", error, MOST_ERROR[mode], "points"),
+                at_most(f"{start} error of a mean share, worst", error, MAX_ERROR[mode], "points"),
                 at_most(f"{start} deviation of the means of {len(crowd)} equal ones", among, 0.13, "points"),
                 at_most(f"{start} deviation of a mean over repetitions, worst", over, 0.13, "points"),
                 at_most(f"{start} deviation over 100 ms, worst slice, median of repetitions", moments, 3, "points"),
             ]
         return found
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         columns = [
             "by",
             "asked for, %",
@@ -145,7 +145,7 @@ class Isolation:
             "Isolation: shares of one device by work done, a matrix loop in each; errors and deviations in points;"
             f" {self._sizes.repetitions} repetitions of {self._sizes.isolation_s:g} s"
         )
-        return [Rows(title, columns, rows)]
+        return [ResultTable(title, columns, rows)]
 
     def panels(self) -> list[PlotPanel]:
         panels = []

@@ -8,30 +8,30 @@ from typing import Any
 from msgspec import Struct
 
 from aliquot.sim.plots import PlotPanel
-from aliquot_bench.result import Goal, Rows, at_least
-from aliquot_bench.sharing.part import Sizes
-from aliquot_bench.sharing.platform import Platform, host_device
-from aliquot_bench.sharing.windows import Tally, tally
+from aliquot_bench.result import Goal, ResultTable, at_least
+from aliquot_bench.sharing.part import SharingSizes
+from aliquot_bench.sharing.platform import SharingPlatform, host_device
+from aliquot_bench.sharing.windows import WindowCounts, read_counts
 
 LIMIT_MB, WITHIN_MB, BEYOND_MB = 128, 48, 512
 NEIGHBOURS = ("neighbour-1", "neighbour-2")
 DEVELOPER_ERROR = "action developer error"
 
 
-class Check(Struct, frozen=True):
+class MemoryCheck(Struct, frozen=True):
     what: str
     holds: bool
     seen: str
 
 
-class Memory:
+class MemoryPart:
     name = "memory"
     on_device = False  # a sandbox's memory is bounded without slices, too
     steps = 1
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: SharingSizes) -> None:
         self._seconds = sizes.memory_s
-        self._checks: list[Check] = []
+        self._checks: list[MemoryCheck] = []
 
     def run(self, on_step: Callable[[str], None]) -> str:
         on_step("memory: one that takes too much, between two neighbours")
@@ -39,53 +39,57 @@ class Memory:
             platform.put("eater", "eater", 0.4, LIMIT_MB)
             for name in NEIGHBOURS:
                 platform.put(name, "matrix", 0.3)
-            before = [tally(platform.call(name, {"turns": 1})) for name in NEIGHBOURS]
+            before = [read_counts(platform.call(name, {"turns": 1})) for name in NEIGHBOURS]
             with ThreadPoolExecutor(1) as threads:
                 beside = threads.submit(platform.together, [(name, {"seconds": self._seconds}) for name in NEIGHBOURS])
                 time.sleep(self._seconds / 2)
                 within = platform.record("eater", {"megabytes": WITHIN_MB})
                 beyond = platform.record("eater", {"megabytes": BEYOND_MB})
                 again = platform.record("eater", {"megabytes": WITHIN_MB})
-                during = [tally(result) for result in beside.result()]
+                during = [read_counts(result) for result in beside.result()]
             self._checks = [*_eater_checks(within, beyond, again), *self._neighbour_checks(platform, before, during)]
             return platform.unenforced
 
-    def _neighbour_checks(self, platform: Platform, before: list[Tally], during: list[Tally]) -> list[Check]:
-        after = [tally(platform.call(name, {"turns": 1})) for name in NEIGHBOURS]
+    def _neighbour_checks(
+        self, platform: SharingPlatform, before: list[WindowCounts], during: list[WindowCounts]
+    ) -> list[MemoryCheck]:
+        after = [read_counts(platform.call(name, {"turns": 1})) for name in NEIGHBOURS]
         lasted = [each.ended - each.began for each in during]
         same = all(len({one.born for one in each}) == 1 for each in zip(before, during, after, strict=True))
         return [
-            Check(
+            MemoryCheck(
                 "the neighbours worked on to their end",
                 all(seconds >= self._seconds for seconds in lasted),
                 ", ".join(f"{each.turns} turns" for each in during),
             ),
-            Check("the neighbours' sandboxes are the same before and after", same, f"{len(after)} neighbours"),
+            MemoryCheck("the neighbours' sandboxes are the same before and after", same, f"{len(after)} neighbours"),
         ]
 
     def goals(self) -> list[Goal]:
         held = sum(check.holds for check in self._checks)
         return [at_least("memory: an overrun ends that function alone, points that hold", held, len(self._checks))]
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         rows: list[list[str | float | None]] = [
             [check.what, "yes" if check.holds else "no", check.seen] for check in self._checks
         ]
         title = f"Memory: a function with a limit of {LIMIT_MB} MB between two neighbours on one device"
-        return [Rows(title, ["", "holds", "seen"], rows)]
+        return [ResultTable(title, ["", "holds", "seen"], rows)]
 
     def panels(self) -> list[PlotPanel]:
         return []
 
 
-def _eater_checks(within: dict[str, Any], beyond: dict[str, Any], again: dict[str, Any]) -> list[Check]:
+def _eater_checks(within: dict[str, Any], beyond: dict[str, Any], again: dict[str, Any]) -> list[MemoryCheck]:
     ended = beyond["response"]
     text = str(ended["result"].get("error", ended["result"])) if isinstance(ended["result"], dict) else ""
     return [
-        Check(f"{WITHIN_MB} MB, within its limit", *_succeeded(within)),
-        Check(f"{BEYOND_MB} MB: ended as a developer's error", ended["status"] == DEVELOPER_ERROR, ended["status"]),
-        Check("and the error names memory", "memory" in text.lower(), text),
-        Check("its next call finds a new sandbox", *_succeeded(again)),
+        MemoryCheck(f"{WITHIN_MB} MB, within its limit", *_succeeded(within)),
+        MemoryCheck(
+            f"{BEYOND_MB} MB: ended as a developer's error", ended["status"] == DEVELOPER_ERROR, ended["status"]
+        ),
+        MemoryCheck("and the error names memory", "memory" in text.lower(), text),
+        MemoryCheck("its next call finds a new sandbox", *_succeeded(again)),
     ]
 
 

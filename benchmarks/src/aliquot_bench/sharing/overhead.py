@@ -9,11 +9,11 @@ from collections.abc import Callable
 from statistics import median
 
 from aliquot.sim.plots import PlotLine, PlotPanel
-from aliquot_bench.environments import PeerError
-from aliquot_bench.result import Goal, Rows, at_most
+from aliquot_bench.environments import MeasurementError
+from aliquot_bench.result import Goal, ResultTable, at_most
 from aliquot_bench.sharing.elastic import change
-from aliquot_bench.sharing.part import Sizes
-from aliquot_bench.sharing.platform import FUNCTIONS, Platform, host_device
+from aliquot_bench.sharing.part import SharingSizes
+from aliquot_bench.sharing.platform import FUNCTIONS, SharingPlatform, host_device
 from aliquot_bench.sharing.windows import POINTS
 
 # The same file, interpreter and core; a first run that is not counted, as the sandbox has had one.
@@ -27,15 +27,15 @@ print(json.dumps(main({"steps": int(sys.argv[3])})))
 # KNIX, table 2: seconds bare, and on a virtual GPU.
 PUBLISHED = {"TensorFlow": (298.2, 300.0), "PyTorch": (189.1, 222.3), "MXNet": (39.32, 33.50)}
 # A bare run that waits for its core has met other work, before which a slice goes: the two cannot be compared then.
-MOST_WAITED = 2  # percent
+MAX_WAITED_PERCENT = 2  # percent
 BARE_RUN, IN_SLICE, AS_CALLED = "bare", "in a full slice", "in a full slice, the whole call"
 
 
-class Overhead:
+class OverheadPart:
     name = "overhead"
     on_device = True
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: SharingSizes) -> None:
         self._sizes = sizes
         self._seconds: dict[str, list[float]] = {BARE_RUN: [], IN_SLICE: [], AS_CALLED: []}
         self._waited: dict[str, list[float]] = {BARE_RUN: [], IN_SLICE: [], AS_CALLED: []}  # parts of each time
@@ -60,11 +60,11 @@ class Overhead:
         command = [sys.executable, "-c", BARE, program, str(core), str(self._sizes.training_steps)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
         if done.returncode:
-            raise PeerError(f"the bare training run failed: {done.stderr.strip()[-200:]}")
+            raise MeasurementError(f"the bare training run failed: {done.stderr.strip()[-200:]}")
         answer = json.loads(done.stdout)
         self._note(BARE_RUN, answer["seconds"], answer["cpu_seconds"])
 
-    def _sliced(self, platform: Platform) -> None:
+    def _sliced(self, platform: SharingPlatform) -> None:
         began = time.perf_counter()
         answer = platform.call("training", {"steps": self._sizes.training_steps})
         self._note(AS_CALLED, time.perf_counter() - began, answer["cpu_seconds"])
@@ -79,11 +79,11 @@ class Overhead:
 
     def goals(self) -> list[Goal]:
         name, waited = "overhead of a full slice: the whole call against the bare run", median(self._waited[BARE_RUN])
-        if waited > MOST_WAITED:
+        if waited > MAX_WAITED_PERCENT:
             return [at_most(f"{name} (void: the bare run waited {waited:.0f} % of its time)", None, 2, "%")]
         return [at_most(name, self._more(AS_CALLED), 2, "%")]
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         rows: list[list[str | float | None]] = [
             [
                 *(what, median(seconds), min(seconds), max(seconds), median(self._waited[what])),
@@ -98,7 +98,7 @@ class Overhead:
             f"Overhead: a network with one hidden layer trained on made digits, {self._sizes.training_steps} batches;"
             f" {self._sizes.training_pairs} pairs in turn; overhead is (shared - bare) / bare of the medians"
         )
-        return [Rows(title, ["", "median s", "least", "most", "of it waiting, %", "overhead, %"], rows)]
+        return [ResultTable(title, ["", "median s", "least", "most", "of it waiting, %", "overhead, %"], rows)]
 
     def panels(self) -> list[PlotPanel]:
         lines = [PlotLine(what, range(1, len(seconds) + 1), seconds) for what, seconds in self._seconds.items()]

@@ -18,8 +18,8 @@ from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, Simulation
 from aliquot.sim.plots import PlotLine, PlotPanel
-from aliquot_bench.result import Goal, Rows
-from aliquot_bench.sharing.part import Sizes
+from aliquot_bench.result import Goal, ResultTable
+from aliquot_bench.sharing.part import SharingSizes
 
 DEVICES, FUNCTIONS = 8, 48
 LOADS = (0.5, 0.7, 0.85)
@@ -37,7 +37,7 @@ MEMORY_GIB = (0.25, 0.5, 1, 2)
 P99 = 0.99
 
 
-class Found(Struct, frozen=True):
+class PackingResult(Struct, frozen=True):
     """Seconds waited by calls with large slices and by all, and how much stood free beside a large one that waited."""
 
     large_mean_s: float
@@ -68,7 +68,7 @@ def make_scenario(mix: str, load: float, calls: int, seed: int) -> Scenario:
     return Scenario(devices, functions, ListedWorkload(arrivals))
 
 
-def look(scenario: Scenario, policy: str, packing: str) -> Found:
+def measure_packing(scenario: Scenario, policy: str, packing: str) -> PackingResult:
     settings = PolicySettings(policy, packing=packing)
     simulation = Simulation(scenario, settings, scenario.workload.overview(), QUEUEING, None)
     before = free = lost = 0.0
@@ -81,7 +81,7 @@ def look(scenario: Scenario, policy: str, packing: str) -> Found:
         every += record.wait_s
         if (scenario.functions[key.function].share or 0) >= LARGE:
             large += record.wait_s
-    return Found(fmean(large), p99(large), fmean(every), lost / before / DEVICES)
+    return PackingResult(fmean(large), p99(large), fmean(every), lost / before / DEVICES)
 
 
 def _fragment(simulation: Simulation) -> float:
@@ -104,10 +104,12 @@ class PackingPart:
     name = "packing"
     on_device = False
 
-    def __init__(self, sizes: Sizes, mixes: Sequence[str] = tuple(MIXES), loads: Sequence[float] = LOADS) -> None:
+    def __init__(
+        self, sizes: SharingSizes, mixes: Sequence[str] = tuple(MIXES), loads: Sequence[float] = LOADS
+    ) -> None:
         self._calls, self._seeds = sizes.packing_calls, sizes.packing_seeds
         self._mixes, self._loads = mixes, loads
-        self._found: dict[tuple[str, str, float, str], list[Found]] = {}
+        self._found: dict[tuple[str, str, float, str], list[PackingResult]] = {}
         self.steps = len(mixes) * len(loads) * sizes.packing_seeds
 
     def run(self, on_step: Callable[[str], None]) -> str:
@@ -119,18 +121,18 @@ class PackingPart:
                     for policy in POLICIES:
                         for packing in PACKING:
                             found = self._found.setdefault((policy, mix, load, packing), [])
-                            found.append(look(scenario, policy, packing))
+                            found.append(measure_packing(scenario, policy, packing))
         return ""
 
     def goals(self) -> list[Goal]:
         return []
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         return [self._detail(), self._summary()]
 
-    def _detail(self) -> Rows:
+    def _detail(self) -> ResultTable:
         rows: list[list[str | float | None]] = [
-            [*key, *(fmean(getattr(each, field) for each in found) for field in Found.__struct_fields__)]
+            [*key, *(fmean(getattr(each, field) for each in found) for field in PackingResult.__struct_fields__)]
             for key, found in self._found.items()
         ]
         title = (
@@ -139,9 +141,9 @@ class PackingPart:
             " large slice waits that it would hold in one piece"
         )
         columns = ["policy", "large slices", "load", "packing", "large wait, s", "p99", "all wait, s", "free beside"]
-        return Rows(title, columns, rows)
+        return ResultTable(title, columns, rows)
 
-    def _summary(self) -> Rows:
+    def _summary(self) -> ResultTable:
         """Against first fit, setting by setting and seed by seed, on the same calls."""
         rows: list[list[str | float | None]] = []
         for policy in POLICIES:
@@ -157,7 +159,7 @@ class PackingPart:
                 error = stdev(waits) / len(waits) ** 0.5 if len(waits) > 1 else None
                 rows.append([policy, packing, fmean(waits), error, fmean(frees), f"{wins} of {count}"])
         columns = ["policy", "packing", "large wait, change in %", "± standard error", "free beside, change in %"]
-        return Rows("Packing: against first fit on the same calls", [*columns, "least large wait"], rows)
+        return ResultTable("Packing: against first fit on the same calls", [*columns, "least large wait"], rows)
 
     def _is_best(self, policy: str, mix: str, load: float, packing: str) -> bool:
         means = {each: fmean(found.large_mean_s for found in self._found[policy, mix, load, each]) for each in PACKING}

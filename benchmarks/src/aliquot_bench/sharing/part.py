@@ -6,10 +6,10 @@ from typing import Protocol
 from msgspec import Struct
 
 from aliquot.sim.plots import PlotPanel
-from aliquot_bench.result import Goal, Rows
+from aliquot_bench.result import Goal, ResultTable
 
 
-class Sizes(Struct, frozen=True):
+class SharingSizes(Struct, frozen=True):
     """Of a run: long enough to mean something, short enough to be waited for."""
 
     repetitions: int = 3
@@ -24,7 +24,7 @@ class Sizes(Struct, frozen=True):
     packing_seeds: int = 2
 
 
-QUICK = Sizes(
+QUICK = SharingSizes(
     repetitions=2,
     isolation_s=2,
     elastic_s=1.2,
@@ -37,7 +37,7 @@ QUICK = Sizes(
 )
 
 
-class Part(Protocol):
+class SharingPart(Protocol):
     name: str
     steps: int
     on_device: bool  # whether it needs slices that are enforced
@@ -48,6 +48,6 @@ class Part(Protocol):
 
     def goals(self) -> Sequence[Goal]: ...
 
-    def tables(self) -> Sequence[Rows]: ...
+    def tables(self) -> Sequence[ResultTable]: ...
 
     def panels(self) -> Sequence[PlotPanel]: ...

@@ -12,10 +12,10 @@ import httpx
 
 from aliquot.core.errors import InputError
 from aliquot.testing.server import LiveServer
-from aliquot_bench.environments import PeerError, scratch
+from aliquot_bench.environments import MeasurementError, scratch
 
 FUNCTIONS = Path(__file__).with_name("functions")
-MOST_MS = 300_000  # a run
+MAX_RUN_MS = 300_000  # a run
 POLL_S = 0.05
 LEAD_S = 0.3  # for calls that are to begin at one moment: until all of them wait for it
 AT_ONCE = 16
@@ -34,7 +34,7 @@ def unenforced(log: str) -> str:
     return lines[0].removeprefix("without ") if lines else ""
 
 
-class Platform:
+class SharingPlatform:
     """A running server with one device."""
 
     def __init__(self, server: LiveServer, client: httpx.Client) -> None:
@@ -44,7 +44,7 @@ class Platform:
     def put(self, name: str, function: str, share: float, memory_mb: int = 256) -> None:
         """Deploy a function with such a slice."""
         code = (FUNCTIONS / f"{function}.py").read_text(encoding="utf-8")
-        limits = {"timeout": MOST_MS, "memory": memory_mb}
+        limits = {"timeout": MAX_RUN_MS, "memory": memory_mb}
         self._server.deploy(name, code, limits=limits, annotations=[{"key": "gpu-share", "value": share}])
 
     def put_loops(self, slices: Sequence[tuple[str, float]]) -> None:
@@ -57,7 +57,7 @@ class Platform:
     def call(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
         record = self.record(name, args)
         if not record["response"]["success"]:
-            raise PeerError(f"{name}: {record['response']['result']}")
+            raise MeasurementError(f"{name}: {record['response']['result']}")
         result: dict[str, Any] = record["response"]["result"]
         return result
 
@@ -66,7 +66,7 @@ class Platform:
         answer = self._client.post(f"actions/{name}", params={"blocking": "true"}, json=args)
         known: dict[str, Any] = answer.json()
         if "activationId" not in known:
-            raise PeerError(f"{name} answered {answer.status_code}: {answer.text[:200]}")
+            raise MeasurementError(f"{name} answered {answer.status_code}: {answer.text[:200]}")
         while "response" not in known:
             time.sleep(POLL_S)
             asked = self._client.get(f"activations/{known['activationId']}")
@@ -81,9 +81,9 @@ class Platform:
 
 
 @contextmanager
-def host_device(sharing: str) -> Iterator[Platform]:
+def host_device(sharing: str) -> Iterator[SharingPlatform]:
     """One virtual device under that way of sharing."""
     with scratch() as folder, LiveServer(folder / "data", "--devices", "host:1", "--sharing", sharing) as server:
         most = httpx.Limits(max_connections=100)
-        with server.client(timeout=MOST_MS / 1000, limits=most) as client:
-            yield Platform(server, client)
+        with server.client(timeout=MAX_RUN_MS / 1000, limits=most) as client:
+            yield SharingPlatform(server, client)

@@ -6,10 +6,10 @@ from statistics import correlation, fmean, linear_regression, median
 from msgspec import Struct
 
 from aliquot.sim.plots import PlotLine, PlotPanel
-from aliquot_bench.result import Goal, Rows, at_least
-from aliquot_bench.sharing.part import Sizes
-from aliquot_bench.sharing.platform import Platform, host_device
-from aliquot_bench.sharing.windows import tally
+from aliquot_bench.result import Goal, ResultTable, at_least
+from aliquot_bench.sharing.part import SharingSizes
+from aliquot_bench.sharing.platform import SharingPlatform, host_device
+from aliquot_bench.sharing.windows import read_counts
 
 COUNTS = (1, 2, 4, 6, 8)
 EIGHTHS = 8
@@ -18,7 +18,7 @@ LINEAR = 0.99  # R² from which on a line is one
 LOOK_S = 0.5
 
 
-class Fit(Struct, frozen=True):
+class LinearFit(Struct, frozen=True):
     """The straight line through the times, and how much of their differences it explains."""
 
     at_none: float
@@ -26,18 +26,18 @@ class Fit(Struct, frozen=True):
     r2: float
 
 
-def fit(xs: Sequence[float], ys: Sequence[float]) -> Fit:
+def fit(xs: Sequence[float], ys: Sequence[float]) -> LinearFit:
     slope, start = linear_regression(xs, ys)
-    return Fit(start, slope, correlation(xs, ys) ** 2 if len(set(ys)) > 1 else 0.0)
+    return LinearFit(start, slope, correlation(xs, ys) ** 2 if len(set(ys)) > 1 else 0.0)
 
 
-class Scaling:
+class ScalingPart:
     """With hard limits: as many equal slices at once (KNIX's figure 3), and one slice of so many eighths by itself."""
 
     name = "scaling"
     on_device = True
 
-    def __init__(self, sizes: Sizes, counts: Sequence[int] = COUNTS) -> None:
+    def __init__(self, sizes: SharingSizes, counts: Sequence[int] = COUNTS) -> None:
         """`counts` begins with one and ends with eight: the whole device, either way."""
         self._sizes, self._counts = sizes, counts
         self._at_once: dict[int, list[float]] = {count: [] for count in counts}
@@ -49,7 +49,7 @@ class Scaling:
         slices += [(name, _part(count)) for count in self._counts for name in _equal(count)]
         with host_device("hard") as platform:
             platform.put_loops(slices)
-            whole = tally(platform.call(_eighths(EIGHTHS), {"seconds": LOOK_S})).per_second
+            whole = read_counts(platform.call(_eighths(EIGHTHS), {"seconds": LOOK_S})).per_second
             work = {"turns": round(whole * self._sizes.scaling_s)}
             for number in range(self._sizes.repetitions):
                 for count in self._counts:
@@ -59,7 +59,7 @@ class Scaling:
                     self._by_eighths[count].append(_mean_s(platform, [_eighths(count)], work))
             return platform.unenforced
 
-    def _fits(self) -> tuple[Fit, Fit]:
+    def _fits(self) -> tuple[LinearFit, LinearFit]:
         return (
             fit(self._counts, [median(values) for values in self._at_once.values()]),
             fit([EIGHTHS / count for count in self._counts], [median(values) for values in self._by_eighths.values()]),
@@ -72,7 +72,7 @@ class Scaling:
             at_least("scaling: time against 1 / share of one slice, R² of a line", by_eighths.r2, LINEAR),
         ]
 
-    def tables(self) -> list[Rows]:
+    def tables(self) -> list[ResultTable]:
         at_once, by_eighths = self._fits()
         titles = (
             ("equal slices of one device at once, the same work in each, hard limits", at_once, "slices"),
@@ -93,7 +93,7 @@ class Scaling:
                 ]
                 for count, values in seconds.items()
             ]
-            tables.append(Rows(title, [unit, "median s", "times the whole device's", "in proportion"], rows))
+            tables.append(ResultTable(title, [unit, "median s", "times the whole device's", "in proportion"], rows))
         return tables
 
     def panels(self) -> list[PlotPanel]:
@@ -109,8 +109,8 @@ def _part(count: int) -> float:
     return int(STEPS / count) / STEPS
 
 
-def _mean_s(platform: Platform, names: Sequence[str], work: dict[str, int]) -> float:
-    tallies = [tally(result) for result in platform.together([(name, work) for name in names])]
+def _mean_s(platform: SharingPlatform, names: Sequence[str], work: dict[str, int]) -> float:
+    tallies = [read_counts(result) for result in platform.together([(name, work) for name in names])]
     return fmean(each.ended - each.began for each in tallies)
 
 

@@ -13,7 +13,7 @@ WARM_UP = 3  # windows that are cut off: until all have begun, and the kernel ha
 POINTS = 100
 
 
-class Tally(Struct, frozen=True):
+class WindowCounts(Struct, frozen=True):
     """What a call of the matrix loop returns: turns by window, the first of which has this number."""
 
     began: float
@@ -44,23 +44,23 @@ class Tally(Struct, frozen=True):
         return total
 
 
-def tally(result: dict[str, Any]) -> Tally:
-    return msgspec.convert(result, Tally)
+def read_counts(result: dict[str, Any]) -> WindowCounts:
+    return msgspec.convert(result, WindowCounts)
 
 
-def common_windows(tallies: Sequence[Tally], warm_up: int = WARM_UP) -> range:
+def common_windows(tallies: Sequence[WindowCounts], warm_up: int = WARM_UP) -> range:
     """The whole windows in which all were at work, without the first few."""
     start = max(floor(each.began * PER_SECOND) for each in tallies) + 1 + warm_up
     return range(start, min(floor(each.ended * PER_SECOND) for each in tallies))
 
 
-def mean_shares(tallies: Sequence[Tally], windows: range) -> list[float]:
+def mean_shares(tallies: Sequence[WindowCounts], windows: range) -> list[float]:
     """Of all work that was done on the device, in points."""
     done = [sum(each.at(window) for window in windows) for each in tallies]
     return [POINTS * each / max(1, sum(done)) for each in done]
 
 
-def window_shares(tallies: Sequence[Tally], windows: range) -> list[list[float]]:
+def window_shares(tallies: Sequence[WindowCounts], windows: range) -> list[list[float]]:
     """The same for each window by itself; one in which nobody came to do anything says nothing."""
     totals = {window: sum(each.at(window) for each in tallies) for window in windows}
     return [[POINTS * each.at(window) / total for window, total in totals.items() if total] for each in tallies]

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
-from aliquot_bench.base import Request
-from aliquot_bench.result import Goal, Result, Rows, at_least
-from aliquot_bench.views.place import Place, disk, view
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least
+from aliquot_bench.views.targets import ReadTarget, disk, view
 
 FILE_BYTES, QUICK_BYTES = 2**30, 2**27
 ROUNDS, QUICK_ROUNDS = 9, 3
@@ -25,7 +25,7 @@ _WRITTEN_BYTES = 2**22
 class ViewsBench:
     needs_data = False
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BenchRequest) -> None:
         self._quick = request.quick
         self._bytes = QUICK_BYTES if request.quick else FILE_BYTES
         self._rounds = QUICK_ROUNDS if request.quick else ROUNDS
@@ -33,7 +33,7 @@ class ViewsBench:
         self._speeds: dict[tuple[str, str, str], list[float]] = {}  # MB/s, by place, how, and cold or warm
         self._opens_us: dict[str, list[float]] = {}
 
-    def run(self, on_step: Callable[[str], None]) -> Result:
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
         on_step(f"{self._bytes / 2**20:.0f} MiB are written and cached")
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aliquot-views-", dir="/var/tmp")))
@@ -46,7 +46,7 @@ class ViewsBench:
                 on_step(f"round {number + 1}")
                 for place in places[number % len(places) :] + places[: number % len(places)]:
                     self._measure(place, below)
-        return Result("views", self._quick, self._goals(), [self._table()])
+        return BenchResult("views", self._quick, self._goals(), [self._table()])
 
     def draw(self, path: Path) -> None:
         rounds = [float(number + 1) for number in range(self._rounds)]
@@ -74,7 +74,7 @@ class ViewsBench:
         for number in range(SMALL_FILES):
             (origin / "small" / f"{number}").write_bytes(secrets.token_bytes(SMALL_BYTES))
 
-    def _measure(self, place: Place, below: Place) -> None:
+    def _measure(self, place: ReadTarget, below: ReadTarget) -> None:
         for how, state in READS:
             if state == "cold":
                 place.ask("forget", place.large)
@@ -98,10 +98,10 @@ class ViewsBench:
         pairs = zip(self._speeds[name, how, state], self._speeds[DISK, how, state], strict=True)
         return statistics.median(mine / disks for mine, disks in pairs)
 
-    def _table(self) -> Rows:
+    def _table(self) -> ResultTable:
         rows: list[list[str | float | None]] = []
         for name, opens_us in self._opens_us.items():
             speeds = [statistics.median(self._speeds[name, how, state]) for how, state in READS]
             rows.append([name, *speeds, statistics.median(opens_us)])
         columns = ["where", *(f"{how}, {state} (MB/s)" for how, state in READS), "open and close (µs)"]
-        return Rows(f"A file of {self._bytes / 2**20:.0f} MiB, median of {self._rounds} rounds", columns, rows)
+        return ResultTable(f"A file of {self._bytes / 2**20:.0f} MiB, median of {self._rounds} rounds", columns, rows)

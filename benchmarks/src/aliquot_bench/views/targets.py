@@ -10,10 +10,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from aliquot.live.node.view_mounts import ViewMounts
-from aliquot_bench.views import answering, reader
+from aliquot_bench.views import reader, view_agent
 
 
-class Reader:
+class ReaderProcess:
     """A process that reads for us, in a mount namespace of its own."""
 
     def __init__(self, mount: int, folder: Path) -> None:
@@ -33,9 +33,9 @@ class Reader:
         self._process.communicate()
 
 
-class Place(Struct, frozen=True):
+class ReadTarget(Struct, frozen=True):
     name: str
-    reader: Reader
+    reader: ReaderProcess
     large: str
     small: str  # a directory
     below: str  # the large file as it is on the disk
@@ -45,15 +45,15 @@ class Place(Struct, frozen=True):
 
 
 @contextmanager
-def view(name: str, folder: Path, way: str) -> Iterator[Place]:
+def view(name: str, folder: Path, way: str) -> Iterator[ReadTarget]:
     """FOLDER/origin through a view whose files are `passed` or read in `pieces`, all of them cached."""
     mounts = ViewMounts()
     device, mount = mounts.make()
     seen = folder / f"seen-{way}"
     seen.mkdir()
-    command = [sys.executable, answering.__file__, str(device), str(folder), way]
+    command = [sys.executable, view_agent.__file__, str(device), str(folder), way]
     agent = subprocess.Popen(command, pass_fds=[device], stdout=subprocess.PIPE)  # noqa: S603 - our own
-    reading = Reader(mount, seen)
+    reading = ReaderProcess(mount, seen)
     os.close(device)
     os.close(mount)
     try:
@@ -61,7 +61,7 @@ def view(name: str, folder: Path, way: str) -> Iterator[Place]:
             raise RuntimeError("the view's agent has ended; what it said is above")
         large = folder / "origin" / "large"
         below = _cached(folder, way, large.stat().st_size)
-        yield Place(name, reading, str(seen / "data" / "large"), str(seen / "data" / "small"), str(below))
+        yield ReadTarget(name, reading, str(seen / "data" / "large"), str(seen / "data" / "small"), str(below))
     finally:
         agent.kill()
         agent.communicate()
@@ -69,9 +69,9 @@ def view(name: str, folder: Path, way: str) -> Iterator[Place]:
         mounts.close()
 
 
-def disk(name: str, folder: Path, beside: Place) -> Place:
+def disk(name: str, folder: Path, beside: ReadTarget) -> ReadTarget:
     """The same file without a view: as the cache keeps it."""
-    return Place(name, beside.reader, beside.below, str(folder / "origin" / "small"), beside.below)
+    return ReadTarget(name, beside.reader, beside.below, str(folder / "origin" / "small"), beside.below)
 
 
 def _cached(folder: Path, way: str, size: int) -> Path:

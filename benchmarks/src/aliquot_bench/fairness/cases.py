@@ -28,14 +28,14 @@ SETS: dict[str, float] = {
 }
 
 
-class Case(Struct, frozen=True):
+class FairnessCase(Struct, frozen=True):
     set_name: str
     load: float
     devices: int
     seed: int
 
 
-def make_scenario(case: Case, data: Path, calls: int) -> tuple[Scenario, int]:
+def make_scenario(case: FairnessCase, data: Path, calls: int) -> tuple[Scenario, int]:
     """The scenario and how many flows it has: 16 GiB devices, D = 2, V100 interference, a shared bus."""
     request = ImportRequest(data, start_s=SETS[case.set_name], calls=calls, seed=case.seed)
     imported = IMPORTERS[case.set_name](request)

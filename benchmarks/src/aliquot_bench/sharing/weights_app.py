@@ -8,8 +8,8 @@ import httpx
 
 from aliquot.core.units import MIB
 from aliquot.testing.server import LiveServer
-from aliquot_bench.environments import PeerError, scratch
-from aliquot_bench.sharing.platform import FUNCTIONS, MOST_MS
+from aliquot_bench.environments import MeasurementError, scratch
+from aliquot_bench.sharing.platform import FUNCTIONS, MAX_RUN_MS
 
 APP = "weights"
 SPARE_MB = 256  # beside the weights: the interpreter and its libraries
@@ -22,7 +22,7 @@ _NEEDS: dict[str, dict[str, Any]] = {
 }
 
 
-class Handing:
+class WeightsApp:
     """A running server with the app on it."""
 
     def __init__(self, client: httpx.Client) -> None:
@@ -32,7 +32,7 @@ class Handing:
         """The seconds to hand so many bytes to another sandbox, and those to read them there."""
         found = self._call("give", size)
         if not found["whole"]:
-            raise PeerError("by memory: what was read is not what was given")
+            raise MeasurementError("by memory: what was read is not what was given")
         return found["give_s"], found["take_s"]
 
     def inside(self, size: int) -> bool:
@@ -41,7 +41,7 @@ class Handing:
 
     def deploy(self, size: int) -> None:
         code = (FUNCTIONS / "weights.py").read_text(encoding="utf-8")
-        limits = {"timeout": MOST_MS, "memory": SPARE_MB + COPIES * size // MIB}
+        limits = {"timeout": MAX_RUN_MS, "memory": SPARE_MB + COPIES * size // MIB}
         for name, needs in _NEEDS.items():
             said = {"sdk": True, "imports": ["numpy"], **needs}
             body = {
@@ -57,14 +57,14 @@ class Handing:
         query = {"blocking": "true", "result": "true"}
         answer = self._client.post(f"actions/{APP}.{name}", params=query, json={"size": size})
         if answer.status_code != httpx.codes.OK:
-            raise PeerError(f"{name} answered {answer.status_code}: {answer.text[:200]}")
+            raise MeasurementError(f"{name} answered {answer.status_code}: {answer.text[:200]}")
         result: dict[str, Any] = answer.json()
         return result
 
 
 @contextmanager
-def handing(most_bytes: int) -> Iterator[Handing]:
-    with scratch() as folder, LiveServer(folder / "data") as server, server.client(timeout=MOST_MS / 1000) as client:
-        platform = Handing(client)
+def weights_app(most_bytes: int) -> Iterator[WeightsApp]:
+    with scratch() as folder, LiveServer(folder / "data") as server, server.client(timeout=MAX_RUN_MS / 1000) as client:
+        platform = WeightsApp(client)
         platform.deploy(most_bytes)
         yield platform

@@ -14,14 +14,14 @@ from aliquot.learn.settings import LearnSettings
 from aliquot.learn.steps import Session
 from aliquot.learn.training import Dated, Progress, learn, split
 from aliquot_bench.environments import cache_folder
-from aliquot_bench.prediction.sets import Recorded
+from aliquot_bench.prediction.sets import RecordedSet
 
 _ENOUGH, _ENOUGH_QUICK = 1_000_000, 400_000  # steps that a network goes over in all rounds together
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 12
 _VERSION = 1
 
 
-class Learned:
+class TrainedSet:
     """A set's manifest and predictors."""
 
     def __init__(self, manifest: Manifest, parts: Parts, sizes: dict[str, int]) -> None:
@@ -30,7 +30,7 @@ class Learned:
         self.sizes = sizes
 
 
-def learned(recorded: Recorded, *, quick: bool, told: Callable[[Progress], None]) -> Learned:
+def load_or_train(recorded: RecordedSet, *, quick: bool, told: Callable[[Progress], None]) -> TrainedSet:
     """From the cache, or made now: that takes minutes where there is much to learn from."""
     settings = _settings(recorded, quick=quick)
     registry = Registry(cache_folder().parent / "prediction" / _key(recorded, settings))
@@ -45,16 +45,16 @@ def learned(recorded: Recorded, *, quick: bool, told: Callable[[Progress], None]
         return _read(registry)
 
 
-def _read(registry: Registry) -> Learned:
+def _read(registry: Registry) -> TrainedSet:
     manifest = registry.manifest(_VERSION)
-    return Learned(manifest, open_parts(manifest, registry.read(manifest)), registry.sizes(_VERSION))
+    return TrainedSet(manifest, open_parts(manifest, registry.read(manifest)), registry.sizes(_VERSION))
 
 
 def _numbered(manifest: Manifest) -> Manifest:
     return replace(manifest, version=_VERSION)
 
 
-def _settings(recorded: Recorded, *, quick: bool) -> LearnSettings:
+def _settings(recorded: RecordedSet, *, quick: bool) -> LearnSettings:
     steps = max(1, sum(map(len, recorded.learned)))
     rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, (_ENOUGH_QUICK if quick else _ENOUGH) // steps))
     return LearnSettings(epochs=rounds, threads=os.cpu_count() or 1, most_steps=10 * _ENOUGH)
@@ -65,7 +65,7 @@ def _dated(sessions: Sequence[Session]) -> list[Dated]:
     return [Dated(float(number), session) for number, session in enumerate(sessions)]
 
 
-def _key(recorded: Recorded, settings: LearnSettings) -> str:
+def _key(recorded: RecordedSet, settings: LearnSettings) -> str:
     digest = sha256(repr(settings).encode())
     for source in sorted(Path(aliquot.learn.__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())

@@ -1,6 +1,6 @@
 """What cannot be beaten: a bare ASGI echo, one with a hop to a worker process, two processes that throw a frame.
 
-Each runs in processes of its own: `python -m aliquot_bench.latency.floors bare PORT`, `… hop PORT`, and
+Each runs in processes of its own: `python -m aliquot_bench.latency.baselines bare PORT`, `… hop PORT`, and
 `… ping_pong SECONDS FRAMES`, which prints what it measured.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 import uvicorn
 
-from aliquot_bench.latency.wrk import Load
+from aliquot_bench.latency.wrk import LoadReport
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -34,17 +34,17 @@ async def bare(_scope: Message, receive: Receive, send: Send) -> None:
     await _answer(send, await _body(receive))
 
 
-class Hop:
+class WorkerHop:
     """The same, but that the body has been to a worker process and back."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._frames: Frames | None = None
+        self._frames: FrameProtocol | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":  # before the first call: there is a loop to connect on
             await receive()
-            _, self._frames = await asyncio.get_running_loop().create_unix_connection(Frames, sock=self._socket)
+            _, self._frames = await asyncio.get_running_loop().create_unix_connection(FrameProtocol, sock=self._socket)
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await send({"type": "lifespan.shutdown.complete"})
@@ -52,7 +52,7 @@ class Hop:
             await _answer(send, await self._frames.ask(await _body(receive)))
 
 
-class Frames(asyncio.Protocol):
+class FrameProtocol(asyncio.Protocol):
     """Frames with their length before them; answers come in the order of the questions."""
 
     def __init__(self) -> None:
@@ -86,8 +86,8 @@ def give_back(connection: socket.socket) -> None:
         connection.sendall(data)
 
 
-def ping_pong(seconds: float, frames: int) -> Load:
-    """Frames between two processes over a Unix socket, so many on their way at a time."""
+def ping_pong(seconds: float, frames: int) -> LoadReport:
+    """FrameProtocol between two processes over a Unix socket, so many on their way at a time."""
     connection = _fork(give_back)
     one = bytes(FRAME_BYTES)
     took: list[float] = []
@@ -105,7 +105,7 @@ def ping_pong(seconds: float, frames: int) -> Load:
         sent.extend([now] * back)
     connection.close()
     cut = quantiles(took, n=100, method="inclusive")
-    return Load(1000 * cut[49], 1000 * cut[98], len(took) / (now - began), len(took), 0)
+    return LoadReport(1000 * cut[49], 1000 * cut[98], len(took) / (now - began), len(took), 0)
 
 
 def _fork(child: Callable[[socket.socket], None]) -> socket.socket:
@@ -139,7 +139,7 @@ def main(name: str, first: str, frames: str = "1") -> None:
     if name == "ping_pong":
         sys.stdout.buffer.write(msgspec.json.encode(ping_pong(float(first), int(frames))))
         return
-    app, lifespan = (bare, "off") if name == "bare" else (Hop(_fork(give_back)), "on")
+    app, lifespan = (bare, "off") if name == "bare" else (WorkerHop(_fork(give_back)), "on")
     settings: dict[str, Any] = {"http": "httptools", "loop": "uvloop", "lifespan": lifespan, "access_log": False}
     uvicorn.run(app, host="127.0.0.1", port=int(first), log_level="warning", **settings)
 

@@ -12,10 +12,10 @@ from aliquot.config import PolicySettings
 from aliquot.sim.engine import simulate
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot.sim.report import RunReport, report
-from aliquot_bench.base import Request
-from aliquot_bench.cases import DEVICES, LOADS, MANY_FLOWS, SETS, Case, make_scenario
-from aliquot_bench.isolation import quiet_mean_s
-from aliquot_bench.result import Goal, Result, Rows, at_least, at_most
+from aliquot_bench.base import BenchRequest
+from aliquot_bench.fairness.cases import DEVICES, LOADS, MANY_FLOWS, SETS, FairnessCase, make_scenario
+from aliquot_bench.fairness.isolation import quiet_mean_s
+from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least, at_most
 
 OURS = "fair_resident"
 BASELINE = "mqfq_sticky"
@@ -28,33 +28,33 @@ STARVED = 3  # times what the whole backlog takes, which is the longest wait und
 class FairnessBench:
     needs_data = True
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BenchRequest) -> None:
         self._request = request
         self._calls = 2500 if request.quick else 6000
         self._seeds = 1 if request.quick else 3
         self._flows: dict[str, int] = {}
-        self._longest_s: dict[Case, float] = {}  # a cold call of the longest function
-        self._figures: dict[Case, dict[str, RunReport]] = {}
+        self._longest_s: dict[FairnessCase, float] = {}  # a cold call of the longest function
+        self._figures: dict[FairnessCase, dict[str, RunReport]] = {}
         self.steps = len(self._cases()) + len(SWITCHES) + 1
 
-    def _cases(self) -> list[Case]:
+    def _cases(self) -> list[FairnessCase]:
         """Seeds outermost, so that neighbouring measurements differ in everything else."""
         return [
-            Case(name, load, devices, seed)
+            FairnessCase(name, load, devices, seed)
             for seed in range(self._seeds)
             for name in SETS
             for load in LOADS
             for devices in DEVICES
         ]
 
-    def run(self, on_step: Callable[[str], None]) -> Result:
+    def run(self, on_step: Callable[[str], None]) -> BenchResult:
         for case in self._cases():
             on_step(f"{case.set_name} at {case.load} on {case.devices}, seed {case.seed}")
             self._figures[case] = self._measure(case, [PolicySettings(name) for name in (*OTHERS, OURS)])
         ablation = self._ablation(on_step)
         on_step("one tenant against another")
         goals = [*self._goals(), *self._isolation_goals()]
-        return Result("fairness", self._request.quick, goals, [*self._tables(), ablation])
+        return BenchResult("fairness", self._request.quick, goals, [*self._tables(), ablation])
 
     def draw(self, path: Path) -> None:
         panels = []
@@ -71,7 +71,7 @@ class FairnessBench:
 
     # --- measuring --------------------------------------------------------------------------------------
 
-    def _measure(self, case: Case, runs: Sequence[PolicySettings]) -> dict[str, RunReport]:
+    def _measure(self, case: FairnessCase, runs: Sequence[PolicySettings]) -> dict[str, RunReport]:
         scenario, self._flows[case.set_name] = make_scenario(case, self._request.data, self._calls)
         times = [function.times for function in scenario.functions.values()]
         self._longest_s[case] = max(each.cold_s + (each.run_s or 0) for each in times)
@@ -82,10 +82,12 @@ class FairnessBench:
             figures[settings.queueing] = report(settings.queueing, case.seed, recorder, scenario.devices)
         return figures
 
-    def _ablation(self, on_step: Callable[[str], None]) -> Rows:
+    def _ablation(self, on_step: Callable[[str], None]) -> ResultTable:
         """Each idea switched off, against all of them on, over the sets with many flows on two devices."""
         # One seed would not do: on ServeGen a single one can change a mean by half.
-        cases = [Case(name, load, 2, seed) for name in self._many() for load in LOADS for seed in range(self._seeds)]
+        cases = [
+            FairnessCase(name, load, 2, seed) for name in self._many() for load in LOADS for seed in range(self._seeds)
+        ]
         rows: list[list[str | float | None]] = []
         for switch in SWITCHES:
             on_step(f"without {switch}")
@@ -98,7 +100,7 @@ class FairnessBench:
                 jains.append(off.fairness.jain - on.fairness.jain)
             rows.append([f"without {switch}", _geometric(means), _geometric(tails), fsum(jains) / len(jains)])
         columns = ["", "mean latency, times", "p99, times", "Jain, more"]
-        return Rows("Ablation: what each idea is worth (2 devices, geometric mean)", columns, rows)
+        return ResultTable("Ablation: what each idea is worth (2 devices, geometric mean)", columns, rows)
 
     # --- what it means ----------------------------------------------------------------------------------
 
@@ -113,7 +115,7 @@ class FairnessBench:
             if case.set_name == name and case.load == load
         )
 
-    def _of(self, name: str, loads: Sequence[float]) -> Iterator[tuple[Case, dict[str, RunReport]]]:
+    def _of(self, name: str, loads: Sequence[float]) -> Iterator[tuple[FairnessCase, dict[str, RunReport]]]:
         """The median seed of each setting would hide nothing here: all are returned."""
         return ((case, f) for case, f in self._figures.items() if case.set_name == name and case.load in loads)
 
@@ -154,7 +156,7 @@ class FairnessBench:
             "a neighbour with weight 1000 instead of 1", quiet_mean_s(OURS, weight=1000) / alone, 1.05, "times"
         )
 
-    def _tables(self) -> Iterator[Rows]:
+    def _tables(self) -> Iterator[ResultTable]:
         columns = ["set", "load", "devices", "policy", "mean s", "p99 s", "variance of means", "Jain", "largest gap s"]
         for name in SETS:
             rows: list[list[str | float | None]] = []
@@ -164,7 +166,7 @@ class FairnessBench:
                     for policy in (*OTHERS, OURS):
                         runs = [figures[policy] for figures in group]
                         rows.append([name, load, devices, policy, *_middle(runs)])
-            yield Rows(f"{name}: {self._flows[name]} flows, median of {self._seeds} seeds", columns, rows)
+            yield ResultTable(f"{name}: {self._flows[name]} flows, median of {self._seeds} seeds", columns, rows)
 
 
 def _mean(run: RunReport) -> float:
