@@ -268,7 +268,7 @@ def test_to_policies_what_was_brought_ahead_is_as_much_used_as_what_was_read_onc
     """Or `gdsf` would let it go first, whatever it took to bring it."""
     with cache_before(directory, origin, revalidate_s=60) as cache:
         cache.fetch(key("a")).result(SOON_S)
-        entry = cache._counter.shelf.entries[key("a")]
+        entry = cache._machine.space.entries[key("a")]
         assert entry.uses == 1
         for uses in (1, 2, 3):
             opened(cache, "a")

@@ -18,7 +18,7 @@ from web_origin import web_origin
 
 from aliquot.core.errors import InputError
 from aliquot.storage.cache import CacheSettings, NodeCache, Urgency
-from aliquot.storage.cache.disk import Disk
+from aliquot.storage.cache.disk.directory import CacheDirectory
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RoomError
 from aliquot.storage.origins import origin_for
 from aliquot.storage.origins.local import LocalOrigin
@@ -101,7 +101,7 @@ def test_a_copy_that_ends_after_the_last_who_wanted_it_has_left_leaves_nothing(d
         ticket.cancel()
         until(lambda: cache.stats().in_flight == 0)
         left.set()
-        until(lambda: not cache._counter.crew._running)
+        until(lambda: not cache._requests.progress.running)
         assert list((directory / "arriving").iterdir()) == []
         assert cache.stats().used_bytes == 0
 
@@ -120,7 +120,7 @@ def test_a_reader_that_comes_while_the_file_gets_its_place_is_served(directory):
     origin.confirm = confirm_slowly
     with cache_before(directory, origin, whole_bytes=2 * CHUNK) as cache:
         warmed = cache.fetch(key("a"), urgency=Urgency.WARM)
-        until(lambda: len(origin.ended) == 4 and len(cache._counter.shelf.entries[key("a")].digests) == 4)
+        until(lambda: len(origin.ended) == 4 and len(cache._machine.space.entries[key("a")].digests) == 4)
         with cache.open(key("a")).result(SOON_S) as handle:
             last.set()
             until(lambda: origin.confirmed == 2)
@@ -166,7 +166,7 @@ def check_without_its_mount(cache, place):
     with pytest.raises(OriginError, match="is empty; is it mounted"):
         cache.open(key("b")).result(SOON_S)
     assert set(cache.listing("d").files) == {"a", "b"}
-    cache._counter.listings._renew_behind("d", cache._origin_of("d")).done.exception(SOON_S)
+    cache._requests.listings.renew("d", cache._origin_of("d")).done.exception(SOON_S)
     assert set(cache.listing("d").files) == {"a", "b"}
     assert cache.has(key("a"))
 
@@ -405,7 +405,7 @@ def test_after_the_machine_has_crashed_files_are_compared_before_they_are_served
             path.write_bytes(bytes(5000))  # what a file system may leave of a file that was not on the disk yet
     boot = tmp_path / "boot"
     boot.write_text("another")
-    monkeypatch.setattr("aliquot.storage.cache.disk._BOOT", boot)
+    monkeypatch.setattr("aliquot.storage.cache.disk.directory._BOOT_ID", boot)
     with cache_before(directory, origin, revalidate_s=60) as cache:
         begun = len(origin.begun)
         assert served(cache, "a") == content("a", 5000)
@@ -426,7 +426,7 @@ def test_two_processes_never_share_a_directory(directory):
     origin = ScriptedOrigin({})
     with cache_before(directory, origin), pytest.raises(InputError, match="another process uses it"):
         NodeCache(directory, CacheSettings(1000), lambda _: origin)
-    Disk(directory).close()
+    CacheDirectory(directory).close([])
 
 
 # --- many and large -------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def test_a_listing_that_hangs_is_said_to_and_is_there_once_it_has_come(directory
                 cache.listing("d")
         assert origin.listings == 1
         origin.goes_on.set()
-        until(lambda: not cache._counter.listings._renewing)
+        until(lambda: not cache._requests.listings._running)
         assert sorted(cache.listing("d").files) == ["a", "b"]
         assert origin.listings == 1
 

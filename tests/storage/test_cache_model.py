@@ -12,7 +12,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, key
 
 from aliquot.policies.eviction import EVICTION
-from aliquot.storage.cache import CacheSettings, NodeCache, Urgency, flights
+from aliquot.storage.cache import CacheSettings, NodeCache, Urgency
+from aliquot.storage.cache.transfers import failures
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, RoomError
 
 PATHS = ("a", "b", "deep/c", "deep/d")
@@ -22,9 +23,9 @@ LIMIT = 12 * CHUNK
 @pytest.fixture(scope="module", autouse=True)
 def _hasty():
     """What is tried again is tried again at once."""
-    before, flights.RETRY_S = flights.RETRY_S, (0.0, 0.0, 0.0)
+    before, failures.RETRY_S = failures.RETRY_S, (0.0, 0.0, 0.0)
     yield
-    flights.RETRY_S = before
+    failures.RETRY_S = before
 
 
 class Model(RuleBasedStateMachine):
@@ -163,19 +164,18 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def the_books_balance(self):
-        counter = self.cache._counter
-        with counter.deciding():
-            shelf = counter.shelf
+        machine, space = self.cache._machine, self.cache._machine.space
+        with self.cache._requests.decide(wakes_workers=True):
             held = {id(handle.entry): handle.entry for handle in self.opened}
-            entries = {**{id(entry): entry for entry in shelf.entries.values()}, **held}
-            busy = [transfer.entry for transfer in counter.flights.transfers.values() if transfer.entry is not None]
+            entries = {**{id(entry): entry for entry in space.entries.values()}, **held}
+            busy = [transfer.entry for transfer in machine.transfers.values() if transfer.entry is not None]
             entries |= {id(entry): entry for entry in busy}
-            assert shelf.used_bytes == sum(entry.disk_bytes + entry.reserved_bytes for entry in entries.values())
-            assert 0 <= shelf.used_bytes <= LIMIT
-            idle = [entry for entry in shelf.entries.values() if entry.idle]
-            assert shelf._idle_bytes == sum(entry.disk_bytes for entry in idle)
+            assert space.used_bytes == sum(entry.disk_bytes + entry.reserved_bytes for entry in entries.values())
+            assert 0 <= space.used_bytes <= LIMIT
+            idle = [entry for entry in space.entries.values() if entry.idle]
+            assert space._idle_bytes == sum(entry.disk_bytes for entry in idle)
             assert all(entry.pins == 0 and not entry.busy for entry in idle)
-            assert counter.open == len(self.opened)
+            assert machine.stats().open == len(self.opened)
 
 
 TestModel = Model.TestCase

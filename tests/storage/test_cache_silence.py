@@ -62,7 +62,7 @@ def test_a_link_that_hangs_for_long_does_not_take_every_worker(directory):
             cache.open(key("b", "e")).result(SOON_S).close()
         finally:
             silence.set()
-        until(lambda: not cache._counter.crew._abandoned and not cache._counter.crew._running)
+        until(lambda: not cache._requests.progress.abandoned and not cache._requests.progress.running)
         cache.open(key("7")).result(SOON_S).close()  # it answers again, and is asked again
 
 
@@ -89,12 +89,12 @@ def test_when_workers_that_were_given_up_come_back_what_waits_for_their_place_go
         handle.read(0, 6 * CHUNK)
         until(lambda: len(origin.begun) == 6)
         too_large, other = cache.fetch(key("a"), urgency=Urgency.WARM), cache.open(key("b"))
-        until(lambda: len(cache._counter.crew._abandoned) == 6)
+        until(lambda: len(cache._requests.progress.abandoned) == 6)
         origin.before_read = lambda *_: None
         silence.set()
         assert isinstance(too_large.exception(SOON_S), RoomError)
         other.result(SOON_S).close()
-        until(lambda: not cache._counter.crew._abandoned)
+        until(lambda: not cache._requests.progress.abandoned)
 
 
 def test_a_chunk_that_hung_is_asked_for_again_by_who_reads_next(directory):

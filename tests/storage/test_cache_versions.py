@@ -9,7 +9,7 @@ import pytest
 from scripted_origin import SOON_S, ScriptedOrigin, cache_before, held, key, until
 
 from aliquot.storage.cache import Urgency
-from aliquot.storage.cache.body import read
+from aliquot.storage.cache.disk.files import file_of, read_at
 from aliquot.storage.errors import ChangedError, OriginError
 from aliquot.storage.origins import origin_for
 from aliquot.storage.records import Dataset, Listed
@@ -45,8 +45,8 @@ def test_after_a_power_cut_what_cannot_be_asked_after_is_served_only_if_it_is_wh
             path.write_bytes(bytes(10_500))  # what a file system may leave of a file that was not on the disk yet
     boot = tmp_path / "boot"
     boot.write_text("another")
-    monkeypatch.setattr("aliquot.storage.cache.disk._BOOT", boot)
-    monkeypatch.setattr("aliquot.storage.cache.flights.RETRY_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("aliquot.storage.cache.disk.directory._BOOT_ID", boot)
+    monkeypatch.setattr("aliquot.storage.cache.transfers.failures.RETRY_S", (0.0, 0.0, 0.0))
     origin.down = True
     with cache_before(directory, origin) as cache:
         with pytest.raises(OriginError, match="is down"):
@@ -59,13 +59,13 @@ def test_an_origin_is_not_to_blame_for_the_time_that_a_comparison_takes(origin, 
         served(cache, "a")
     boot = tmp_path / "boot"
     boot.write_text("another")
-    monkeypatch.setattr("aliquot.storage.cache.disk._BOOT", boot)
+    monkeypatch.setattr("aliquot.storage.cache.disk.directory._BOOT_ID", boot)
 
     def slow(*args):
         time.sleep(0.1)
-        return read(*args)
+        return read_at(*args)
 
-    monkeypatch.setattr("aliquot.storage.cache.body.read", slow)  # 11 chunks
+    monkeypatch.setattr("aliquot.storage.cache.disk.files.read_at", slow)  # 11 chunks
     with cache_before(directory, origin, patience_s=0.5, stall_s=0.8) as cache:
         assert served(cache, "a") == content("a")
         assert cache.stats().datasets["d"].unchecked == 0
@@ -76,22 +76,22 @@ def test_a_chunk_that_gives_way_while_it_is_read_is_never_served_as_zeros(origin
     settings = {"whole_bytes": 2000, "limit_bytes": 3000, "revalidate_s": 60}
     with cache_before(directory, origin, **settings) as cache, cache.open(key("a")).result(SOON_S) as handle:
         assert handle.read(1, 10).result(SOON_S) == content("a")[1:11]
-        body, reader = handle.entry.body, threading.current_thread()
-        plain = getattr(body, moment)
+        file, reader = file_of(handle.entry), threading.current_thread()
+        plain = getattr(file, moment)
 
         def flows_by(*args):
             if threading.current_thread() is not reader:
                 return plain(*args)
-            monkeypatch.setattr(body, moment, plain)
-            before = handle.entry.punched
+            monkeypatch.setattr(file, moment, plain)
+            before = handle.entry.freed_count
             for offset in (9001, 7001, 5001, 3001):
                 handle.read(offset, 10).result(SOON_S)
-            assert handle.entry.punched > before
+            assert handle.entry.freed_count > before
             if moment == "release":  # and it comes back before anybody looks
                 assert handle.read(2, 10).result(SOON_S) == content("a")[2:12]
             return plain(*args)
 
-        monkeypatch.setattr(body, moment, flows_by)
+        monkeypatch.setattr(file, moment, flows_by)
         assert handle.read(1, 10).result(SOON_S) == content("a")[1:11]
 
 

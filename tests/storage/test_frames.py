@@ -7,7 +7,7 @@ import pytest
 
 from aliquot.storage.agent.accounts import Accounts
 from aliquot.storage.agent.prefetches import Prefetches
-from aliquot.storage.cache.ticket import refused
+from aliquot.storage.cache.futures import refused
 from aliquot.storage.frames import frame, from_agent, handed, packet
 from aliquot.storage.messages import Answered, OpenView, Prefetch, Prefetched, RunSettled
 from aliquot.storage.origins.local import LocalOrigin

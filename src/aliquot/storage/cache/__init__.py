@@ -1,18 +1,26 @@
-"""The node cache: files of datasets on local disk, whole and verified, within bounded bytes."""
+"""The node cache: files of datasets on local disk, whole and verified, within bounded bytes.
 
-from aliquot.storage.cache.base import (
-    Cache,
+Five parts, each of which imports only from those below it:
+
+    node, requests, …   the facade and its lock: what callers see
+    workers/            the threads that perform transfers
+    listings/  disk/    what is known of datasets; files, chunks and index on disk
+    transfers/          the pure state machine that decides everything
+    records             plain data
+"""
+
+from aliquot.storage.cache.base import Cache, FileHandle
+from aliquot.storage.cache.futures import TransferFuture
+from aliquot.storage.cache.listings.listing import Listing
+from aliquot.storage.cache.node import NodeCache
+from aliquot.storage.cache.records import (
     CacheSettings,
     CacheStats,
     DatasetStats,
     FetchResult,
-    FileHandle,
-    TransferFuture,
     Urgency,
     WarmResult,
 )
-from aliquot.storage.cache.listing import Listing
-from aliquot.storage.cache.node import NodeCache
 
 __all__ = [
     "Cache",

@@ -1,161 +1,141 @@
-"""The cache of a node, as `base.Cache` says."""
+"""The node's cache: the facade that implements `base.Cache`."""
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
-
-from msgspec.structs import replace
 
 from aliquot.core.errors import AliquotError, InputError
-from aliquot.storage.cache.base import (
-    CacheSettings,
-    CacheStats,
-    DatasetStats,
-    FetchResult,
-    FileHandle,
-    TransferFuture,
-    Urgency,
-    WarmProgress,
-    WarmResult,
-)
-from aliquot.storage.cache.counter import Counter
-from aliquot.storage.cache.listing import Listing
-from aliquot.storage.cache.ticket import Claim, refused
-from aliquot.storage.cache.warming import Warming
-from aliquot.storage.errors import AbsentError, RefusedError
+from aliquot.storage.cache.base import FileHandle, WarmProgress
+from aliquot.storage.cache.futures import TransferFuture, refused
+from aliquot.storage.cache.listings.listing import Listing
+from aliquot.storage.cache.records import CacheSettings, CacheStats, FetchResult, Urgency, WarmResult
+from aliquot.storage.cache.requests import CacheRequests
+from aliquot.storage.cache.warming import DatasetWarming
+from aliquot.storage.errors import RefusedError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import FileKey, Listed
 
-ENDING_S = 5.0
+CLOSE_TIMEOUT_S = 5.0
 MAX_WARMINGS = 16  # at once: each has a thread, which may wait for its origin
-T = TypeVar("T")
 
 
 class NodeCache:
-    """`origin_of` gives the origin of a dataset at once, or raises an `AliquotError` when there is no such dataset."""
+    """The cache in one directory, which no other process may use at the same time.
+
+    `origin_of` returns the origin of a dataset without waiting, or raises an `AliquotError` if there is no such
+    dataset.
+    """
 
     def __init__(self, directory: Path, settings: CacheSettings, origin_of: Callable[[str], Origin]) -> None:
         _check(settings)
+        self._settings = settings
         self._origin_of = origin_of
-        self._counter = Counter(directory, settings)
-        self._warmings: dict[Warming, None] = {}
-        with self._counter.deciding() as now:
-            for entry in self._counter.disk.recover():
-                self._counter.shelf.add(entry, now=now)
-            self._counter.shelf.make_room(0, now=now)  # the limit may be lower than it was
+        self._requests = CacheRequests(directory, settings)
+        self._machine = self._requests.machine
+        self._warmings: dict[DatasetWarming, None] = {}
+        with self._requests.decide() as now:
+            for entry in self._requests.directory.recover():
+                self._machine.space.add(entry, now=now)
+            self._machine.space.make_room(0, now=now)  # the limit may be lower than before
 
     def has(self, key: FileKey) -> bool:
-        with self._counter.lock:
-            entry = self._counter.shelf.entries.get(key)
+        with self._requests.lock:
+            entry = self._machine.space.entries.get(key)
             return entry is not None and entry.whole
 
     def arrived_bytes(self, key: FileKey) -> int:
-        """Of a file that is on its way."""
-        with self._counter.lock:
-            transfer = self._counter.flights.transfers.get(key)
+        """Return how many bytes of a running transfer have arrived."""
+        with self._requests.lock:
+            transfer = self._machine.transfers.get(key)
             return transfer.arrived_bytes if transfer is not None else 0
 
-    def fetch(self, key: FileKey, *, urgency: Urgency = Urgency.PREFETCH) -> TransferFuture[FetchResult]:
-        if urgency is Urgency.PREFETCH and self._counter.settings.prefetch_bytes_per_s == 0:
-            return refused(RefusedError(f"{key}: prefetches have no bandwidth: aliquot up --prefetch-bandwidth is 0"))
-        return self._enter(Claim(urgency, key, self._counter.left, self._counter.promoted), key, opens=False)
+    def try_open(self, key: FileKey) -> FileHandle | None:
+        try:
+            origin = self._checked_origin(key)
+        except AliquotError:
+            return None
+        return self._requests.try_open(key, origin)
 
     def open(self, key: FileKey) -> TransferFuture[FileHandle]:
-        return self._enter(Claim(Urgency.DEMAND, key, self._counter.left, self._counter.promoted), key, opens=True)
-
-    def _enter(self, claim: Claim[T], key: FileKey, *, opens: bool) -> TransferFuture[T]:
         try:
-            check_path(key.path)
-            origin = self._origin_of(key.dataset)
+            origin = self._checked_origin(key)
         except AliquotError as error:
             return refused(error)
-        return self._counter.enter(claim, origin, opens=opens)
+        return self._requests.open(key, origin)
+
+    def fetch(self, key: FileKey, *, urgency: Urgency = Urgency.PREFETCH) -> TransferFuture[FetchResult]:
+        if urgency is Urgency.PREFETCH and self._settings.prefetch_bytes_per_s == 0:
+            return refused(RefusedError(f"{key}: prefetches have no bandwidth: aliquot up --prefetch-bandwidth is 0"))
+        try:
+            origin = self._checked_origin(key)
+        except AliquotError as error:
+            return refused(error)
+        return self._requests.fetch(key, origin, urgency)
+
+    def _checked_origin(self, key: FileKey) -> Origin:
+        check_path(key.path)
+        return self._origin_of(key.dataset)
 
     def stat(self, key: FileKey) -> Listed:
-        check_path(key.path)
-        return self._counter.listings.stat(key, self._origin_of(key.dataset))
+        return self._requests.listings.stat(key, self._checked_origin(key))
 
     def listing(self, dataset: str) -> Listing:
-        return self._counter.listings.listing(dataset, self._origin_of(dataset))
+        return self._requests.listings.listing(dataset, self._origin_of(dataset))
 
     def warm(
-        self, dataset: str, patterns: Sequence[str] = (), told: WarmProgress | None = None
+        self, dataset: str, patterns: Sequence[str] = (), progress: WarmProgress | None = None
     ) -> TransferFuture[WarmResult]:
-        warming = Warming(self, self._counter.settings.limit_bytes, lambda ended: self._warmings.pop(ended, None))
-        with self._counter.lock:
-            if self._counter.closed:
+        warming = DatasetWarming(self, self._settings.limit_bytes, dataset, patterns, progress, self._warming_ended)
+        with self._requests.lock:
+            if self._requests.closed:
                 return refused(RefusedError("the cache is closed"))
             if len(self._warmings) >= MAX_WARMINGS:
                 text = f"{dataset}: {MAX_WARMINGS} datasets are being warmed already; wait until one is"
                 return refused(RefusedError(text))
             self._warmings[warming] = None
-        return warming.begin(dataset, patterns, told)
+            warming.start()
+        return warming.future
+
+    def _warming_ended(self, warming: DatasetWarming) -> None:
+        self._warmings.pop(warming, None)
 
     def remove(self, dataset: str) -> None:
-        counter = self._counter
-        with counter.deciding() as now:
-            for transfer in [each for each in counter.flights.transfers.values() if each.key.dataset == dataset]:
-                counter.flights.fail(transfer, AbsentError(f"{transfer.key}: the dataset was removed"), now=now)
-            for entry in [each for each in counter.shelf.entries.values() if each.key.dataset == dataset]:
-                counter.shelf.drop(entry, now=now)
-            counter.shelf.stats.pop(dataset, None)
-        counter.listings.remove(dataset)
+        with self._requests.decide(wakes_workers=True) as now:
+            self._machine.remove_dataset(dataset, now=now)
+        self._requests.listings.remove(dataset)
 
     def empty(self, dataset: str | None = None) -> int:
-        counter = self._counter
-        with counter.deciding() as now:
-            entries = [entry for entry in counter.shelf.entries.values() if not entry.pins and not entry.busy]
-            chosen = [entry for entry in entries if dataset in {None, entry.key.dataset}]
-            freed = sum(entry.disk_bytes for entry in chosen)
-            for entry in chosen:
-                counter.shelf.drop(entry, now=now)
-        return freed
+        with self._requests.decide(wakes_workers=True) as now:
+            return self._machine.drop_unused(dataset, now=now)
 
     def verify(self, dataset: str | None = None) -> list[FileKey]:
-        with self._counter.lock:
-            entries = [entry for entry in self._counter.shelf.entries.values() if entry.whole]
-        chosen = [entry for entry in entries if dataset in {None, entry.key.dataset}]
-        return [entry.key for entry in chosen if not self._counter.steps.check(entry)]
+        with self._requests.lock:
+            whole = [entry for entry in self._machine.space.entries.values() if entry.whole]
+        chosen = [entry for entry in whole if dataset in {None, entry.key.dataset}]
+        return [entry.key for entry in chosen if not self._requests.runner.check_file(entry)]
 
     def stats(self) -> CacheStats:
-        counter = self._counter
-        with counter.deciding():
-            datasets = {name: replace(stats) for name, stats in counter.shelf.stats.items()}
-            for key, entry in counter.shelf.entries.items():
-                stats = datasets.setdefault(key.dataset, DatasetStats())
-                stats.files += entry.whole
-                stats.bytes += entry.disk_bytes
-            for key in counter.flights.transfers:
-                datasets.setdefault(key.dataset, DatasetStats()).in_flight += 1
-            settings, shelf = counter.settings, counter.shelf
-            return CacheStats(
-                settings.limit_bytes, shelf.used_bytes, counter.open, len(counter.flights.transfers), datasets
-            )
+        with self._requests.decide(wakes_workers=True):
+            return self._machine.stats()
 
     def close(self) -> None:
-        counter = self._counter
+        requests = self._requests
         for warming in list(self._warmings):
             warming.stop()
-        with counter.deciding() as now:
-            if counter.closed:
+        with requests.decide(wakes_workers=True) as now:
+            if requests.closed:
                 return
-            counter.closed = True
-            for transfer in list(counter.flights.transfers.values()):
-                counter.flights.fail(transfer, RefusedError(f"{transfer.key}: the cache is closed"), now=now)
-        counter.crew.close()
-        counter.listings.close(ENDING_S)
-        ends = time.monotonic() + ENDING_S
+            requests.closed = True
+            self._machine.fail_all(now=now)
+        requests.workers.close()
+        requests.listings.close(CLOSE_TIMEOUT_S)
+        ends_s = time.monotonic() + CLOSE_TIMEOUT_S
         for warming in list(self._warmings):
-            warming.join(max(0.0, ends - time.monotonic()))
-        with counter.deciding() as now:
-            for entry in [each for each in counter.shelf.entries.values() if not each.whole]:
-                counter.shelf.drop(entry, now=now)
-            with suppress(OSError):  # the old index is as true
-                counter.disk.rewrite(counter.shelf.entries.values())
-            counter.disk.close()
+            warming.join(max(0.0, ends_s - time.monotonic()))
+        with requests.decide() as now:
+            self._machine.drop_partial(now=now)
+            requests.directory.close(self._machine.space.entries.values())
 
 
 def _check(settings: CacheSettings) -> None:

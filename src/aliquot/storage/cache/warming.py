@@ -1,4 +1,4 @@
-"""`warm`: every file of a dataset that matches, brought by a thread that keeps some on their way."""
+"""`warm`: a thread that fetches the matching files of a dataset, some of them at a time."""
 
 import threading
 import time
@@ -7,94 +7,105 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
 from typing import Protocol
 
 from aliquot.core.errors import AliquotError
-from aliquot.storage.cache.base import FetchResult, TransferFuture, Urgency, WarmProgress, WarmResult
-from aliquot.storage.cache.listing import Listing
-from aliquot.storage.cache.ticket import Claim
+from aliquot.storage.cache.base import WarmProgress
+from aliquot.storage.cache.futures import TransferFuture
+from aliquot.storage.cache.listings.listing import Listing
+from aliquot.storage.cache.records import FetchResult, Urgency, WarmResult
 from aliquot.storage.errors import RoomError
 from aliquot.storage.records import FileKey, Listed
 
-AT_ONCE = 16  # on their way; half of the workers at most are for them, and who looks for work looks at all of them
-TOLD_EVERY_S = 0.2
+MAX_FETCHES = 16  # at once: at most half of the workers serve them, and each choice of a step looks at all of them
+PROGRESS_EVERY_S = 0.2
 
 
-class Fetcher(Protocol):
+class FileFetcher(Protocol):
+    """The part of the cache that warming needs."""
+
     def fetch(self, key: FileKey, *, urgency: Urgency) -> TransferFuture[FetchResult]: ...
     def listing(self, dataset: str) -> Listing: ...
     def arrived_bytes(self, key: FileKey) -> int:
-        """Of a file that is on its way."""
+        """Return how many bytes of a running transfer have arrived."""
 
 
-class Warming:
-    def __init__(self, cache: Fetcher, limit_bytes: int, ended: Callable[["Warming"], None]) -> None:
+class DatasetWarming:
+    """Fetches the files of one dataset. Cancelling its future stops it."""
+
+    def __init__(
+        self,
+        cache: FileFetcher,
+        limit_bytes: int,
+        dataset: str,
+        patterns: Sequence[str],
+        progress: WarmProgress | None,
+        ended: Callable[["DatasetWarming"], None],
+    ) -> None:
+        self.future: TransferFuture[WarmResult] = TransferFuture(cancelled=self.stop)
         self._cache = cache
         self._limit_bytes = limit_bytes
+        self._dataset = dataset
+        self._patterns = patterns
+        self._progress: WarmProgress = progress or (lambda *_: None)
         self._ended = ended
         self._stopped = threading.Event()
-        self._claim: Claim[WarmResult] = Claim(Urgency.WARM, None, lambda _: self.stop())
-        self._under_way: dict[TransferFuture[FetchResult], Listed] = {}
+        self._fetching: dict[TransferFuture[FetchResult], Listed] = {}
         self._files = self._bytes = self._failed = 0
         self._error = ""
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name=f"warming {dataset}", daemon=True)
 
-    def begin(self, dataset: str, patterns: Sequence[str], told: WarmProgress | None) -> TransferFuture[WarmResult]:
-        work = (dataset, patterns, told)
-        self._thread = threading.Thread(target=self._run, args=work, name=f"warming {dataset}", daemon=True)
+    def start(self) -> None:
         self._thread.start()
-        return self._claim
 
     def stop(self) -> None:
         self._stopped.set()
 
     def join(self, timeout_s: float) -> None:
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        self._thread.join(timeout_s)
 
-    def _run(self, dataset: str, patterns: Sequence[str], told: WarmProgress | None) -> None:
+    def _run(self) -> None:
         try:
-            wanted = self._wanted(dataset, patterns)
-            self._bring(dataset, wanted, told or (lambda *_: None))
-            self._claim.deliver(WarmResult(self._files, self._bytes, self._failed, self._error))
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
-            self._claim.fail(error)
+            self._fetch_all(self._matching_files())
+            self.future.deliver(WarmResult(self._files, self._bytes, self._failed, self._error))
+        except Exception as error:  # noqa: BLE001 - it is passed on to the caller
+            self.future.fail(error)
         finally:
-            for ticket in self._under_way:
-                ticket.cancel()
+            for fetch in self._fetching:
+                fetch.cancel()
             self._ended(self)
 
-    def _wanted(self, dataset: str, patterns: Sequence[str]) -> list[Listed]:
-        wanted = self._cache.listing(dataset).matching(patterns)
-        total = sum(file.size for file in wanted)
-        if total > self._limit_bytes:
+    def _matching_files(self) -> list[Listed]:
+        files = self._cache.listing(self._dataset).matching(self._patterns)
+        total_bytes = sum(file.size for file in files)
+        if total_bytes > self._limit_bytes:
             raise RoomError(
-                f"{dataset}: {len(wanted)} files of {total} bytes do not fit into the cache of {self._limit_bytes} "
-                "bytes (aliquot up --cache-size); name fewer by patterns"
+                f"{self._dataset}: {len(files)} files of {total_bytes} bytes do not fit into the cache of "
+                f"{self._limit_bytes} bytes (aliquot up --cache-size); name fewer by patterns"
             )
-        return wanted
+        return files
 
-    def _bring(self, dataset: str, wanted: list[Listed], told: WarmProgress) -> None:
-        of = (len(wanted), sum(file.size for file in wanted))
-        waiting = iter(wanted)
-        told_s = float("-inf")
+    def _fetch_all(self, files: list[Listed]) -> None:
+        total_bytes = sum(file.size for file in files)
+        remaining = iter(files)
+        reported_s = float("-inf")
         while not self._stopped.is_set():
-            while len(self._under_way) < AT_ONCE and (file := next(waiting, None)) is not None:
-                ticket = self._cache.fetch(FileKey(dataset, file.path), urgency=Urgency.WARM)
-                self._under_way[ticket] = file
-            if not self._under_way:
+            while len(self._fetching) < MAX_FETCHES and (file := next(remaining, None)) is not None:
+                self._fetching[self._cache.fetch(self._key(file), urgency=Urgency.WARM)] = file
+            if not self._fetching:
                 break
-            done, _ = wait(self._under_way, timeout=TOLD_EVERY_S, return_when=FIRST_COMPLETED)
-            for ticket in [ticket for ticket in self._under_way if ticket in done]:
-                self._count(ticket, self._under_way.pop(ticket))
-            if time.monotonic() - told_s >= TOLD_EVERY_S:
-                told_s = time.monotonic()
-                coming = sum(
-                    self._cache.arrived_bytes(FileKey(dataset, file.path)) for file in self._under_way.values()
-                )
-                told(self._files, of[0], self._bytes + coming, of[1])
-        told(self._files, of[0], self._bytes, of[1])
+            done, _ = wait(self._fetching, timeout=PROGRESS_EVERY_S, return_when=FIRST_COMPLETED)
+            for fetch in [fetch for fetch in self._fetching if fetch in done]:
+                self._count(fetch, self._fetching.pop(fetch))
+            if time.monotonic() - reported_s >= PROGRESS_EVERY_S:
+                reported_s = time.monotonic()
+                arrived = sum(self._cache.arrived_bytes(self._key(file)) for file in self._fetching.values())
+                self._progress(self._files, len(files), self._bytes + arrived, total_bytes)
+        self._progress(self._files, len(files), self._bytes, total_bytes)
 
-    def _count(self, ticket: TransferFuture[FetchResult], file: Listed) -> None:
+    def _key(self, file: Listed) -> FileKey:
+        return FileKey(self._dataset, file.path)
+
+    def _count(self, fetch: TransferFuture[FetchResult], file: Listed) -> None:
         try:
-            size = ticket.result().listed.size
+            size = fetch.result().listed.size
         except (AliquotError, CancelledError) as error:
             self._failed += 1
             self._error = self._error or f"{file.path}: {error}"

@@ -1,4 +1,4 @@
-"""A dataset's files as a tree: what a directory shows, and what a path is."""
+"""A dataset's files as a tree of directories."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -7,27 +7,27 @@ from aliquot.storage.errors import PathError
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
-LARGEST_BYTES = 1 << 63  # as Linux has it
+MAX_FILE_BYTES = (1 << 63) - 1  # the limit of Linux
 
 
 class Listing:
-    """Made once, never changed: any thread may read it.
+    """The files of a dataset at one time. Immutable, so that any thread may read it.
 
-    Names that are no paths of a dataset are left out, and so is a file where others are below its name: an object
-    store may have both `a` and `a/b`, a directory tree cannot.
+    Invalid paths are left out. So is a file whose path is also a directory: an object store may have both `a` and
+    `a/b`, a directory tree cannot.
     """
 
     def __init__(self, files: Iterable[Listed]) -> None:
         self.files: dict[str, Listed] = {}
-        self.skipped = 0  # that are not shown
+        self.skipped = 0  # files left out
         directories: dict[str, dict[str, None]] = {"": {}}
         for file in files:
-            if _is_path(file.path) and 0 <= file.size < LARGEST_BYTES:
+            if _is_path(file.path) and 0 <= file.size <= MAX_FILE_BYTES:
                 self.files[file.path] = file
             else:
                 self.skipped += 1
         for path in self.files:
-            _enter(path, directories)
+            _add_to_parents(path, directories)
         for path in [path for path in self.files if path in directories]:
             del self.files[path]
             self.skipped += 1
@@ -44,15 +44,15 @@ class Listing:
         return self.files.get(path)
 
     def is_directory(self, path: str) -> bool:
-        """The root is the empty path."""
+        """Return whether the path is a directory. The root is the empty path."""
         return path in self._directories
 
     def names(self, directory: str) -> Sequence[str]:
-        """What is in it, sorted: files, and directories without a slash. `KeyError` when it is none."""
+        """Return the sorted names of the files and directories in a directory. Raise `KeyError` if it is none."""
         return self._directories[directory]
 
     def matching(self, patterns: Sequence[str]) -> list[Listed]:
-        """Files whose path matches a shell pattern, or that lie below a directory of that name; no pattern: all."""
+        """Return the files that match a shell pattern or lie below a directory of that name. No patterns: all files."""
         if not patterns:
             return list(self)
         below = tuple(f"{pattern.strip('/')}/" for pattern in patterns)
@@ -71,11 +71,11 @@ def _is_path(path: str) -> bool:
     return True
 
 
-def _enter(path: str, directories: dict[str, dict[str, None]]) -> None:
+def _add_to_parents(path: str, directories: dict[str, dict[str, None]]) -> None:
     while path:
         parent, _, name = path.rpartition("/")
         names = directories.get(parent)
-        if names is not None:  # and so are the parents of this one
+        if names is not None:  # the parents of this directory are complete, too
             names[name] = None
             return
         directories[parent] = {name: None}

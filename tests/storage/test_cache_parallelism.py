@@ -6,17 +6,17 @@ import threading
 import pytest
 from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, cache_before, key, until
 
-from aliquot.storage.cache.lanes import STAYS, Lanes
+from aliquot.storage.cache.transfers.parallelism import ROUNDS_BETWEEN_TRIALS, ChunkParallelism
 
-MOST = 8
+MAX_CHUNKS = 8
 
 
-def rounds(lanes, link, number):
+def rounds(parallelism, link, number):
     """What is tried, round after round, on a link that is as fast as `link` says with so many at once."""
     tried = []
     for _ in range(number):
-        tried.append(lanes.number)
-        lanes.measured(link(lanes.number))
+        tried.append(parallelism.chunks)
+        parallelism.measured(link(parallelism.chunks))
     return tried
 
 
@@ -29,42 +29,42 @@ def slow_ones(at_once):
 
 
 def test_where_one_fills_the_link_it_stays_at_one_but_for_a_try_now_and_then():
-    tried = rounds(Lanes(MOST), full, 2 * (STAYS + 2) + 1)
-    assert tried == [1, 2, *[1] * STAYS, 1, 2, *[1] * STAYS, 1]
+    tried = rounds(ChunkParallelism(MAX_CHUNKS), full, 2 * (ROUNDS_BETWEEN_TRIALS + 2) + 1)
+    assert tried == [1, 2, *[1] * ROUNDS_BETWEEN_TRIALS, 1, 2, *[1] * ROUNDS_BETWEEN_TRIALS, 1]
 
 
 def test_where_each_is_slow_by_itself_there_are_as_many_as_may_be():
-    lanes = Lanes(6)
-    assert rounds(lanes, slow_ones, 5) == [1, 2, 4, 6, 6]
+    parallelism = ChunkParallelism(6)
+    assert rounds(parallelism, slow_ones, 5) == [1, 2, 4, 6, 6]
 
 
 @pytest.mark.parametrize("enough", [1, 2, 4, 8])
 def test_it_settles_where_more_bring_nothing(enough):
-    lanes = Lanes(MOST)
-    rounds(lanes, lambda at_once: 10.0 * min(at_once, enough), 8)
-    assert lanes.number == enough
+    parallelism = ChunkParallelism(MAX_CHUNKS)
+    rounds(parallelism, lambda at_once: 10.0 * min(at_once, enough), 8)
+    assert parallelism.chunks == enough
 
 
 def test_a_link_that_changes_is_noticed():
-    lanes = Lanes(MOST)
-    rounds(lanes, slow_ones, 8)
-    assert lanes.number == MOST
-    tried = rounds(lanes, full, 10 * STAYS)
+    parallelism = ChunkParallelism(MAX_CHUNKS)
+    rounds(parallelism, slow_ones, 8)
+    assert parallelism.chunks == MAX_CHUNKS
+    tried = rounds(parallelism, full, 10 * ROUNDS_BETWEEN_TRIALS)
     assert tried[-1] <= 2
-    assert MOST in rounds(lanes, slow_ones, 10 * STAYS)
+    assert MAX_CHUNKS in rounds(parallelism, slow_ones, 10 * ROUNDS_BETWEEN_TRIALS)
 
 
 def test_of_several_readers_one_at_a_time_is_timed():
-    lanes = Lanes(MOST)
+    parallelism = ChunkParallelism(MAX_CHUNKS)
     for tenth in range(5):
-        lanes.arrived(1, 100, now=tenth / 10)
-        lanes.arrived(2, 100, now=tenth / 10)
-    assert lanes.number == 2  # after four more chunks of the first, whatever came of the second
-    lanes.left(1)
-    lanes.arrived(2, 100, now=1.0)
+        parallelism.arrived(1, 100, now=tenth / 10)
+        parallelism.arrived(2, 100, now=tenth / 10)
+    assert parallelism.chunks == 2  # after four more chunks of the first, whatever came of the second
+    parallelism.stop_measuring(1)
+    parallelism.arrived(2, 100, now=1.0)
     for hundredth in range(1, 7):
-        lanes.arrived(2, 100, now=1 + hundredth / 100)
-    assert lanes.number == 4
+        parallelism.arrived(2, 100, now=1 + hundredth / 100)
+    assert parallelism.chunks == 4
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_the_next_chunk_begins_when_the_larger_part_of_the_last_is_here(origin, 
         until(lambda: begun(origin) == [0])
         go_on.release()  # 300 of 1000
         until(lambda: asked == [0, 300])
-        transfer = cache._counter.flights.transfers[key("a")]
+        transfer = cache._machine.transfers[key("a")]
         assert transfer.next_step(now=transfer.not_before_s) is None
         go_on.release()  # 600
         until(lambda: begun(origin) == [0, 1])
@@ -117,8 +117,8 @@ def test_what_is_waited_for_overtakes_what_was_only_read_ahead(origin, directory
     ):
         first = handle.read(0, 100)
         until(lambda: begun(origin) == [0])
-        transfer = cache._counter.flights.transfers[key("a")]
-        with cache._counter.deciding():
+        transfer = cache._machine.transfers[key("a")]
+        with cache._requests.decide(wakes_workers=True):
             transfer.want(5, first=True)
         assert handle.read(30 * CHUNK, 10).result(SOON_S) == origin.contents["a"][30 * CHUNK : 30 * CHUNK + 10]
         assert not first.done()

@@ -1,0 +1,1 @@
+"""The cache's disk: `directory` with its index, and `files` with their chunks."""
