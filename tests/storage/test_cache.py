@@ -52,6 +52,31 @@ def test_a_file_is_brought_once_and_then_found(origin, directory):
         assert (of.files, of.bytes, of.hits, of.misses, of.fetched_bytes) == (2, 10_500, 1, 2, 10_500)
 
 
+def test_try_open_opens_a_cached_file_at_once_and_fetches_nothing(origin, directory):
+    with cache_before(directory, origin, revalidate_s=60) as cache:
+        assert cache.try_open(key("a")) is None
+        assert cache.stats().in_flight == 0
+        assert opened(cache, "a") == (Found.FETCHED, content("a"))
+        with cache.try_open(key("a")) as handle:
+            assert (handle.found, all_of(handle)) == (Found.CACHED, content("a"))
+            assert cache.stats().open == 1
+        assert (cache.stats().open, cache.stats().datasets["d"].hits) == (0, 1)
+        for path in (directory / "files").glob("*/*"):
+            path.unlink()
+        assert cache.try_open(key("a")) is None
+        assert opened(cache, "a") == (Found.FETCHED, content("a"))
+        assert cache.try_open(key("../a")) is None
+
+
+def test_try_open_leaves_it_to_open_to_ask_whether_a_file_has_changed(origin, directory):
+    with cache_before(directory, origin, revalidate_s=0.0) as cache:
+        opened(cache, "a")
+        origin.contents["a"] = content("new")
+        assert cache.try_open(key("a")) is None
+        assert opened(cache, "a") == (Found.FETCHED, content("new"))
+    assert cache.try_open(key("a")) is None  # closed
+
+
 def test_however_many_ask_there_is_one_transfer(origin, directory):
     gate = threading.Event()
     origin.before_read = lambda *_: gate.wait(SOON_S)

@@ -65,6 +65,10 @@ class Reading:
         if newer is not None:
             self._have(unique, inode, node, newer)
             return
+        cached = self._cache.try_open(node.key)
+        if cached is not None:
+            self._have(unique, inode, node, cached)
+            return
         begun_s = time.monotonic()
         try:
             ticket = self._cache.open(node.key)
