@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.core.errors import InputError
+from aliquot.core.units import MB
 from aliquot.testing.waiting import wait_until
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
 from aliquot_bench.origin import link as links
 from aliquot_bench.origin.content import PERIOD, pieces
-from aliquot_bench.origin.link import MB, LinkError, LinkShape, addresses, remove_stale_links, serve_origin
+from aliquot_bench.origin.link import LinkError, LinkShape, addresses, remove_stale_links, serve_origin
 from aliquot_bench.origin.process import BURST_S, Pacer, parse_range
 from aliquot_bench.prefetch import picture
 from aliquot_bench.prefetch.bench import PrefetchBench

@@ -10,11 +10,11 @@ def test_a_cold_function_finds_its_files_there_before_it_asks(tmp_path):
     with LiveServer(tmp_path / "data") as server:
         shown = show_files(server)
     assert isinstance(shown, FilesResult), shown.text()
-    assert shown.stranger.cold
+    assert shown.unknown.cold
     assert shown.known.cold
-    assert shown.stranger.prefetched_bytes == 0
+    assert shown.unknown.prefetched_bytes == 0
     assert shown.known.prefetched_bytes == shown.known.bytes
-    assert shown.known.seconds < shown.stranger.seconds
+    assert shown.known.seconds < shown.unknown.seconds
     assert "s less." in shown.text()
 
 

@@ -1,5 +1,6 @@
-"""Binary units of size, in bytes."""
+"""Units of size, in bytes."""
 
 KIB = 2**10
 MIB = 2**20
 GIB = 2**30
+MB = 10**6  # as links and disks are rated

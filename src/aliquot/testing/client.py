@@ -1,11 +1,12 @@
 """An HTTP client of one namespace on a running server, for tests, benchmarks and demonstrations."""
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
+
+from aliquot.testing.waiting import wait_until
 
 REQUEST_TIMEOUT_S = 60
 CALL_TIMEOUT_S = 900  # longer than any function may run
@@ -25,7 +26,15 @@ class NamespaceClient(httpx.Client):
         options.setdefault("timeout", REQUEST_TIMEOUT_S)
         super().__init__(base_url=f"{url}/api/v1/namespaces/_/", auth=(user, secret), **options)
 
-    def deploy(self, name: str, code: str, *, kind: str = "python:3.11", main: str | None = None, **body: Any) -> None:  # noqa: ANN401 - JSON
+    def deploy(
+        self,
+        name: str,
+        code: str,
+        *,
+        kind: str = "python:3.11",
+        main: str | None = None,
+        **body: Any,  # noqa: ANN401 - JSON
+    ) -> None:
         """Create or replace an action. `body` holds further fields of the request, such as `limits`."""
         program = {"kind": kind, "code": code, **({"main": main} if main else {})}
         answer = self.put(f"actions/{name}", params={"overwrite": "true"}, json={"exec": program, **body})
@@ -41,18 +50,22 @@ class NamespaceClient(httpx.Client):
         record: dict[str, Any] = answer.json()
         if "activationId" not in record:
             raise CallError(f"{name} answered {answer.status_code}: {answer.text[:_MAX_ERROR_CHARS]}")
-        deadline = time.monotonic() + CALL_TIMEOUT_S
-        while "response" not in record:
-            if time.monotonic() > deadline:
-                raise CallError(f"{name}: activation {record['activationId']} had no end within {CALL_TIMEOUT_S} s")
-            time.sleep(POLL_S)
-            found = self.get(f"activations/{record['activationId']}")
-            record |= found.json() if found.is_success else {}
-        return record
+        return record if "response" in record else self._wait_for_record(name, record["activationId"])
 
     def result(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Call an action and return its result. Raise `CallError` if the function fails."""
         return result_of(name, self.call(name, args))
+
+    def _wait_for_record(self, name: str, activation_id: str) -> dict[str, Any]:
+        answer = wait_until(
+            lambda: self.get(f"activations/{activation_id}"),
+            lambda answer: answer.is_success,
+            what=f"the end of {name}, activation {activation_id}",
+            timeout_s=CALL_TIMEOUT_S,
+            pause_s=POLL_S,
+        )
+        record: dict[str, Any] = answer.json()
+        return record
 
     @contextmanager
     def session(self, name: str, user: str = "") -> Iterator[str]:

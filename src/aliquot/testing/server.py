@@ -12,7 +12,11 @@ from typing import Any, Self
 
 import httpx
 
+from aliquot.testing.client import REQUEST_TIMEOUT_S, CallError, NamespaceClient, check
+from aliquot.testing.waiting import wait_until
+
 START_TIMEOUT_S = 30
+TRAINING_TIMEOUT_S = 1800
 
 
 class LiveServer:
@@ -53,28 +57,39 @@ class LiveServer:
     def operator(self) -> str:
         return str(json.loads((self.data / "local.json").read_text())["operator"])
 
-    def client(self, key: str | None = None, **more: Any) -> httpx.Client:  # noqa: ANN401 - httpx's
-        user, _, secret = (key or self.key).partition(":")
-        more.setdefault("timeout", 60)
-        return httpx.Client(base_url=f"{self.url}/api/v1/namespaces/_/", auth=(user, secret), **more)
+    def client(self, key: str | None = None, **options: Any) -> NamespaceClient:  # noqa: ANN401 - options of httpx
+        """Return a client of the namespace with this key, by default of the server's first namespace."""
+        return NamespaceClient(self.url, key or self.key, **options)
 
-    def operate(self, method: str, path: str, **more: Any) -> Any:  # noqa: ANN401 - httpx's, and JSON
-        """What the operator's side of the gateway answers. Raises `RuntimeError` with its words if it refuses."""
+    def operate(self, method: str, path: str, **options: Any) -> Any:  # noqa: ANN401 - options of httpx, and JSON
+        """Send a request to the operator's API and return its JSON. Raise `CallError` if it is refused."""
         headers = {"authorization": f"Bearer {self.operator}"}
-        more.setdefault("timeout", 60)
-        answer = httpx.request(method, f"{self.url}/operator/v1/{path}", headers=headers, **more)
-        if not answer.is_success:
-            raise RuntimeError(f"{method} {path} answered {answer.status_code}: {answer.text[:400]}")
+        options.setdefault("timeout", REQUEST_TIMEOUT_S)
+        answer = check(httpx.request(method, f"{self.url}/operator/v1/{path}", headers=headers, **options))
         return answer.json() if answer.content else None
 
-    def deploy(self, name: str, code: str, *, kind: str = "python:3.11", **more: Any) -> None:  # noqa: ANN401 - JSON
+    def deploy(self, name: str, code: str, **body: Any) -> None:  # noqa: ANN401 - JSON
+        """Create or replace an action, as `NamespaceClient.deploy` does."""
         with self.client() as client:
-            body = {"exec": {"kind": kind, "code": code}, **more}
-            client.put(f"actions/{name}", params={"overwrite": "true"}, json=body).raise_for_status()
+            client.deploy(name, code, **body)
 
     def create_namespace(self, name: str) -> str:
         """Returns its key."""
         return str(self.operate("POST", "namespaces", json={"name": name})["key"])
+
+    def train_models(self) -> str:
+        """Train on the access log, and return the model that is then in use. Raise `CallError` if training fails."""
+        self.operate("POST", "models/train")
+        state = wait_until(
+            lambda: self.operate("GET", "models"),
+            lambda state: state["training"] is not None and not state["training"]["running"],
+            what="the end of the training",
+            timeout_s=TRAINING_TIMEOUT_S,
+            pause_s=0.1,
+        )
+        if state["training"]["error"]:
+            raise CallError(f"nothing was learned: {state['training']['error']}")
+        return str(state["model"])
 
     def descendants(self) -> list[int]:
         """The processes that it has started, and those that they have."""

@@ -1,1 +1,1 @@
-"""A demonstration of the platform: three tenants with their own manners on one server, measured from outside."""
+"""The demonstration behind `aliquot demo`: load on a real server, and the tables and pictures of what it did."""

@@ -1,20 +1,19 @@
-"""A cold function whose files were there before it asked: a dataset behind a slow link, and sessions that repeat."""
+"""A cold function whose files are prefetched: a dataset behind a slow link, and sessions that repeat."""
 
 import time
 
-import httpx
 from msgspec import Struct
 
+from aliquot.core.units import MB
+from aliquot.testing.client import CallError, NamespaceClient, from_pairs, result_of, to_pairs
 from aliquot.testing.server import LiveServer
 from aliquot_bench.origin.link import LinkShape, serve_origin
 
-MB = 1_000_000
 LINK = LinkShape(bytes_per_s=50 * MB, latency_s=0.002)
 FILES = {"config.json": 2_000, "photos/1.bin": 12 * MB, "photos/2.bin": 12 * MB, "weights.bin": 24 * MB}
 DATASET, FUNCTION, TENANT = "photos", "train", "studio"
-SESSIONS = 9  # to learn from
-LEAD_S = 1.5  # between a session's beginning and its call
-POLL_S = 0.1
+TRAINING_SESSIONS = 9
+LEAD_S = 1.5  # between the beginning of a session and its call
 CODE = """
 import os
 from pathlib import Path
@@ -26,7 +25,7 @@ def main(args):
 
 
 class FileWait(Struct, frozen=True):
-    """What a cold call waited for its files, as its record tells it."""
+    """How long a cold call waited for its files, according to its activation record."""
 
     seconds: float
     cold: bool
@@ -35,97 +34,64 @@ class FileWait(Struct, frozen=True):
 
 
 class FilesResult(Struct, frozen=True):
-    """The same call twice on an empty cache: as a stranger, and once its sessions are known."""
+    """The same cold call twice with an empty cache: before and after its sessions were learned."""
 
-    stranger: FileWait
+    unknown: FileWait
     known: FileWait
     model: str
 
     @property
     def ok(self) -> bool:
-        """Whether it is as said: both calls cold, all files brought before or on their way, and it waited less."""
-        cold = self.stranger.cold and self.known.cold
-        return cold and self.known.prefetched_bytes == self.known.bytes and self.known.seconds < self.stranger.seconds
+        """Return whether both calls were cold, and the second had all its files prefetched and waited less."""
+        cold = self.unknown.cold and self.known.cold
+        return cold and self.known.prefetched_bytes == self.known.bytes and self.known.seconds < self.unknown.seconds
 
     def text(self) -> str:
-        saved = self.stranger.seconds - self.known.seconds
+        saved = self.unknown.seconds - self.known.seconds
         store = f"a store behind a link of {LINK.bytes_per_s / MB:.0f} MB/s"
         return (
             f"Files: a cold function read {self.known.bytes / MB:.0f} MB from {store}. The first time it waited"
-            f" {self.stranger.seconds:.2f} s for them. After {SESSIONS} sessions, which {self.model} learned, and on an"
-            f" empty cache again, they were there before it asked: it waited {1000 * self.known.seconds:.2g} ms,"
+            f" {self.unknown.seconds:.2f} s for them. After {TRAINING_SESSIONS} sessions, which {self.model} learned,"
+            f" the cache was emptied and the files were prefetched: it waited {1000 * self.known.seconds:.2g} ms,"
             f" {saved:.2f} s less."
         )
 
 
 class FilesSkipped(Struct, frozen=True):
-    """Datasets need what this machine may not have; that is no fault of the rest."""
+    """The reason why the machine cannot show datasets. It does not make the demonstration fail."""
 
     why: str
     ok: bool = True
 
     def text(self) -> str:
-        return f"Files: not shown, for the call failed: {self.why}"
-
-
-class CallError(Exception):
-    """What a call said that failed."""
+        return f"Files: not shown, because the call failed: {self.why}"
 
 
 def show_files(server: LiveServer) -> FilesResult | FilesSkipped:
-    """Some ten seconds: a first session, more to learn from, and one whose files are foreseen."""
-    try:
-        return _show(server)
-    except CallError as error:
-        return FilesSkipped(str(error))
-
-
-def _show(server: LiveServer) -> FilesResult:
+    """Run a first session, more sessions to learn from, and one with prefetching. It takes about ten seconds."""
     with serve_origin(FILES, LINK, force="paced") as link:
         server.operate("PUT", f"datasets/{DATASET}", json={"url": link.url})
-        key = server.create_namespace(TENANT)
-        with server.client(key) as client:
-            stranger = _first_call(client)
-            for _ in range(SESSIONS - 1):
-                _session(client)
-            model = _learn(server)
+        with server.client(server.create_namespace(TENANT)) as client:
+            try:
+                unknown = _cold_call(client)
+            except CallError as error:
+                return FilesSkipped(str(error))
+            for _ in range(TRAINING_SESSIONS - 1):
+                _call_in_session(client)
+            model = server.train_models().partition(" ")[0]
             server.operate("POST", f"datasets/{DATASET}/evict")
-            return FilesResult(stranger, _first_call(client, LEAD_S), model)
+            return FilesResult(unknown, _cold_call(client, LEAD_S), model)
 
 
-def _first_call(client: httpx.Client, lead_s: float = 0) -> FileWait:
-    """In a sandbox of its own: the function is deployed anew."""
-    action = {
-        "exec": {"kind": "python:3.11", "code": CODE},
-        "annotations": [{"key": "datasets", "value": [DATASET]}],
-    }
-    client.put(f"actions/{FUNCTION}", params={"overwrite": "true"}, json=action).raise_for_status()
-    return _session(client, lead_s)
+def _cold_call(client: NamespaceClient, lead_s: float = 0) -> FileWait:
+    """Deploy the function again, so that the call starts a new sandbox."""
+    client.deploy(FUNCTION, CODE, annotations=to_pairs({"datasets": [DATASET]}))
+    return _call_in_session(client, lead_s)
 
 
-def _session(client: httpx.Client, lead_s: float = 0) -> FileWait:
-    sessions = client.base_url.join("/api/v1/sessions")
-    session = client.post(sessions, json={"name": TENANT}).raise_for_status().json()["sessionId"]
-    time.sleep(lead_s)
-    query = {"blocking": "true", "session": session}
-    answer = client.post(f"actions/{FUNCTION}", params=query, json={"dataset": DATASET, "files": list(FILES)})
-    client.delete(f"{sessions}/{session}")
-    record = answer.json()
-    if not answer.is_success:
-        raise CallError(str(record.get("response", record)))
-    told = {note["key"]: note["value"] for note in record["annotations"]}
-    return FileWait(
-        told["dataTime"] / 1000,
-        told["start"] == "cold",
-        record["response"]["result"]["bytes"],
-        told["prefetched"],
-    )
-
-
-def _learn(server: LiveServer) -> str:
-    """What serves once the log has been learned from."""
-    state = server.operate("POST", "models/train")
-    while state["training"]["running"]:
-        time.sleep(POLL_S)
-        state = server.operate("GET", "models")
-    return str(state["model"]).partition(" ")[0]
+def _call_in_session(client: NamespaceClient, lead_s: float = 0) -> FileWait:
+    with client.session(TENANT) as session:
+        time.sleep(lead_s)
+        record = client.call(FUNCTION, {"dataset": DATASET, "files": list(FILES)}, session=session)
+    result, notes = result_of(FUNCTION, record), from_pairs(record["annotations"])
+    return FileWait(notes["dataTime"] / 1000, notes["start"] == "cold", result["bytes"], notes["prefetched"])

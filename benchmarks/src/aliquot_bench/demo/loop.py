@@ -1,4 +1,4 @@
-"""A function that counts, in windows of 100 ms of the machine's clock, how often it comes round. Deployed as it is."""
+"""A function that is deployed as it is: it counts its loop iterations in windows of 100 ms of the machine's clock."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the demonstration showed: a table and a picture."""
+"""The table and the picture of the tenants' calls."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ def latency_table(samples: Sequence[CallSample]) -> Table:
     table = Table(title="Latency by tenant, as the callers saw it", title_justify="left")
     for column in ("tenant", "calls", "how", "function", "device"):
         table.add_column(column)
-    for column in ("failed", "cold", "p50 ms", "p95 ms", "p99 ms", "most ms"):
+    for column in ("failed", "cold", "p50 ms", "p95 ms", "p99 ms", "max ms"):
         table.add_column(column, justify="right")
     for tenant in TENANTS:
         own = [sample for sample in samples if sample.tenant == tenant.name]
-        if len(own) < 2:  # noqa: PLR2004 - no quantiles of one
+        if len(own) < 2:  # noqa: PLR2004 - quantiles need two values
             table.add_row(tenant.name, str(len(own)), tenant.manner, tenant.action)
             continue
         latencies = sorted(1000 * sample.latency_s for sample in own)
@@ -37,8 +37,8 @@ def latency_table(samples: Sequence[CallSample]) -> Table:
 
 
 def draw(samples: Sequence[CallSample], path: Path) -> None:
-    """Every call as a dot: when it came and how long it took; those that found no sandbox as crosses."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and not needed for the table
+    """Draw the latency of every call against its start. Warm calls are dots, cold ones crosses."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import
 
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()

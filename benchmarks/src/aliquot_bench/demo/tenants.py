@@ -1,4 +1,4 @@
-"""Who calls what, and how: each tenant a thread or more, paced by a seeded generator."""
+"""The load of three tenants. Each has one or more threads that call a function at seeded random intervals."""
 
 import threading
 import time
@@ -9,9 +9,11 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
+from aliquot.testing.client import NamespaceClient, from_pairs
+
 
 class CallSample(Struct, frozen=True):
-    """One call as its caller saw it, with what its record says."""
+    """One call as its caller measured it, and fields of its activation record."""
 
     tenant: str
     at_s: float  # since the load began
@@ -23,11 +25,13 @@ class CallSample(Struct, frozen=True):
 
 
 class DemoTenant(Struct, frozen=True):
+    """A tenant with the function that it calls and the pace of its calls."""
+
     name: str
-    manner: str  # for the table
+    manner: str  # how it calls, for the table
     action: str
     payload: Callable[[Random], dict[str, Any]]
-    gaps: Callable[[Random], Iterator[float]]  # seconds between its calls
+    gaps: Callable[[Random], Iterator[float]]  # seconds between two calls of one caller
     callers: int = 1
 
 
@@ -62,19 +66,20 @@ TENANTS = (
 
 
 def run_load(url: str, keys: dict[str, str], seconds: float, seed: int = 0) -> list[CallSample]:
-    """All tenants at once, for so long."""
+    """Let all tenants call at the same time for so many seconds, and return all calls in order of their start."""
     samples: list[CallSample] = []
     began = time.monotonic()
 
     def work(tenant: DemoTenant, random: Random) -> None:
-        user, _, secret = keys[tenant.name].partition(":")
-        with httpx.Client(base_url=f"{url}/api/v1/namespaces/_/actions/", auth=(user, secret), timeout=60) as client:
+        with NamespaceClient(url, keys[tenant.name]) as client:
             for gap_s in tenant.gaps(random):
                 time.sleep(gap_s)
                 at_s = time.monotonic() - began
                 if at_s >= seconds:
                     return
-                answer = client.post(tenant.action, params={"blocking": "true"}, json=tenant.payload(random))
+                answer = client.post(
+                    f"actions/{tenant.action}", params={"blocking": "true"}, json=tenant.payload(random)
+                )
                 samples.append(_sample(tenant.name, at_s, time.monotonic() - began - at_s, answer))
 
     threads = [
@@ -90,13 +95,13 @@ def run_load(url: str, keys: dict[str, str], seconds: float, seed: int = 0) -> l
 
 
 def _sample(tenant: str, at_s: float, latency_s: float, answer: httpx.Response) -> CallSample:
-    told = {pair["key"]: pair["value"] for pair in answer.json().get("annotations", [])}
+    notes = from_pairs(answer.json().get("annotations", []))
     return CallSample(
         tenant,
         at_s,
         latency_s,
         answer.status_code == httpx.codes.OK,
-        told.get("start") == "cold",
-        told.get("waitTime", 0) / 1000,
-        told.get("device", "-"),
+        notes.get("start") == "cold",
+        notes.get("waitTime", 0) / 1000,
+        notes.get("device", "-"),
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
+from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
 from aliquot_bench.latency.figures import BARE, OURS, PlatformFigures, TargetResult, goals, others, tables
@@ -67,7 +68,7 @@ class LatencyBench:
         measured = self._measured[target.name] = TargetResult(target.name, target.settings, is_peer=is_peer)
         try:
             measured.version = target.prepare(on_step)
-        except MeasurementError as error:
+        except (MeasurementError, CallError) as error:
             measured.reason = f"does not install: {error}"
 
     def _measure(self, number: int, target: Target) -> None:
@@ -76,7 +77,7 @@ class LatencyBench:
             return
         try:
             measured.add(number, target.measure(self._seconds))
-        except MeasurementError as error:
+        except (MeasurementError, CallError) as error:
             measured.reason = str(error)
 
     def _torch(self, on_step: Callable[[str], None]) -> tuple[TorchStart | None, str]:
@@ -84,7 +85,7 @@ class LatencyBench:
             return None, "Aliquot itself could not be measured"
         try:
             return measure_torch(on_step), ""
-        except MeasurementError as error:
+        except (MeasurementError, CallError) as error:
             return None, str(error)
 
     def _extras(self, torch: TorchStart | None) -> PlatformFigures:

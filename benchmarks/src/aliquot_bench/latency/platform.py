@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
 from urllib.parse import quote
 
-import httpx
 import msgspec
 import psutil  # type: ignore[import-untyped]
 from msgspec import Struct
 
+from aliquot.core.units import MB
+from aliquot.testing.client import NamespaceClient, from_pairs, result_of, to_pairs
 from aliquot_bench.environments import cache_folder, prepare, run, scratch
 from aliquot_bench.environments import python as python_of
 from aliquot_bench.latency.peers import TORCH
@@ -27,13 +27,13 @@ from aliquot_bench.latency.wrk import Endpoint, run_wrk
 NO_OP = "def main(args):\n    return args\n"
 WITH_TORCH = "import torch\n\n\ndef main(args):\n    return {'ones': int(torch.ones(3).sum())}\n"
 FUNCTIONS = 100
-COLD = 10  # functions that are called for the first time
-SETTLE_S = 1.0
-MB = 1e6
+COLD = 10  # functions in the median of first calls
+SETTLE_S = 1.0  # before the memory of the idle server is read
+REQUEST_TIMEOUT_S = 120
 
 
 class ReadyFile(Struct, frozen=True):
-    """What the server writes once it answers."""
+    """The file that the server writes when it answers requests."""
 
     url: str
     namespace: str
@@ -42,54 +42,55 @@ class ReadyFile(Struct, frozen=True):
 
 
 class ColdStart(Struct, frozen=True):
-    """First calls: the whole of each as the caller sees it, and the part that the record calls its start."""
+    """The time of a first call as the caller sees it, and the part that its record counts as initialization."""
 
     whole_ms: float
     init_ms: float
 
 
 class LatencyPlatform:
-    """A running server."""
+    """A running server under measurement."""
 
     def __init__(self, server: ServerProcess, ready: ReadyFile, up_s: float) -> None:
         self.server, self.up_s, self.pid = server, up_s, ready.pid
         self._headers = {"Authorization": "Basic " + base64.b64encode(ready.key.encode()).decode()}
         self._url = ready.url
-        self._client = httpx.Client(base_url=ready.url, headers=self._headers, timeout=120)
+        self._client = NamespaceClient(ready.url, ready.key, timeout=REQUEST_TIMEOUT_S)
 
     def memory_mb(self) -> float:
         return float(psutil.Process(self.pid).memory_info().rss) / MB
 
-    def put(self, name: str, code: str, imports: Sequence[str] = ()) -> None:
-        annotations = [{"key": "imports", "value": list(imports)}] if imports else []
-        action = {"exec": {"kind": "python:3.11", "code": code}, "annotations": annotations}
-        answer = self._client.put(_path(name), params={"overwrite": "true"}, json=action)
-        _check(answer)
+    def deploy(self, name: str, code: str, imports: Sequence[str] = ()) -> None:
+        self._client.deploy(name, code, annotations=to_pairs({"imports": list(imports)} if imports else {}))
 
     def endpoint(self, names: Sequence[str]) -> Endpoint:
-        paths = tuple(f"{_path(name)}?blocking=true&result=true" for name in names)
+        """Return the endpoint at which the load generator calls these functions."""
+        paths = tuple(f"/api/v1/namespaces/_/actions/{quote(name)}?blocking=true&result=true" for name in names)
         return Endpoint(self._url, paths, headers=self._headers)
 
     def first_call(self, name: str) -> ColdStart:
+        """Call a function that has no sandbox yet, and return how long its start took."""
         began = time.perf_counter()
-        answer = self._client.post(_path(name), params={"blocking": "true"}, json={})
+        record = self._client.call(name, {})
         took_s = time.perf_counter() - began
-        _check(answer)
-        notes: dict[str, Any] = {note["key"]: note["value"] for note in answer.json()["annotations"]}
-        return ColdStart(1000 * took_s, float(notes.get("initTime", 0)))
+        result_of(name, record)
+        return ColdStart(1000 * took_s, float(from_pairs(record["annotations"]).get("initTime", 0)))
 
     def cold(self, prefix: str, code: str, imports: Sequence[str] = ()) -> ColdStart:
-        """The median first call of several functions, after one that may start the zygote."""
+        """Return the median first call of several new functions.
+
+        The first of them is not counted, because it may start the zygote.
+        """
         names = [f"{prefix}{number}" for number in range(COLD + 1)]
         for name in names:
-            self.put(name, code, imports)
+            self.deploy(name, code, imports)
         calls = [self.first_call(name) for name in names][1:]
         return ColdStart(median(call.whole_ms for call in calls), median(call.init_ms for call in calls))
 
 
 @contextmanager
 def up(folder: Path, python: str = sys.executable) -> Iterator[LatencyPlatform]:
-    """Start it as a user does, and know how long it took until it answered."""
+    """Start a server as a user does, and measure the time until it answers."""
     port, ready_file = free_port(), folder / "ready.json"
     command = [python, "-c", "from aliquot.cli import main; main()", "up", "--data", str(folder / "data")]
     command += ["--port", str(port), "--ready-file", str(ready_file)]
@@ -124,7 +125,7 @@ class AliquotTarget:
             self.up_s.append(platform.up_s)
             self.idle_mb.append(platform.memory_mb())
             self.cold.append(platform.cold("cold", NO_OP))
-            platform.put("noop", NO_OP)
+            platform.deploy("noop", NO_OP)
             endpoint = platform.endpoint(["noop"])
             if not answers(endpoint):
                 raise ServerError("the no-op does not answer")
@@ -137,7 +138,7 @@ class AliquotTarget:
         """In turn, with the same script: a slow moment of the machine meets both."""
         names = [f"warm{number}" for number in range(FUNCTIONS)]
         for name in names:
-            platform.put(name, NO_OP)
+            platform.deploy(name, NO_OP)
         one, many = platform.endpoint(names[:1]), platform.endpoint(names)
         for endpoint in (one, many):
             if not answers(endpoint):
@@ -171,15 +172,6 @@ def measure_torch(on_step: Callable[[str], None]) -> TorchStart:
         plain.append(1000 * (time.perf_counter() - began))
     with scratch() as folder, up(folder, python_of(environment)) as platform:
         return TorchStart(platform.cold("torch", WITH_TORCH, ["torch"]), median(plain))
-
-
-def _path(name: str) -> str:
-    return f"/api/v1/namespaces/_/actions/{quote(name)}"
-
-
-def _check(answer: httpx.Response) -> None:
-    if not answer.is_success:
-        raise ServerError(f"{answer.request.url.path} answered {answer.status_code}: {answer.text[:200]}")
 
 
 def _healthy(port: int) -> bool:

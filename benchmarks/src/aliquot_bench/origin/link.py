@@ -18,9 +18,9 @@ import httpx
 import msgspec
 from msgspec import Struct
 
+from aliquot.core.units import MB
 from aliquot_bench.origin.process import OriginListening, OriginSettings, OriginStarted, SentCounts
 
-MB = 1_000_000
 STOP_TIMEOUT_S = 5
 INTERFACE_PREFIX = (
     "aqb"  # cables are named after the process that laid them, so that another can tell whether it still lives

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aliquot.core.errors import InputError
+from aliquot.core.units import MB
+from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
-from aliquot_bench.origin.link import MB, LinkShape, LinkSpeed, OriginLink, serve_origin
+from aliquot_bench.origin.link import LinkShape, LinkSpeed, OriginLink, serve_origin
 from aliquot_bench.prediction import PredictionBench
 from aliquot_bench.prefetch import picture
 from aliquot_bench.prefetch.control import ControlPart
@@ -48,7 +50,7 @@ class PrefetchBench:
             for part in self._parts:
                 try:
                     part.run(link, on_step)
-                except MeasurementError as error:
+                except (MeasurementError, CallError) as error:
                     self._left_out[part.name] = str(error)
                     goals.append(at_least(f"{part.name}: it could not be measured", None, 1))
                     continue

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from statistics import fmean
 
-from aliquot_bench.origin.link import MB, OriginLink
+from aliquot.core.units import MB
+from aliquot_bench.origin.link import OriginLink
 from aliquot_bench.prefetch.methods import LEARNED, PLAIN, VIEW
 from aliquot_bench.prefetch.part import MIN_SESSIONS, PrefetchSizes
 from aliquot_bench.prefetch.platform import serving
@@ -34,14 +35,14 @@ class ControlPart:
             on_step("shuffled epochs, to learn from")
             for _ in range(MIN_SESSIONS):
                 learned.run(self._shuffled.epoch())
-            self._model = learned.learn()
+            self._model = learned.train()
             for number in range(self._sizes.epochs):
                 epoch = self._shuffled.epoch()
                 on_step(f"{PLAIN}, shuffled epoch {number + 1}")
                 self._trials[PLAIN].append(still.measure(epoch, LEAD_S, plain=True))
                 for name, platform in ((VIEW, still), (LEARNED, learned)):
                     on_step(f"{name}, shuffled epoch {number + 1}")
-                    platform.empty()
+                    platform.empty_cache()
                     self._trials[name].append(platform.measure(epoch, LEAD_S))
 
     def slowdown(self, method: str) -> float:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from aliquot_bench.origin.link import MB, OriginLink
+from aliquot.core.units import MB
+from aliquot_bench.origin.link import OriginLink
 from aliquot_bench.prefetch.part import MIN_SESSIONS, PrefetchSizes
 from aliquot_bench.prefetch.platform import PrefetchPlatform, serving
 from aliquot_bench.prefetch.trial import POINTS, SessionTrial, hidden
@@ -60,8 +61,8 @@ class InterferencePart:
     def _learn(self, platform: PrefetchPlatform, sessions: Sequence[ReadSession]) -> None:
         for session in sessions:
             platform.run(session)
-        platform.learn()
-        platform.empty()
+        platform.train()
+        platform.empty_cache()
 
     def _crowd(self, platform: PrefetchPlatform) -> dict[str, SessionTrial]:
         def run(place: int) -> SessionTrial:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from statistics import fmean, median
 
-from aliquot_bench.origin.link import MB, OriginLink
+from aliquot.core.units import MB
+from aliquot_bench.origin.link import OriginLink
 from aliquot_bench.prefetch.part import PrefetchSizes
 from aliquot_bench.prefetch.platform import PrefetchPlatform, serving
 from aliquot_bench.prefetch.trial import POINTS, LeadPoint, SessionTrial, curve, hidden, quantile, wasted_share
@@ -40,7 +41,7 @@ class MethodsPart:
             for number in range(self._sizes.each_lead):
                 for lead_s in self._sizes.leads_s:
                     on_step(f"learned prefetch, {lead_s:g} s ahead, session {number + 1}")
-                    learned.empty()
+                    learned.empty_cache()
                     trial = learned.measure(self._flow.next_session(next(turns)), lead_s)
                     self._trials[LEARNED].append(trial)
 
@@ -49,7 +50,7 @@ class MethodsPart:
         for session in self._flow.interleaved(self._sizes.training):
             platform.run(session)
         on_step("learning")
-        self._model = platform.learn()
+        self._model = platform.train()
 
     def _compare(self, platform: PrefetchPlatform, on_step: Callable[[str], None]) -> None:
         """Both that move files one after the other for the same user: a slow moment of the machine meets both."""
@@ -58,10 +59,10 @@ class MethodsPart:
             on_step(f"{PLAIN}, session {number + 1}")
             self._trials[PLAIN].append(platform.measure(session, plain=True))
             on_step(f"{VIEW}, session {number + 1}")
-            platform.empty()
+            platform.empty_cache()
             self._trials[VIEW].append(platform.measure(session))
         on_step("preloading everything")
-        platform.warm()
+        platform.preload()
         for number, session in enumerate(sessions):
             on_step(f"{PRELOADED}, session {number + 1}")
             self._trials[PRELOADED].append(platform.measure(session))

@@ -5,10 +5,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from aliquot.core.units import MB
 from aliquot_bench.origin.link import OriginLink
 from aliquot_bench.result import Goal, ResultTable
 
-MB = 1_000_000
 MIN_SESSIONS = 10  # sessions of one user alone, for a model to be made of them
 
 

@@ -1,4 +1,4 @@
-"""A real server with the origin's files as a dataset, users who are its tenants, and their sessions."""
+"""A real server with the origin's files as a dataset, and the sessions that users run on it."""
 
 import os
 import subprocess
@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 from msgspec.structs import replace
 
+from aliquot.testing.client import NamespaceClient, from_pairs, result_of, to_pairs
 from aliquot.testing.server import LiveServer
 from aliquot_bench.environments import MeasurementError, scratch
 from aliquot_bench.origin.link import OriginLink
@@ -21,128 +21,86 @@ from aliquot_bench.prefetch.workload import ReadSession
 DATASET = "lab"
 FUNCTION = "reader"
 CODE = Path(__file__).with_name("functions") / "reader.py"
-MAX_RUN_MS = 300_000  # a run
-FORGETFUL = ("--keepalive", "fixed_ttl", "--param", "fixed_ttl.ttl_s=0")  # every call finds a sandbox of its own
-POLL_S = 0.1
-SETTLE_S = 0.1  # what is cancelled at the end of a session may still be on the cable
+MAX_RUN_MS = 300_000  # of one call
+COLD_SANDBOXES = ("--keepalive", "fixed_ttl", "--param", "fixed_ttl.ttl_s=0")  # every call starts a new sandbox
+SETTLE_S = 0.1  # until transfers that the end of a session cancels have left the link
 
 
 class PrefetchPlatform:
-    """A running server. Sandboxes are not kept: every session finds a cold one, as on a cold node."""
+    """A running server that keeps no idle sandbox, so that every session meets a cold one, as on a cold node."""
 
-    def __init__(self, server: LiveServer, link: OriginLink, clients: dict[str, httpx.Client], *, shared: bool) -> None:
+    def __init__(
+        self, server: LiveServer, link: OriginLink, clients: dict[str, NamespaceClient], *, shared: bool
+    ) -> None:
         self._server, self._link, self._clients, self._shared = server, link, clients, shared
 
-    def command(self, *arguments: str) -> str:
-        """`aliquot …`, as its operator would type it."""
-        environment = {**os.environ, "ALIQUOT_DATA": str(self._server.data)}
-        for name in ("ALIQUOT_URL", "ALIQUOT_KEY"):
-            environment.pop(name, None)
-        command = [sys.executable, "-m", "aliquot", *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode != 0:
-            raise MeasurementError(f"aliquot {' '.join(arguments)}: {(done.stderr or done.stdout).strip()[-400:]}")
-        return done.stdout
-
     def measure(self, session: ReadSession, lead_s: float = 0, *, plain: bool = False) -> SessionTrial:
-        """One session from its creation to its end, and what the origin sent meanwhile."""
+        """Run a session, and count the bytes that the origin sent from its creation to its end."""
         before = self._link.counted().sent
         trial = self.run(session, lead_s, plain=plain)
         time.sleep(SETTLE_S)
         return replace(trial, moved=moved_between(before, self._link.counted().sent))
 
     def run(self, session: ReadSession, lead_s: float = 0, *, plain: bool = False) -> SessionTrial:
-        """Create the session, wait for `lead_s`, call the reader, end the session."""
+        """Create the session, wait for `lead_s`, call the reader, and end the session.
+
+        With `plain` the reader reads from the origin itself instead of from the dataset.
+        """
         client = self._clients[session.user]
+        args: dict[str, Any] = {"files": [file.path for file in session.files], "dataset": DATASET}
+        if plain:
+            args["origin"] = self._link.url
         created = time.monotonic()
-        who = {"name": session.user, **({"user": session.user} if self._shared else {})}
-        begun = client.post("/api/v1/sessions", json=who).raise_for_status().json()["sessionId"]
-        try:
+        with client.session(session.user, session.user if self._shared else "") as session_id:
             time.sleep(max(0.0, created + lead_s - time.monotonic()))
-            args: dict[str, Any] = {"files": [file.path for file in session.files], "dataset": DATASET}
-            if plain:
-                args["origin"] = self._link.url
             sent_at = time.monotonic()
-            record = self._call(client, begun, args)
-        finally:
-            client.delete(f"/api/v1/sessions/{begun}").raise_for_status()
-        trial = make_trial(session, lead_s, sent_at, record["response"]["result"], _notes(record))
+            record = client.call(FUNCTION, args, session=session_id)
+        result = result_of(FUNCTION, record)
+        trial = make_trial(session, lead_s, sent_at, result, from_pairs(record["annotations"]))
         if trial.read_bytes != session.bytes:
             raise MeasurementError(f"{session.user} read {trial.read_bytes} bytes, not {session.bytes}")
         return trial
 
-    def _call(self, client: httpx.Client, session: str, args: dict[str, Any]) -> dict[str, Any]:
-        query = {"blocking": "true", "session": session}
-        answer = client.post(f"/api/v1/namespaces/_/actions/{FUNCTION}", params=query, json=args)
-        record: dict[str, Any] = answer.json()
-        if not answer.is_success or not record.get("response", {}).get("success"):
-            told = record.get("response", record)
-            raise MeasurementError(f"the reader's call answered {answer.status_code}: {str(told)[:400]}")
-        return record
+    def add_dataset(self) -> None:
+        """Register the origin's files as a dataset, and list them."""
+        self._server.operate("PUT", f"datasets/{DATASET}", json={"url": self._link.url})
+        self._server.operate("GET", f"datasets/{DATASET}")
 
-    def warm(self) -> None:
-        """Bring everything."""
-        self.command("dataset", "warm", DATASET)
+    def preload(self) -> None:
+        """Fetch all files of the dataset into the cache, by `aliquot dataset warm`."""
+        environment = {**os.environ, "ALIQUOT_DATA": str(self._server.data)}
+        for name in ("ALIQUOT_URL", "ALIQUOT_KEY"):
+            environment.pop(name, None)
+        command = [sys.executable, "-m", "aliquot", "dataset", "warm", DATASET]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode != 0:
+            raise MeasurementError(f"aliquot dataset warm: {(done.stderr or done.stdout).strip()[-400:]}")
 
-    def add(self) -> None:
-        """The origin's files as a dataset, and what files there are."""
-        self._operate("PUT", f"datasets/{DATASET}", json={"url": self._link.url})
-        self._operate("GET", f"datasets/{DATASET}")
+    def empty_cache(self) -> None:
+        """Evict all cached files. The list of files and the models stay."""
+        self._server.operate("POST", f"datasets/{DATASET}/evict")
+        self._server.operate("GET", f"datasets/{DATASET}")
 
-    def empty(self) -> None:
-        """Make it a cold node: nothing is in the cache; the names of the files and what was learned stay."""
-        self._operate("POST", f"datasets/{DATASET}/evict")
-        self._operate("GET", f"datasets/{DATASET}")
-
-    def learn(self) -> str:
-        """Train on what the log holds, now; the name of what serves then."""
-        state = self._operate("POST", "models/train")
-        while state["training"] is None or state["training"]["running"]:
-            time.sleep(POLL_S)
-            state = self._operate("GET", "models")
-        if state["training"]["error"]:
-            raise MeasurementError(f"nothing was learned: {state['training']['error']}")
-        return str(state["model"])
-
-    def _operate(self, method: str, path: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - httpx's
-        try:
-            told: dict[str, Any] = self._server.operate(method, path, **more)
-        except RuntimeError as error:
-            raise MeasurementError(str(error)) from error
-        return told
+    def train(self) -> str:
+        """Train on the access log, and return the name of the model that is then in use."""
+        return self._server.train_models()
 
 
 @contextmanager
 def serving(link: OriginLink, users: Sequence[str], *options: str, tenant: str = "") -> Iterator[PrefetchPlatform]:
-    """Each user is a tenant, or all are users of one."""
+    """Start a server on which every user is a tenant, or on which all are users of `tenant`."""
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())
-        server = stack.enter_context(LiveServer(folder / "data", *FORGETFUL, *options))
-        tenants = {name: stack.enter_context(_client(server, name)) for name in ([tenant] if tenant else users)}
+        server = stack.enter_context(LiveServer(folder / "data", *COLD_SANDBOXES, *options))
+        clients = {
+            name: stack.enter_context(server.client(server.create_namespace(name), timeout=MAX_RUN_MS / 1000))
+            for name in ([tenant] if tenant else users)
+        }
         platform = PrefetchPlatform(
-            server, link, {user: tenants[tenant or user] for user in users}, shared=bool(tenant)
+            server, link, {user: clients[tenant or user] for user in users}, shared=bool(tenant)
         )
-        platform.add()
-        for client in tenants.values():
-            _deploy(client)
+        platform.add_dataset()
+        code, datasets = CODE.read_text(encoding="utf-8"), to_pairs({"datasets": [DATASET]})
+        for client in clients.values():
+            client.deploy(FUNCTION, code, annotations=datasets, limits={"timeout": MAX_RUN_MS})
         yield platform
-
-
-def _client(server: LiveServer, user: str) -> httpx.Client:
-    name, _, secret = server.create_namespace(user).partition(":")
-    return httpx.Client(base_url=server.url, auth=(name, secret), timeout=MAX_RUN_MS / 1000)
-
-
-def _deploy(client: httpx.Client) -> None:
-    action = {
-        "exec": {"kind": "python:3.11", "code": CODE.read_text(encoding="utf-8")},
-        "annotations": [{"key": "datasets", "value": [DATASET]}],
-        "limits": {"timeout": MAX_RUN_MS},
-    }
-    answer = client.put(f"/api/v1/namespaces/_/actions/{FUNCTION}", params={"overwrite": "true"}, json=action)
-    if not answer.is_success:
-        raise MeasurementError(f"the reader cannot be deployed: {answer.status_code}: {answer.text[:400]}")
-
-
-def _notes(record: dict[str, Any]) -> dict[str, Any]:
-    return {note["key"]: note["value"] for note in record["annotations"]}

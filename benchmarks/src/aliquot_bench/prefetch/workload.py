@@ -7,7 +7,8 @@ from random import Random
 
 from msgspec import Struct
 
-MB = 1_000_000
+from aliquot.core.units import MB
+
 CONFIG_BYTES = 4_000
 SETS = 4  # that all users share: whoever reads one goes on with a checkpoint of their own
 SHARDS = 4

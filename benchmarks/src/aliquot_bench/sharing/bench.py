@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from aliquot.sim.plots import draw_panels
+from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
 from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least
@@ -54,7 +55,7 @@ class SharingBench:
         for part in self._parts:
             try:
                 lacking = part.run(on_step)
-            except MeasurementError as error:
+            except (MeasurementError, CallError) as error:
                 self._left_out[part.name] = str(error)
                 goals.append(at_least(f"{part.name}: it could not be measured", None, 1))
                 continue

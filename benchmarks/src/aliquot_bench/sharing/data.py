@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aliquot.core.units import MB
 from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot_bench.environments import MeasurementError, scratch
 from aliquot_bench.result import Goal, ResultTable, at_least
@@ -23,7 +24,6 @@ from aliquot_bench.sharing.windows import POINTS
 
 WAYS = ("file", "memory")
 PARTS = (8, 4, 2, 1)  # of all the weights: an eighth, ... all
-MB = 1e6
 
 
 class TransferTimes(Struct, frozen=True):
@@ -47,13 +47,13 @@ class DataPart:
         self.steps = sizes.repetitions
 
     def run(self, on_step: Callable[[str], None]) -> str:
-        with weights_app(self._sizes[-1]) as platform:
+        with weights_app(self._sizes[-1]) as app:
             for number in range(self._repetitions):
                 on_step(f"data sharing, repetition {number + 1}: up to {self._sizes[-1] / MB:g} MB")
                 for size in self._sizes:
                     self._handed.setdefault(("file", size), []).append(transfer_by_file(size))
-                    self._handed.setdefault(("memory", size), []).append(TransferTimes(*platform.between(size)))
-            self._same = platform.inside(self._sizes[-1])
+                    self._handed.setdefault(("memory", size), []).append(TransferTimes(*app.between_sandboxes(size)))
+            self._same = app.same_object_inside(self._sizes[-1])
         return ""
 
     def _typical(self, way: str, size: int) -> TransferTimes:
@@ -104,7 +104,7 @@ def transfer_by_file(size: int) -> TransferTimes:
 
 
 def _side(side: str, place: Path, size: int) -> "subprocess.Popen[str]":
-    program = str(Path(__file__).with_name("handover.py"))
+    program = str(Path(__file__).with_name("file_transfer.py"))
     # -P: this folder is not where modules are looked for, or ours would hide the library's of the same name.
     command = [sys.executable, "-P", program, side, str(place), str(size)]
     pipe = subprocess.PIPE

@@ -57,7 +57,7 @@ class ElasticPart:
         with ExitStack() as stack:
             platforms = {mode: stack.enter_context(host_device(mode)) for mode in self._trials}
             for platform in platforms.values():
-                platform.put_loops([("borrower", BORROWER), ("owner", OWNER)])
+                platform.deploy_loops([("borrower", BORROWER), ("owner", OWNER)])
             turns = round(_alone(platforms[LENT[0]]) * self._sizes.elastic_s)
             for number in range(self._sizes.repetitions):
                 for mode, platform in platforms.items():

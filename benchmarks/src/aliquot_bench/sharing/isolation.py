@@ -89,7 +89,7 @@ class IsolationPart:
             platforms = {mode: stack.enter_context(host_device(mode)) for mode in MODES}
             for platform in platforms.values():
                 for setting in (ALONE, *self._settings):
-                    platform.put_loops(list(zip(_names(setting), setting, strict=True)))
+                    platform.deploy_loops(list(zip(_names(setting), setting, strict=True)))
             for number in range(self._sizes.repetitions):
                 for setting in (ALONE, *self._settings):
                     for mode, platform in platforms.items():

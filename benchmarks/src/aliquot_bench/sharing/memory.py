@@ -36,9 +36,9 @@ class MemoryPart:
     def run(self, on_step: Callable[[str], None]) -> str:
         on_step("memory: one that takes too much, between two neighbours")
         with host_device("elastic") as platform:
-            platform.put("eater", "eater", 0.4, LIMIT_MB)
+            platform.deploy("eater", "eater", 0.4, LIMIT_MB)
             for name in NEIGHBOURS:
-                platform.put(name, "matrix", 0.3)
+                platform.deploy(name, "matrix", 0.3)
             before = [read_counts(platform.call(name, {"turns": 1})) for name in NEIGHBOURS]
             with ThreadPoolExecutor(1) as threads:
                 beside = threads.submit(platform.together, [(name, {"seconds": self._seconds}) for name in NEIGHBOURS])

@@ -43,7 +43,7 @@ class OverheadPart:
 
     def run(self, on_step: Callable[[str], None]) -> str:
         with host_device("hard") as platform:
-            platform.put("training", "training", 1.0)
+            platform.deploy("training", "training", 1.0)
             platform.call("training", {"steps": self._sizes.training_steps // 10})
             for number in range(self._sizes.training_pairs):
                 on_step(f"overhead, pair {number + 1}")

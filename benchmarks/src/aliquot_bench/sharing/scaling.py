@@ -48,7 +48,7 @@ class ScalingPart:
         slices = [(_eighths(count), count / EIGHTHS) for count in self._counts]
         slices += [(name, _part(count)) for count in self._counts for name in _equal(count)]
         with host_device("hard") as platform:
-            platform.put_loops(slices)
+            platform.deploy_loops(slices)
             whole = read_counts(platform.call(_eighths(EIGHTHS), {"seconds": LOOK_S})).per_second
             work = {"turns": round(whole * self._sizes.scaling_s)}
             for number in range(self._sizes.repetitions):
