@@ -109,21 +109,21 @@ class Entities(RuleBasedStateMachine):
 
     @rule(who=WHO, whose=WHO, path=PATHS)
     def get_action(self, who, whose, path):
-        reached = self.model.reach(self.spaces[who], self.spaces[whose], path)
-        expected = OK if reached else self.model.why_not(self.spaces[who], self.spaces[whose], path)
+        resolved = self.model.reach(self.spaces[who], self.spaces[whose], path)
+        expected = OK if resolved else self.model.why_not(self.spaces[who], self.spaces[whose], path)
         got = self.ask("GET", who, f"{ACTIONS}/{path}", expected, whose=whose)
-        if reached:
-            assert {pair["key"]: pair["value"] for pair in got["parameters"]} == reached["parameters"]
+        if resolved:
+            assert {pair["key"]: pair["value"] for pair in got["parameters"]} == resolved["parameters"]
 
     @rule(who=WHO, whose=WHO, path=PATHS, payload=st.dictionaries(st.sampled_from("pqs"), st.integers(), max_size=2))
     def invoke(self, who, whose, path, payload):
-        reached = self.model.reach(self.spaces[who], self.spaces[whose], path)
-        expected = OK if reached else self.model.why_not(self.spaces[who], self.spaces[whose], path)
+        resolved = self.model.reach(self.spaces[who], self.spaces[whose], path)
+        expected = OK if resolved else self.model.why_not(self.spaces[who], self.spaces[whose], path)
         query = {"blocking": True}
         record = self.ask("POST", who, f"{ACTIONS}/{path}", expected, whose=whose, json=payload, params=query)
-        if reached:
+        if resolved:
             self.model.activations[self.spaces[who]] += 1
-            assert record["response"]["result"] == reached["parameters"] | payload
+            assert record["response"]["result"] == resolved["parameters"] | payload
             assert record["namespace"] == self.spaces[who]
             self.ask("GET", who, f"activations/{record['activationId']}", OK)
 

@@ -14,7 +14,7 @@ from sandboxes import isolation, play, result, strongest, with_and_without_walls
 from aliquot.live.node.base import Status
 from aliquot.live.node.environments import Environments, RequirementsError, paths_in, pip_variables, sweep_environments
 from aliquot.live.node.isolation import NO_ISOLATION
-from aliquot.live.node.sandbox_resources import Quarters
+from aliquot.live.node.sandbox_resources import SandboxResources
 
 WHERE = "import {0}\ndef main(args):\n    return {{'value': {0}.VALUE, 'file': {0}.__file__}}"
 
@@ -183,7 +183,7 @@ Quarters(folder, NO_ISOLATION, 0, 0)
 
 def test_at_whichever_step_scratch_directories_are_removed_the_next_server_starts_with_none(tmp_path):
     def check(folder):
-        Quarters(folder, NO_ISOLATION, 0, 0)
+        SandboxResources(folder, NO_ISOLATION, 0, 0)
         assert [path.name for path in folder.iterdir()] == ["scratch"]
         assert list((folder / "scratch").iterdir()) == []
 

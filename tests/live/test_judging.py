@@ -7,7 +7,7 @@ import sys
 
 from aliquot.live.bodies.json_check import TOO_MANY
 from aliquot.live.bodies.json_check_process import DATA_BYTES
-from aliquot.live.bodies.json_checker import TOO_MANY_NAMES, Judge
+from aliquot.live.bodies.json_checker import TOO_MANY_NAMES, JsonChecker
 from aliquot.live.bodies.large import allocate
 
 
@@ -35,7 +35,7 @@ for body in (flood, plain):
 
 def test_its_process_has_a_bound_on_its_memory():
     async def scene():
-        judge = Judge()
+        judge = JsonChecker()
         try:
             verdict = await judge.verdict(large(b'{"a":1}'), is_object=True, names=("a", "b"))
             assert (verdict.why, verdict.names) == (None, ("a",))
@@ -48,7 +48,7 @@ def test_its_process_has_a_bound_on_its_memory():
 
 def test_more_names_than_it_can_be_asked_for_are_refused():
     async def scene():
-        judge = Judge()
+        judge = JsonChecker()
         verdict = await judge.verdict(large(b"{}"), is_object=True, names=tuple(f"{n:0100}" for n in range(5000)))
         assert verdict.why == TOO_MANY_NAMES
         judge.close()

@@ -14,7 +14,7 @@ import uvloop
 
 from aliquot.core.commands import Start
 from aliquot.live.catalogue.catalogue import Catalogue
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.action_entity import build
 from aliquot.live.gateway.app import make_app
@@ -86,7 +86,7 @@ async def main() -> None:
     put = wire.ActionPut(exec=wire.ExecPut("python:3", "x"))
     async with catalogue.writing("guest"):
         action = await catalogue.put(build(FullName("guest", "echo"), put, None, catalogue.entities, settings))
-    sample = Call("0" * 32, catalogue.namespace("guest"), Reached.own(action), BODY)
+    sample = Call("0" * 32, catalogue.namespace("guest"), ResolvedAction.own(action), BODY)
     platform.record = Recorder("policy").record(sample, OUTCOME, start_ms=1, duration_ms=1)
     gateway = make_app(platform, catalogue, store, settings, "token")
     authorization = b"Basic " + base64.b64encode(key.encode())

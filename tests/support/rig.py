@@ -9,7 +9,7 @@ import msgspec
 from aliquot.config import PolicySettings
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.catalogue.catalogue import Catalogue
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.device.used import Used
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.journal.replay import replay_file
@@ -36,7 +36,7 @@ class Rig:
         self.node = ScriptedNode(devices)
         self.service = Service(PolicySettings("fair_resident"), self.node, store, host_memory_bytes=2**40)
         self.catalogue = Catalogue(store, self.service)
-        self.composer = Composer(self.service, store, self.catalogue.reach)
+        self.composer = Composer(self.service, store, self.catalogue.resolve)
         self.sampler = self.service.usage
         self.sampler.keep(lambda: UsageFile(folder / "usage.ring", LEAST))
         self.ended = []
@@ -57,7 +57,7 @@ class Rig:
                 for action in catalogued:
                     await rig.catalogue.put(action)
         for action in deployed:
-            rig.service.deploy(Reached.own(action))
+            rig.service.deploy(ResolvedAction.own(action))
         await rig.turn()
         try:
             yield rig
@@ -80,10 +80,13 @@ class Rig:
         self._calls += 1
         number = self._calls if number is None else number
         if isinstance(action, str):
-            guest, reached = self.catalogue.namespace("guest"), self.catalogue.reach("guest", FullName("guest", action))
+            guest, resolved = (
+                self.catalogue.namespace("guest"),
+                self.catalogue.resolve("guest", FullName("guest", action)),
+            )
         else:
-            guest, reached = Namespace("guest"), Reached.own(action)
-        return Call(f"{number:032x}", guest, reached, b"{}", done=self.ended.append, **more)
+            guest, resolved = Namespace("guest"), ResolvedAction.own(action)
+        return Call(f"{number:032x}", guest, resolved, b"{}", done=self.ended.append, **more)
 
     def make_ready(self):
         for sandbox in set(self.node.started) - self._ready:
@@ -124,7 +127,7 @@ class Rig:
 
     async def begin(self, action):
         """Deploy an action, let a call of it run, and return the number of its sandbox."""
-        self.service.deploy(Reached.own(action))
+        self.service.deploy(ResolvedAction.own(action))
         self.service.submit(self.call(action))
         await self.turn()
         sandbox = self.node.starts[-1]

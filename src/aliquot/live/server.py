@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
-from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
@@ -29,8 +29,8 @@ from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.recovery import take_up
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
-from aliquot.live.invocations.sessions.book import Sessions
 from aliquot.live.invocations.sessions.records import SessionSettings
+from aliquot.live.invocations.sessions.registry import Sessions
 from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
 from aliquot.live.settings import ServerSettings
@@ -80,7 +80,7 @@ async def _serve(
         store = await SqliteStore.open(data.database)
     except StoreError as error:
         raise InputError(f"--data: {error}") from error
-    judge = Judge()
+    judge = JsonChecker()
     node = LocalNode(
         data.path,
         settings.devices,
@@ -93,8 +93,8 @@ async def _serve(
     node.views = fabric.readers
     service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes, fabric=fabric)
     catalogue = Catalogue(store, service)
-    service.tenancies.keys = catalogue
-    composer = Composer(service, store, catalogue.reach, most=settings.gateway.sequence_length)
+    service.assignments.keys = catalogue
+    composer = Composer(service, store, catalogue.resolve, most=settings.gateway.sequence_length)
     service.usage.keep(lambda: UsageFile(data.usage, settings.usage_bytes))
     operator = secrets.token_urlsafe(32)
     url = _url(settings, listener)

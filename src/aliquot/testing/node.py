@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.device.used import Used
-from aliquot.live.node.base import Launch, Listener, Outcome, RunRequest, SandboxUsage, Status
+from aliquot.live.node.base import Launch, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 
 
 class ScriptedNode:
@@ -12,7 +12,7 @@ class ScriptedNode:
 
     def __init__(self, devices: Sequence[DeviceSpec] = (DeviceSpec(CPU, CPU, None, 4),)) -> None:
         self.devices = tuple(devices)
-        self.listener: Listener
+        self.listener: NodeListener
         self.started: dict[int, Launch] = {}
         self.starts: list[int] = []  # in order: none should be there twice
         self.running: dict[int, RunRequest] = {}
@@ -21,7 +21,7 @@ class ScriptedNode:
         self.slices: dict[int, tuple[float, float]] = {}
         self.used_so_far: dict[int, Used] = {}
 
-    async def start(self, listener: Listener) -> None:
+    async def start(self, listener: NodeListener) -> None:
         self.listener = listener
 
     async def stop(self) -> None:

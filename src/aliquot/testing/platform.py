@@ -7,11 +7,11 @@ from typing import Any
 
 from aliquot.core.commands import Start
 from aliquot.core.model import CPU
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import Recorder
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.errors import OverloadedError
-from aliquot.live.invocations.sessions.living import LivingSessions
+from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import Store
 from aliquot.live.store.records import Action, Activation, Namespace
@@ -33,7 +33,7 @@ class FakePlatform:
         self.cancelled: list[str] = []
         self.deployed: dict[tuple[str, str], Action] = {}
         self.weights: dict[str, float] = {}
-        self.sessions = LivingSessions()
+        self.sessions = LiveSessions()
         self.ended_sessions: list[tuple[str, str]] = []
         self._recorder = Recorder("fake")
 
@@ -79,8 +79,8 @@ class FakePlatform:
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self.store.activation(namespace, activation_id)
 
-    def deploy(self, reached: Reached) -> None:
-        self.deployed[reached.tenant, reached.function] = reached.action
+    def deploy(self, resolved: ResolvedAction) -> None:
+        self.deployed[resolved.tenant, resolved.function] = resolved.action
 
     def remove(self, tenant: str, function: str) -> None:
         self.deployed.pop((tenant, function), None)

@@ -7,7 +7,7 @@ from gateway_client import on_a_loop
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue.catalogue import Catalogue, Taken, digest_of
+from aliquot.live.catalogue.catalogue import Catalogue, NameTakenError, digest_of
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.errors import NotFoundError
 from aliquot.live.store.records import Action, Exec, Quota
@@ -99,7 +99,7 @@ async def test_what_the_store_refuses_has_not_happened():
 async def test_names_are_checked_and_taken_once():
     catalogue, _, _ = await opened()
     await catalogue.create_namespace("guest")
-    with pytest.raises(Taken, match="guest"):
+    with pytest.raises(NameTakenError, match="guest"):
         await catalogue.create_namespace("guest")
     for name in ("", "_", "a/b", "..", "é", "a\n", "x" * 257):
         with pytest.raises(InputError, match=r"^name: "):
@@ -113,7 +113,7 @@ async def test_names_are_checked_and_taken_once():
 async def test_of_two_who_take_a_name_one_gets_it():
     catalogue, _, _ = await opened()
     answers = await asyncio.gather(*(catalogue.create_namespace("guest") for _ in range(5)), return_exceptions=True)
-    assert sum(isinstance(answer, Taken) for answer in answers) == 4
+    assert sum(isinstance(answer, NameTakenError) for answer in answers) == 4
 
 
 @on_a_loop
@@ -158,10 +158,10 @@ async def test_an_action_that_cannot_run_any_more_does_not_keep_the_others_from_
             await catalogue.put(replace(ACTION, name=name))
 
     class Picky(FakePlatform):
-        def deploy(self, reached):
-            if reached.function == "a":
+        def deploy(self, resolved):
+            if resolved.function == "a":
                 raise InputError("annotation gpu-share: no")
-            super().deploy(reached)
+            super().deploy(resolved)
 
     platform = Picky(store)
     again = Catalogue(store, platform)

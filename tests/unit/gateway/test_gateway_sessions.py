@@ -7,8 +7,8 @@ import pytest
 from gateway_client import ACTIONS, AS_OPERATOR, NS, basic, gateway, on_a_loop
 from msgspec.structs import replace
 
-from aliquot.live.invocations.sessions.book import Sessions
 from aliquot.live.invocations.sessions.records import SESSIONS, USES, SessionSettings
+from aliquot.live.invocations.sessions.registry import Sessions
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.waiting import wait_on_loop, wait_until_async
 

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from gateway_client import ACTIONS, NS, gateway, on_a_loop
 
-from aliquot.live.bodies.large import Mapping
+from aliquot.live.bodies.large import BodyMapping
 from aliquot.live.gateway.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.node.base import Outcome, Status
@@ -393,7 +393,7 @@ async def test_large_bodies_have_a_bound_together(chunked):
     body = b'{"x":"%b"}' % (b"x" * 3_000_000)
     room = 2 * 2**20 + (4_000_000 if chunked else len(body))
     gc.collect()  # what earlier tests left behind
-    in_use = Mapping.in_use
+    in_use = BodyMapping.in_use
     async with served(payload_bytes=4_000_000, bodies_bytes=in_use + room) as (g, connect):
 
         def request(wire):
@@ -405,7 +405,7 @@ async def test_large_bodies_have_a_bound_together(chunked):
         first, second, third = await connect(), await connect(), await connect()
         head, sent = request(first)
         await first.send(head + sent[:2_000_000])
-        await wait_on_loop(lambda: Mapping.in_use, lambda used: used > in_use, what="memory for the first body")
+        await wait_on_loop(lambda: BodyMapping.in_use, lambda used: used > in_use, what="memory for the first body")
         head, sent_second = request(second)
         await second.send(head + sent_second[:2_000_000])
         status, text, headers = await second.error()
@@ -415,7 +415,7 @@ async def test_large_bodies_have_a_bound_together(chunked):
         assert (await first.answer())[2] == b"{}"
         g.platform.calls.clear()
         await wait_on_loop(
-            lambda: Mapping.in_use, lambda used: used <= in_use, what="the first body's memory to be freed"
+            lambda: BodyMapping.in_use, lambda used: used <= in_use, what="the first body's memory to be freed"
         )
         head, sent = request(third)
         await third.send(head + sent)

@@ -4,9 +4,9 @@ import pytest
 from gateway_client import ACTIONS, gateway, on_a_loop
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue.groups import Served
+from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.images import Image, find_image, parse_image
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.gateway.kinds import check_image
 from aliquot.live.invocations.launches import launch
 from aliquot.live.store.records import Action, Exec, Pair
@@ -68,7 +68,7 @@ def test_an_image_stands_for_a_kind_that_runs_here():
 def test_a_blackbox_is_launched_as_its_kind_with_what_the_image_has():
     code = Exec("blackbox", "x", image="acme/model:7")
     action = Action("ns", "a", "0.0.1", code, annotations=(Pair("requirements", ["pillow"]),))
-    made = launch(Served.alone(reached := Reached.own(action)), reached, ("cpu",), "", (HUB,))
+    made = launch(FlowFunctions.alone(resolved := ResolvedAction.own(action)), resolved, ("cpu",), "", (HUB,))
     assert (made.kind, made.requirements, made.code) == ("python:3.11", ("numpy", "pillow"), "x")
 
 

@@ -10,12 +10,12 @@ from gateway_client import on_a_loop
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.store.base import Document, StoreError
 from aliquot.live.store.records import FullName, Rule, Trigger
-from aliquot.live.triggers.alarms.agenda import Agenda
 from aliquot.live.triggers.alarms.alarm import Alarm
-from aliquot.live.triggers.alarms.book import ALARMS
-from aliquot.live.triggers.alarms.clock import ATTEMPTS, RETRY_MS, Clock, wall_ms
-from aliquot.live.triggers.alarms.schedule import ByCron
-from aliquot.live.triggers.alarms.wish import AlarmWish, make
+from aliquot.live.triggers.alarms.clock import ATTEMPTS, RETRY_MS, AlarmClock, wall_ms
+from aliquot.live.triggers.alarms.due_queue import DueQueue
+from aliquot.live.triggers.alarms.requests import AlarmRequest, make
+from aliquot.live.triggers.alarms.schedule import CronSchedule
+from aliquot.live.triggers.alarms.table import ALARMS
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
 from aliquot.testing.waiting import wait_on_loop
@@ -48,14 +48,14 @@ class Stage:
         """As after a crash: nothing is left but the store."""
         if self.clock is not None:
             await self.clock.stop()
-        self.clock = Clock(self.store, self.catalogue, self.fire, lambda: self.now)
+        self.clock = AlarmClock(self.store, self.catalogue, self.fire, lambda: self.now)
         await self.clock.start()
         await self.jump(0)
 
     async def set(self, trigger="t", **wish):
         identity = self.catalogue.entities.one(Trigger, "guest", trigger).identity
         names = {"namespace": "guest", "trigger": trigger, "identity": identity}
-        await self.clock.put(make(AlarmWish(**wish), **names, now_ms=self.now))
+        await self.clock.put(make(AlarmRequest(**wish), **names, now_ms=self.now))
 
     async def put(self, entity):
         async with self.catalogue.writing("guest"):
@@ -336,7 +336,7 @@ async def test_an_alarm_whose_time_zone_is_gone_does_not_stop_the_others():
     async with stage() as it:
         await it.put(Trigger("guest", "u", "0.0.1", identity="another"))
         await it.set("u", cron="* * * * * *")
-        lost = Alarm("guest", "t", "first", ByCron("* * * * * *", "Mars/Olympus"), {}, NOON)
+        lost = Alarm("guest", "t", "first", CronSchedule("* * * * * *", "Mars/Olympus"), {}, NOON)
         await it.store.put(ALARMS, Document("guest", "t", msgspec.json.encode(lost)))
         await it.start()
         await it.pass_by(2 * SECOND)
@@ -351,17 +351,17 @@ async def test_it_needs_nobody_to_look():
     """The loop's own timer, and the real wall clock."""
     async with stage() as it:
         await it.clock.stop()
-        clock = Clock(it.store, it.catalogue, it.fire)
+        clock = AlarmClock(it.store, it.catalogue, it.fire)
         await clock.start()
         names = {"namespace": "guest", "trigger": "t", "identity": "first"}
-        await clock.put(make(AlarmWish(date=wall_ms() + 20), **names, now_ms=wall_ms()))
+        await clock.put(make(AlarmRequest(date=wall_ms() + 20), **names, now_ms=wall_ms()))
         await wait_on_loop(lambda: it.fired, what="the alarm")
         await clock.stop()
         assert len(it.fired) == 1
 
 
 def test_an_agenda_does_not_grow_with_changes_of_mind():
-    agenda = Agenda()
+    agenda = DueQueue()
     for due in range(10_000, 0, -1):
         agenda.set(("guest", "t"), due)
     assert len(agenda._heap) < 100

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.sequences.frames import Conductor, Ending
 from aliquot.live.invocations.sequences.machine import Machine, Run
 from aliquot.live.node.base import Status
@@ -41,29 +41,29 @@ class Stage:
     def __init__(self, *actions, most=50):
         self.actions = {action.name: action for action in actions}
         self.numbers = itertools.count(1)
-        self.machine = Machine(self.reach, lambda: f"id{next(self.numbers)}", most=most)
+        self.machine = Machine(self.resolve, lambda: f"id{next(self.numbers)}", most=most)
         self.ran = []
         self.closed = []
         self.waiting = None
         self.now = 1000
 
-    def reach(self, name):
+    def resolve(self, name):
         if name.namespace != "me":
             raise AccessDeniedError(str(name)[1:])
         if name.name not in self.actions:
             raise NotFoundError(str(name))
-        return Reached.own(self.actions[name.name])
+        return ResolvedAction.own(self.actions[name.name])
 
     def begin(self, name, payload=None):
-        reached = self.reach(FullName("me", name))
+        resolved = self.resolve(FullName("me", name))
         body = json.dumps(payload or {}).encode()
-        self._take(self.machine.begin("top", reached, body, cause="", now_ms=self.now))
+        self._take(self.machine.begin("top", resolved, body, cause="", now_ms=self.now))
         return self
 
     def finish(self, result, status=OK, duration=10, wait=0):
         run = self.waiting
         self.now += 100
-        memory = run.reached.action.limits.memory
+        memory = run.resolved.action.limits.memory
         ending = Ending(run.id, status, json.dumps(result).encode(), duration, memory, wait)
         self._take(self.machine.returned(ending, self.now))
         return self
@@ -82,13 +82,13 @@ class Stage:
             assert self.waiting is None, "nothing follows a run"
             if isinstance(command, Run):
                 self.waiting = command
-                self.ran.append((command.reached.action.name, json.loads(command.payload)))
+                self.ran.append((command.resolved.action.name, json.loads(command.payload)))
             else:
                 self.closed.append(command)
 
     @property
     def next(self):
-        return self.waiting and (self.waiting.reached.action.name, json.loads(self.waiting.payload))
+        return self.waiting and (self.waiting.resolved.action.name, json.loads(self.waiting.payload))
 
     @property
     def end(self):
@@ -404,7 +404,7 @@ def test_limits_hold_and_everything_that_opens_closes_once(top, bodies, answers,
     if top == "c1":
         turns = sum(name in CONDUCTORS for name, _ in stage.ran)
         assert turns <= 2 * most + 1
-        conducted = [frame for frame in frames.values() if frame.reached.action.name in CONDUCTORS]
+        conducted = [frame for frame in frames.values() if frame.resolved.action.name in CONDUCTORS]
         nested = sum(frame.id != "top" and isinstance(frames[frame.cause], Conductor) for frame in conducted)
         called = sum(len(frame.components) for frame in conducted) - turns - nested
         assert called <= most, "single actions and sequences that conductors called"

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from aliquot.live.gateway.parcels import shared
 from aliquot.live.gateway.refusal import Refusal
+from aliquot.live.gateway.shared_buffers import shared
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.call_finisher import Ends
+from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.node.base import Outcome, Status
-from aliquot.live.node.shared_buffers import Desk, Desks, NoParcel, Parcel
+from aliquot.live.node.shared_buffers import NodeBuffers, SandboxBuffers, SharedBuffer, SharedBufferError
 from aliquot.runtime import values
 
 SIZES = [100_000, 70_001]
@@ -37,7 +37,7 @@ def open_parcels():
 
 
 def test_what_is_handed_over_can_be_written_by_nobody():
-    desk = Desk("t", BOUND, BOUND)
+    desk = SandboxBuffers("t", BOUND, BOUND)
     number, body = filled(desk)
     parcel = desk.hand_on(number, body)
     with pytest.raises(PermissionError):
@@ -52,46 +52,46 @@ def test_what_is_handed_over_can_be_written_by_nobody():
 
 
 def test_what_somebody_could_still_write_to_is_not_handed_over():
-    desk = Desk("t", BOUND, BOUND)
+    desk = SandboxBuffers("t", BOUND, BOUND)
     number, parcel = desk.room(4096)
-    with mmap.mmap(parcel.fd, 4096), pytest.raises(NoParcel, match="still being written to"):
+    with mmap.mmap(parcel.fd, 4096), pytest.raises(SharedBufferError, match="still being written to"):
         desk.seal(number)
     os.pwrite(parcel.fd, b"x" * 4096, 0)
     desk.seal(number)
 
 
 def test_what_was_not_written_to_its_end_is_not_handed_over():
-    desk = Desk("t", BOUND, BOUND)
+    desk = SandboxBuffers("t", BOUND, BOUND)
     number, parcel = desk.room(100_000)
     os.pwrite(parcel.fd, b"x" * 50_000, 0)
-    with pytest.raises(NoParcel, match="not been written to its end"):
+    with pytest.raises(SharedBufferError, match="not been written to its end"):
         desk.seal(number)
 
 
 def test_a_sandbox_has_so_many_parcels_at_once_and_those_it_does_not_take_make_way():
-    desk, other = Desk("t", 10 * BOUND, BOUND), Desk("o", 10 * BOUND, BOUND)
+    desk, other = SandboxBuffers("t", 10 * BOUND, BOUND), SandboxBuffers("o", 10 * BOUND, BOUND)
     for _ in range(128):
         desk.room(4096)
-    with pytest.raises(NoParcel, match="128 parcels are under way already"):
+    with pytest.raises(SharedBufferError, match="128 parcels are under way already"):
         desk.room(4096)
-    numbers = [other.put(Parcel(4096, BOUND)) for _ in range(129)]
+    numbers = [other.put(SharedBuffer(4096, BOUND)) for _ in range(129)]
     assert open_parcels() == 256
-    with pytest.raises(NoParcel, match="there is no parcel 1 to take"):
+    with pytest.raises(SharedBufferError, match="there is no parcel 1 to take"):
         other.take(numbers[0])
     assert other.take(numbers[1]).size == 4096
 
 
 def test_a_server_without_descriptors_refuses_and_counts_no_bytes():
-    desk, before = Desk("t", BOUND, BOUND), Parcel.in_use
+    desk, before = SandboxBuffers("t", BOUND, BOUND), SharedBuffer.in_use
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:
-        with pytest.raises(NoParcel, match="Too many open files"):
+        with pytest.raises(SharedBufferError, match="Too many open files"):
             desk.room(4096)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     gc.collect()
-    assert Parcel.in_use == before
+    assert SharedBuffer.in_use == before
 
 
 def test_a_value_has_so_many_buffers_and_further_ones_stay_in_the_pickle():
@@ -104,7 +104,7 @@ def test_a_value_has_so_many_buffers_and_further_ones_stay_in_the_pickle():
 
 
 def test_a_value_put_behind_its_pickle_is_whole():
-    desk = Desk("t", BOUND, BOUND)
+    desk = SandboxBuffers("t", BOUND, BOUND)
     number, body = filled(desk)
     pickled, sizes, behind = values.opened(desk.hand_on(number, body).inlined(body))
     assert (bytes(pickled), sizes) == (b"pickle", SIZES)
@@ -126,13 +126,13 @@ def test_bytes_wherever_they_are_travel_apart_and_come_back():
 
 @pytest.mark.parametrize("size", [0, -1, BOUND + 1])
 def test_a_parcel_that_cannot_be_is_refused(size):
-    with pytest.raises(NoParcel):
-        Desk("t", BOUND, BOUND).room(size)
+    with pytest.raises(SharedBufferError):
+        SandboxBuffers("t", BOUND, BOUND).room(size)
     assert open_parcels() == 0
 
 
 def test_numbers_that_mean_nothing_are_refused():
-    desk, other = Desk("t", BOUND, BOUND), Desk("o", BOUND, BOUND)
+    desk, other = SandboxBuffers("t", BOUND, BOUND), SandboxBuffers("o", BOUND, BOUND)
     number, body = filled(desk)
     for refused in (
         lambda: other.hand_on(number, body),
@@ -140,17 +140,17 @@ def test_numbers_that_mean_nothing_are_refused():
         lambda: desk.seal(number),
         lambda: desk.take(number),
     ):
-        with pytest.raises(NoParcel, match=f"there is no parcel {number}|there is no parcel {number + 1}"):
+        with pytest.raises(SharedBufferError, match=f"there is no parcel {number}|there is no parcel {number + 1}"):
             refused()
     for cut in (body[:4], body[:20], body[:4] + b"\xff" * 12):
         with pytest.raises(ValueError, match="cut off"):
             values.opened(cut)
-    with pytest.raises(NoParcel, match="is not what the body says"):
+    with pytest.raises(SharedBufferError, match="is not what the body says"):
         desk.hand_on(number, values.seal_up(b"pickle", [1]))
 
 
 def test_a_desk_that_closes_leaves_nothing():
-    desks = Desks(BOUND, BOUND)
+    desks = NodeBuffers(BOUND, BOUND)
     desk = desks.open()
     desk.room(10_000)
     number, body = filled(desk)
@@ -158,14 +158,14 @@ def test_a_desk_that_closes_leaves_nothing():
     assert open_parcels() == 2
     desks.close(desk)
     gc.collect()
-    assert (open_parcels(), Parcel.in_use, desks.find(desk.token)) == (0, 0, None)
+    assert (open_parcels(), SharedBuffer.in_use, desks.find(desk.token)) == (0, 0, None)
     _, parcel = desks.open().room(5000)
     desk.put(parcel)  # nobody will take it
     del parcel
 
 
 def test_the_gateway_takes_a_parcel_from_the_desk_that_the_request_names():
-    desks = Desks(BOUND, BOUND)
+    desks = NodeBuffers(BOUND, BOUND)
     desk = desks.open()
     number, body = filled(desk)
     kind = f"application/x-aliquot-pickle; desk={desk.token}".encode()
@@ -186,17 +186,17 @@ def test_the_gateway_takes_a_parcel_from_the_desk_that_the_request_names():
 
 
 def test_what_outlasts_its_callers_wait_and_is_too_large_for_the_disk_is_not_kept():
-    desk = Desk("t", BOUND, 100_000)
+    desk = SandboxBuffers("t", BOUND, 100_000)
     number, body = filled(desk)
     parcel = desk.hand_on(number, body)
     namespace, action = SimpleNamespace(name="guest"), SimpleNamespace(annotation=lambda _: True)
-    reached = SimpleNamespace(function="f", action=action)
-    call = Call("0" * 32, namespace, reached, body, pickled=True, durable=True)
+    resolved = SimpleNamespace(function="f", action=action)
+    call = Call("0" * 32, namespace, resolved, body, pickled=True, durable=True)
     call.parcel = parcel
     accepted = call.accepted(0)
     assert (accepted.payload, accepted.rerun, accepted.started) == (body, False, True)
     ledger, made = SimpleNamespace(end=lambda *_: None), []
-    ends = Ends("fifo", ledger, SimpleNamespace(), lambda: 0.0)
+    ends = CallFinisher("fifo", ledger, SimpleNamespace(), lambda: 0.0)
     ends._record = lambda _call, outcome, _ended_s: made.append(outcome)
     ends.end(call, Outcome(Status.SUCCESS, b"{}", 0.0, (), body, parcel=parcel))
     assert made[0].status is Status.APPLICATION_ERROR

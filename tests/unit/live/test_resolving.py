@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.entities import Entities
-from aliquot.live.catalogue.resolving import full_name, resolve
+from aliquot.live.catalogue.resolving import full_name, resolve_action
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import Action, Exec, FullName, Package, Pair, Rule, Trigger
 from aliquot.testing.platform import FakePlatform
@@ -27,8 +27,8 @@ def entities():
     return entities
 
 
-def reached(entities, name, caller="me"):
-    return resolve(entities, caller, full_name(caller, name))
+def resolved(entities, name, caller="me"):
+    return resolve_action(entities, caller, full_name(caller, name))
 
 
 def values(found):
@@ -36,18 +36,18 @@ def values(found):
 
 
 def test_an_action_of_ones_own_is_reached_as_it_is(entities):
-    found = reached(entities, "own")
+    found = resolved(entities, "own")
     assert (found.tenant, found.function, found.binding) == ("me", "own", None)
 
 
 def test_a_published_one_runs_in_the_callers_flow_with_its_packages_parameters_beneath_its_own(entities):
-    found = reached(entities, "/lib/utils/echo")
+    found = resolved(entities, "/lib/utils/echo")
     assert (found.tenant, found.function, found.action.namespace) == ("me", "/lib/utils/echo", "lib")
     assert values(found) == {"a": 1, "b": 1, "c": 1}
 
 
 def test_a_bindings_parameters_lie_between_the_packages_and_the_actions(entities):
-    found = reached(entities, "mine/echo")
+    found = resolved(entities, "mine/echo")
     assert (found.function, found.binding) == ("mine/echo", FullName("me", "mine"))
     assert values(found) == {"a": 1, "b": 2, "c": 1}
     assert found.action.full_name == FullName("lib", "utils/echo")
@@ -58,32 +58,32 @@ def test_what_another_has_not_published_is_refused_whether_it_exists_or_not(enti
     entities.show(Package("lib", "secret", "0.0.1"))
     entities.show(replace(ECHO, name="secret/echo"))
     with pytest.raises(AccessDeniedError):
-        reached(entities, name)
+        resolved(entities, name)
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing/echo", "mine/nothing", "/lib/utils/nothing"])
 def test_what_is_not_there_is_missing(entities, name):
     with pytest.raises(NotFoundError):
-        reached(entities, name)
+        resolved(entities, name)
 
 
 def test_a_binding_to_what_is_no_longer_published_is_refused(entities):
     entities.show(replace(UTILS, publish=False))
     with pytest.raises(AccessDeniedError):
-        reached(entities, "mine/echo")
+        resolved(entities, "mine/echo")
 
 
 def test_bindings_that_came_to_point_at_each_other_lead_nowhere(entities):
     entities.show(Package("me", "other", "0.0.1", FullName("me", "mine")))
     entities.show(Package("me", "mine", "0.0.1", FullName("me", "other")))
     with pytest.raises(NotFoundError):
-        reached(entities, "mine/echo")
+        resolved(entities, "mine/echo")
 
 
 def test_only_an_inherited_environment_makes_another_sandbox(entities):
-    assert reached(entities, "mine/echo").action.revision == "r"
+    assert resolved(entities, "mine/echo").action.revision == "r"
     entities.show(replace(BOUND, parameters=(Pair("TOKEN", "x", init=True),)))
-    assert reached(entities, "mine/echo").action.revision != "r"
+    assert resolved(entities, "mine/echo").action.revision != "r"
 
 
 def test_a_rule_is_tied_to_the_very_trigger_it_was_made_for(entities):
@@ -115,8 +115,8 @@ def test_the_platform_hears_of_a_borrowed_function_when_it_is_reached_and_when_i
     async def scenario():
         catalogue, platform = await catalogue_with(UTILS, ECHO, BOUND)
         assert set(platform.deployed) == {("lib", "utils/echo")}
-        catalogue.reach("me", FullName("me", "mine/echo"))
-        catalogue.reach("me", FullName("lib", "utils/echo"))
+        catalogue.resolve("me", FullName("me", "mine/echo"))
+        catalogue.resolve("me", FullName("lib", "utils/echo"))
         borrowed = {("me", "mine/echo"), ("me", "/lib/utils/echo")}
         assert set(platform.deployed) == {("lib", "utils/echo")} | borrowed
         async with catalogue.writing("lib"):
@@ -132,7 +132,7 @@ def test_the_platform_hears_of_a_borrowed_function_when_it_is_reached_and_when_i
 def test_a_deleted_namespace_takes_its_published_functions_from_those_who_borrowed_them():
     async def scenario():
         catalogue, platform = await catalogue_with(UTILS, ECHO)
-        catalogue.reach("me", FullName("lib", "utils/echo"))
+        catalogue.resolve("me", FullName("lib", "utils/echo"))
         await catalogue.delete_namespace("lib")
         assert platform.deployed == {}
         assert catalogue.entities.everything("lib") == []

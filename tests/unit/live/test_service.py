@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rig import Rig, on_a_rig
 
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.errors import OverloadedError
 from aliquot.live.invocations.recovery import INTERRUPTED, take_up
 from aliquot.live.node.base import Status
@@ -180,7 +180,7 @@ async def test_a_new_revision_never_runs_in_an_old_sandbox(rig):
     await rig.turn()
     rig.node.finish(1)
     newer = msgspec.structs.replace(ECHO, version="0.0.2", revision="2")
-    rig.service.deploy(Reached.own(newer))
+    rig.service.deploy(ResolvedAction.own(newer))
     call = rig.call(newer)
     rig.service.submit(call)
     await rig.turn()
@@ -297,7 +297,7 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
 @run
 async def test_rerun_is_written_down_with_the_call(rig):
     again = msgspec.structs.replace(ECHO, annotations=(Pair("rerun", value=True),), revision="2")
-    rig.service.deploy(Reached.own(again))
+    rig.service.deploy(ResolvedAction.own(again))
     await rig.service.accept(rig.call(again))
     assert [entry.rerun for entry in await rig.store.unfinished()] == [True]
 

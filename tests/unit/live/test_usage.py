@@ -7,7 +7,7 @@ import pytest
 from rig import Rig, on_a_rig
 
 from aliquot.core.model import CPU, DeviceSpec
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
 from aliquot.live.store.records import Action, Exec, Namespace, Pair
 from aliquot.live.usage import accounts
@@ -40,8 +40,8 @@ async def test_it_sleeps_until_something_runs_on_an_accelerator_and_when_nothing
 @run
 async def test_what_runs_on_the_cpu_is_not_looked_at(rig):
     plain = Action("guest", "plain", "0.0.1", Exec("python:3.11", ""), revision="1")
-    rig.service.deploy(Reached.own(plain))
-    rig.service.submit(Call("c" * 32, GUEST, Reached.own(plain), b"{}", done=lambda _: None))
+    rig.service.deploy(ResolvedAction.own(plain))
+    rig.service.submit(Call("c" * 32, GUEST, ResolvedAction.own(plain), b"{}", done=lambda _: None))
     await rig.turn()
     assert rig.node.starts
     assert not rig.sampler._awake

@@ -18,38 +18,38 @@ _value = msgspec.json.Decoder(Raw)
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
-class Question(Struct, frozen=True):
+class CheckRequest(Struct, frozen=True):
     begin: int  # of the body in its mapping
     end: int
     is_object: bool = False  # it must be one, and its keys matter
     names: tuple[str, ...] = ()
 
 
-class Verdict(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     why: str | None  # what is wrong with it
     names: tuple[str, ...] = ()  # those that are keys
     inside: int = 0  # where an object's first key begins, blanks aside
     is_empty: bool = False
 
 
-def judge(body: memoryview, question: Question) -> Verdict:
+def check_json(body: memoryview, question: CheckRequest) -> CheckResult:
     try:
         _check_text(body)
         if not question.is_object:
             _value.decode(body)
-            return Verdict(None)
+            return CheckResult(None)
         given = _object.decode(body)
     except msgspec.ValidationError:
-        return Verdict(OBJECT_EXPECTED)
+        return CheckResult(OBJECT_EXPECTED)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Verdict(str(error))
+        return CheckResult(str(error))
     except RecursionError:
-        return Verdict(TOO_DEEP)
+        return CheckResult(TOO_DEEP)
     except MemoryError:  # millions of them; what they lead to is not looked at
-        return Verdict(TOO_MANY)
+        return CheckResult(TOO_MANY)
     blanks = _BLANKS.match(body)
     inside = (blanks.end() if blanks is not None else 0) + 1
-    return Verdict(None, tuple(name for name in question.names if name in given), inside, is_empty=not given)
+    return CheckResult(None, tuple(name for name in question.names if name in given), inside, is_empty=not given)
 
 
 def _check_text(body: memoryview) -> None:

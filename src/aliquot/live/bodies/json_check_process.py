@@ -12,7 +12,7 @@ import sys
 
 import msgspec
 
-from aliquot.live.bodies.json_check import Question, judge
+from aliquot.live.bodies.json_check import CheckRequest, check_json
 
 MESSAGE_BYTES = 2**17
 DATA_BYTES = 2**29  # its own memory, the bodies aside: keys take many times the room that they take in JSON
@@ -20,7 +20,7 @@ DATA_BYTES = 2**29  # its own memory, the bodies aside: keys take many times the
 
 def serve(sock: socket.socket) -> None:
     """Until the server hangs up."""
-    read = msgspec.json.Decoder(Question)
+    read = msgspec.json.Decoder(CheckRequest)
     while True:
         data, fds, _, _ = socket.recv_fds(sock, MESSAGE_BYTES, 1)
         if not data:
@@ -29,7 +29,7 @@ def serve(sock: socket.socket) -> None:
         with mmap.mmap(fds[0], 0, prot=mmap.PROT_READ) as mapping:
             os.close(fds[0])
             with memoryview(mapping) as whole, whole[question.begin : question.end] as body:
-                verdict = judge(body, question)
+                verdict = check_json(body, question)
         sock.send(msgspec.json.encode(verdict))
 
 

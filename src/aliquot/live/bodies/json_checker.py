@@ -14,23 +14,23 @@ from contextlib import suppress
 
 import msgspec
 
-from aliquot.live.bodies.json_check import Question, Verdict, judge
+from aliquot.live.bodies.json_check import CheckRequest, CheckResult, check_json
 from aliquot.live.bodies.json_check_process import MESSAGE_BYTES
-from aliquot.live.bodies.large import ROOM, mapping_of
+from aliquot.live.bodies.large import PREFIX_BYTES, mapping_of
 
-Answer = Callable[[Verdict], None]
+Answer = Callable[[CheckResult], None]
 
 _MODULE = "aliquot.live.bodies.json_check_process"
 _STOP_S = 2
 TOO_MANY_NAMES = "the action has too many parameters for a body as large as this"
-_read = msgspec.json.Decoder(Verdict)
+_read = msgspec.json.Decoder(CheckResult)
 
 
-class Judge:
+class JsonChecker:
     """One for all: questions are answered in turn. `close` ends it."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[memoryview, Question, Answer]] = deque()
+        self._waiting: deque[tuple[memoryview, CheckRequest, Answer]] = deque()
         self._unsent: deque[tuple[int, bytes]] = deque()
         self._process: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket
@@ -39,23 +39,23 @@ class Judge:
     def ask(self, body: memoryview, answer: Answer, *, is_object: bool = False, names: tuple[str, ...] = ()) -> None:
         """Of a body as `allocate` made it. `answer` comes later, on the loop, never from within this call."""
         mapping = mapping_of(body)
-        question = Question(ROOM, ROOM + len(body), is_object, names)
+        question = CheckRequest(PREFIX_BYTES, PREFIX_BYTES + len(body), is_object, names)
         message = msgspec.json.encode(question)
         self._loop = asyncio.get_running_loop()
         if len(message) > MESSAGE_BYTES:  # so many names that a look for them here would keep all others waiting
-            self._loop.call_soon(lambda: answer(Verdict(TOO_MANY_NAMES)))
+            self._loop.call_soon(lambda: answer(CheckResult(TOO_MANY_NAMES)))
             return
         if mapping is None or not self._is_there():
-            self._loop.call_soon(lambda: answer(judge(body, question)))
+            self._loop.call_soon(lambda: answer(check_json(body, question)))
             return
         self._waiting.append((body, question, answer))
         self._unsent.append((mapping.fd, message))
         self._send()
 
-    async def verdict(self, body: memoryview, *, is_object: bool = False, names: tuple[str, ...] = ()) -> Verdict:
-        future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+    async def verdict(self, body: memoryview, *, is_object: bool = False, names: tuple[str, ...] = ()) -> CheckResult:
+        future: asyncio.Future[CheckResult] = asyncio.get_running_loop().create_future()
 
-        def answer(verdict: Verdict) -> None:
+        def answer(verdict: CheckResult) -> None:
             if not future.done():
                 future.set_result(verdict)
 
@@ -116,4 +116,4 @@ class Judge:
         left, self._waiting = self._waiting, deque()
         self._unsent.clear()
         for body, question, answer in left:
-            answer(judge(body, question))
+            answer(check_json(body, question))

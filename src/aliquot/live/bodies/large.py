@@ -10,16 +10,16 @@ from typing import ClassVar, Self
 
 from aliquot.core.units import MIB
 
-LARGE = MIB  # from here on a body is one of these
+LARGE_BODY_BYTES = MIB  # from here on a body is one of these
 # Before every body, for what is put in front of it. Pages that nobody writes to cost nothing.
-ROOM = MIB
+PREFIX_BYTES = MIB
 
 
-class NoRoom(Exception):  # noqa: N818 - it reads as what it says
+class BodyMemoryError(Exception):
     """All large bodies together are more than they may be."""
 
 
-class Mapping(mmap.mmap):
+class BodyMapping(mmap.mmap):
     """Memory with a descriptor, for as long as anyone looks at it."""
 
     in_use: ClassVar[int] = 0  # of all together, as if they were full
@@ -34,28 +34,28 @@ class Mapping(mmap.mmap):
             os.close(fd)
             raise
         made.fd = fd
-        Mapping.in_use += size
+        BodyMapping.in_use += size
         return made
 
     def __del__(self) -> None:
-        Mapping.in_use -= len(self)
+        BodyMapping.in_use -= len(self)
         os.close(self.fd)
 
 
 def allocate(size: int) -> memoryview:
     """Room for a body of that size; to be cut when it turns out to be smaller."""
-    return memoryview(Mapping(ROOM + size))[ROOM:]
+    return memoryview(BodyMapping(PREFIX_BYTES + size))[PREFIX_BYTES:]
 
 
-def mapping_of(body: memoryview) -> Mapping | None:
-    return body.obj if isinstance(body.obj, Mapping) else None
+def mapping_of(body: memoryview) -> BodyMapping | None:
+    return body.obj if isinstance(body.obj, BodyMapping) else None
 
 
 def put_before(prefix: bytes, body: memoryview, skip: int) -> memoryview:
     """The body from its byte `skip` on with the prefix before it: in its place where there is room, else copied."""
     mapping = mapping_of(body)
-    end = ROOM + len(body)
-    begin = ROOM + skip - len(prefix)
+    end = PREFIX_BYTES + len(body)
+    begin = PREFIX_BYTES + skip - len(prefix)
     if mapping is None or begin < 0:
         joined = allocate(len(prefix) + len(body) - skip)
         joined[: len(prefix)] = prefix
@@ -66,7 +66,7 @@ def put_before(prefix: bytes, body: memoryview, skip: int) -> memoryview:
     return whole[begin:end]
 
 
-class Arrival:
+class IncomingBody:
     """A body that comes in parts: they are kept as they are until they are many bytes, then put in their place."""
 
     __slots__ = ("_bound", "_most", "_parts", "_room", "size")
@@ -79,16 +79,16 @@ class Arrival:
         self.size = 0
 
     def add(self, part: bytes) -> None:
-        """Raises `NoRoom`, once, when it turns out to be large."""
+        """Raises `BodyMemoryError`, once, when it turns out to be large."""
         size = self.size
         self.size = size + len(part)
         if self._room is not None:
             self._room[size : self.size] = part
             return
         self._parts.append(part)
-        if self.size > LARGE:
-            if Mapping.in_use + self._most > self._bound:
-                raise NoRoom
+        if self.size > LARGE_BODY_BYTES:
+            if BodyMapping.in_use + self._most > self._bound:
+                raise BodyMemoryError
             self._room, at = allocate(self._most), 0
             for one in self._parts:
                 self._room[at : at + len(one)] = one

@@ -21,7 +21,7 @@ from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.entities import COLLECTIONS, Entities
 from aliquot.live.catalogue.names import MAX_NAME_LENGTH, is_name
-from aliquot.live.catalogue.resolving import Reached, full_name, resolve
+from aliquot.live.catalogue.resolving import ResolvedAction, full_name, resolve_action
 from aliquot.live.store.base import Change, Delete, Document, Put, Store
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import SYSTEM, Action, Entity, FullName, Key, Namespace, Package, Quota, Rule, Trigger
@@ -32,14 +32,14 @@ _log = structlog.get_logger(__name__)
 E = TypeVar("E", Action, Package, Trigger, Rule)
 
 
-class Taken(Exception):  # noqa: N818 - it reads as what it says
+class NameTakenError(Exception):
     """The name is in use."""
 
 
 class FunctionHost(Protocol):
     """The part of the platform that runs functions. The catalogue tells it of every change."""
 
-    def deploy(self, reached: Reached) -> None:
+    def deploy(self, resolved: ResolvedAction) -> None:
         """Run this revision of the function from now on."""
         ...
 
@@ -52,7 +52,7 @@ class FunctionHost(Protocol):
         ...
 
 
-class Companion(Protocol):
+class NamespaceCompanion(Protocol):
     """Keeps something else of the namespaces', which goes when they go."""
 
     def deletions(self, namespace: str) -> list[Change]: ...
@@ -69,12 +69,12 @@ class Catalogue:
         self._host = host
         self.entities = Entities()
         self._namespaces: dict[str, Namespace] = {}
-        self._deployed: dict[tuple[str, str], Reached] = {}  # by tenant and function: what the platform can run
+        self._deployed: dict[tuple[str, str], ResolvedAction] = {}  # by tenant and function: what the platform can run
         self._keys: dict[str, tuple[str, str]] = {}  # by uuid: namespace and digest
         self._ephemeral: dict[str, tuple[str, str]] = {}  # likewise
         self.on_key_forgotten: list[Callable[[str], None]] = []
         self._locks: dict[str, asyncio.Lock] = {}
-        self.companions: list[Companion] = []
+        self.companions: list[NamespaceCompanion] = []
 
     async def load(self) -> None:
         """Read everything and tell the platform; at start, before the first request."""
@@ -107,24 +107,24 @@ class Catalogue:
         """The namespace it opens, and the SHA-256 of its secret."""
         return self._keys.get(key_uuid) or self._ephemeral.get(key_uuid)
 
-    def reach(self, caller: str, name: FullName) -> Reached:
+    def resolve(self, caller: str, name: FullName) -> ResolvedAction:
         """The action as the caller reaches it; from now on the platform can run it. Raises as `resolve` does."""
-        reached = resolve(self.entities, caller, name)
-        known = self._deployed.get((caller, reached.function))
-        if known is None and not reached.is_sequence:
-            self._settle(caller, reached.function)
-        return reached
+        resolved = resolve_action(self.entities, caller, name)
+        known = self._deployed.get((caller, resolved.function))
+        if known is None and not resolved.is_sequence:
+            self._settle(caller, resolved.function)
+        return resolved
 
-    def reach_whole(self, caller: str, name: FullName) -> Reached:
+    def resolve_with_components(self, caller: str, name: FullName) -> ResolvedAction:
         """The same for a caller who asks for it by this name: a sequence only with all its components.
 
         One that is gone is not looked at here: what has run before it has run.
         """
-        reached = self.reach(caller, name)
-        for component in reached.action.exec.components:
+        resolved = self.resolve(caller, name)
+        for component in resolved.action.exec.components:
             with suppress(NotFoundError):
-                self.reach(caller, component)
-        return reached
+                self.resolve(caller, component)
+        return resolved
 
     # --- entities -----------------------------------------------------------------------------------------
 
@@ -169,8 +169,8 @@ class Catalogue:
             return
         affected = [
             key
-            for key, reached in self._deployed.items()
-            if (reached.action.namespace == namespace or key[0] == namespace) and key != (namespace, name)
+            for key, resolved in self._deployed.items()
+            if (resolved.action.namespace == namespace or key[0] == namespace) and key != (namespace, name)
         ]
         for tenant, function in affected:
             self._settle(tenant, function)
@@ -179,16 +179,16 @@ class Catalogue:
         key = (tenant, function)
         old = self._deployed.get(key)
         try:
-            reached = resolve(self.entities, tenant, full_name(tenant, function))
+            resolved = resolve_action(self.entities, tenant, full_name(tenant, function))
         except (NotFoundError, AccessDeniedError):
-            reached = None
-        if reached is None or reached.is_sequence:
+            resolved = None
+        if resolved is None or resolved.is_sequence:
             if old is not None:
                 del self._deployed[key]
                 self._host.remove(tenant, function)
-        elif old is None or old.action.revision != reached.action.revision:
-            self._deployed[key] = reached
-            self._host.deploy(reached)
+        elif old is None or old.action.revision != resolved.action.revision:
+            self._deployed[key] = resolved
+            self._host.deploy(resolved)
 
     # --- namespaces ---------------------------------------------------------------------------------------
 
@@ -197,11 +197,11 @@ class Catalogue:
         if len(name) > MAX_NAME_LENGTH or not is_name(name) or name == "_":
             raise InputError(f"name: '{name}' cannot name a namespace; it takes letters, digits and @ . & - _")
         if name == SYSTEM:
-            raise Taken(f"namespace {name} is the platform's own")
+            raise NameTakenError(f"namespace {name} is the platform's own")
         _check(weight, quota)
         async with self._locks.setdefault(name, asyncio.Lock()):
             if name in self._namespaces:
-                raise Taken(f"namespace {name} exists already")
+                raise NameTakenError(f"namespace {name} exists already")
             text, key = _make_key()
             await self._put_namespace(Namespace(name, (key,), weight, quota or Quota(), time.time_ns() // 1_000_000))
         return text

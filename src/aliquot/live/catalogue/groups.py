@@ -16,7 +16,7 @@ from aliquot.core.fit import misfit
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.needs import Needs, needs_of
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.store.records import NODEJS, PYTHON, SEQUENCE
 
 FLOW = "group:"  # before a group's name; no action's name has a colon
@@ -26,39 +26,39 @@ FORK_S = 0.02
 _PROJECT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
-class Served(Struct, frozen=True):
+class FlowFunctions(Struct, frozen=True):
     """What the sandboxes of one flow serve: a function, or the functions of a group, each at one revision."""
 
     tenant: str
     flow: str
-    members: tuple[Reached, ...]
+    members: tuple[ResolvedAction, ...]
 
     @staticmethod
-    def alone(reached: Reached) -> "Served":
-        return Served(reached.tenant, reached.function, (reached,))
+    def alone(resolved: ResolvedAction) -> "FlowFunctions":
+        return FlowFunctions(resolved.tenant, resolved.function, (resolved,))
 
     @property
     def is_group(self) -> bool:
         return self.flow.startswith(FLOW)
 
-    def member(self, function: str) -> Reached | None:
-        return next((reached for reached in self.members if reached.function == function), None)
+    def member(self, function: str) -> ResolvedAction | None:
+        return next((resolved for resolved in self.members if resolved.function == function), None)
 
-    def having(self, reached: Reached) -> "Served":
+    def having(self, resolved: ResolvedAction) -> "FlowFunctions":
         """The same with this one, in its old place if it had one."""
-        others = [reached if one.function == reached.function else one for one in self.members]
-        return replace(self, members=tuple(others if reached in others else [*others, reached]))
+        others = [resolved if one.function == resolved.function else one for one in self.members]
+        return replace(self, members=tuple(others if resolved in others else [*others, resolved]))
 
-    def without(self, function: str) -> "Served":
+    def without(self, function: str) -> "FlowFunctions":
         return replace(self, members=tuple(one for one in self.members if one.function != function))
 
     def needs(self) -> Needs:
         """Of all together."""
-        return united([needs_of(reached.action) for reached in self.members])
+        return united([needs_of(resolved.action) for resolved in self.members])
 
     def spec(self) -> FunctionSpec:
         """As the core knows it."""
-        actions = [reached.action for reached in self.members]
+        actions = [resolved.action for resolved in self.members]
         bounds = [action.limits.instances for action in actions if action.limits.instances is not UNSET]
         return replace(
             self.needs().function(self.flow, host_bytes=sum(action.limits.memory for action in actions) * MIB),
@@ -67,8 +67,8 @@ class Served(Struct, frozen=True):
         )
 
 
-def flow_of(reached: Reached) -> str:
-    return FLOW + reached.group if reached.group else reached.function
+def flow_of(resolved: ResolvedAction) -> str:
+    return FLOW + resolved.group if resolved.group else resolved.function
 
 
 def united(parts: Sequence[Needs]) -> Needs:
@@ -101,22 +101,22 @@ def _all(lists: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in lists for name in names))
 
 
-def check(served: Served, reached: Reached) -> None:
+def check(functions: FlowFunctions, resolved: ResolvedAction) -> None:
     """Whether the one may be of the group with the others. Raises an `InputError`."""
-    kind = reached.action.exec.kind
+    kind = resolved.action.exec.kind
     if kind == SEQUENCE:
         raise InputError("annotation group: a sequence has no sandbox to share; it goes on the actions it is made of")
     if kind != PYTHON:
         raise InputError(f"annotation group: it takes Python functions ({PYTHON}) alone, not {kind}")
-    name = served.flow.removeprefix(FLOW)
-    if (weight := served.needs().weight) > MOST_WEIGHT:
+    name = functions.flow.removeprefix(FLOW)
+    if (weight := functions.needs().weight) > MOST_WEIGHT:
         raise InputError(
             f"annotation weight: a group has its members' together, which would be {weight:.12g} in group '{name}'; "
             f"it takes at most {MOST_WEIGHT:.12g}"
         )
-    mine = {_project(line): line for line in needs_of(reached.action).requirements}
-    for other in served.members:
-        if other.function == reached.function:
+    mine = {_project(line): line for line in needs_of(resolved.action).requirements}
+    for other in functions.members:
+        if other.function == resolved.function:
             continue
         for line in needs_of(other.action).requirements:
             wanted = mine.get(_project(line), line)
@@ -132,40 +132,40 @@ def _project(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", found[1]).lower() if found else requirement
 
 
-def complaint_of(served: Served, reached: Reached, devices: Sequence[DeviceSpec]) -> str | None:
+def complaint_of(functions: FlowFunctions, resolved: ResolvedAction, devices: Sequence[DeviceSpec]) -> str | None:
     """Why this one cannot be deployed, alone or with the others that its sandboxes would serve; None when it can.
 
     Neither what is asked for nor how far it may go may be more than any device has.
     """
-    if needs_of(reached.action).group:
+    if needs_of(resolved.action).group:
         try:
-            check(served, reached)
+            check(functions, resolved)
         except InputError as error:
             return str(error)
-    spec, stretched = served.spec(), _stretched(served)
+    spec, stretched = functions.spec(), _stretched(functions)
     share = spec.share or 0
     if share > 1 and share != int(share):
         why: str | None = f"a share of {share:g} is neither at most 1 nor a whole number of devices"
-    elif share > 1 and sum(needs_of(one.action).gpu_share > 0 for one in served.members) > 1:
+    elif share > 1 and sum(needs_of(one.action).gpu_share > 0 for one in functions.members) > 1:
         # Its memory is of each device, and theirs would be summed on each.
         why = f"a share of {share:g} is of several devices, for which one member alone may ask"
     else:
         why = misfit(spec, devices)
-    others: Callable[[Served], FunctionSpec] = Served.spec
+    others: Callable[[FlowFunctions], FunctionSpec] = FlowFunctions.spec
     if why is None and (too_far := misfit(stretched, devices)) is not None:
         why, others = f"annotation gpu-memory-limit: {too_far}", _stretched
-    if why is None or not served.is_group:
+    if why is None or not functions.is_group:
         return why
-    names = ", ".join(one.function for one in served.members)
-    rest = served.without(reached.function)
+    names = ", ".join(one.function for one in functions.members)
+    rest = functions.without(resolved.function)
     left = _left(others(rest), devices) if rest.members else ""
-    return f"group '{served.flow.removeprefix(FLOW)}' ({names}) asks for its members' requests together: {why}{left}"
+    return f"group '{functions.flow.removeprefix(FLOW)}' ({names}) asks for its members' requests together: {why}{left}"
 
 
-def _stretched(served: Served) -> FunctionSpec:
+def _stretched(functions: FlowFunctions) -> FunctionSpec:
     """As it is when it holds as much as it may."""
-    spec = served.spec()
-    return replace(spec, memory_bytes=max(spec.memory_bytes, served.needs().memory_limit_bytes))
+    spec = functions.spec()
+    return replace(spec, memory_bytes=max(spec.memory_bytes, functions.needs().memory_limit_bytes))
 
 
 def _left(others: FunctionSpec, devices: Sequence[DeviceSpec]) -> str:

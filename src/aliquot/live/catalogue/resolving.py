@@ -19,7 +19,7 @@ from aliquot.live.store.records import SEQUENCE, Action, FullName, Package, Pair
 E = TypeVar("E", Action, Package)
 
 
-class Reached(Struct, frozen=True):
+class ResolvedAction(Struct, frozen=True):
     """An action as one caller reaches it."""
 
     tenant: str  # the caller
@@ -40,27 +40,27 @@ class Reached(Struct, frozen=True):
         force_setattr(self, "group", group if isinstance(group, str) else "")
 
     @staticmethod
-    def own(action: Action) -> "Reached":
+    def own(action: Action) -> "ResolvedAction":
         """Nothing inherited."""
-        return Reached(action.namespace, action.name, action)
+        return ResolvedAction(action.namespace, action.name, action)
 
     @property
     def is_sequence(self) -> bool:
         return self.action.exec.kind == SEQUENCE
 
 
-def resolve(entities: Entities, caller: str, name: FullName) -> Reached:
+def resolve_action(entities: Entities, caller: str, name: FullName) -> ResolvedAction:
     """Raises `NotFoundError` and `AccessDeniedError`."""
     function = name.name if name.namespace == caller else str(name)
     if not name.package:
         if name.namespace != caller:
             raise AccessDeniedError(_shown(name))
-        return Reached(caller, function, _one(entities, Action, name))
+        return ResolvedAction(caller, function, _one(entities, Action, name))
     packages = readable_package(entities, caller, FullName(name.namespace, name.package), _shown(name))
     provider = packages[0]
     action = _one(entities, Action, FullName(provider.namespace, f"{provider.name}/{name.leaf}"))
     binding = FullName(name.namespace, name.package) if len(packages) > 1 else None
-    return Reached(caller, function, inherit(action, packages), binding)
+    return ResolvedAction(caller, function, inherit(action, packages), binding)
 
 
 def readable_package(entities: Entities, caller: str, name: FullName, asked: str) -> list[Package]:
@@ -108,7 +108,7 @@ def merged(entities: Sequence[Package | Action]) -> tuple[Pair, ...]:
 
 
 def full_name(caller: str, function: str) -> FullName:
-    """The way back: what `Reached.function` stood for."""
+    """The way back: what `ResolvedAction.function` stood for."""
     if not function.startswith("/"):
         return FullName(caller, function)
     namespace, _, name = function[1:].partition("/")

@@ -15,7 +15,7 @@ from aliquot.core.events import DatasetRemoved, Event, FetchEnded, FilesPredicte
 from aliquot.live.datasets.agent import Agent
 from aliquot.live.datasets.datasets import Datasets
 from aliquot.live.datasets.readers import Readers
-from aliquot.live.datasets.requests import AgentError, AgentLost, Requests, Value
+from aliquot.live.datasets.requests import AgentError, AgentLostError, Requests, Value
 from aliquot.live.store.base import Store
 from aliquot.storage.messages import (
     Answered,
@@ -213,7 +213,7 @@ class Fabric:
 
     def lost(self) -> None:
         why, self._failure = self._failure or "try again", ""
-        self._requests.fail(AgentLost(f"{LOST}; {why}"))
+        self._requests.fail(AgentLostError(f"{LOST}; {why}"))
         asked, self._asked = self._asked, {}
         for tenant, session in asked:
             self.post(FilesPredicted(tenant, session, "", ()))

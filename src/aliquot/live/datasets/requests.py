@@ -14,7 +14,7 @@ class AgentError(Exception):
     """What was asked of the fabric cannot be done; the text is for people."""
 
 
-class AgentLost(AgentError):  # noqa: N818 - it reads as what it says
+class AgentLostError(AgentError):
     """It may be asked again: another agent is on its way."""
 
 
@@ -53,7 +53,7 @@ class Requests:
         else:
             request.answer.set_result(message.state if isinstance(message, ModelsTold) else message.value)
 
-    def fail(self, error: AgentLost) -> None:
+    def fail(self, error: AgentLostError) -> None:
         for request in self._waiting.values():
             if not request.answer.done():
                 request.answer.set_exception(error)

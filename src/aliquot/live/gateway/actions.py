@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from aliquot.live.catalogue.catalogue import Catalogue
-from aliquot.live.catalogue.resolving import readable_package, resolve
+from aliquot.live.catalogue.resolving import readable_package, resolve_action
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.action_entity import build, shown, shown_in_list
 from aliquot.live.gateway.answers import PICKLE
@@ -75,8 +75,8 @@ class Actions:
 
     async def get(self, asked: Asked) -> Answer:
         code = flag(asked.fields, "code", default=True)
-        reached = resolve(self._entities, asked.namespace, FullName(asked.named, name_of(asked)))
-        return json(shown(reached.action, code=code))
+        resolved = resolve_action(self._entities, asked.namespace, FullName(asked.named, name_of(asked)))
+        return json(shown(resolved.action, code=code))
 
     async def delete(self, asked: Asked) -> Answer:
         name = FullName(asked.namespace, name_of(asked))

@@ -13,8 +13,8 @@ from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, Query, json, read_json
 from aliquot.live.store.records import Trigger
 from aliquot.live.triggers.alarms.alarm import PAUSED, Alarm
-from aliquot.live.triggers.alarms.clock import Clock
-from aliquot.live.triggers.alarms.wish import AlarmWish, change, make
+from aliquot.live.triggers.alarms.clock import AlarmClock
+from aliquot.live.triggers.alarms.requests import AlarmRequest, change, make
 
 _ONE = "/api/v1/namespaces/{namespace}/alarms/{trigger}"
 
@@ -45,7 +45,7 @@ class AlarmDone(Struct):
 
 
 class Alarms:
-    def __init__(self, catalogue: Catalogue, clock: Clock) -> None:
+    def __init__(self, catalogue: Catalogue, clock: AlarmClock) -> None:
         self._catalogue = catalogue
         self._clock = clock
         self._book = clock.book
@@ -53,7 +53,7 @@ class Alarms:
     def endpoints(self) -> list[Endpoint]:
         overwrite = Query("overwrite", bool, "change it if it is there")
         return [
-            Endpoint("PUT", _ONE, self.put, "Have a trigger fired by the clock", {200: AlarmDone}, body=AlarmWish,
+            Endpoint("PUT", _ONE, self.put, "Have a trigger fired by the clock", {200: AlarmDone}, body=AlarmRequest,
                      query=(overwrite,), most_bytes=MIB, statuses=(404, 409, 413, 415)),
             Endpoint("GET", _ONE, self.get, "Read a trigger's alarm", {200: AlarmRead}, statuses=(404,)),
             Endpoint("DELETE", _ONE, self.delete, "Take a trigger's alarm away", {200: AlarmDone}, statuses=(404,)),
@@ -61,7 +61,7 @@ class Alarms:
 
     async def put(self, asked: Asked) -> Answer:
         overwrite = flag(asked.fields, "overwrite")
-        wish: AlarmWish = read_json(asked.body or b"{}", AlarmWish)
+        wish: AlarmRequest = read_json(asked.body or b"{}", AlarmRequest)
         trigger = self._trigger(asked)
         old = self._book.alarm_of(trigger)
         now_ms = self._clock.now_ms()

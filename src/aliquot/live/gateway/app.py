@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.gateway.about import About
@@ -35,10 +35,10 @@ from aliquot.live.gateway.web.target import WebTargets
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiters
-from aliquot.live.invocations.sessions.book import Sessions
+from aliquot.live.invocations.sessions.registry import Sessions
 from aliquot.live.store.base import Store
-from aliquot.live.triggers.alarms.clock import Clock
-from aliquot.live.triggers.firing import Firing
+from aliquot.live.triggers.alarms.clock import AlarmClock
+from aliquot.live.triggers.dispatcher import TriggerDispatcher
 
 
 class Gateway:
@@ -52,10 +52,10 @@ class Gateway:
         settings: GatewaySettings,
         operator_token: str,
         sessions: Sessions | None = None,
-        judge: Judge | None = None,
+        judge: JsonChecker | None = None,
         fabric: Fabric | None = None,
     ) -> None:
-        self._judge = judge or Judge()
+        self._judge = judge or JsonChecker()
         self.rate_limiters = RateLimiters(settings.rate_limits)
         auth = Auth(catalogue, self.rate_limiters)
         self.metrics = Metrics()
@@ -63,8 +63,8 @@ class Gateway:
         self.fabric = fabric or Fabric(store)
         catalogue.companions.append(self.fabric.datasets)
         self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics, self.sessions, self._judge)
-        self.firing = Firing(platform, catalogue, self.rate_limiters, self.metrics)
-        self.clock = Clock(store, catalogue, self.firing.fire)
+        self.firing = TriggerDispatcher(platform, catalogue, self.rate_limiters, self.metrics)
+        self.clock = AlarmClock(store, catalogue, self.firing.fire)
         self.transactions = Transactions()
         self._bodies = Bodies(settings)
         self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings)
@@ -144,7 +144,7 @@ def make_app(
     settings: GatewaySettings,
     operator_token: str,
     sessions: Sessions | None = None,
-    judge: Judge | None = None,
+    judge: JsonChecker | None = None,
     fabric: Fabric | None = None,
 ) -> Gateway:
     return Gateway(platform, catalogue, store, settings, operator_token, sessions, judge, fabric)

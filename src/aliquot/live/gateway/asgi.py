@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from aliquot.live.bodies.large import Arrival, NoRoom
+from aliquot.live.bodies.large import BodyMemoryError, IncomingBody
 from aliquot.live.gateway.answers import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.events import Events, wants_events
@@ -95,7 +95,7 @@ class _Reading:
         self.seen = 0  # of that, when it was last looked at
 
     async def rest(self, message: Message, receive: Receive, most_bytes: int, bound: int) -> bytes | memoryview:
-        arrival = Arrival(most_bytes, bound)
+        arrival = IncomingBody(most_bytes, bound)
         while True:
             if message["type"] != "http.request":
                 raise Disconnected
@@ -105,7 +105,7 @@ class _Reading:
                 raise too_large("Request", self.received, most_bytes)
             try:
                 arrival.add(part)
-            except NoRoom as error:
+            except BodyMemoryError as error:
                 raise Refusal(503, OVERLOADED, CLOSE) from error
             if not message.get("more_body", False):
                 return arrival.whole()

@@ -9,11 +9,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
-from aliquot.live.catalogue.catalogue import Catalogue, Taken
+from aliquot.live.catalogue.catalogue import Catalogue, NameTakenError
 from aliquot.live.catalogue.needs import needs_of
 from aliquot.live.datasets.datasets import check
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.datasets.requests import AgentError, AgentLost
+from aliquot.live.datasets.requests import AgentError, AgentLostError
 from aliquot.live.gateway.events import wants_events
 from aliquot.live.gateway.query import flag
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query, json, read_json
@@ -138,7 +138,7 @@ class DatasetPages:
         users = self._users(dataset.name)
         if users and not force:
             more = f" and {len(users) - _MOST_USERS} more" if len(users) > _MOST_USERS else ""
-            raise Taken(
+            raise NameTakenError(
                 f"dataset {dataset.name} is named by {', '.join(users[:_MOST_USERS])}{more}; "
                 "change or delete them, or remove it with force: then they fail"
             )
@@ -157,7 +157,7 @@ class DatasetPages:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._fabric.check(dataset)
-        except AgentLost:
+        except AgentLostError:
             raise
         except TimeoutError as error:
             raise InputError(f"url: the origin has not answered for {_PATIENCE_S} s {_ALL_THE_SAME}") from error

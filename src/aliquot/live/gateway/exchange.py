@@ -125,7 +125,7 @@ class Exchange:
             headers = self._headers(JSON, activation_id)
         bare = self.options.result or outcome.result[:1] == b"["
         # A composition's logs are the ids of what ran, and there at once.
-        logs = activation.logs if call.reached.composite else NO_LOGS
+        logs = activation.logs if call.resolved.composite else NO_LOGS
         body = outcome.result if bare else record(activation, logs=logs)
         self.respond(_HTTP_STATUS[status], headers, body)
 

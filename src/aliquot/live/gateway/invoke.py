@@ -9,14 +9,13 @@ from collections.abc import Coroutine
 
 import structlog
 
-from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.answers import PICKLE
 from aliquot.live.gateway.auth import Auth, Principal
 from aliquot.live.gateway.deadlines import Deadlines
 from aliquot.live.gateway.exchange import Exchange
 from aliquot.live.gateway.names import check_name, check_namespace, decoded
-from aliquot.live.gateway.parcels import shared
 from aliquot.live.gateway.query import InvokeOptions, check_patience, invoke_options
 from aliquot.live.gateway.refusal import (
     ELSEWHERE,
@@ -29,13 +28,14 @@ from aliquot.live.gateway.refusal import (
     unsupported_media,
 )
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.gateway.shared_buffers import shared
 from aliquot.live.gateway.target import Target
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.errors import CallRefusedError
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
-from aliquot.live.invocations.sessions.book import NoSession, Sessions
-from aliquot.live.node.shared_buffers import Desks
+from aliquot.live.invocations.sessions.registry import SessionNotFoundError, Sessions
+from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError, WrongCollectionError
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import FullName
@@ -63,7 +63,7 @@ class Invoke:
         auth: Auth,
         metrics: Metrics,
         sessions: Sessions,
-        judge: Judge,
+        judge: JsonChecker,
     ) -> None:
         self._platform = platform
         self._catalogue = catalogue
@@ -76,7 +76,7 @@ class Invoke:
         self._options: dict[bytes, InvokeOptions] = {}
         self._waiting: Deadlines[Exchange] = Deadlines(settings.blocking_ms / 1000, self._expire)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.desks: Desks | None = None  # of the sandboxes here, which hand over large values
+        self.desks: NodeBuffers | None = None  # of the sandboxes here, which hand over large values
 
     @property
     def waiting(self) -> int:
@@ -103,7 +103,7 @@ class Invoke:
             target = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
             options = self._options.get(exchange.query) or self._read_options(exchange.query)
             if options.timeout_s is not None:
-                check_patience(options.timeout_s, target.reached.action.limits.timeout, self._settings)
+                check_patience(options.timeout_s, target.resolved.action.limits.timeout, self._settings)
             body = exchange.body
             pickled = False
             if len(body) > self._settings.payload_bytes:
@@ -154,7 +154,7 @@ class Invoke:
         call = exchange.call = Call(
             self._ids(),
             principal.namespace,
-            target.reached,
+            target.resolved,
             payload,
             pickled=pickled,
             transaction=exchange.transaction,
@@ -196,14 +196,14 @@ class Invoke:
             namespace = principal.name
         check_namespace(namespace)
         try:
-            reached = self._catalogue.reach_whole(principal.name, FullName(namespace, "/".join(names)))
+            resolved = self._catalogue.resolve_with_components(principal.name, FullName(namespace, "/".join(names)))
         except WrongCollectionError as error:
             raise Refusal(409, ELSEWHERE) from error
         except NotFoundError as error:
             raise not_found() from error
         except AccessDeniedError as error:
             raise forbidden(str(error)) from error
-        target = Target(reached, self._metrics.tally(principal.name, reached.function))
+        target = Target(resolved, self._metrics.tally(principal.name, resolved.function))
         if len(path) <= _LONGEST_REMEMBERED:
             if len(principal.targets) >= _MOST_REMEMBERED:
                 principal.targets.clear()
@@ -216,7 +216,7 @@ class Invoke:
             raise Refusal(400, f"The query names session '{named[0]}', the header '{named[-1]}'; name one.")
         try:
             return self._sessions.find(principal.name, named[0]).session.id
-        except NoSession as error:
+        except SessionNotFoundError as error:
             raise Refusal(404, str(error)) from error
 
     def _read_options(self, query: bytes) -> InvokeOptions:

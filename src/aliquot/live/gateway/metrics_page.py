@@ -6,13 +6,13 @@ from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.base import Store
-from aliquot.live.triggers.alarms.clock import Clock
+from aliquot.live.triggers.alarms.clock import AlarmClock
 
 _TYPE = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
 class MetricsPage:
-    def __init__(self, metrics: Metrics, platform: Platform, store: Store, invoke: Invoke, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, platform: Platform, store: Store, invoke: Invoke, clock: AlarmClock) -> None:
         self._parts = (metrics, platform, store, invoke, clock)
 
     def endpoint(self, settings: GatewaySettings) -> Endpoint:

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from aliquot.core.units import MIB
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.datasets.requests import AgentError, AgentLost
+from aliquot.live.datasets.requests import AgentError, AgentLostError
 from aliquot.live.gateway.refusal import Refusal
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
 from aliquot.storage.models import BEST, ModelsState
@@ -54,7 +54,7 @@ class ModelPages:
 async def _answer(state: Awaitable[ModelsState], status: int = 200) -> Answer:
     try:
         return json(await state, status)
-    except AgentLost:
+    except AgentLostError:
         raise
     except AgentError as error:  # nothing failed: it cannot be done as things are
         raise Refusal(409, str(error)) from error

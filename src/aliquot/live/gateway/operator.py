@@ -10,7 +10,7 @@ from aliquot.core.units import MIB
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
 from aliquot.live.invocations.platform import Platform
-from aliquot.live.invocations.sessions.book import Sessions
+from aliquot.live.invocations.sessions.registry import Sessions
 from aliquot.live.store.errors import NotFoundError
 from aliquot.live.store.records import Action, Namespace, Quota
 

@@ -11,7 +11,7 @@ from aliquot.live.gateway.invoke import Invoke
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.base import Store
-from aliquot.live.triggers.alarms.clock import Clock
+from aliquot.live.triggers.alarms.clock import AlarmClock
 
 _STATUSES = ("success", "application error", "action developer error", "whisk internal error")
 
@@ -25,7 +25,7 @@ def page(figures: "Figures") -> bytes:
 class Figures(Collector):
     """Asks everything anew for each page."""
 
-    def __init__(self, metrics: Metrics, platform: Platform, store: Store, invoke: Invoke, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, platform: Platform, store: Store, invoke: Invoke, clock: AlarmClock) -> None:
         self._metrics = metrics
         self._platform = platform
         self._store = store

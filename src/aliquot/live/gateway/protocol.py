@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from aliquot.live.bodies.large import Arrival, NoRoom
+from aliquot.live.bodies.large import BodyMemoryError, IncomingBody
 from aliquot.live.gateway.answers import CORS, Body, Headers, pieces_of, size_of
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.deadlines import Deadlines
@@ -48,7 +48,7 @@ class ShortCycle:
         self.exchange = exchange
         self.expected = expected
         self.keep_alive = keep_alive
-        self.arrival = Arrival(expected, bound)
+        self.arrival = IncomingBody(expected, bound)
         self.seen = 0  # of that, when it was last looked at
         self.watched = False
         self.more_body = True
@@ -160,7 +160,7 @@ class GatewayProtocol(GuardedProtocol):
         elif not short.response_complete:
             try:
                 short.arrival.add(body)
-            except NoRoom:
+            except BodyMemoryError:
                 short.exchange.refuse(Refusal(503, OVERLOADED, CLOSE))
 
     def on_message_complete(self) -> None:

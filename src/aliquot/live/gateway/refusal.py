@@ -6,10 +6,10 @@ import msgspec
 import structlog
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue.catalogue import Taken
-from aliquot.live.datasets.requests import AgentError, AgentLost
+from aliquot.live.catalogue.catalogue import NameTakenError
+from aliquot.live.datasets.requests import AgentError, AgentLostError
 from aliquot.live.invocations.errors import MALFORMED, OverloadedError, PayloadError, RateLimitError
-from aliquot.live.invocations.sessions.book import NoSession, TooLarge, TooManySessions
+from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionTooLargeError, TooManySessionsError
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.errors import (
     ACCESS_DENIED,
@@ -88,12 +88,12 @@ def unsupported_media() -> Refusal:
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (InputError, 400),
     (PayloadError, 400),
-    (NoSession, 404),
-    (Taken, 409),
-    (TooLarge, 413),
+    (SessionNotFoundError, 404),
+    (NameTakenError, 409),
+    (SessionTooLargeError, 413),
     (RateLimitError, 429),
-    (TooManySessions, 429),
-    (AgentLost, 503),
+    (TooManySessionsError, 429),
+    (AgentLostError, 503),
     (AgentError, 424),
 )
 

@@ -1,7 +1,7 @@
 """A rule from what was put, and as it is shown: its status is the trigger's to say."""
 
 from aliquot.live.catalogue.entities import Entities
-from aliquot.live.catalogue.resolving import resolve
+from aliquot.live.catalogue.resolving import resolve_action
 from aliquot.live.gateway import wire
 from aliquot.live.gateway.entity import common, shown_common
 from aliquot.live.gateway.names import read_full_name
@@ -27,7 +27,7 @@ def build(name: FullName, put: wire.RulePut, old: Rule | None, entities: Entitie
     if found is None:
         raise Refusal(400, f"trigger {trigger} does not exist")
     try:
-        resolve(entities, caller, action)
+        resolve_action(entities, caller, action)
     except NotFoundError as error:
         raise Refusal(400, f"action {action} does not exist") from error
     return Rule(

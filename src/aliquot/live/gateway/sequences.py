@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from aliquot.live.catalogue.entities import Entities
-from aliquot.live.catalogue.resolving import resolve
+from aliquot.live.catalogue.resolving import resolve_action
 from aliquot.live.gateway.names import read_full_name
 from aliquot.live.gateway.refusal import Refusal, malformed
 from aliquot.live.store.errors import NotFoundError
@@ -20,7 +20,7 @@ def check_components(entities: Entities, name: FullName, components: tuple[FullN
     """Its owner may read them all, and inlined they are not too many. Raises a `Refusal`, or `AccessDeniedError`."""
     for component in components:
         with suppress(NotFoundError):  # told below: a sequence that is not there yet may name itself
-            resolve(entities, name.namespace, component)
+            resolve_action(entities, name.namespace, component)
     if len(components) > most:
         raise _too_many()
     if not components:

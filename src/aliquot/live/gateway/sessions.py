@@ -7,8 +7,8 @@ from msgspec import UNSET, Struct, UnsetType
 from aliquot.live.gateway.entity import PAGE
 from aliquot.live.gateway.query import page_of
 from aliquot.live.gateway.routing import Answer, Asked, Endpoint, json, read_json
-from aliquot.live.invocations.sessions.book import Sessions
-from aliquot.live.invocations.sessions.living import Living
+from aliquot.live.invocations.sessions.live_sessions import LiveSession
+from aliquot.live.invocations.sessions.registry import Sessions
 
 _ALL = "/api/v1/sessions"
 _ONE = _ALL + "/{id}"
@@ -94,7 +94,7 @@ class SessionPages:
     async def end(self, asked: Asked) -> Answer:
         return json(self._shown(await self._sessions.end(asked.namespace, asked.names["id"])))
 
-    def _item(self, living: Living) -> SessionItem:
+    def _item(self, living: LiveSession) -> SessionItem:
         session, expires = living.session, self._sessions.expires_ms(living)
         return SessionItem(
             session.id,
@@ -107,7 +107,7 @@ class SessionPages:
             session.user,
         )
 
-    def _shown(self, living: Living) -> SessionEntity:
+    def _shown(self, living: LiveSession) -> SessionEntity:
         session, expires = living.session, self._sessions.expires_ms(living)
         return SessionEntity(
             session.id,

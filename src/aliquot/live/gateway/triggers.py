@@ -25,14 +25,14 @@ from aliquot.live.gateway.rule_entity import path_of, status_of
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.arguments import headers_of
 from aliquot.live.store.records import Trigger
-from aliquot.live.triggers.firing import Firing
+from aliquot.live.triggers.dispatcher import TriggerDispatcher
 
 _ALL = "/api/v1/namespaces/{namespace}/triggers"
 _ONE = _ALL + "/{name}"
 
 
 class Triggers:
-    def __init__(self, catalogue: Catalogue, settings: GatewaySettings, firing: Firing) -> None:
+    def __init__(self, catalogue: Catalogue, settings: GatewaySettings, firing: TriggerDispatcher) -> None:
         self._firing = firing
         self._catalogue = catalogue
         self._entities = catalogue.entities

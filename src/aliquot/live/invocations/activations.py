@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from aliquot.core.places import place_text
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.sequences.machine import Close
 from aliquot.live.node.base import Outcome, Status
@@ -45,7 +45,7 @@ class Recorder:
         init = f'{{"key":"initTime","value":{call.init_s * 1000:.0f}}},' if call.init_s is not None else ""
         session = note("session", call.session) if call.session else ""
         cause = f'"cause":"{call.cause}",' if call.cause else ""
-        binding = _binding(call.reached) if call.reached.binding is not None else ""
+        binding = _binding(call.resolved) if call.resolved.binding is not None else ""
         end = start_ms + duration_ms
         device = place_text(call.place)
         summary = (
@@ -87,16 +87,16 @@ class Recorder:
 
 def composition_record(call: Call, close: Close, end_ms: int) -> Activation:
     """Of a sequence or a conductor's composition, the call itself or one within it."""
-    frame, action = close.frame, close.frame.reached.action
+    frame, action = close.frame, close.frame.resolved.action
     topmost = frame.id == call.id
     annotations: dict[str, object] = {"topmost": topmost, "path": str(action.full_name)[1:], "kind": SEQUENCE}
-    if not frame.reached.is_sequence:
+    if not frame.resolved.is_sequence:
         annotations["conductor"] = True
     if not topmost:
         annotations["causedBy"] = SEQUENCE
     annotations["waitTime"] = frame.wait_ms
-    if frame.reached.binding is not None:
-        annotations["binding"] = str(frame.reached.binding)[1:]
+    if frame.resolved.binding is not None:
+        annotations["binding"] = str(frame.resolved.binding)[1:]
     if call.session:
         annotations["session"] = call.session
     if frame.memory_mb is not None:
@@ -154,8 +154,8 @@ def _kept(call: Call, outcome: Outcome) -> bytes | memoryview | None:
     return outcome.parcel.inlined(outcome.pickled) if call.durable else None
 
 
-def _binding(reached: Reached) -> str:
-    return note("binding", str(reached.binding)[1:])
+def _binding(resolved: ResolvedAction) -> str:
+    return note("binding", str(resolved.binding)[1:])
 
 
 def note(key: str, value: object) -> str:

@@ -5,9 +5,9 @@ from typing import Protocol
 
 from aliquot.core.commands import Start
 from aliquot.core.places import Place
-from aliquot.live.catalogue.resolving import Reached
-from aliquot.live.node.base import Outcome, Parcel
-from aliquot.live.node.shared_buffers import Desk
+from aliquot.live.catalogue.resolving import ResolvedAction
+from aliquot.live.node.base import BufferHandle, Outcome
+from aliquot.live.node.shared_buffers import SandboxBuffers
 from aliquot.live.store.records import Accepted, Action, Activation, Namespace
 
 
@@ -25,17 +25,50 @@ class Call:
     """Filled in as it goes. The gateway makes it, `Service.submit` takes it, and `done` is called once at its end."""
 
     __slots__ = (
-        "action", "activation", "arrived_s", "attempts", "begins", "begun_s", "called_inside", "carrier", "cause",
-        "chain", "desk", "done", "durable", "ended", "followers", "function", "handed", "hands_on", "id", "init_s",
-        "namespace", "notes", "outcome", "parcel", "parked", "payload", "pickled", "place", "reached", "reads",
-        "reason", "session", "start", "transaction", "unbegun", "wait_ms", "within",
+        "action",
+        "activation",
+        "arrived_s",
+        "attempts",
+        "begins",
+        "begun_s",
+        "called_inside",
+        "carrier",
+        "cause",
+        "chain",
+        "desk",
+        "done",
+        "durable",
+        "ended",
+        "followers",
+        "function",
+        "handed",
+        "hands_on",
+        "id",
+        "init_s",
+        "namespace",
+        "notes",
+        "outcome",
+        "parcel",
+        "parked",
+        "payload",
+        "pickled",
+        "place",
+        "reads",
+        "reason",
+        "resolved",
+        "session",
+        "start",
+        "transaction",
+        "unbegun",
+        "wait_ms",
+        "within",
     )  # fmt: skip
 
     def __init__(
         self,
         activation_id: str,
         namespace: Namespace,
-        reached: Reached,
+        resolved: ResolvedAction,
         payload: bytes | memoryview,
         *,
         pickled: bool = False,
@@ -48,9 +81,9 @@ class Call:
     ) -> None:
         self.id = activation_id
         self.namespace = namespace  # the caller's
-        self.reached = reached
-        self.function = reached.function  # of the caller's flows
-        self.action: Action = reached.action
+        self.resolved = resolved
+        self.function = resolved.function  # of the caller's flows
+        self.action: Action = resolved.action
         self.cause = cause  # the activation that this one is part of
         self.session = session
         self.notes = notes  # annotations of its record beside those that all have: JSON objects, each after a comma
@@ -70,10 +103,10 @@ class Call:
         self.start: Start | None = None
         self.reason = ""  # the policy's, or why it was refused
         self.reads: int | None = None  # the sandbox through whose view of datasets its run reads
-        self.parcel: Parcel | None = None  # with the large buffers of its arguments
+        self.parcel: BufferHandle | None = None  # with the large buffers of its arguments
         self.handed = False  # its payload is a pickle of what the component before it returned
         self.hands_on = False  # the component after it takes such a pickle
-        self.desk: Desk | None = None  # of the sandbox that calls: where a result's large buffers may go
+        self.desk: SandboxBuffers | None = None  # of the sandbox that calls: where a result's large buffers may go
         # What carries a chain has no record of its own; its steps have, each while it is the one that runs.
         self.chain: list[Call] | None = None  # the steps that have not begun
         self.called_inside = 0  # calls from function to function that its run has made

@@ -16,7 +16,7 @@ from aliquot.runtime.answers import too_long
 from aliquot.storage.messages import RunSettled
 
 
-class Ends:
+class CallFinisher:
     def __init__(self, policies: str, ledger: Ledger, readers: Readers, now: Callable[[], float]) -> None:
         self._recorder = Recorder(policies)
         self.forget = self._recorder.forget

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from aliquot.core.events import Event, FunctionDeployed, FunctionRemoved, InvocationCancelled
-from aliquot.live.catalogue.groups import Served
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.groups import FlowFunctions
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.flows import Change, Flows
 from aliquot.live.store.records import Action
@@ -27,14 +27,14 @@ class Deployments:
         self._post = post
         self._forget = forget
 
-    def deploy(self, reached: Reached) -> Served:
+    def deploy(self, resolved: ResolvedAction) -> FlowFunctions:
         """What its flow serves from now on."""
-        change = self._flows.deploy(reached)
-        self._tell(reached.tenant, reached.function, change)
+        change = self._flows.deploy(resolved)
+        self._tell(resolved.tenant, resolved.function, change)
         if change.shrunk is not None:  # a group goes on without it
-            for call in self._waiting(reached.tenant, (reached.function,)):
+            for call in self._waiting(resolved.tenant, (resolved.function,)):
                 self._post(InvocationCancelled(call.id, MOVED))
-        return self._flows[reached.tenant, self._flows.flow(reached.tenant, reached.function)]
+        return self._flows[resolved.tenant, self._flows.flow(resolved.tenant, resolved.function)]
 
     def remove(self, tenant: str, function: str) -> None:
         change = self._flows.remove(tenant, function)
@@ -47,14 +47,16 @@ class Deployments:
         if change.replaced is not None:
             self._forget(change.replaced.action)
         if change.moved:  # what waits is refused where it is, and arrives anew where it belongs
-            others = [one.function for served in (change.shrunk, change.deployed) if served for one in served.members]
+            others = [
+                one.function for functions in (change.shrunk, change.deployed) if functions for one in functions.members
+            ]
             for call in self._waiting(tenant, (function, *others)):
                 call.unbegun = True
         if change.removed:
             self._post(FunctionRemoved(tenant, change.removed))
-        for served in (change.shrunk, change.deployed):
-            if served is not None:
-                self._post(FunctionDeployed(tenant, served.spec()))
+        for functions in (change.shrunk, change.deployed):
+            if functions is not None:
+                self._post(FunctionDeployed(tenant, functions.spec()))
 
     def _waiting(self, tenant: str, functions: Sequence[str]) -> list[Call]:
         calls = [call for call in self._calls.values() if call.namespace.name == tenant and not call.begun_s]

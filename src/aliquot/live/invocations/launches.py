@@ -5,20 +5,20 @@ import json
 from aliquot.core.model import CPU
 from aliquot.core.places import Place, place_text
 from aliquot.core.units import MIB
-from aliquot.live.catalogue.groups import Served
+from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.images import Image, find_image
 from aliquot.live.catalogue.needs import needs_of
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.sandbox_assignments import Tenancy
+from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
 from aliquot.live.invocations.sequences.payloads import defaults_of
-from aliquot.live.node.base import Launch, Member, RunRequest, Step
+from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
 from aliquot.runtime.mounts import DATASETS
 
 
 def launch(
-    served: Served,
-    first: Reached,
+    functions: FlowFunctions,
+    first: ResolvedAction,
     place: Place,
     api_host: str,
     images: tuple[Image, ...] = (),
@@ -26,22 +26,22 @@ def launch(
 ) -> Launch:
     """`first`: for whose call it starts. `more`: of the environment, what this one sandbox is told."""
     action = first.action
-    needs = served.needs()
+    needs = functions.needs()
     kind, requirements = action.exec.kind, needs.requirements
     if action.exec.image is not None and (image := find_image(images, action.exec.image)) is not None:
         kind, requirements = image.kind, (*image.requirements, *requirements)
     around = {
         "__OW_API_HOST": api_host,
-        "__OW_NAMESPACE": served.tenant,
+        "__OW_NAMESPACE": functions.tenant,
         "ALIQUOT_DEVICE": place_text(place),
         "ALIQUOT_SHARE": f"{needs.gpu_share:g}",
         **({"ALIQUOT_DATASETS": DATASETS} if needs.datasets else {}),
     }
     one = member(first)
-    is_group = served.is_group
+    is_group = functions.is_group
     return Launch(
-        tenant=served.tenant,
-        function=served.flow,
+        tenant=functions.tenant,
+        function=functions.flow,
         revision=action.revision,
         version=action.version,
         kind=kind,
@@ -50,7 +50,7 @@ def launch(
         main=one.name if is_group else one.main,
         env={**around, **(more or {})} if is_group else {**one.env, **around, **(more or {})},
         timeout_ms=action.limits.timeout,
-        memory_bytes=sum(reached.action.limits.memory for reached in served.members) * MIB,
+        memory_bytes=sum(resolved.action.limits.memory for resolved in functions.members) * MIB,
         logs_bytes=action.limits.logs * MIB,
         imports=needs.imports,
         requirements=requirements,
@@ -59,16 +59,16 @@ def launch(
         device_bytes=0 if place == (CPU,) else needs.memory_limit_bytes,
         sdk=needs.sdk,
         datasets=needs.datasets,
-        members=tuple(map(member, served.members)) if is_group else (),
+        members=tuple(map(member, functions.members)) if is_group else (),
     )
 
 
-def member(reached: Reached) -> Member:
-    action = reached.action
+def member(resolved: ResolvedAction) -> Member:
+    action = resolved.action
     env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
     env |= {"__OW_ACTION_NAME": str(action.full_name), "__OW_ACTION_VERSION": action.version}
     code = action.exec
-    return Member(reached.function, code.code, code.binary, code.main or "main", env, needs_of(action).sdk)
+    return Member(resolved.function, code.code, code.binary, code.main or "main", env, needs_of(action).sdk)
 
 
 def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
@@ -83,15 +83,15 @@ def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
     return env
 
 
-def run_request(call: Call, tenancy: Tenancy, now_ms: int) -> RunRequest:
+def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRequest:
     """Of a chain that has begun its first step is within it, and is what the activation is."""
     one = call.within[0] if call.within else call
     limits = one.action.limits
-    env = activation_env(one, tenancy.key_for(one.reached), now_ms)
-    steps: tuple[Step, ...] = ()
-    if tenancy.alone is None:
-        chain = [tenancy.reached_for(step.function) for step in (one, *(call.chain or ()))]
-        steps = tuple(Step(reached.function, defaults_of(reached.action)) for reached in chain)
+    env = activation_env(one, assignment.key_for(one.resolved), now_ms)
+    steps: tuple[ChainStep, ...] = ()
+    if assignment.alone is None:
+        chain = [assignment.resolved_for(step.function) for step in (one, *(call.chain or ()))]
+        steps = tuple(ChainStep(resolved.function, defaults_of(resolved.action)) for resolved in chain)
     return RunRequest(
         one.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, one, steps, call.parcel,
         share=call.desk is not None and not call.durable,

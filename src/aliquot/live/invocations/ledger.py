@@ -9,7 +9,7 @@ import structlog
 
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.errors import OverloadedError
-from aliquot.live.invocations.sessions.living import LivingSessions
+from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.records import Activation
 
@@ -24,7 +24,7 @@ class Ledger:
         self._store = store
         self._now = now  # by the platform's clock
         self.calls: dict[str, Call] = {}
-        self.sessions = LivingSessions()
+        self.sessions = LiveSessions()
         self.stopping = False
         self._all_ended = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -31,7 +31,7 @@ class Histogram:
         return pairs
 
 
-class Tally:
+class ActionMetrics:
     """One action's."""
 
     __slots__ = ("counts", "init", "run", "wait")
@@ -57,7 +57,7 @@ class Tally:
 
 class Metrics:
     def __init__(self) -> None:
-        self.tallies: dict[tuple[str, str], Tally] = {}
+        self.tallies: dict[tuple[str, str], ActionMetrics] = {}
         self.fires: dict[tuple[str, str], int] = {}  # by namespace and trigger
 
     def count(self, call: Call) -> None:
@@ -70,8 +70,8 @@ class Metrics:
             key = OTHERS
         self.fires[key] = self.fires.get(key, 0) + 1
 
-    def tally(self, namespace: str, action: str) -> Tally:
+    def tally(self, namespace: str, action: str) -> ActionMetrics:
         key = (namespace, action)
         if key not in self.tallies and len(self.tallies) >= MOST_ACTIONS:
             key = OTHERS
-        return self.tallies.setdefault(key, Tally())
+        return self.tallies.setdefault(key, ActionMetrics())

@@ -12,11 +12,11 @@ from aliquot.core.units import MIB
 from aliquot.live.datasets.readers import Readers
 from aliquot.live.invocations.activations import error, note
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.call_finisher import Ends
+from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.launches import activation_env
 from aliquot.live.invocations.ledger import Ledger, now_ms
-from aliquot.live.invocations.sandbox_assignments import Tenancy
-from aliquot.live.node.base import Inner, Outcome, Status
+from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
+from aliquot.live.node.base import NestedRun, Outcome, Status
 from aliquot.live.store.ids import Ids
 
 IN_GROUP = "it runs in the sandbox of its group"
@@ -28,8 +28,8 @@ MOST = 1000
 TOO_MANY = f"one run may call functions of its group {MOST} times at most: each call has a record; give them more to do"
 
 
-class Within:
-    def __init__(self, ledger: Ledger, ends: Ends, readers: Readers, now: Callable[[], float]) -> None:
+class NestedCalls:
+    def __init__(self, ledger: Ledger, ends: CallFinisher, readers: Readers, now: Callable[[], float]) -> None:
         self._ledger = ledger
         self._ends = ends
         self._readers = readers
@@ -37,12 +37,12 @@ class Within:
         self._ids = Ids()
         self.count: Callable[[Call], None] = lambda _: None  # told of every call from function to function that ended
 
-    def begin_chain(self, sandbox: int, tenancy: Tenancy, carrier: Call) -> Call:
+    def begin_chain(self, sandbox: int, assignment: SandboxAssignment, carrier: Call) -> Call:
         """Its run begins: the first step does. The step."""
         step = self._first(carrier)
-        step.action = tenancy.reached_for(step.function).action
+        step.action = assignment.resolved_for(step.function).action
         carrier.within.append(step)
-        self._read(sandbox, tenancy, step)
+        self._read(sandbox, assignment, step)
         return step
 
     def _first(self, carrier: Call) -> Call:
@@ -54,11 +54,11 @@ class Within:
             setattr(step, field, getattr(carrier, field))
         return step
 
-    def call(self, tenancy: Tenancy, function: str) -> Inner | str:
+    def call(self, assignment: SandboxAssignment, function: str) -> NestedRun | str:
         """What runs there calls another function of its group: its activation, or why not."""
-        outermost = tenancy.call
-        reached = tenancy.served.member(function) if tenancy.served.is_group else None
-        if reached is None or outermost is None:
+        outermost = assignment.call
+        resolved = assignment.functions.member(function) if assignment.functions.is_group else None
+        if resolved is None or outermost is None:
             return NOT_HERE.format(function)
         if len(outermost.within) >= DEEPEST:
             return TOO_DEEP
@@ -69,18 +69,18 @@ class Within:
         call = Call(
             self._ids(),
             outer.namespace,
-            reached,
+            resolved,
             b"{}",
             transaction=outer.transaction,
             cause=outer.id,
             notes=note("calledBy", outer.function),
             session=outer.session,
         )
-        return self._begin(tenancy, outermost, call)
+        return self._begin(assignment, outermost, call)
 
-    def ended(self, sandbox: int, tenancy: Tenancy, outcome: Outcome) -> Inner | None:
+    def ended(self, sandbox: int, assignment: SandboxAssignment, outcome: Outcome) -> NestedRun | None:
         """The innermost of what runs there has ended; the next step of a chain begins."""
-        outermost = tenancy.call
+        outermost = assignment.call
         if outermost is None or not outermost.within:
             return None
         inner = outermost.within.pop()
@@ -89,26 +89,26 @@ class Within:
             self.count(inner)
             return None
         following = outermost.chain.pop(0) if outermost.chain else None
-        self._end(inner, tenancy.with_logs(outcome))
+        self._end(inner, assignment.with_logs(outcome))
         if following is None:
             return None
-        begun = self._begin(tenancy, outermost, following)
-        self._read(sandbox, tenancy, following)
+        begun = self._begin(assignment, outermost, following)
+        self._read(sandbox, assignment, following)
         return begun
 
-    def _begin(self, tenancy: Tenancy, outermost: Call, call: Call) -> Inner:
+    def _begin(self, assignment: SandboxAssignment, outermost: Call, call: Call) -> NestedRun:
         call.carrier = outermost
         self._ledger.hold(call)
-        reached = tenancy.reached_for(call.function)
-        call.action, call.place, call.start, call.reason = reached.action, outermost.place, Start.WARM, IN_GROUP
+        resolved = assignment.resolved_for(call.function)
+        call.action, call.place, call.start, call.reason = resolved.action, outermost.place, Start.WARM, IN_GROUP
         call.begun_s = self._now()
         outermost.within.append(call)
         limits = call.action.limits
-        env = activation_env(call, tenancy.key_for(reached), now_ms())
-        return Inner(call.id, env, limits.timeout, limits.logs * MIB, call)
+        env = activation_env(call, assignment.key_for(resolved), now_ms())
+        return NestedRun(call.id, env, limits.timeout, limits.logs * MIB, call)
 
-    def _read(self, sandbox: int, tenancy: Tenancy, step: Call) -> None:
-        if tenancy.reads:
+    def _read(self, sandbox: int, assignment: SandboxAssignment, step: Call) -> None:
+        if assignment.reads:
             step.reads = sandbox
             self._readers.begin_run(sandbox, step.namespace.name, step.function, step.id, step.session)
 

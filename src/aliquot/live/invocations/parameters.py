@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Raw
 
 from aliquot.live.bodies.json_check import OBJECT_EXPECTED, TOO_DEEP
-from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.bodies.large import put_before
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.errors import NOT_ALLOWED_PARAMETERS, PayloadError, malformed_payload
 from aliquot.live.invocations.sequences.payloads import defaults_of
 from aliquot.live.store.records import is_truthy
@@ -25,10 +25,10 @@ class ParameterMerger:
 
     __slots__ = ("defaults", "final")
 
-    def __init__(self, reached: Reached) -> None:
-        action = reached.action
+    def __init__(self, resolved: ResolvedAction) -> None:
+        action = resolved.action
         # The parameters of a sequence are not those of its components.
-        self.defaults = (None if reached.is_sequence else defaults_of(action)) or None
+        self.defaults = (None if resolved.is_sequence else defaults_of(action)) or None
         defined = [pair.key for pair in action.parameters if pair.value is not None]
         self.final = frozenset(defined if is_truthy(action.annotation("final")) else ())
 
@@ -43,7 +43,7 @@ class ParameterMerger:
             return body
         return _encode({**self.defaults, **given})
 
-    async def merge_large(self, body: memoryview, judge: Judge) -> memoryview:
+    async def merge_large(self, body: memoryview, judge: JsonChecker) -> memoryview:
         """Merge a large payload without copying it. Another process checks its JSON. Raises `PayloadError`."""
         defaults = self.defaults or {}
         names = tuple({**defaults, **dict.fromkeys(self.final)})

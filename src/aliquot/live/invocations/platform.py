@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call, Follower
-from aliquot.live.invocations.sessions.living import LivingSessions
+from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.store.records import Action, Activation, Namespace
 
 
 class Platform(Protocol):
     @property
-    def sessions(self) -> LivingSessions:
+    def sessions(self) -> LiveSessions:
         """Those that live; the platform tells them when a call of theirs begins and ends."""
         ...
 
@@ -55,7 +55,7 @@ class Platform(Protocol):
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None: ...
 
-    def deploy(self, reached: Reached) -> None:
+    def deploy(self, resolved: ResolvedAction) -> None:
         """A new function of the tenant, or a new revision: from now on calls run this one."""
         ...
 

@@ -5,7 +5,7 @@ unless its action is annotated `rerun`.
 """
 
 from aliquot.live.catalogue.catalogue import Catalogue
-from aliquot.live.catalogue.resolving import Reached, full_name
+from aliquot.live.catalogue.resolving import ResolvedAction, full_name
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.store.base import Store
@@ -20,27 +20,27 @@ async def take_up(composer: Composer, store: Store, catalogue: Catalogue) -> int
     """Enqueue or end everything that is unfinished; returns how many there were."""
     unfinished = await store.unfinished()
     for accepted in unfinished:
-        reached = _reach(catalogue, accepted)
+        resolved = _resolve(catalogue, accepted)
         call = Call(
             accepted.id,
             catalogue.namespace(accepted.namespace) or Namespace(accepted.namespace),
-            reached or Reached.own(_remains(accepted)),
+            resolved or ResolvedAction.own(_remains(accepted)),
             accepted.payload,
             pickled=accepted.pickled,
             durable=True,
             cause=accepted.cause,
             session=accepted.session,
         )
-        if reached is not None and (accepted.rerun or not accepted.started):
+        if resolved is not None and (accepted.rerun or not accepted.started):
             composer.enqueue(call)
             continue
-        await composer.end_unbegun(call, DELETED if reached is None else INTERRUPTED)
+        await composer.end_unbegun(call, DELETED if resolved is None else INTERRUPTED)
     return len(unfinished)
 
 
-def _reach(catalogue: Catalogue, accepted: Accepted) -> Reached | None:
+def _resolve(catalogue: Catalogue, accepted: Accepted) -> ResolvedAction | None:
     try:
-        return catalogue.reach(accepted.namespace, full_name(accepted.namespace, accepted.name))
+        return catalogue.resolve(accepted.namespace, full_name(accepted.namespace, accepted.name))
     except (NotFoundError, AccessDeniedError):
         return None
 

@@ -1,22 +1,22 @@
 """What runs that have not ended have printed so far: each activation's own lines, where several are in one run."""
 
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.sandbox_assignments import Tenancies
+from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
 from aliquot.live.node.base import Node
 
 
-class Outputs:
-    def __init__(self, tenancies: Tenancies, node: Node) -> None:
-        self._tenancies = tenancies
+class RunOutput:
+    def __init__(self, assignments: SandboxAssignments, node: Node) -> None:
+        self._tenancies = assignments
         self._node = node
 
     def of_run(self, call: Call) -> tuple[tuple[str, ...], ...]:
         """Of its run, innermost first: at least one, and the last with what the sandbox said when it started for it."""
         if call.begun_s:
-            for sandbox, tenancy in self._tenancies.items():
-                if tenancy.call is (call.carrier or call):
+            for sandbox, assignment in self._tenancies.items():
+                if assignment.call is (call.carrier or call):
                     *inner, outermost = self._node.output(sandbox) or ((),)
-                    return (*inner, tenancy.logs + outermost)
+                    return (*inner, assignment.logs + outermost)
         return ((),)
 
     def own(self, call: Call) -> tuple[str, ...]:

@@ -43,21 +43,21 @@ from aliquot.core.events import (
 from aliquot.core.model import CPU
 from aliquot.live.catalogue.images import Image
 from aliquot.live.catalogue.needs import needs_of
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.activations import failure
 from aliquot.live.invocations.call import Call, Follower
-from aliquot.live.invocations.call_finisher import Ends
+from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.deployments import Deployments
 from aliquot.live.invocations.engine import Engine
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.launches import activation_env, launch, run_request
 from aliquot.live.invocations.ledger import STOPPING, Ledger, now_ms
-from aliquot.live.invocations.nested_calls import Within
-from aliquot.live.invocations.run_output import Outputs
-from aliquot.live.invocations.sandbox_assignments import Tenancies
+from aliquot.live.invocations.nested_calls import NestedCalls
+from aliquot.live.invocations.run_output import RunOutput
+from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
 from aliquot.live.invocations.status import describe
-from aliquot.live.node.base import Inner, Node, Outcome, Status
+from aliquot.live.node.base import NestedRun, Node, Outcome, Status
 from aliquot.live.store.base import Store
 from aliquot.live.store.records import Action, Activation, Namespace
 from aliquot.live.usage.figures import with_usage
@@ -90,16 +90,16 @@ class Service:
         self.ledger = Ledger(store, self._engine.now)
         self.calls = self.ledger.calls
         self.sessions = self.ledger.sessions
-        self.tenancies = Tenancies()
-        self._outputs = Outputs(self.tenancies, node)
+        self.assignments = SandboxAssignments()
+        self._outputs = RunOutput(self.assignments, node)
         self.usage = Sampler(node, self.scheduler, self._engine.post)
         self.fabric = fabric or Fabric(store)
         self.fabric.post = self._engine.post
         self.fabric.readers.on_blind = self._blinded
         self.fabric.readers.user_of = self.sessions.user_of
         policies = "+".join(self.scheduler.policy_names)
-        self.ends = Ends(policies, self.ledger, self.fabric.readers, self._engine.now)
-        self.within = Within(self.ledger, self.ends, self.fabric.readers, self._engine.now)
+        self.ends = CallFinisher(policies, self.ledger, self.fabric.readers, self._engine.now)
+        self.within = NestedCalls(self.ledger, self.ends, self.fabric.readers, self._engine.now)
         self.flows = Flows()
         self._deployments = Deployments(self.flows, self.calls, self._engine.post, self.ends.forget)
         self._performers: dict[type[Command], Callable[..., None]] = {
@@ -189,9 +189,9 @@ class Service:
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self._store.activation(namespace, activation_id)
 
-    def deploy(self, reached: Reached) -> None:
-        served = self._deployments.deploy(reached)
-        self._node.prepare(launch(served, reached, _ON_CPU, self.api_host, self.images))
+    def deploy(self, resolved: ResolvedAction) -> None:
+        functions = self._deployments.deploy(resolved)
+        self._node.prepare(launch(functions, resolved, _ON_CPU, self.api_host, self.images))
 
     def remove(self, tenant: str, function: str) -> None:
         self._deployments.remove(tenant, function)
@@ -202,7 +202,7 @@ class Service:
             complaint = self.fabric.datasets.complaint(action.namespace, names)
             if complaint is not None:
                 return complaint
-        return self.flows.complaint(Reached.own(action), self._node.devices)
+        return self.flows.complaint(ResolvedAction.own(action), self._node.devices)
 
     def set_weight(self, namespace: Namespace) -> None:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))
@@ -236,20 +236,20 @@ class Service:
     # --- what the node tells ----------------------------------------------------------------------------
 
     def sandbox_started(self, sandbox: int, init_s: float, logs: tuple[str, ...]) -> None:
-        tenancy = self.tenancies[sandbox]
-        tenancy.init_s, tenancy.logs = init_s, logs
+        assignment = self.assignments[sandbox]
+        assignment.init_s, assignment.logs = init_s, logs
         self._engine.post(SandboxStarted(sandbox))
 
     def sandbox_lost(self, sandbox: int, outcome: Outcome) -> None:
-        tenancy = self.tenancies.close(sandbox)
-        if tenancy is not None and tenancy.call is not None:
-            tenancy.call.outcome = tenancy.with_logs(outcome)
+        assignment = self.assignments.close(sandbox)
+        if assignment is not None and assignment.call is not None:
+            assignment.call.outcome = assignment.with_logs(outcome)
         self._engine.post(SandboxLost(sandbox, LOST))
 
     def sandbox_refused(self, sandbox: int) -> None:
-        tenancy = self.tenancies.close(sandbox)
-        if tenancy is not None and tenancy.call is not None:
-            tenancy.call.unbegun = True
+        assignment = self.assignments.close(sandbox)
+        if assignment is not None and assignment.call is not None:
+            assignment.call.unbegun = True
         self._engine.post(SandboxLost(sandbox, LOST))
 
     def memory_loaded(self, sandbox: int) -> None:
@@ -260,23 +260,23 @@ class Service:
         self._engine.post(DeviceLost(device))
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
-        tenancy = self.tenancies[sandbox]
-        call, tenancy.call = tenancy.call, None
+        assignment = self.assignments[sandbox]
+        call, assignment.call = assignment.call, None
         if call is None:
             log.error("a run finished that nobody asked for", sandbox=sandbox)
             return
         # The answer need not wait for the core's turn: a run that has finished completes its call, whatever is decided.
         run_s = outcome.run_s if call.chain is None else self._engine.now() - call.begun_s
         self._engine.post(RunFinished(call.id, sandbox, run_s))
-        if tenancy.blind:
+        if assignment.blind:
             self._give_up(sandbox)
-        self._end(call, tenancy.with_logs(outcome) if tenancy.logs else outcome)
+        self._end(call, assignment.with_logs(outcome) if assignment.logs else outcome)
 
-    def began_inside(self, sandbox: int, function: str) -> Inner | str:
-        return self.within.call(self.tenancies[sandbox], function)
+    def began_inside(self, sandbox: int, function: str) -> NestedRun | str:
+        return self.within.call(self.assignments[sandbox], function)
 
-    def ended_inside(self, sandbox: int, outcome: Outcome) -> Inner | None:
-        return self.within.ended(sandbox, self.tenancies[sandbox], outcome)
+    def ended_inside(self, sandbox: int, outcome: Outcome) -> NestedRun | None:
+        return self.within.ended(sandbox, self.assignments[sandbox], outcome)
 
     def _end(self, call: Call, outcome: Outcome) -> None:
         if call.chain is None:
@@ -290,10 +290,10 @@ class Service:
 
     def _blinded(self, sandbox: int) -> None:
         """It cannot see its datasets any more. What it runs may be past reading; it serves nobody after that."""
-        tenancy = self.tenancies.get(sandbox)
-        if tenancy is not None and tenancy.call is not None and tenancy.call.reads == sandbox:
-            tenancy.blind = True
-        elif tenancy is not None:
+        assignment = self.assignments.get(sandbox)
+        if assignment is not None and assignment.call is not None and assignment.call.reads == sandbox:
+            assignment.blind = True
+        elif assignment is not None:
             self._give_up(sandbox)
 
     def _give_up(self, sandbox: int) -> None:
@@ -310,65 +310,65 @@ class Service:
         call.place, call.start, call.reason = command.place, command.start, command.reason
         if command.place != _ON_CPU:
             self.usage.wake(command.place)
-        tenancy = self.tenancies.get(command.sandbox)
-        if tenancy is not None:
-            tenancy.call = call
+        assignment = self.assignments.get(command.sandbox)
+        if assignment is not None:
+            assignment.call = call
 
     def _start_sandbox(self, command: StartSandbox) -> None:
         """Start a sandbox for its first call, and tell its code which call that is."""
         sandbox, call = command.sandbox, self.calls[command.invocation]
-        tenancy = self.tenancies.open(sandbox, self.flows[command.tenant, command.function])
-        tenancy.call = call
-        first = tenancy.reached_for(call.function)
-        env = activation_env(call, tenancy.key_for(first), now_ms())
-        made = launch(tenancy.served, first, command.place, self.api_host, self.images, env)
+        assignment = self.assignments.open(sandbox, self.flows[command.tenant, command.function])
+        assignment.call = call
+        first = assignment.resolved_for(call.function)
+        env = activation_env(call, assignment.key_for(first), now_ms())
+        made = launch(assignment.functions, first, command.place, self.api_host, self.images, env)
         if made.datasets:  # its own were looked at when it was deployed; others' actions see what the caller sees
             if (complaint := self.fabric.datasets.complaint(made.tenant, made.datasets)) is not None:
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, complaint))
                 return
-            tenancy.reads = True
+            assignment.reads = True
         self._node.start_sandbox(sandbox, made)
 
     def _stop_sandbox(self, command: StopSandbox) -> None:
-        self.tenancies.close(command.sandbox)
+        self.assignments.close(command.sandbox)
         self._node.stop_sandbox(command.sandbox)
 
     def _run(self, command: Run) -> None:
         call = self.calls[command.invocation]
-        tenancy = self.tenancies.get(command.sandbox)
-        if tenancy is None:  # it died after the core had chosen it: that is in the inbox, and the call has not begun
+        assignment = self.assignments.get(command.sandbox)
+        if assignment is None:  # it died after the core had chosen it: that is in the inbox, and the call has not begun
             call.unbegun = True
             return
-        tenancy.call = call
-        if not tenancy.serves(call):  # its function came into the group later
+        assignment.call = call
+        if not assignment.serves(call):  # its function came into the group later
             self._give_up(command.sandbox)
             return
         call.unbegun = False
-        call.action = tenancy.reached_for(call.function).action
+        call.action = assignment.resolved_for(call.function).action
         call.begun_s = self._engine.now()
         if call.start is Start.COLD:
-            call.init_s = tenancy.init_s
-            for line in tenancy.logs:
+            call.init_s = assignment.init_s
+            for line in assignment.logs:
                 call.printed(line)
         else:
             call.init_s = None
         if call.chain is not None:
-            call.reads = command.sandbox if tenancy.reads else None
-            self.within.begin_chain(command.sandbox, tenancy, call)
-        elif tenancy.reads:
+            call.reads = command.sandbox if assignment.reads else None
+            self.within.begin_chain(command.sandbox, assignment, call)
+        elif assignment.reads:
             call.reads = command.sandbox
             self.fabric.readers.begin_run(command.sandbox, call.namespace.name, call.function, call.id, call.session)
         if call.begins:
             self.ledger.spawn(self._run_durably(command.sandbox, call))
         else:
-            self._node.run(command.sandbox, run_request(call, tenancy, now_ms()))
+            self._node.run(command.sandbox, run_request(call, assignment, now_ms()))
 
     async def _run_durably(self, sandbox: int, call: Call) -> None:
         """That the run has begun must be on disk before it begins: after a crash it must not begin again."""
         await self.ledger.mark_started(call.begins)
-        tenancy = self.tenancies.get(sandbox)
-        if tenancy is not None and tenancy.call is call:  # neither cancelled nor lost meanwhile
-            self._node.run(sandbox, run_request(call, tenancy, now_ms()))
+        assignment = self.assignments.get(sandbox)
+        if assignment is not None and assignment.call is call:  # neither cancelled nor lost meanwhile
+            self._node.run(sandbox, run_request(call, assignment, now_ms()))
 
     def _fail(self, command: Fail) -> None:
         call = self.calls.get(command.invocation)

@@ -23,7 +23,7 @@ class Status(IntEnum):
     INTERNAL_ERROR = 3  # the platform's own fault
 
 
-class Parcel(Protocol):
+class BufferHandle(Protocol):
     """Shared memory with the large buffers of a pickled value (`desk`)."""
 
     @property
@@ -79,23 +79,23 @@ class Launch(Struct, frozen=True):
     members: tuple[Member, ...] = ()  # of a group
 
 
-class Hearer(Protocol):
+class OutputListener(Protocol):
     """Who is told of each line that a run prints, as soon as the node has read it."""
 
     def printed(self, line: str) -> None: ...
 
 
-class Inner(Struct, frozen=True):
+class NestedRun(Struct, frozen=True):
     """One function's run inside another's, or after it in a chain: its activation."""
 
     invocation: str
     env: dict[str, str]  # __OW_* of this activation
     timeout_ms: int
     logs_bytes: int
-    hearer: Hearer | None = None
+    hearer: OutputListener | None = None
 
 
-class Step(Struct, frozen=True):
+class ChainStep(Struct, frozen=True):
     """What a group's sandbox is to run: a function, and what it gets beneath what the one before returned."""
 
     function: str
@@ -111,9 +111,9 @@ class RunRequest(Struct, frozen=True, gc=False):
     env: dict[str, str]  # __OW_* of this activation
     timeout_ms: int
     logs_bytes: int
-    hearer: Hearer | None = None
-    steps: tuple[Step, ...] = ()  # of a group: what runs, one on what the other returned
-    parcel: Parcel | None = None  # with the large buffers of pickled arguments
+    hearer: OutputListener | None = None
+    steps: tuple[ChainStep, ...] = ()  # of a group: what runs, one on what the other returned
+    parcel: BufferHandle | None = None  # with the large buffers of pickled arguments
     share: bool = False  # a pickled result may come in a parcel
     handed: bool = False  # the payload is a pickle of what the function before it in a sequence returned
     hand_on: bool = False  # the one after it takes a pickle: the result need not be JSON
@@ -129,11 +129,11 @@ class Outcome(Struct, frozen=True, gc=False):
     logs: tuple[str, ...] = ()  # formatted lines, both streams
     pickled: bytes | memoryview | None = None  # the SDK's result; `result` then says so in JSON
     timed_out: bool = False
-    parcel: Parcel | None = None  # with the large buffers of the pickled result
+    parcel: BufferHandle | None = None  # with the large buffers of the pickled result
     outer: tuple[tuple[str, ...], ...] = ()  # the lines of those that had called it in its sandbox, innermost first
 
 
-class Listener(Protocol):
+class NodeListener(Protocol):
     """Who is told. The service."""
 
     def sandbox_started(self, sandbox: int, init_s: float, logs: tuple[str, ...]) -> None:
@@ -161,11 +161,11 @@ class Listener(Protocol):
         """The sandbox is fit for another run."""
         ...
 
-    def began_inside(self, sandbox: int, function: str) -> Inner | str:
+    def began_inside(self, sandbox: int, function: str) -> NestedRun | str:
         """A function that runs calls another of its group, in its own process: its activation, or why not."""
         ...
 
-    def ended_inside(self, sandbox: int, outcome: Outcome) -> Inner | None:
+    def ended_inside(self, sandbox: int, outcome: Outcome) -> NestedRun | None:
         """The innermost activation has ended while the run goes on; in a chain, the activation of what comes next."""
         ...
 
@@ -183,7 +183,7 @@ class Node(Protocol):
     @property
     def devices(self) -> tuple[DeviceSpec, ...]: ...
 
-    async def start(self, listener: Listener) -> None:
+    async def start(self, listener: NodeListener) -> None:
         """Ready for commands on return. Whatever an earlier server left behind here is gone by then."""
         ...
 

@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable
 
 from aliquot.live.node.cell import Cell
-from aliquot.live.node.sandbox_resources import Quarters
+from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.view_mounts import ViewMounts
 from aliquot.live.node.zygotes import Zygote
 
 
 class Cells:
-    def __init__(self, quarters: Quarters, ended: Callable[[Cell], None], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, quarters: SandboxResources, ended: Callable[[Cell], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._quarters = quarters
         self._tell_ended = ended
         self._loop = loop

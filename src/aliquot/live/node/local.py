@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from aliquot.core.model import DeviceSpec
 from aliquot.core.places import Place
 from aliquot.core.units import MIB
-from aliquot.live.bodies.json_check import Verdict
-from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.bodies.json_check import CheckResult
+from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.surroundings import Surroundings
 from aliquot.live.device.used import Used
-from aliquot.live.node.base import Inner, Launch, Listener, Node, Outcome, RunRequest, SandboxUsage, Status
+from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import Cells
 from aliquot.live.node.environments import Environments, Progress, RequirementsError, sweep_environments
@@ -25,8 +25,8 @@ from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, 
 from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
 from aliquot.live.node.lanes import Lanes
 from aliquot.live.node.sandbox import Sandbox
-from aliquot.live.node.sandbox_resources import PROCESSES, SCRATCH_BYTES, Quarters, tag_of
-from aliquot.live.node.shared_buffers import Desks
+from aliquot.live.node.sandbox_resources import PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
+from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.node.side import Side
 from aliquot.live.node.states import GONE, IDLE
 from aliquot.live.node.swaps import Swaps
@@ -57,7 +57,7 @@ class LocalNode(Node):
         scratch_bytes: int = SCRATCH_BYTES,
         processes: int = PROCESSES,
         progress: Progress | None = None,
-        judge: Judge | None = None,
+        judge: JsonChecker | None = None,
         asked: str = "",
         parcels_bytes: int = RESULT_BYTES,
     ) -> None:
@@ -66,8 +66,8 @@ class LocalNode(Node):
         self._scratch_bytes = scratch_bytes
         self._most_processes = processes
         self._progress = progress
-        self._judge = judge or Judge()
-        self.desks = Desks(parcels_bytes, result_bytes)
+        self._judge = judge or JsonChecker()
+        self.desks = NodeBuffers(parcels_bytes, result_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
         self._devices = tuple(devices)
         self._asked = asked
@@ -95,7 +95,7 @@ class LocalNode(Node):
         """What of its devices' parts nobody keeps functions to."""
         return tuple(line for kept in self._drivers.enforcement.values() for line in kept.lacking)
 
-    async def start(self, listener: Listener) -> None:
+    async def start(self, listener: NodeListener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._quarters, self._drivers = await self._loop.run_in_executor(None, self._prepare)
@@ -108,7 +108,7 @@ class LocalNode(Node):
         if any(self._drivers.has_own_memory((device.name,)) for device in self._devices):
             self._watching = self._loop.create_task(watch(self._drivers.complaints, self._device_lost))
 
-    def _prepare(self) -> tuple[Quarters, Drivers]:
+    def _prepare(self) -> tuple[SandboxResources, Drivers]:
         """Find out about the machine, and remove what an earlier server left behind."""
         if self._detect:
             self.isolation = choose(probe(self._data))
@@ -117,7 +117,7 @@ class LocalNode(Node):
         isolation = self.isolation
         around = Surroundings(self._data, self._asked, own_uid=isolation.own_uid, own_files=isolation.mount)
         drivers = Drivers(tag_of(self._data), self._devices if isolation.cgroups else (), around)
-        return Quarters(self._data, self.isolation, self._scratch_bytes, self._most_processes), drivers
+        return SandboxResources(self._data, self.isolation, self._scratch_bytes, self._most_processes), drivers
 
     def _walls(self, profile: Profile) -> dict[str, Any]:
         return walls(self.isolation, self._data, profile.visible, profile.opening, views=profile.views)
@@ -327,13 +327,13 @@ class LocalNode(Node):
             self._failed(sandbox, Status.INTERNAL_ERROR, f"The device {device} was lost: {why}.")
         self._listener.device_lost(device, why)
 
-    def began_inside(self, sandbox: Sandbox, function: str) -> Inner | str:
+    def began_inside(self, sandbox: Sandbox, function: str) -> NestedRun | str:
         return self._listener.began_inside(sandbox.number, function)
 
-    def ended_inside(self, sandbox: Sandbox, outcome: Outcome) -> Inner | None:
+    def ended_inside(self, sandbox: Sandbox, outcome: Outcome) -> NestedRun | None:
         return self._listener.ended_inside(sandbox.number, outcome)
 
-    def judge(self, result: memoryview, answer: Callable[[Verdict], None]) -> None:
+    def judge(self, result: memoryview, answer: Callable[[CheckResult], None]) -> None:
         self._judge.ask(result, answer)
 
     def _cell_ended(self, cell: Cell) -> None:

@@ -3,7 +3,7 @@
 import os
 import time
 
-from aliquot.live.node.base import Hearer
+from aliquot.live.node.base import OutputListener
 
 TRUNCATED = "Logs were truncated because the total bytes size exceeds the limit of {} bytes."
 MISSING = "The action did not initialize or run as expected. Log data might be missing."
@@ -36,14 +36,14 @@ class Logs:
         self._lines: list[str] = []
         self._begun = [b"", b""]  # of each stream: a line without its end
         self._truncated = False
-        self._hearer: Hearer | None = None
+        self._hearer: OutputListener | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
         """Of this activation, so far."""
         return tuple(self._lines)
 
-    def begin(self, limit: int, hearer: Hearer | None = None) -> None:
+    def begin(self, limit: int, hearer: OutputListener | None = None) -> None:
         """A new activation, which may print this many bytes. A limit of 0: none of it is kept, nor missed."""
         self._limit = self._left = limit
         self._hearer = hearer

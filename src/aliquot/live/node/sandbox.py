@@ -7,15 +7,15 @@ from collections.abc import Callable
 import msgspec
 
 from aliquot.core.units import MIB
-from aliquot.live.bodies.json_check import Verdict
-from aliquot.live.bodies.large import LARGE
-from aliquot.live.node.base import Hearer, Inner, Launch, Outcome, Parcel, RunRequest, Status
+from aliquot.live.bodies.json_check import CheckResult
+from aliquot.live.bodies.large import LARGE_BODY_BYTES
+from aliquot.live.node.base import BufferHandle, Launch, NestedRun, Outcome, OutputListener, RunRequest, Status
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.initial import description_of, run_more
 from aliquot.live.node.large_reply import LargeReply
 from aliquot.live.node.logs import Logs
 from aliquot.live.node.process import Loop
-from aliquot.live.node.shared_buffers import NoParcel
+from aliquot.live.node.shared_buffers import SharedBufferError
 from aliquot.live.node.side import Side
 from aliquot.live.node.states import (
     EXITED,
@@ -149,7 +149,7 @@ class Sandbox:
             return self._write(head + payload)
         return self._write(head, large=payload)
 
-    def _begin(self, timeout_ms: int, logs_bytes: int, hearer: Hearer | None = None) -> None:
+    def _begin(self, timeout_ms: int, logs_bytes: int, hearer: OutputListener | None = None) -> None:
         self._timeout_ms = timeout_ms
         self._begun_s = now = time.perf_counter()
         self.deadline_s = now + timeout_ms / 1000
@@ -230,7 +230,7 @@ class Sandbox:
         status, self._printed, parcel, size, pickled = REPLY.unpack_from(data)
         expected = REPLY.size + size + pickled
         if len(data) < expected <= self._result_bytes + _SLACK_BYTES:
-            large = expected > LARGE and self.state == RUNNING
+            large = expected > LARGE_BODY_BYTES and self.state == RUNNING
             self._large = LargeReply(status, parcel, size, pickled, data) if large else None
             self._partial, self._expected = None if large else bytearray(data), expected
             return
@@ -258,7 +258,7 @@ class Sandbox:
         self._large = None
         seconds = time.perf_counter() - self._begun_s
         result = large.result
-        if len(result) <= LARGE:
+        if len(result) <= LARGE_BODY_BYTES:
             self._answered(large.status, bytes(result), large.pickled, large.parcel)
             return
         # Its run is over; nothing it does until it has been judged counts.
@@ -267,7 +267,7 @@ class Sandbox:
             self._loop.remove_reader(self.cell.sock.fileno())
         self._owner.judge(result, lambda verdict: self._judged(large, seconds, verdict))
 
-    def _judged(self, large: LargeReply, seconds: float, verdict: Verdict) -> None:
+    def _judged(self, large: LargeReply, seconds: float, verdict: CheckResult) -> None:
         if self.state != JUDGED or self.cell is None:
             return
         self.state = RUNNING
@@ -302,11 +302,11 @@ class Sandbox:
         if status is _DEVELOPER_ERROR or status is _INTERNAL_ERROR:
             self._lose(status, bytes(result))
             return
-        parcel: Parcel | None = None
+        parcel: BufferHandle | None = None
         if number:
             try:
                 parcel = self.side.desk.hand_on(number, pickled or b"") if self.side is not None else None
-            except (NoParcel, ValueError):
+            except (SharedBufferError, ValueError):
                 self._lose(Status.DEVELOPER_ERROR, EXITED)  # not the launcher's words
                 return
         self.state = IDLE
@@ -321,12 +321,12 @@ class Sandbox:
 
     # --- activations inside a run -----------------------------------------------------------------------
 
-    def begin_inside(self, function: str, *, printed: bool) -> Inner | str:
+    def begin_inside(self, function: str, *, printed: bool) -> NestedRun | str:
         """What runs waits, and another function's activation begins."""
         if self.state != RUNNING:
             return NOTHING_RUNS
         inner = self._owner.began_inside(self, function)
-        if isinstance(inner, Inner):
+        if isinstance(inner, NestedRun):
             self.logs.pause(printed=printed)
             self._outer.append((self.logs, self.deadline_s, self._timeout_ms, self._begun_s))
             latest = self.deadline_s
@@ -335,7 +335,7 @@ class Sandbox:
             self.deadline_s = min(latest, self.deadline_s)
         return inner
 
-    def end_inside(self, status: Status, result: bytes, *, printed: bool) -> Inner | None:
+    def end_inside(self, status: Status, result: bytes, *, printed: bool) -> NestedRun | None:
         """The innermost has ended: what waits for it goes on, or the chain's next activation begins."""
         if self.state != RUNNING or not (self._outer or self._steps):
             self.misbehaved()

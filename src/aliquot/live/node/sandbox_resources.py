@@ -23,7 +23,7 @@ def tag_of(data: Path) -> str:
     return f"aliquot-{zlib.crc32(str(data).encode()):08x}"
 
 
-class Quarters:
+class SandboxResources:
     def __init__(self, data: Path, isolation: Isolation, scratch_bytes: int, processes: int) -> None:
         """Removes what an earlier server left behind; takes a moment."""
         self._isolation = isolation

@@ -11,8 +11,8 @@ import os
 import secrets
 from typing import ClassVar
 
-from aliquot.live.bodies.large import LARGE
-from aliquot.live.node.base import Parcel as Held
+from aliquot.live.bodies.large import LARGE_BODY_BYTES
+from aliquot.live.node.base import BufferHandle as Held
 from aliquot.runtime import values
 
 _SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -21,51 +21,51 @@ _NUMBERS = 65_535
 _BLOCK = 512  # of what `stat` counts
 
 
-class NoParcel(Exception):  # noqa: N818 - it reads as what it says
+class SharedBufferError(Exception):
     """The text says why."""
 
 
-class Parcel:
+class SharedBuffer:
     """Closed when nobody holds it any more."""
 
     in_use: ClassVar[int] = 0  # bytes of all together
     __slots__ = ("fd", "most_kept", "size")
 
     def __init__(self, size: int, most_kept: int) -> None:
-        """`most_kept`: how large one may be that is put on disk. Raises `NoParcel`."""
+        """`most_kept`: how large one may be that is put on disk. Raises `SharedBufferError`."""
         self.most_kept = most_kept
         self.size, self.fd = 0, -1
         try:
             self.fd = os.memfd_create(f"aliquot-parcel-{os.getpid()}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.fd, size)
         except OSError as error:
-            raise NoParcel(f"a parcel of {size} bytes cannot be made ({error.strerror})") from error
+            raise SharedBufferError(f"a parcel of {size} bytes cannot be made ({error.strerror})") from error
         self.size = size
-        Parcel.in_use += size
+        SharedBuffer.in_use += size
 
     def __del__(self) -> None:
-        Parcel.in_use -= self.size
+        SharedBuffer.in_use -= self.size
         if self.fd >= 0:
             os.close(self.fd)
 
     def seal(self) -> None:
-        """From now on nobody can write to it. Raises `NoParcel` while somebody still could."""
+        """From now on nobody can write to it. Raises `SharedBufferError` while somebody still could."""
         try:
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALED)
         except OSError as error:
-            raise NoParcel(f"the parcel is still being written to ({error.strerror})") from error
+            raise SharedBufferError(f"the parcel is still being written to ({error.strerror})") from error
         # What was never written has cost nobody anything, and would cost whoever reads it.
         if os.fstat(self.fd).st_blocks * _BLOCK < self.size:
-            raise NoParcel("the parcel has not been written to its end")
+            raise SharedBufferError("the parcel has not been written to its end")
 
     def inlined(self, body: bytes | memoryview) -> bytes | memoryview:
         """The envelope `body` with what is in here behind it. Only of one that may be kept."""
         with mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ) as memory, memoryview(memory) as view:
             whole = values.inlined(body, view)
-        return memoryview(whole) if len(whole) > LARGE else whole
+        return memoryview(whole) if len(whole) > LARGE_BODY_BYTES else whole
 
 
-class Desk:
+class SandboxBuffers:
     """One sandbox's parcels, each by a number that means something here alone."""
 
     def __init__(self, token: str, bound: int, most_kept: int) -> None:
@@ -73,26 +73,28 @@ class Desk:
         self._bound = bound
         self._most_kept = most_kept
         self._last = 0
-        self._open: dict[int, Parcel] = {}  # being written
-        self._ready: dict[int, Parcel] = {}  # to be handed on
+        self._open: dict[int, SharedBuffer] = {}  # being written
+        self._ready: dict[int, SharedBuffer] = {}  # to be handed on
         self._arrived: dict[int, Held] = {}  # to be taken
         self.closed = False
 
-    def room(self, size: int) -> tuple[int, Parcel]:
+    def room(self, size: int) -> tuple[int, SharedBuffer]:
         if size <= 0:
-            raise NoParcel(f"a parcel of {size} bytes cannot be made")
+            raise SharedBufferError(f"a parcel of {size} bytes cannot be made")
         if len(self._open) + len(self._ready) >= _MOST:
-            raise NoParcel(f"{_MOST} parcels are under way already")
-        if Parcel.in_use + size > self._bound:
-            raise NoParcel(f"all parcels together may have {self._bound} bytes, and {Parcel.in_use} are in use")
+            raise SharedBufferError(f"{_MOST} parcels are under way already")
+        if SharedBuffer.in_use + size > self._bound:
+            raise SharedBufferError(
+                f"all parcels together may have {self._bound} bytes, and {SharedBuffer.in_use} are in use"
+            )
         number = self._next()
-        parcel = self._open[number] = Parcel(size, self._most_kept)
+        parcel = self._open[number] = SharedBuffer(size, self._most_kept)
         return number, parcel
 
     def seal(self, number: int) -> None:
         parcel = self._open.get(number)
         if parcel is None:
-            raise NoParcel(f"there is no parcel {number} to close")
+            raise SharedBufferError(f"there is no parcel {number} to close")
         parcel.seal()
         self._ready[number] = self._open.pop(number)
 
@@ -100,13 +102,13 @@ class Desk:
         self._open.pop(number, None)
         self._ready.pop(number, None)
 
-    def hand_on(self, number: int, body: bytes | memoryview) -> Parcel:
-        """One that this sandbox has made, with the buffers of that envelope; once. Raises `NoParcel`."""
+    def hand_on(self, number: int, body: bytes | memoryview) -> SharedBuffer:
+        """One that this sandbox has made, with the buffers of that envelope; once. Raises `SharedBufferError`."""
         parcel = self._ready.pop(number, None)
         if parcel is None:
-            raise NoParcel(f"there is no parcel {number}")
+            raise SharedBufferError(f"there is no parcel {number}")
         if not values.is_envelope(body) or values.places(values.opened(body)[1])[1] != parcel.size:
-            raise NoParcel(f"parcel {number} is not what the body says")
+            raise SharedBufferError(f"parcel {number} is not what the body says")
         return parcel
 
     def put(self, parcel: Held) -> int:
@@ -121,7 +123,7 @@ class Desk:
     def take(self, number: int) -> Held:
         parcel = self._arrived.pop(number, None)
         if parcel is None:
-            raise NoParcel(f"there is no parcel {number} to take")
+            raise SharedBufferError(f"there is no parcel {number} to take")
         return parcel
 
     def close(self) -> None:
@@ -137,20 +139,20 @@ class Desk:
                 return self._last
 
 
-class Desks:
+class NodeBuffers:
     """All desks of a node. By its token a sandbox shows the gateway which one is its own."""
 
     def __init__(self, bound: int, most_kept: int) -> None:
         self._bound = bound
         self._most_kept = most_kept
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, SandboxBuffers] = {}
         self.find = self._desks.get
 
-    def open(self) -> Desk:
-        desk = Desk(secrets.token_hex(16), self._bound, self._most_kept)
+    def open(self) -> SandboxBuffers:
+        desk = SandboxBuffers(secrets.token_hex(16), self._bound, self._most_kept)
         self._desks[desk.token] = desk
         return desk
 
-    def close(self, desk: Desk) -> None:
+    def close(self, desk: SandboxBuffers) -> None:
         self._desks.pop(desk.token, None)
         desk.close()

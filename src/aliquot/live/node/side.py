@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from aliquot.live.node.base import Inner, Status
+from aliquot.live.node.base import NestedRun, Status
 from aliquot.live.node.process import Loop
-from aliquot.live.node.shared_buffers import Desk, NoParcel
+from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
 
 _PACKET = 256 * 1024
 _NOT_SO = "it is not asked like this"
@@ -33,13 +33,13 @@ _read = msgspec.json.Decoder(Question).decode
 class Runner(Protocol):
     """Whose side it is: the sandbox, while it runs something."""
 
-    def begin_inside(self, function: str, *, printed: bool) -> Inner | str: ...
-    def end_inside(self, status: Status, result: bytes, *, printed: bool) -> Inner | None: ...
+    def begin_inside(self, function: str, *, printed: bool) -> NestedRun | str: ...
+    def end_inside(self, status: Status, result: bytes, *, printed: bool) -> NestedRun | None: ...
     def misbehaved(self) -> None: ...
 
 
 class Side:
-    def __init__(self, runner: Runner, desk: Desk, loop: Loop) -> None:
+    def __init__(self, runner: Runner, desk: SandboxBuffers, loop: Loop) -> None:
         self._runner = runner
         self.desk = desk
         self._loop = loop
@@ -81,7 +81,7 @@ class Side:
             return
         try:
             self._take(question, body)
-        except NoParcel as error:
+        except SharedBufferError as error:
             self._answer({"error": str(error)})
 
     def _take(self, question: Question, body: bytes) -> None:

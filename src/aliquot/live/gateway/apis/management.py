@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from aliquot.live.catalogue.catalogue import Catalogue
-from aliquot.live.catalogue.resolving import resolve
+from aliquot.live.catalogue.resolving import resolve_action
 from aliquot.live.gateway.answers import JSON
 from aliquot.live.gateway.apis.checks import ApiError, full_name
 from aliquot.live.gateway.apis.documents import (
@@ -161,7 +161,7 @@ class ApiManagement:
         if name.namespace == caller:
             return
         try:
-            resolve(self._catalogue.entities, caller, name)
+            resolve_action(self._catalogue.entities, caller, name)
         except (NotFoundError, AccessDeniedError) as error:
             raise forbidden(f"{name.namespace}/{name.name}") from error
 

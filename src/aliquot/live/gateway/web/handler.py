@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.gateway.answers import JSON, Headers, pieces_of
 from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, Transactions, check_headers
 from aliquot.live.gateway.auth import Auth
@@ -64,7 +64,13 @@ class WebActions:
     """Those of the namespaces, and `natives`: what the platform itself answers at such a path, to whoever has a key."""
 
     def __init__(
-        self, targets: WebTargets, runner: Runner, auth: Auth, bodies: Bodies, judge: Judge, settings: GatewaySettings
+        self,
+        targets: WebTargets,
+        runner: Runner,
+        auth: Auth,
+        bodies: Bodies,
+        judge: JsonChecker,
+        settings: GatewaySettings,
     ) -> None:
         self._targets = targets
         self._runner = runner

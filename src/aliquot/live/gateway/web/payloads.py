@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from aliquot.live.bodies.json_checker import Judge
+from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.bodies.large import put_before
 from aliquot.live.gateway.refusal import Refusal, malformed
 from aliquot.live.gateway.web import media
@@ -17,7 +17,7 @@ _encode = msgspec.json.encode
 
 
 async def payload_of(
-    request: WebRequest, body: bytes | memoryview, target: WebTarget, judge: Judge
+    request: WebRequest, body: bytes | memoryview, target: WebTarget, judge: JsonChecker
 ) -> bytes | memoryview:
     """Raises a `Refusal`. `request` comes without its body."""
     defaults = target.target.parameters.defaults or {}
@@ -30,7 +30,7 @@ async def payload_of(
 
 
 async def _large(
-    beneath: dict[str, object], body: memoryview, refused: frozenset[str], judge: Judge
+    beneath: dict[str, object], body: memoryview, refused: frozenset[str], judge: JsonChecker
 ) -> bytes | memoryview:
     """A stranger's millions of keys must not keep others waiting: the judge looks, and only what it says counts."""
     if not _OBJECT.match(body):

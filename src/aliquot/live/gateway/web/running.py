@@ -34,7 +34,7 @@ class Runner:
             if not ended.done():
                 ended.set_result(None)
 
-        call = Call(self._ids(), target.owner, target.target.reached, payload, transaction=transaction, done=done)
+        call = Call(self._ids(), target.owner, target.target.resolved, payload, transaction=transaction, done=done)
         target.limiter.running += 1
         try:
             self._platform.submit(call)

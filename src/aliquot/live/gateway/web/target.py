@@ -74,7 +74,7 @@ class WebTarget:
         self.target = target
         self.limiter = rate_limiters.limiter(owner)
         self.extension = extension
-        action = target.reached.action
+        action = target.resolved.action
         self.raw = action.annotation("raw-http") is True
         self.custom_options = action.annotation("web-custom-options") is True
         self.secured = any(pair.key == "require-whisk-auth" for pair in action.annotations)
@@ -127,10 +127,10 @@ class WebTargets:
         if namespace is None:
             raise not_found()
         try:
-            reached = self._catalogue.reach_whole(owner, name)
+            resolved = self._catalogue.resolve_with_components(owner, name)
         except (NotFoundError, AccessDeniedError) as error:
             raise not_found() from error
-        if reached.action.annotation("web-export") is not True:
+        if resolved.action.annotation("web-export") is not True:
             raise not_found()
-        target = Target(reached, self._metrics.tally(owner, reached.function))
+        target = Target(resolved, self._metrics.tally(owner, resolved.function))
         return WebTarget(namespace, target, self._rate_limiters, extension)

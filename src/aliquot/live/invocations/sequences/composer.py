@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import composition_record, note
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.errors import OverloadedError
@@ -18,7 +18,7 @@ from aliquot.live.invocations.sequences.frames import Ending, Handed
 from aliquot.live.invocations.sequences.machine import MOST, Close, Command, Machine, Run
 from aliquot.live.invocations.sequences.payloads import error
 from aliquot.live.invocations.service import Service
-from aliquot.live.invocations.sessions.living import LivingSessions
+from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import Store
 from aliquot.live.store.ids import Ids
@@ -28,7 +28,7 @@ FAILED = "the composition failed: "
 _CAUSED_BY = note("causedBy", SEQUENCE)
 
 _log = structlog.get_logger("aliquot.composer")
-ReachFor = Callable[[str, FullName], Reached]  # raises `NotFoundError` and `AccessDeniedError`
+ResolveFor = Callable[[str, FullName], ResolvedAction]  # raises `NotFoundError` and `AccessDeniedError`
 
 
 class Performance:
@@ -53,11 +53,11 @@ class Performance:
 class Composer:
     """Implements `Platform`."""
 
-    def __init__(self, service: Service, store: Store, reach: ReachFor, *, most: int = MOST) -> None:
+    def __init__(self, service: Service, store: Store, resolve: ResolveFor, *, most: int = MOST) -> None:
         self._service = service
         self._ledger = service.ledger
         self._store = store
-        self._reach = reach
+        self._resolve = resolve
         self._most = most
         self._ids = Ids()
         self._performances: dict[str, Performance] = {}  # by the id of the call
@@ -70,14 +70,14 @@ class Composer:
     # --- what the gateway asks --------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
-        if call.reached.composite:
+        if call.resolved.composite:
             self._ledger.check_open()
             self._begin(call)
         else:
             self._service.submit(call)
 
     async def accept(self, call: Call) -> None:
-        if not call.reached.composite:
+        if not call.resolved.composite:
             await self._service.accept(call)
             return
         self._ledger.check_open()
@@ -90,7 +90,7 @@ class Composer:
             self.enqueue(call)
 
     async def detach(self, call: Call) -> None:
-        if not call.reached.composite:
+        if not call.resolved.composite:
             await self._service.detach(call)
             return
         performance = self._performances.get(call.id)
@@ -134,7 +134,7 @@ class Composer:
         return True
 
     @property
-    def sessions(self) -> LivingSessions:
+    def sessions(self) -> LiveSessions:
         return self._service.sessions
 
     def begin_session(self, namespace: str, session_id: str) -> None:
@@ -146,8 +146,8 @@ class Composer:
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
         return await self._service.activation(namespace, activation_id)
 
-    def deploy(self, reached: Reached) -> None:
-        self._service.deploy(reached)
+    def deploy(self, resolved: ResolvedAction) -> None:
+        self._service.deploy(resolved)
 
     def remove(self, tenant: str, function: str) -> None:
         self._service.remove(tenant, function)
@@ -165,27 +165,27 @@ class Composer:
 
     def enqueue(self, call: Call) -> None:
         """One that is in the store's queue: let it run."""
-        if call.reached.composite:
+        if call.resolved.composite:
             self._begin(call)
         else:
             self._service.enqueue(call)
 
     async def end_unbegun(self, call: Call, reason: str) -> None:
         """One that is in the store's queue and cannot run."""
-        if not call.reached.composite:
+        if not call.resolved.composite:
             await self._ledger.end_durably(call, self._service.ends.unbegun(call, reason))
             return
         machine = self._machine(call)
         at_ms = now_ms()
-        frame = machine.open(call.id, call.reached, call.cause, at_ms)
+        frame = machine.open(call.id, call.resolved, call.cause, at_ms)
         close = Close(frame, Status.INTERNAL_ERROR, error(reason))
         await self._ledger.end_durably(call, composition_record(call, close, at_ms))
 
     # --- performing -------------------------------------------------------------------------------------
 
     def _machine(self, call: Call) -> Machine:
-        reach, caller = self._reach, call.namespace.name
-        return Machine(lambda name: reach(caller, name), self._ids, most=self._most)
+        resolve, caller = self._resolve, call.namespace.name
+        return Machine(lambda name: resolve(caller, name), self._ids, most=self._most)
 
     def _begin(self, call: Call) -> None:
         call.begins = ""  # its first component begins it
@@ -194,7 +194,7 @@ class Composer:
         machine, at_ms = performance.machine, now_ms()
         self._go_on(
             performance,
-            lambda: machine.begin(call.id, call.reached, bytes(call.payload), cause=call.cause, now_ms=at_ms),
+            lambda: machine.begin(call.id, call.resolved, bytes(call.payload), cause=call.cause, now_ms=at_ms),
         )
 
     def _go_on(self, performance: Performance, decide: Callable[[], list[Command]]) -> None:
@@ -213,10 +213,10 @@ class Composer:
 
     def _run(self, performance: Performance, command: Run) -> None:
         call = performance.call
-        component = self._component(performance, command, command.id, command.reached)
+        component = self._component(performance, command, command.id, command.resolved)
         if command.then:
             steps = [self._component(performance, command, *step) for step in command.then]
-            carrier = Call(self._ids(), call.namespace, command.reached, command.payload, session=call.session)
+            carrier = Call(self._ids(), call.namespace, command.resolved, command.payload, session=call.session)
             carrier.done = lambda carrier: self._carried(performance, carrier)
             carrier.chain = [component, *steps]
             component = carrier
@@ -229,12 +229,12 @@ class Composer:
             component.begins = call.id
         self._service.enqueue(component)
 
-    def _component(self, performance: Performance, command: Run, component_id: str, reached: Reached) -> Call:
+    def _component(self, performance: Performance, command: Run, component_id: str, resolved: ResolvedAction) -> Call:
         call = performance.call
         component = Call(
             component_id,
             call.namespace,
-            reached,
+            resolved,
             command.payload,
             transaction=call.transaction,
             cause=command.cause,

@@ -11,29 +11,29 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.sequences import payloads, texts
-from aliquot.live.node.base import Parcel, Status
+from aliquot.live.node.base import BufferHandle, Status
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import FullName
 
-Reach: TypeAlias = Callable[[FullName], Reached]  # raises `NotFoundError` and `AccessDeniedError`
+Resolve: TypeAlias = Callable[[FullName], ResolvedAction]  # raises `NotFoundError` and `AccessDeniedError`
 
 
 class Handed(Struct, frozen=True, gc=False):
     """What a component returned that JSON cannot hold: a pickle, for the next one alone."""
 
     pickled: bytes | memoryview
-    parcel: Parcel | None
+    parcel: BufferHandle | None
 
 
 class Next(Struct, frozen=True, gc=False):
     """Run this on that."""
 
-    reached: Reached
+    resolved: ResolvedAction
     payload: bytes
     itself: bool = False  # a conductor's own turn: not a composition within it
-    then: tuple[Reached, ...] = ()  # these follow in the same sandbox, each on what the one before returned
+    then: tuple[ResolvedAction, ...] = ()  # these follow in the same sandbox, each on what the one before returned
     handed: Handed | None = None  # instead of the payload
     hands_on: bool = False  # what comes after it takes what JSON cannot hold
 
@@ -85,9 +85,9 @@ class Budget:
 class Frame(ABC):
     """What the two kinds have in common: who it is, and what its record will say."""
 
-    def __init__(self, frame_id: str, reached: Reached, cause: str, start_ms: int) -> None:
+    def __init__(self, frame_id: str, resolved: ResolvedAction, cause: str, start_ms: int) -> None:
         self.id = frame_id
-        self.reached = reached
+        self.resolved = resolved
         self.cause = cause
         self.start_ms = start_ms
         self.wait_ms = 0
@@ -124,13 +124,21 @@ class Frame(ABC):
 
 class Sequence(Frame):
     def __init__(
-        self, frame_id: str, reached: Reached, cause: str, start_ms: int, *, reach: Reach, count: Count, most: int
+        self,
+        frame_id: str,
+        resolved: ResolvedAction,
+        cause: str,
+        start_ms: int,
+        *,
+        resolve: Resolve,
+        count: Count,
+        most: int,
     ) -> None:
-        super().__init__(frame_id, reached, cause, start_ms)
-        self._reach = reach
+        super().__init__(frame_id, resolved, cause, start_ms)
+        self._resolve = resolve
         self._count = count
         self._most = most
-        self._ahead = deque(reached.action.exec.components)
+        self._ahead = deque(resolved.action.exec.components)
         self._following = 0  # components that run in the sandbox of the one before them
 
     @property
@@ -157,52 +165,60 @@ class Sequence(Frame):
         if self._count.value >= self._most:
             return _refused(texts.SEQUENCE_TOO_LONG)
         try:
-            reached = self._reach(name)
+            resolved = self._resolve(name)
         except (NotFoundError, AccessDeniedError):  # it was there when the sequence was made
             return _refused(texts.SEQUENCE_COMPONENT_MISSING)
-        if so_far.handed is not None and not _takes_pickles(reached):  # it did when the one before it began
+        if so_far.handed is not None and not _takes_pickles(resolved):  # it did when the one before it began
             return _refused(texts.NOT_JSON_BETWEEN)
-        if reached.is_sequence:
-            return Next(reached, so_far.result)
+        if resolved.is_sequence:
+            return Next(resolved, so_far.result)
         self._count.value += 1
-        then = self._chain(reached)
-        hands_on = self._hands_on(then[-1] if then else reached)
-        payload = payloads.with_defaults(reached.action, so_far.result)
-        return Next(reached, payload, then=then, handed=so_far.handed, hands_on=hands_on)
+        then = self._chain(resolved)
+        hands_on = self._hands_on(then[-1] if then else resolved)
+        payload = payloads.with_defaults(resolved.action, so_far.result)
+        return Next(resolved, payload, then=then, handed=so_far.handed, hands_on=hands_on)
 
-    def _hands_on(self, reached: Reached) -> bool:
+    def _hands_on(self, resolved: ResolvedAction) -> bool:
         """Whether both it and what comes after it are of the SDK."""
-        if not self._ahead or not _takes_pickles(reached):
+        if not self._ahead or not _takes_pickles(resolved):
             return False
         try:
-            return _takes_pickles(self._reach(self._ahead[0]))
+            return _takes_pickles(self._resolve(self._ahead[0]))
         except (NotFoundError, AccessDeniedError):  # told when it is its turn
             return False
 
-    def _chain(self, first: Reached) -> tuple[Reached, ...]:
+    def _chain(self, first: ResolvedAction) -> tuple[ResolvedAction, ...]:
         """Those of its group that come next: they run in its sandbox, and its result need not leave it."""
-        chain: list[Reached] = []
+        chain: list[ResolvedAction] = []
         while self._ahead and first.group and not first.composite and self._count.value < self._most:
             try:
-                reached = self._reach(self._ahead[0])
+                resolved = self._resolve(self._ahead[0])
             except (NotFoundError, AccessDeniedError):  # told when it is its turn
                 break
-            if reached.composite or (reached.tenant, reached.group) != (first.tenant, first.group):
+            if resolved.composite or (resolved.tenant, resolved.group) != (first.tenant, first.group):
                 break
             self._ahead.popleft()
             self._count.value += 1
-            chain.append(reached)
+            chain.append(resolved)
         self._following = len(chain)
         return tuple(chain)
 
 
 class Conductor(Frame):
     def __init__(
-        self, frame_id: str, reached: Reached, cause: str, start_ms: int, *, reach: Reach, budget: Budget, most: int
+        self,
+        frame_id: str,
+        resolved: ResolvedAction,
+        cause: str,
+        start_ms: int,
+        *,
+        resolve: Resolve,
+        budget: Budget,
+        most: int,
     ) -> None:
-        super().__init__(frame_id, reached, cause, start_ms)
-        self.memory_mb = reached.action.limits.memory
-        self._reach = reach
+        super().__init__(frame_id, resolved, cause, start_ms)
+        self.memory_mb = resolved.action.limits.memory
+        self._resolve = resolve
         self._budget = budget
         self._most = most
         self._state: bytes | None = None
@@ -224,7 +240,7 @@ class Conductor(Frame):
         params = payloads.boxed(answer.params) if answer.params else None
         if not answer.action:
             return End(ending.status, ending.result if params is None else params)
-        name = payloads.component_name(answer.action, self.reached.tenant)
+        name = payloads.component_name(answer.action, self.resolved.tenant)
         if name is None:
             return self._object(texts.NOT_A_NAME, payloads.shown(answer.action))
         if self._budget.components >= self._most:
@@ -238,30 +254,30 @@ class Conductor(Frame):
         self._conducting = True
         if self._state is not None:
             payload = payloads.with_state(payload, self._state)
-        return Next(self.reached, payloads.with_defaults(self.reached.action, payload), itself=True)
+        return Next(self.resolved, payloads.with_defaults(self.resolved.action, payload), itself=True)
 
     def _call(self, name: FullName, params: bytes) -> Step:
         shown = str(name)[1:]
         try:
-            reached = self._reach(name)
+            resolved = self._resolve(name)
         except AccessDeniedError:
             return self._object(texts.NOT_ENTITLED, shown)
         except NotFoundError:
             return self._object(texts.NOT_FOUND, shown)
-        if reached.is_sequence:
+        if resolved.is_sequence:
             self._budget.components += 1
-            return Next(reached, params)
-        if not reached.composite:  # another conductor's turns are counted as they come
+            return Next(resolved, params)
+        if not resolved.composite:  # another conductor's turns are counted as they come
             self._budget.components += 1
-        return Next(reached, payloads.with_defaults(reached.action, params))
+        return Next(resolved, payloads.with_defaults(resolved.action, params))
 
     def _object(self, text: str, *about: str) -> Step:
         """The conductor hears of it and may do something else."""
         return self._conduct(payloads.error(text.format(*about)))
 
 
-def _takes_pickles(reached: Reached) -> bool:
-    return not reached.composite and reached.action.annotation("sdk") is True
+def _takes_pickles(resolved: ResolvedAction) -> bool:
+    return not resolved.composite and resolved.action.annotation("sdk") is True
 
 
 def _refused(text: str) -> End:

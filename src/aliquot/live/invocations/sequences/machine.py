@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from aliquot.live.catalogue.resolving import Reached
+from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.sequences import payloads, texts
 from aliquot.live.invocations.sequences.frames import (
     Budget,
@@ -21,7 +21,7 @@ from aliquot.live.invocations.sequences.frames import (
     GoesOn,
     Handed,
     Next,
-    Reach,
+    Resolve,
     Sequence,
     Step,
 )
@@ -34,12 +34,14 @@ class Run(Struct, frozen=True, gc=False):
     """Run this single action; then `returned` or `lost`."""
 
     id: str
-    reached: Reached
+    resolved: ResolvedAction
     payload: bytes
     cause: str
     handed: Handed | None = None  # instead of the payload
     hands_on: bool = False
-    then: tuple[tuple[str, Reached], ...] = ()  # and these after it in its sandbox: `returned` for each, as it ends
+    then: tuple[
+        tuple[str, ResolvedAction], ...
+    ] = ()  # and these after it in its sandbox: `returned` for each, as it ends
 
 
 class Close(Struct, frozen=True, gc=False):
@@ -54,8 +56,8 @@ Command: TypeAlias = Run | Close
 
 
 class Machine:
-    def __init__(self, reach: Reach, new_id: Callable[[], str], *, most: int = MOST) -> None:
-        self._reach = reach
+    def __init__(self, resolve: Resolve, new_id: Callable[[], str], *, most: int = MOST) -> None:
+        self._resolve = resolve
         self._new_id = new_id
         self._most = most
         self._stack: list[Frame] = []
@@ -68,8 +70,10 @@ class Machine:
         """Whether a frame of this id is open."""
         return any(frame.id == frame_id for frame in self._stack)
 
-    def begin(self, call_id: str, reached: Reached, payload: bytes, *, cause: str, now_ms: int) -> list[Command]:
-        frame = self.open(call_id, reached, cause, now_ms)
+    def begin(
+        self, call_id: str, resolved: ResolvedAction, payload: bytes, *, cause: str, now_ms: int
+    ) -> list[Command]:
+        frame = self.open(call_id, resolved, cause, now_ms)
         return self._go(frame.begin(payload), now_ms)
 
     def returned(self, ending: Ending, now_ms: int) -> list[Command]:
@@ -107,10 +111,10 @@ class Machine:
                 step = self._stack[-1].returned(Ending(frame.id, step.status, step.result, *figures))
             elif isinstance(step, GoesOn):
                 return commands
-            elif step.itself or not step.reached.composite:
-                then = tuple((self._new_id(), reached) for reached in step.then)
+            elif step.itself or not step.resolved.composite:
+                then = tuple((self._new_id(), resolved) for resolved in step.then)
                 commands.append(
-                    Run(self._new_id(), step.reached, step.payload, frame.id, step.handed, step.hands_on, then)
+                    Run(self._new_id(), step.resolved, step.payload, frame.id, step.handed, step.hands_on, then)
                 )
                 return commands
             else:
@@ -120,17 +124,17 @@ class Machine:
         # Counting bounds all but sequences that hold each other without end, which cannot be made in one write.
         if len(self._stack) > 3 * self._most:
             return End(Status.APPLICATION_ERROR, payloads.error(texts.SEQUENCE_TOO_LONG))
-        return self.open(self._new_id(), step.reached, cause, now_ms).begin(step.payload)
+        return self.open(self._new_id(), step.resolved, cause, now_ms).begin(step.payload)
 
-    def open(self, frame_id: str, reached: Reached, cause: str, now_ms: int) -> Frame:
+    def open(self, frame_id: str, resolved: ResolvedAction, cause: str, now_ms: int) -> Frame:
         """A frame within those that are open; nothing of it runs yet."""
         about = self._stack[-1] if self._stack else None
         frame: Frame
-        if reached.is_sequence:
+        if resolved.is_sequence:
             count = about.count if isinstance(about, Sequence) else Count()
-            frame = Sequence(frame_id, reached, cause, now_ms, reach=self._reach, count=count, most=self._most)
+            frame = Sequence(frame_id, resolved, cause, now_ms, resolve=self._resolve, count=count, most=self._most)
         else:
             budget = next((one.budget for one in reversed(self._stack) if isinstance(one, Conductor)), None) or Budget()
-            frame = Conductor(frame_id, reached, cause, now_ms, reach=self._reach, budget=budget, most=self._most)
+            frame = Conductor(frame_id, resolved, cause, now_ms, resolve=self._resolve, budget=budget, most=self._most)
         self._stack.append(frame)
         return frame

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aliquot.live.triggers.alarms.schedule import ByCron, Once, Schedule, due_after
+from aliquot.live.triggers.alarms.schedule import CronSchedule, Schedule, SingleDate, due_after
 
 REACHED_MOST = "Automatically disabled after reaching max triggers"
 FIRED_ONCE = "Automatically disabled after firing once"
@@ -32,8 +32,8 @@ class Alarm(Struct, frozen=True, omit_defaults=True):
     @property
     def counts(self) -> bool:
         """How often it has fired decides whether it goes on."""
-        return isinstance(self.schedule, Once) or (
-            isinstance(self.schedule, ByCron) and self.schedule.max_triggers is not None
+        return isinstance(self.schedule, SingleDate) or (
+            isinstance(self.schedule, CronSchedule) and self.schedule.max_triggers is not None
         )
 
 
@@ -54,8 +54,8 @@ def after_firing(alarm: Alarm, now_ms: int) -> Alarm:
 
 def _spent(alarm: Alarm) -> str | None:
     match alarm.schedule:
-        case Once() if alarm.fired:
+        case SingleDate() if alarm.fired:
             return FIRED_ONCE
-        case ByCron(max_triggers=int(most)) if alarm.fired >= most:
+        case CronSchedule(max_triggers=int(most)) if alarm.fired >= most:
             return REACHED_MOST
     return None

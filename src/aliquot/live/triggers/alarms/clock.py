@@ -20,10 +20,10 @@ from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.store.base import Store, StoreError
 from aliquot.live.store.errors import NotFoundError
 from aliquot.live.store.records import Namespace, Trigger
-from aliquot.live.triggers.alarms.agenda import Agenda, Key
 from aliquot.live.triggers.alarms.alarm import Alarm, after_firing, next_fire
-from aliquot.live.triggers.alarms.book import Book
-from aliquot.live.triggers.alarms.schedule import Once
+from aliquot.live.triggers.alarms.due_queue import DueQueue, Key
+from aliquot.live.triggers.alarms.schedule import SingleDate
+from aliquot.live.triggers.alarms.table import AlarmTable
 
 LOOK_S = 10  # at most so long between two looks at the wall clock
 SET_BACK_MS = 60_000
@@ -41,14 +41,14 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Clock:
+class AlarmClock:
     def __init__(self, store: Store, catalogue: Catalogue, fire: Fire, now_ms: Callable[[], int] = wall_ms) -> None:
         self._catalogue = catalogue
         self._fire = fire
         self.now_ms = now_ms
-        self.book = Book(store, catalogue)
+        self.book = AlarmTable(store, catalogue)
         self.missed = 0  # firings that were due and did not come to be
-        self._agenda = Agenda()
+        self._agenda = DueQueue()
         self._firing: set[Key] = set()  # under way
         self._failed: dict[Key, int] = {}  # single dates: how often they did not fire
         self._timer: asyncio.TimerHandle | None = None
@@ -142,7 +142,7 @@ class Clock:
         finally:
             self._firing.discard(key)
         failed = 0 if fired else self._failed.get(key, 0) + 1
-        if isinstance(alarm.schedule, Once) and 0 < failed < ATTEMPTS:  # of all others the next comes anyway
+        if isinstance(alarm.schedule, SingleDate) and 0 < failed < ATTEMPTS:  # of all others the next comes anyway
             if self.book.alarms.get(key) is left:
                 self._failed[key] = failed
                 self.book.alarms[key] = alarm
@@ -171,7 +171,7 @@ class Clock:
         if left.stopped is None and not left.counts:
             return
         try:
-            if await self.book.note(left) and isinstance(left.schedule, Once):
+            if await self.book.note(left) and isinstance(left.schedule, SingleDate):
                 await self._clear_away(left, left.schedule.delete_after_fire)
         except StoreError as error:
             _tell("alarm not recorded", left, str(error))

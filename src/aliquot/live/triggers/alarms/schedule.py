@@ -17,7 +17,7 @@ MINUTE_MS = 60_000
 _LATEST_MS = 221_845_392_000_000  # the year 9000: beyond, calendars end
 
 
-class ByCron(Struct, frozen=True, tag="cron"):
+class CronSchedule(Struct, frozen=True, tag="cron"):
     cron: str
     timezone: str | None = None
     start_date: Moment | None = None
@@ -25,26 +25,26 @@ class ByCron(Struct, frozen=True, tag="cron"):
     max_triggers: int | None = None
 
 
-class Every(Struct, frozen=True, tag="interval"):
+class IntervalSchedule(Struct, frozen=True, tag="interval"):
     minutes: int
     start_date: Moment
     stop_date: Moment | None = None
 
 
-class Once(Struct, frozen=True, tag="once"):
+class SingleDate(Struct, frozen=True, tag="once"):
     date: Moment
     delete_after_fire: str = "false"  # or "true", or "rules": the trigger's too
 
 
-Schedule: TypeAlias = ByCron | Every | Once
+Schedule: TypeAlias = CronSchedule | IntervalSchedule | SingleDate
 
 
 def due_after(schedule: Schedule, now_ms: int) -> int | None:
     """When it is due next; None: not any more. One that is due once is due until it has fired."""
-    if isinstance(schedule, Once):
+    if isinstance(schedule, SingleDate):
         return read_date(schedule.date)
     start = None if schedule.start_date is None else read_date(schedule.start_date)
-    if isinstance(schedule, ByCron):
+    if isinstance(schedule, CronSchedule):
         after = now_ms if start is None else max(now_ms, start - 1)  # the start itself may be the first
         due = _parsed(schedule.cron).next_after(after / 1000, read_zone(schedule.timezone)) * 1000
     else:

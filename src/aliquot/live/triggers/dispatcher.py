@@ -26,7 +26,7 @@ INACTIVE = "Rule '{}' is inactive, action '{}' was not activated."
 _encode = msgspec.json.encode
 
 
-class Firing:
+class TriggerDispatcher:
     def __init__(self, platform: Platform, catalogue: Catalogue, rate_limiters: RateLimiters, metrics: Metrics) -> None:
         self._platform = platform
         self._catalogue = catalogue
@@ -81,8 +81,8 @@ class Firing:
             return INACTIVE.format(f"{rule.namespace}/{rule.name}", str(rule.action)[1:])
         try:
             limiter.check()
-            reached = self._catalogue.reach_whole(namespace.name, rule.action)
-            payload = ParameterMerger(reached).merge(event)
+            resolved = self._catalogue.resolve_with_components(namespace.name, rule.action)
+            payload = ParameterMerger(resolved).merge(event)
         except CallRefusedError as error:
             return str(error)
         except NotFoundError:
@@ -97,7 +97,7 @@ class Firing:
             limiter.running -= 1
             self._metrics.count(call)
 
-        return Call(self._ids(), namespace, reached, payload, durable=True, done=done)
+        return Call(self._ids(), namespace, resolved, payload, durable=True, done=done)
 
 
 def _told(rule: Rule, outcome: Call | str) -> str:

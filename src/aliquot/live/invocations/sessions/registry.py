@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
 from aliquot.live.invocations.platform import Platform
-from aliquot.live.invocations.sessions.living import Living
+from aliquot.live.invocations.sessions.live_sessions import LiveSession
 from aliquot.live.invocations.sessions.records import SESSIONS, USES, Session, SessionSettings, Use
 from aliquot.live.store.base import Document, Store, StoreError
 from aliquot.live.store.records import Namespace
@@ -31,18 +31,18 @@ log = structlog.get_logger("aliquot.sessions")
 T = TypeVar("T")
 
 
-class NoSession(Exception):  # noqa: N818 - it reads as what it says
+class SessionNotFoundError(Exception):
     """It never was, is another's, or has ended: the text names it."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"There is no session '{session_id[:_SHOWN]}', or it has ended.")
 
 
-class TooManySessions(Exception):  # noqa: N818 - it reads as what it says
+class TooManySessionsError(Exception):
     """The namespace has as many as it may."""
 
 
-class TooLarge(Exception):  # noqa: N818 - it reads as what it says
+class SessionTooLargeError(Exception):
     """The metadata is larger than it may be."""
 
 
@@ -70,7 +70,7 @@ class Sessions:
             if owner is None or session.created < owner.created:
                 await self._delete(session)
             else:
-                found.append(Living(session, use, now_s - max(0, now_ms - use.used) / 1000))
+                found.append(LiveSession(session, use, now_s - max(0, now_ms - use.used) / 1000))
         self._living.add_all(found)
         for document in uses.values():
             await self._store.delete(USES, document.namespace, document.name)
@@ -113,12 +113,12 @@ class Sessions:
 
     # --- what people ask for ------------------------------------------------------------------------------
 
-    async def create(self, namespace: str, name: str, metadata: Mapping[str, Any], user: str = "") -> Living:
-        """Raises `TooManySessions` and `TooLarge`."""
+    async def create(self, namespace: str, name: str, metadata: Mapping[str, Any], user: str = "") -> LiveSession:
+        """Raises `TooManySessionsError` and `SessionTooLargeError`."""
         self._check(name, metadata, user)
         making = self._making.get(namespace, 0)
         if (count := self._living.count(namespace) + making) >= self.settings.most:
-            raise TooManySessions(
+            raise TooManySessionsError(
                 f"Too many sessions (count: {count}, allowed: {self.settings.most}); "
                 f"they end when they are deleted, or idle for {self.settings.idle_s:g} s."
             )
@@ -131,25 +131,25 @@ class Sessions:
             if not self._making[namespace]:
                 del self._making[namespace]
 
-    def find(self, namespace: str, session_id: str) -> Living:
-        """Raises `NoSession`."""
+    def find(self, namespace: str, session_id: str) -> LiveSession:
+        """Raises `SessionNotFoundError`."""
         living = self._living.find(namespace, session_id)
         if living is None or living.ending or self._is_over(living):
-            raise NoSession(session_id)
+            raise SessionNotFoundError(session_id)
         return living
 
-    def all(self, namespace: str) -> list[Living]:
+    def all(self, namespace: str) -> list[LiveSession]:
         """The newest first."""
         return [living for living in reversed(self._living.all(namespace)) if not self._is_over(living)]
 
     async def update(
         self, namespace: str, session_id: str, *, name: str | None, metadata: Mapping[str, Any] | None
-    ) -> Living:
-        """What is None stays. Raises `NoSession` and `TooLarge`."""
+    ) -> LiveSession:
+        """What is None stays. Raises `SessionNotFoundError` and `SessionTooLargeError`."""
         return await _whole(self._update(namespace, session_id, name, metadata))
 
-    async def end(self, namespace: str, session_id: str) -> Living:
-        """What runs of it goes on. Raises `NoSession`."""
+    async def end(self, namespace: str, session_id: str) -> LiveSession:
+        """What runs of it goes on. Raises `SessionNotFoundError`."""
         living = self.find(namespace, session_id)
         await _whole(self._end(living))
         return living
@@ -167,7 +167,7 @@ class Sessions:
         except StoreError as error:  # the next server finds that their namespace is gone
             log.warning("sessions cannot be deleted", error=str(error))
 
-    def expires_ms(self, living: Living) -> int:
+    def expires_ms(self, living: LiveSession) -> int:
         """If nothing more is asked of it; while something runs, that is from now."""
         used_ms = _now_ms() if living.busy else living.used_ms
         return used_ms + round(self.settings.idle_s * 1000)
@@ -180,18 +180,20 @@ class Sessions:
                 raise InputError(f"{field}: it takes at most {LONGEST_NAME} characters, not {len(text)}")
         size = len(msgspec.json.encode(metadata)) if metadata is not None else 0
         if size > self.settings.metadata_bytes:
-            raise TooLarge(f"Session metadata larger than allowed: {size} > {self.settings.metadata_bytes} bytes.")
+            raise SessionTooLargeError(
+                f"Session metadata larger than allowed: {size} > {self.settings.metadata_bytes} bytes."
+            )
 
-    async def _make(self, session: Session) -> Living:
+    async def _make(self, session: Session) -> LiveSession:
         await self._put(session)
-        living = Living(session, Use(session.created), time.monotonic())
+        living = LiveSession(session, Use(session.created), time.monotonic())
         self._living.add(living)
         self._platform.begin_session(session.namespace, session.id)
         return living
 
     async def _update(
         self, namespace: str, session_id: str, name: str | None, metadata: Mapping[str, Any] | None
-    ) -> Living:
+    ) -> LiveSession:
         self._check(name, metadata)
         living = self.find(namespace, session_id)
         async with living.writing:
@@ -202,7 +204,7 @@ class Sessions:
             living.session = session
         return living
 
-    async def _end(self, living: Living, *, if_idle: bool = False) -> None:
+    async def _end(self, living: LiveSession, *, if_idle: bool = False) -> None:
         session = living.session
         async with living.writing:
             ended = self._living.find(session.namespace, session.id) is not living
@@ -220,7 +222,7 @@ class Sessions:
     async def _put(self, session: Session) -> None:
         await self._store.put(SESSIONS, Document(session.namespace, session.id, msgspec.json.encode(session)))
 
-    async def _write_use(self, living: Living) -> None:
+    async def _write_use(self, living: LiveSession) -> None:
         if not living.ending:
             session = living.session
             document = Document(session.namespace, session.id, msgspec.json.encode(living.use()))
@@ -230,7 +232,7 @@ class Sessions:
         await self._store.delete(SESSIONS, session.namespace, session.id)
         await self._store.delete(USES, session.namespace, session.id)
 
-    def _is_over(self, living: Living) -> bool:
+    def _is_over(self, living: LiveSession) -> bool:
         """Idle too long, though perhaps nobody has looked yet."""
         return not living.busy and time.monotonic() - living.used_s >= self.settings.idle_s
 

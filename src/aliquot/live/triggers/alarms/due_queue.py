@@ -5,7 +5,7 @@ from heapq import heapify, heappop, heappush
 Key = tuple[str, str]
 
 
-class Agenda:
+class DueQueue:
     def __init__(self) -> None:
         self._due: dict[Key, int] = {}
         self._heap: list[tuple[int, Key]] = []

@@ -12,13 +12,13 @@ import msgspec
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.store.base import Change, Delete, Document, Store
 from aliquot.live.store.records import Trigger
-from aliquot.live.triggers.alarms.agenda import Key
 from aliquot.live.triggers.alarms.alarm import Alarm
+from aliquot.live.triggers.alarms.due_queue import Key
 
 ALARMS = "alarms"
 
 
-class Book:
+class AlarmTable:
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
         self._catalogue = catalogue

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from aliquot.live.invocations.sessions.records import Session, Use
 
 
-class Living:
+class LiveSession:
     """One session and its uses."""
 
     __slots__ = ("busy", "ending", "invocations", "session", "touched", "used_ms", "used_s", "writing")
@@ -29,12 +29,12 @@ class Living:
         return Use(self.used_ms, self.invocations)
 
 
-class LivingSessions:
+class LiveSessions:
     def __init__(self) -> None:
-        self._by_namespace: dict[str, dict[str, Living]] = {}  # each namespace's in the order they were made
-        self._idle: dict[str, Living] = {}  # least recently used first
+        self._by_namespace: dict[str, dict[str, LiveSession]] = {}  # each namespace's in the order they were made
+        self._idle: dict[str, LiveSession] = {}  # least recently used first
 
-    def find(self, namespace: str, session_id: str) -> Living | None:
+    def find(self, namespace: str, session_id: str) -> LiveSession | None:
         return self._by_namespace.get(namespace, {}).get(session_id)
 
     def user_of(self, namespace: str, session_id: str) -> str:
@@ -42,25 +42,25 @@ class LivingSessions:
         living = self.find(namespace, session_id)
         return "" if living is None else living.session.user
 
-    def all(self, namespace: str) -> list[Living]:
+    def all(self, namespace: str) -> list[LiveSession]:
         return list(self._by_namespace.get(namespace, {}).values())
 
     def count(self, namespace: str) -> int:
         return len(self._by_namespace.get(namespace, ()))
 
-    def add(self, living: Living) -> None:
+    def add(self, living: LiveSession) -> None:
         session = living.session
         self._by_namespace.setdefault(session.namespace, {})[session.id] = living
         self._idle[session.id] = living
 
-    def add_all(self, found: Iterable[Living]) -> None:
+    def add_all(self, found: Iterable[LiveSession]) -> None:
         """At start, in any order."""
         by_creation = sorted(found, key=lambda living: living.session.created)
         for living in by_creation:
             self.add(living)
         self._idle = {living.session.id: living for living in sorted(by_creation, key=lambda living: living.used_s)}
 
-    def remove(self, living: Living) -> None:
+    def remove(self, living: LiveSession) -> None:
         session = living.session
         mine = self._by_namespace.get(session.namespace, {})
         mine.pop(session.id, None)
@@ -88,7 +88,7 @@ class LivingSessions:
         if not living.busy:
             self._idle[session_id] = living
 
-    def idle_since(self, moment_s: float) -> list[Living]:
+    def idle_since(self, moment_s: float) -> list[LiveSession]:
         """Those that nothing has used since then, or longer."""
         found = []
         for living in self._idle.values():
@@ -97,12 +97,12 @@ class LivingSessions:
             found.append(living)
         return found
 
-    def take_touched(self) -> list[Living]:
+    def take_touched(self) -> list[LiveSession]:
         """Those whose use has changed since they were last taken."""
         found = [living for mine in self._by_namespace.values() for living in mine.values() if living.touched]
         for living in found:
             living.touched = False
         return found
 
-    def _touch(self, living: Living, now_s: float, now_ms: int) -> None:
+    def _touch(self, living: LiveSession, now_s: float, now_ms: int) -> None:
         living.used_s, living.used_ms, living.touched = now_s, now_ms, True

@@ -8,7 +8,14 @@ from msgspec import Struct
 from aliquot.core.errors import InputError
 from aliquot.live.triggers.alarms.alarm import PAUSED, Alarm, next_fire
 from aliquot.live.triggers.alarms.cron import CronError, read_cron
-from aliquot.live.triggers.alarms.schedule import ByCron, Every, Moment, Once, Schedule, read_date
+from aliquot.live.triggers.alarms.schedule import (
+    CronSchedule,
+    IntervalSchedule,
+    Moment,
+    Schedule,
+    SingleDate,
+    read_date,
+)
 from aliquot.live.triggers.alarms.zones import ZoneError, read_zone
 
 FIRST_INTERVAL_MS = 30_000  # without a start date: time to make a rule for the trigger
@@ -16,7 +23,7 @@ _MOST = 10**9
 _DELETE = ("false", "true", "rules")
 
 
-class AlarmWish(Struct, rename="camel"):
+class AlarmRequest(Struct, rename="camel"):
     """One of cron, minutes and date. In a change, what is absent stays. What its kind has not is ignored."""
 
     cron: str | int | float | None = None  # whatever it is, the refusal quotes it
@@ -31,25 +38,25 @@ class AlarmWish(Struct, rename="camel"):
     active: bool | None = None
 
 
-def make(wish: AlarmWish, *, namespace: str, trigger: str, identity: str, now_ms: int) -> Alarm:
+def make(wish: AlarmRequest, *, namespace: str, trigger: str, identity: str, now_ms: int) -> Alarm:
     """Raises `InputError`."""
     kinds = [name for name in ("cron", "minutes", "date") if getattr(wish, name) is not None]
     if len(kinds) != 1:
         raise InputError(f"an alarm takes one of cron, minutes and date, not {' and '.join(kinds) or 'none of them'}")
-    blank: Schedule = Once("") if wish.date is not None else ByCron("")
+    blank: Schedule = SingleDate("") if wish.date is not None else CronSchedule("")
     if wish.minutes is not None:
-        blank = Every(0, now_ms + FIRST_INTERVAL_MS)
+        blank = IntervalSchedule(0, now_ms + FIRST_INTERVAL_MS)
     alarm = Alarm(namespace, trigger, identity, blank, {}, now_ms)
     return change(alarm, wish, now_ms=now_ms)
 
 
-def change(alarm: Alarm, wish: AlarmWish, *, now_ms: int) -> Alarm:
+def change(alarm: Alarm, wish: AlarmRequest, *, now_ms: int) -> Alarm:
     """Any change but a pause makes it count from the beginning, and go on if it had stopped. Raises `InputError`."""
     given = {name: value for name in wish.__struct_fields__ if (value := getattr(wish, name)) not in (None, "")}
     active = given.pop("active", None)
     payload = given.pop("payload", None)
     fields = {name: value for name, value in given.items() if name in alarm.schedule.__struct_fields__}
-    if "max_triggers" in given and isinstance(alarm.schedule, Every):
+    if "max_triggers" in given and isinstance(alarm.schedule, IntervalSchedule):
         raise InputError("maxTriggers is not supported for the interval trigger feed")
     if not fields and payload is None:
         if active is None:
@@ -82,7 +89,7 @@ def _checked(schedule: Schedule, fields: dict[str, Any], now_ms: int) -> Schedul
         fields["delete_after_fire"] = _delete_after_fire(fields["delete_after_fire"])
     if "minutes" in fields:
         fields["minutes"] = _minutes(fields["minutes"])
-    if isinstance(schedule, ByCron):
+    if isinstance(schedule, CronSchedule):
         fields["cron"] = str(fields.get("cron", schedule.cron))
         _check_cron(fields["cron"], fields.get("timezone", schedule.timezone))
     if "start_date" in fields:
@@ -90,9 +97,9 @@ def _checked(schedule: Schedule, fields: dict[str, Any], now_ms: int) -> Schedul
     if "max_triggers" in fields:
         fields["max_triggers"] = _max_triggers(fields["max_triggers"])
     changed = msgspec.structs.replace(schedule, **fields)
-    if isinstance(changed, ByCron) and changed.max_triggers is not None and changed.stop_date is not None:
+    if isinstance(changed, CronSchedule) and changed.max_triggers is not None and changed.stop_date is not None:
         raise InputError("maxTriggers is not allowed when the stopDate parameter is specified")
-    if not isinstance(changed, Once) and changed.stop_date is not None:
+    if not isinstance(changed, SingleDate) and changed.stop_date is not None:
         _check_stop(changed.start_date, changed.stop_date, now_ms, given="stop_date" in fields)
     return changed
 
