@@ -18,9 +18,9 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(bench, "SETS", SMALL)
     monkeypatch.setattr(bench.PredictionBench, "steps", 2 * len(SMALL) + 1)
-    monkeypatch.setattr(bench, "QUICK_OTHERS", 3000)
-    monkeypatch.setattr(bench, "_USER_STEPS", {True: 40})
-    monkeypatch.setattr(bench, "QUICK_PLACES", 300)
+    monkeypatch.setattr(bench, "MAX_QUICK_STEPS_OTHERS", 3000)
+    monkeypatch.setattr(bench, "_MAX_USER_STEPS", {True: 40})
+    monkeypatch.setattr(bench, "MAX_QUICK_PLACES", 300)
     monkeypatch.setattr(trained, "_settings", lambda *_, **__: LearnSettings(with_lstm=False))
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark is asked, and what it must be able to do."""
+"""The interface of a benchmark, and the options of a run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,18 +10,22 @@ from aliquot_bench.result import BenchResult
 
 
 class BenchRequest(Struct, frozen=True):
-    data: Path  # the folder that holds a folder for each trace
+    """The options of one run."""
+
+    data: Path  # folder with one folder per trace
     quick: bool = False
 
 
 class Bench(Protocol):
-    needs_data: bool  # whether it is nothing without recorded traces
-    steps: int  # how many a run takes, for the progress bar
+    """A benchmark that runs once and can then draw its result."""
+
+    needs_data: bool  # cannot run without recorded traces
+    steps: int  # number of steps of a run, for the progress bar
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
-        """Measure; `on_step` is told what comes next, before each step."""
+        """Measure and return the result. Call `on_step` with a description before each step."""
         ...
 
     def draw(self, path: Path) -> None:
-        """The picture of what was measured."""
+        """Draw the result of the last run into a file."""
         ...

@@ -1,4 +1,4 @@
-"""The table of benchmarks: one file or folder for each. Every claim has a command that reproduces it."""
+"""The table of benchmarks. Each claim in the documents names the command that measures it."""
 
 from collections.abc import Callable
 

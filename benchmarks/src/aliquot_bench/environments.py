@@ -1,4 +1,4 @@
-"""Environments of their own for the peers, made once and kept under the user's cache."""
+"""Virtual environments for the systems that Aliquot is compared with, created once and kept in the user's cache."""
 
 import os
 import subprocess
@@ -9,14 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 TAIL_LINES = 2
-INTERPRETER = str(Path(sys.executable).resolve())  # not a clone's: all clones share the cache
+INTERPRETER = str(Path(sys.executable).resolve())  # of the base Python, because all clones share the cache
 
 
 class MeasurementError(Exception):
-    """A peer cannot be had, or does not work; the text says why."""
+    """A part of a benchmark cannot be measured, for example because a package cannot be installed."""
 
 
 def cache_folder() -> Path:
+    """Return the folder that holds the environments."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "aliquot" / "peers"
 
@@ -24,18 +25,19 @@ def cache_folder() -> Path:
 def prepare(
     folder: Path, requirements: Sequence[str], on_step: Callable[[str], None], interpreter: str = INTERPRETER
 ) -> Path:
-    """The environment with these packages, one after the other; what it holds already is not installed again.
+    """Create an environment with these packages, unless it is there already, and return its folder.
 
-    A mark with the requirements is written last: an installation that broke off is begun anew.
+    The packages are installed in their order. A file with the list of requirements is written last, so that an
+    interrupted installation is repeated.
     """
     mark, wanted = folder / "aliquot-installed", "\n".join([interpreter, *requirements])
     if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
         return folder
     if not Path(interpreter).exists():
-        raise MeasurementError(f"it needs {interpreter}, which is not there")
+        raise MeasurementError(f"it needs {interpreter}, which does not exist")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    mark.unlink(missing_ok=True)  # first: the old environment goes file by file, and must not pass for a whole one
-    # Ours installs for all: a Debian's Python comes without pip.
+    mark.unlink(missing_ok=True)  # first, because the old environment is deleted file by file
+    # Our own pip installs into it, because Debian's Python comes without pip.
     run([interpreter, "-m", "venv", "--clear", "--without-pip", str(folder)])
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "--disable-pip-version-check"]
     for requirement in requirements:
@@ -46,19 +48,20 @@ def prepare(
 
 
 def version(environment: Path, requirement: str) -> str:
-    """Of an installed package, as its environment says."""
+    """Return the version of a package that is installed in an environment."""
     name = requirement.split("[", maxsplit=1)[0].split("=", maxsplit=1)[0]
     script = f"from importlib.metadata import version; print(version({name!r}))"
     return run([python(environment), "-c", script]).strip()
 
 
 def python(environment: Path) -> str:
+    """Return the path of an environment's interpreter."""
     return str(environment / "bin" / "python")
 
 
 def run(command: Sequence[str]) -> str:
-    """What a command writes; one that fails is an error with the last it said."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    """Run a command and return its output. Raise `MeasurementError` with its last lines if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command
     if done.returncode != 0:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("ERROR")] or lines
@@ -68,6 +71,6 @@ def run(command: Sequence[str]) -> str:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Create a temporary folder for one server. Files that a killed server leaves open do not make its removal fail."""
+    """Create a temporary folder for one server. Its removal does not fail on files that a killed server left."""
     with tempfile.TemporaryDirectory(prefix="aliquot-bench-", ignore_cleanup_errors=True) as name:
         yield Path(name)

@@ -1,4 +1,4 @@
-"""What a benchmark says: goals, each with the value that was measured and whether it was met, and the tables behind."""
+"""The result of a benchmark: goals with the measured values, and the tables behind them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
+PERCENT = 100
+
 
 class Goal(msgspec.Struct, frozen=True):
-    """`goal` is what `value` was to be at most, or at least; `met` says whether it is."""
+    """A measured value and the bound that it had to keep. `unit` says whether it is an upper or a lower bound."""
 
     name: str
     value: float | None
@@ -18,15 +20,17 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 def at_most(name: str, value: float | None, goal: float, unit: str = "") -> Goal:
+    """Make a goal with an upper bound. A value that was not measured does not meet it."""
     return Goal(name, value, goal, f"{unit}, at most".lstrip(", "), value is not None and value <= goal)
 
 
 def at_least(name: str, value: float | None, goal: float, unit: str = "") -> Goal:
+    """Make a goal with a lower bound. A value that was not measured does not meet it."""
     return Goal(name, value, goal, f"{unit}, at least".lstrip(", "), value is not None and value >= goal)
 
 
 class ResultTable(msgspec.Struct, frozen=True):
-    """A table of a benchmark."""
+    """A table with a title, column names and rows."""
 
     title: str
     columns: list[str]
@@ -34,13 +38,15 @@ class ResultTable(msgspec.Struct, frozen=True):
 
 
 class BenchResult(msgspec.Struct, frozen=True):
+    """All goals and tables of one run."""
+
     name: str
     quick: bool
     goals: list[Goal]
     tables: list[ResultTable] = []
 
     def to_markdown(self) -> str:
-        """The same for a page of the documents."""
+        """Format goals and tables for a page of the documents."""
         met = [
             [goal.name, goal.value, f"{cell(goal.goal)} {goal.unit}", "yes" if goal.met else "**no**"]
             for goal in self.goals
@@ -54,11 +60,12 @@ class BenchResult(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
 
-def cell(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
+def cell(value: Any) -> str:  # noqa: ANN401 - any value of a table
+    """Format a value for a table."""
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"  # noqa: PLR2004 - where decimals stop helping
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"  # noqa: PLR2004 - large numbers need no decimals
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""`aliquot bench sim`: how fast the simulator and its decisions are, beside a bare heap of the same length."""
+"""`aliquot bench sim`: the speed of the simulator and of its decisions, beside a bare heap with as many entries."""
 
 import gc
 import resource
@@ -31,7 +31,7 @@ FLOWS = (10, 100, 1000, 10_000)
 
 
 class StreamedWorkload:
-    """A made workload that is never held in memory."""
+    """A generated workload that is never held in memory."""
 
     def __init__(self, calls: int) -> None:
         self._functions = make_functions(100, 0)
@@ -46,6 +46,8 @@ class StreamedWorkload:
 
 
 class SimulatorBench:
+    """The benchmark `sim`."""
+
     needs_data = False
     steps = 3
 
@@ -60,7 +62,7 @@ class SimulatorBench:
         on_step(f"a bare heap with {events} entries")
         heap_s = median(bare_heap_s(events) for _ in range(3))
         on_step("decisions among 10 to 10 000 flows")
-        for _ in range(3):  # interleaved, so that a slow moment of the machine meets all alike
+        for _ in range(3):  # interleaved, so that a disturbance of the machine affects all alike
             for flows in FLOWS:
                 self._decision_us[flows] = min(decision_us(flows), self._decision_us.get(flows, 1e9))
         million_s = seconds * MILLION / self._calls
@@ -95,7 +97,7 @@ class SimulatorBench:
         draw_panels([panel], "What a decision costs", path, columns=1)
 
     def _simulate(self) -> tuple[float, int]:
-        """Seconds for the whole run, and how many events the core was told."""
+        """Simulate the workload, and return the seconds and the number of events."""
         workload = StreamedWorkload(self._calls)
         devices = [DeviceSpec(f"gpu-{number}", memory_bytes=16 * GIB) for number in range(1, 5)]
         scenario = Scenario(devices, make_functions(100, 0), workload)
@@ -107,19 +109,19 @@ class SimulatorBench:
 
 
 def bare_heap_s(entries: int) -> float:
-    """Push and pop as many entries as a simulation has arrivals and finishes, with few in the heap at a time."""
+    """Return the seconds to push and pop so many entries, with few in the heap at a time."""
     random = Random(0)
     heap: list[tuple[float, int]] = []
     began = time.perf_counter()
     for number in range(entries):
         heappush(heap, (number + random.random() * 10, number))
-        if len(heap) > 10:  # noqa: PLR2004 - about what is in flight
+        if len(heap) > 10:  # noqa: PLR2004 - about as many as a simulation has
             heappop(heap)
     return time.perf_counter() - began
 
 
 def decision_us(flows: int, turns: int = 2000) -> float:
-    """What one call costs the core: its arrival, a finish, and the decision, with all flows backlogged."""
+    """Return the microseconds that one call costs the core: arrival, decision and finish, with all flows backlogged."""
     names = [f"f{number}" for number in range(flows)]
     harness = Harness(
         POLICY,

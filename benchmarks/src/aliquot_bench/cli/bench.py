@@ -1,4 +1,4 @@
-"""`aliquot bench`: measured claims."""
+"""The command `aliquot bench`."""
 
 import signal
 from pathlib import Path
@@ -11,8 +11,9 @@ from aliquot.cli.app import STUDY
 from aliquot.cli.console import check_distinct, check_writable, output, progress, say, write_file
 from aliquot.core.errors import InputError
 
-NAMES = "eviction, fairness, latency, prediction, prefetch, sharing, sim or views"  # to import them takes a second
-_TRACES = (Path("data"), Path("../shared/data"))  # the second: one that several clones have together
+# A copy of the names in the table, because importing the table takes a second.
+NAMES = "eviction, fairness, latency, prediction, prefetch, sharing, sim or views"
+_TRACES = (Path("data"), Path("../shared/data"))  # the second one is shared by several clones
 
 
 app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,16 +21,16 @@ app = typer.Typer(add_completion=False, context_settings={"help_option_names": [
 
 @app.command("bench", rich_help_panel=STUDY)
 def bench(
-    name: Annotated[str, typer.Argument(help=f"Which: {NAMES}.")],
-    quick: Annotated[bool, typer.Option(help="A smaller run of the same, in minutes.")] = False,
+    name: Annotated[str, typer.Argument(help=f"The benchmark: {NAMES}.")],
+    quick: Annotated[bool, typer.Option(help="Run a smaller version that takes minutes.")] = False,
     data: Annotated[
-        Path | None, typer.Option(help="The folder that holds a folder for each trace.", show_default="data")
+        Path | None, typer.Option(help="The folder with one folder per trace.", show_default="data")
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write goals and tables there.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables there, for the documents.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the result there.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write goals and tables to this file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write goals and tables to this file, as Markdown.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the result into this file.")] = None,
 ) -> None:
-    """Measure what is claimed, and say what is met and what is not."""
+    """Measure the claims of the documents, and report which goals are met and which are not."""
     from aliquot.sim import plots
     from aliquot_bench.base import BenchRequest
     from aliquot_bench.benches import BENCHES
@@ -41,11 +42,11 @@ def bench(
         plots.check_plot(plot)
     for option, path in (("--json", json), ("--markdown", markdown), ("--plot", plot)):
         check_writable(path, option)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped, as by Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop all servers, as Ctrl-C does
     traces = data or next((place for place in _TRACES if place.is_dir()), _TRACES[0])
     chosen = make(BenchRequest(traces, quick))
     if chosen.needs_data and not traces.is_dir():
-        raise InputError(f"--data: there is no folder {traces}; it takes the one that holds a folder for each trace")
+        raise InputError(f"--data: there is no folder {traces}; name the folder that has one folder per trace")
     with progress() as bar:
         task = bar.add_task(name, total=chosen.steps)
 

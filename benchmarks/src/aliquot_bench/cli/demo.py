@@ -1,4 +1,4 @@
-"""`aliquot demo`: the platform at work, from start to stop."""
+"""The command `aliquot demo`."""
 
 import os
 import subprocess
@@ -19,10 +19,10 @@ app = typer.Typer(add_completion=False, context_settings={"help_option_names": [
 @app.command("demo", rich_help_panel=RUN)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo-output"),
-    examples: Annotated[Path, typer.Option(help="The folder with the examples, in a clone.")] = Path("examples"),
-    seconds: Annotated[float, typer.Option(min=1, help="How long the tenants call.")] = 15,
+    examples: Annotated[Path, typer.Option(help="The folder with the examples of a clone.")] = Path("examples"),
+    seconds: Annotated[float, typer.Option(min=1, help="How many seconds the tenants call.")] = 15,
 ) -> None:
-    """Start the platform, let three tenants call the examples, a slice borrow and files come early, show it, stop."""
+    """Start the platform, run three tenants, a borrowing slice and prefetched files on it, and show the results."""
     from aliquot.testing.server import LiveServer
     from aliquot_bench.demo.files import show_files
     from aliquot_bench.demo.report import draw, latency_table
@@ -47,9 +47,9 @@ def demo(
                     _run([sys.executable, "-m", "aliquot", "deploy", examples / file], environment)
                 bar.update(task, advance=1, description=f"three tenants call for {seconds:g} s")
                 samples = run_load(server.url, keys, seconds)
-                bar.update(task, advance=1, description="a tenth of a device borrows the rest, until its owner wakes")
+                bar.update(task, advance=1, description="a slice of a tenth borrows the rest of the device")
                 borrow = run_borrow(server)
-                bar.update(task, advance=1, description="a session's files are there before it asks")
+                bar.update(task, advance=1, description="the files of a session are prefetched")
                 files = show_files(server)
                 bar.update(task, advance=1, description="stopping")
         from aliquot.live.invocations.journal.replay import replay_file
@@ -57,14 +57,14 @@ def demo(
         replayed = replay_file(server.data)
     output.print(latency_table(samples))
     calls, cold = len(samples), sum(sample.cold for sample in samples)
-    say(f"{calls} calls, {cold} of them cold; all processes of the platform have ended.")
+    say(f"{calls} calls, {cold} of them cold. All processes of the platform have ended.")
     same = "the same commands" if not replayed.differences else "DIFFERENT COMMANDS"
-    say(f"Its journal, replayed through the core: {replayed.steps} steps, {replayed.commands} commands: {same}.")
+    say(f"Replaying its journal through the core gave {same}: {replayed.steps} steps, {replayed.commands} commands.")
     output.print(borrow_table(borrow))
     if not borrow.enforced:
-        say("Slices are NOT ENFORCED on this machine (aliquot doctor says why): the table shows what came of it.")
+        say("Slices are NOT ENFORCED on this machine, as the table shows. `aliquot doctor` says why.")
     if not borrow.ok:
-        say("The borrower did NOT get what was idle, or did not give it back: see the table.")
+        say("The borrower did NOT get the idle compute, or did not give it back: see the table.")
     say(files.text())
     draw(samples, out / "demo.png")
     draw_borrow(borrow, out / "borrow.png")
@@ -74,7 +74,7 @@ def demo(
 
 
 def _run(command: list[object], environment: dict[str, str] | None = None) -> None:
-    done = subprocess.run(  # noqa: S603 - our own commands
+    done = subprocess.run(  # noqa: S603 - fixed commands
         [*map(str, command)], env=os.environ | (environment or {}), capture_output=True, text=True, check=False
     )
     if done.returncode:

@@ -1,4 +1,4 @@
-"""`aliquot bench eviction`: how often each eviction policy has what is asked for, on recorded block references."""
+"""`aliquot bench eviction`: the hit rates of the eviction policies on recorded block references."""
 
 from aliquot_bench.eviction.bench import EvictionBench
 

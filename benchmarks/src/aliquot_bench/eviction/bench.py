@@ -1,4 +1,4 @@
-"""The benchmark: every policy at five sizes on every set, beside the bound and the peer."""
+"""Measure every eviction policy at five cache sizes on every trace, beside Belady's bound and libcachesim."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,23 +9,24 @@ from aliquot_bench.environments import MeasurementError
 from aliquot_bench.eviction import peer
 from aliquot_bench.eviction.cache import HitRates, belady, replay
 from aliquot_bench.eviction.traces import SOURCES, BlockTrace, load
-from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least, at_most
+from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
 
 POLICIES = ("lru", "lfu", "gdsf", "s3fifo", "lecar")
-SIZES = (0.01, 0.03, 0.1, 0.2, 0.4)  # of all bytes that are asked for
+SIZES = (0.01, 0.03, 0.1, 0.2, 0.4)  # parts of all requested bytes
 BOUND = "Belady"
-EXACT = ("lru", "lfu")  # without choices of their own: these must agree to the last request
+EXACT = ("lru", "lfu")  # leave no choice to an implementation, so they must agree exactly
 QUICK_REQUESTS = 60_000
-POINTS = 100
 
 
 class EvictionBench:
+    """The benchmark `eviction`."""
+
     needs_data = True
     steps = len(SOURCES) * (len(SIZES) + 1)
 
     def __init__(self, request: BenchRequest) -> None:
         self._request = request
-        self._rates: dict[str, dict[str, list[HitRates]]] = {}  # by set and policy, one a size
+        self._rates: dict[str, dict[str, list[HitRates]]] = {}  # by trace and policy, one per size
         self._peer: dict[str, dict[str, list[float]]] = {}
         self._without_peer = ""
 
@@ -44,7 +45,7 @@ class EvictionBench:
                 "cache size, % of all bytes",
                 "%",
                 [
-                    PlotLine(policy, [POINTS * size for size in SIZES], [POINTS * rate[place] for rate in rates])
+                    PlotLine(policy, [PERCENT * size for size in SIZES], [PERCENT * rate[place] for rate in rates])
                     for policy, rates in by_policy.items()
                 ],
                 log_x=True,
@@ -74,11 +75,12 @@ class EvictionBench:
         made = []
         for place, what in enumerate(("hits", "hits by bytes")):
             rows: list[list[str | float | None]] = [
-                [policy, *(POINTS * rate[place] for rate in rates)] for policy, rates in self._rates[trace.name].items()
+                [policy, *(PERCENT * rate[place] for rate in rates)]
+                for policy, rates in self._rates[trace.name].items()
             ]
             if place == 0:
                 rows += [
-                    [f"{policy}, libcachesim", *(POINTS * rate for rate in rates)]
+                    [f"{policy}, libcachesim", *(PERCENT * rate for rate in rates)]
                     for policy, rates in self._peer.get(trace.name, {}).items()
                 ]
             title = f"{trace.name}: {what} in %, by cache size ({trace.bytes / 2**20:.0f} MiB are asked for in all)"
@@ -89,7 +91,7 @@ class EvictionBench:
         goals = []
         for name, rates in self._rates.items():
             learned = min(
-                POINTS * (lecar.hits - max(lru.hits, lfu.hits))
+                PERCENT * (lecar.hits - max(lru.hits, lfu.hits))
                 for lecar, lru, lfu in zip(rates["lecar"], rates["lru"], rates["lfu"], strict=True)
             )
             goals.append(
@@ -105,5 +107,5 @@ class EvictionBench:
         if known is None:
             return at_most(f"{name}: {policy} apart from libcachesim's ({self._without_peer})", None, allowed, "points")
         pairs = zip(self._rates[name][policy], known[policy], strict=True)
-        apart = max(POINTS * abs(ours.hits - theirs) for ours, theirs in pairs)
+        apart = max(PERCENT * abs(ours.hits - theirs) for ours, theirs in pairs)
         return at_most(f"{name}: {policy} apart from libcachesim's", apart, allowed, "points")

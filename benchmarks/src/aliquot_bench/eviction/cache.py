@@ -1,4 +1,4 @@
-"""A cache of sized things under an eviction policy, and the bound that no policy can pass."""
+"""A cache of blocks under an eviction policy, and Belady's bound, which no policy can exceed."""
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -6,16 +6,18 @@ from typing import Any, NamedTuple
 
 from aliquot.policies.eviction import EVICTION
 
-Requests = Sequence[tuple[int, int]]
+Requests = Sequence[tuple[int, int]]  # number of the block, and its size in bytes
 
 
 class HitRates(NamedTuple):
-    hits: float  # of the requests
-    byte_hits: float  # of their bytes
+    """The parts of requests and of bytes that a cache served."""
+
+    hits: float
+    byte_hits: float
 
 
 class CachedBlock:
-    """As the policies see what is cached. Bringing anything back takes as long: the classics assume so."""
+    """A cached block as the policies see it. Every reload takes the same time, as the classic policies assume."""
 
     __slots__ = ("bytes", "id", "reload_s", "uses")
 
@@ -30,7 +32,7 @@ class CachedBlock:
 
 
 def replay(requests: Requests, size: int, policy: str) -> HitRates:
-    """What a cache of that many bytes would have had."""
+    """Return the hit rates of a cache of this size under a policy."""
     kind = EVICTION[policy]
     order: Any = kind(kind.params_type())
     cached: dict[int, CachedBlock] = {}
@@ -57,13 +59,13 @@ def replay(requests: Requests, size: int, policy: str) -> HitRates:
 
 
 def belady(requests: Requests, size: int) -> HitRates:
-    """What knows the future would have had: whatever is needed again last goes first, and is not even let in.
+    """Return the hit rates of a policy that knows the future: it evicts the block that is needed again last.
 
-    The best there is where all things are of one size; where they are not, a rule of thumb that is hard to pass.
+    This is optimal for blocks of one size. For blocks of several sizes it is a heuristic that is hard to exceed.
     """
     next_use = _next_uses(requests)
-    cached: dict[int, int] = {}  # when it is needed again
-    heap: list[tuple[int, int, int]] = []  # latest first; old ones are passed over
+    cached: dict[int, int] = {}  # by number, the request that needs it next
+    heap: list[tuple[int, int, int]] = []  # latest next use first, with entries that are out of date
     used = hits = byte_hits = 0
     for now, (number, asked) in enumerate(requests):
         if number in cached:
@@ -84,12 +86,13 @@ def belady(requests: Requests, size: int) -> HitRates:
 
 
 def _next_uses(requests: Requests) -> list[int]:
+    """Return for each request when its block is requested next."""
     never = len(requests)
     seen: dict[int, int] = {}
     found = [never] * never
     for now in range(never - 1, -1, -1):
         number = requests[now][0]
-        found[now] = seen.get(number, never + number)  # one number for each, so that the heap tells them apart
+        found[now] = seen.get(number, never + number)  # distinct for each block, so that the heap can tell them apart
         seen[number] = now
     return found
 

@@ -1,4 +1,4 @@
-"""PyPI's `libcachesim` on the same requests, in an environment of its own."""
+"""Hit rates of PyPI's `libcachesim` for the same requests, in an environment of its own."""
 
 import json
 import subprocess
@@ -11,8 +11,8 @@ from aliquot_bench.environments import MeasurementError, cache_folder, prepare, 
 from aliquot_bench.eviction.cache import Requests
 
 REQUIREMENT = "libcachesim==0.3.5"
-# What both have, under the peer's names. Belady's is the one for things of equal size.
-ALIKE = {"gdsf": "GDSF", "lecar": "LeCaR", "lfu": "LFU", "lru": "LRU", "s3fifo": "S3FIFO"}
+# Our names and libcachesim's for the policies that both have. Its Belady is only for blocks of equal size.
+PEER_NAMES = {"gdsf": "GDSF", "lecar": "LeCaR", "lfu": "LFU", "lru": "LRU", "s3fifo": "S3FIFO"}
 
 _SCRIPT = """
 import json, sys
@@ -37,15 +37,15 @@ print("rates", json.dumps(rates))
 
 
 def hit_rates(requests: Requests, sizes: Sequence[int], on_step: Callable[[str], None]) -> dict[str, list[float]]:
-    """By our names, one a size. Raises `MeasurementError` when it cannot be had."""
+    """Return the hit rates by our policy names, one per size. Raise `MeasurementError` if it cannot run."""
     environment = prepare(cache_folder() / "libcachesim", [REQUIREMENT], on_step)
     with tempfile.NamedTemporaryFile(suffix=".requests") as file:
         Path(file.name).write_bytes(array("q", [value for request in requests for value in request]).tobytes())
-        arguments = (file.name, json.dumps(list(sizes)), json.dumps(list(ALIKE.values())))
+        arguments = (file.name, json.dumps(list(sizes)), json.dumps(list(PEER_NAMES.values())))
         command = [python(environment), "-c", _SCRIPT, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command
     answers = [line for line in done.stdout.splitlines() if line.startswith("rates ")]
     if done.returncode != 0 or not answers:
         raise MeasurementError(f"libcachesim ended with {done.returncode}: {done.stderr.strip()[-200:]}")
     rates = json.loads(answers[0].removeprefix("rates "))
-    return {ours: rates[theirs] for ours, theirs in ALIKE.items()}
+    return {ours: rates[theirs] for ours, theirs in PEER_NAMES.items()}

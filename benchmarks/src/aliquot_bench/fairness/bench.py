@@ -1,7 +1,7 @@
-"""`aliquot bench fairness`: our scheduler beside the published ones, on real arrivals.
+"""Compare Aliquot's scheduler with published ones on real arrivals.
 
-Every set at three loads on one, two and four devices. The goals are for sets with ten flows or more; what is not met
-stands in the table like the rest. Latencies are compared as ratios within one case: the same calls, the same devices.
+Every trace runs at three loads on one, two and four devices. The goals hold for traces with ten flows or more.
+Latencies are compared as ratios within one case, which has the same calls and devices for every policy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +22,12 @@ BASELINE = "mqfq_sticky"
 OTHERS = ("fcfs", "batch", "sjf", "affinity", BASELINE)
 SWITCHES = ("joint", "true_up", "predictive", "adaptive", "by_value")
 OVERLOAD = LOADS[-1]
-STARVED = 3  # times what the whole backlog takes, which is the longest wait under fcfs
+STARVED = 3  # times the longest wait under fcfs, which is the time of the whole backlog
 
 
 class FairnessBench:
+    """The benchmark `fairness`."""
+
     needs_data = True
 
     def __init__(self, request: BenchRequest) -> None:
@@ -33,12 +35,12 @@ class FairnessBench:
         self._calls = 2500 if request.quick else 6000
         self._seeds = 1 if request.quick else 3
         self._flows: dict[str, int] = {}
-        self._longest_s: dict[FairnessCase, float] = {}  # a cold call of the longest function
+        self._longest_s: dict[FairnessCase, float] = {}  # duration of the longest cold call
         self._figures: dict[FairnessCase, dict[str, RunReport]] = {}
         self.steps = len(self._cases()) + len(SWITCHES) + 1
 
     def _cases(self) -> list[FairnessCase]:
-        """Seeds outermost, so that neighbouring measurements differ in everything else."""
+        """Return all cases. Seeds vary slowest, so that a disturbance of the machine affects many settings alike."""
         return [
             FairnessCase(name, load, devices, seed)
             for seed in range(self._seeds)
@@ -69,7 +71,7 @@ class FairnessBench:
             panels, "Real arrivals on 1, 2 and 4 devices: below 1 is better than the published best", path, columns=2
         )
 
-    # --- measuring --------------------------------------------------------------------------------------
+    # --- measurements --------------------------------------------------------------------------------------
 
     def _measure(self, case: FairnessCase, runs: Sequence[PolicySettings]) -> dict[str, RunReport]:
         scenario, self._flows[case.set_name] = make_scenario(case, self._request.data, self._calls)
@@ -83,8 +85,8 @@ class FairnessBench:
         return figures
 
     def _ablation(self, on_step: Callable[[str], None]) -> ResultTable:
-        """Each idea switched off, against all of them on, over the sets with many flows on two devices."""
-        # One seed would not do: on ServeGen a single one can change a mean by half.
+        """Measure the effect of switching off each idea, on the traces with many flows and two devices."""
+        # Several seeds, because a single one can change a mean on ServeGen by half.
         cases = [
             FairnessCase(name, load, 2, seed) for name in self._many() for load in LOADS for seed in range(self._seeds)
         ]
@@ -102,13 +104,14 @@ class FairnessBench:
         columns = ["", "mean latency, times", "p99, times", "Jain, more"]
         return ResultTable("Ablation: what each idea is worth (2 devices, geometric mean)", columns, rows)
 
-    # --- what it means ----------------------------------------------------------------------------------
+    # --- goals and tables ----------------------------------------------------------------------------------
 
     def _many(self) -> list[str]:
+        """Return the traces with enough flows for the goals."""
         return [name for name in SETS if self._flows[name] >= MANY_FLOWS]
 
     def _typical(self, name: str, load: float, policy: str, figure: Callable[[RunReport], float]) -> float:
-        """A figure against the baseline's, over devices and seeds."""
+        """Return the mean ratio of a figure to the baseline's, over devices and seeds."""
         return _geometric(
             figure(figures[policy]) / figure(figures[BASELINE])
             for case, figures in self._figures.items()
@@ -116,7 +119,7 @@ class FairnessBench:
         )
 
     def _of(self, name: str, loads: Sequence[float]) -> Iterator[tuple[FairnessCase, dict[str, RunReport]]]:
-        """The median seed of each setting would hide nothing here: all are returned."""
+        """Return the cases of a trace at these loads, with the reports of all policies."""
         return ((case, f) for case, f in self._figures.items() if case.set_name == name and case.load in loads)
 
     def _goals(self) -> Iterator[Goal]:
@@ -142,7 +145,7 @@ class FairnessBench:
         yield at_most(name, starved, 0, "functions")
 
     def _settings(self, name: str, loads: Sequence[float]) -> Iterator[list[dict[str, RunReport]]]:
-        """The runs of each load and number of devices, over the seeds."""
+        """Yield the reports of all seeds, for each load and number of devices."""
         for load in loads:
             for devices in DEVICES:
                 yield [f for case, f in self._of(name, [load]) if case.devices == devices]

@@ -15,10 +15,10 @@ from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 
 LOADS = (0.6, 0.9, 1.3)
 DEVICES = (1, 2, 4)
-MANY_FLOWS = 10  # goals are for sets with that many flows or more
+MANY_FLOWS = 10  # the goals hold for traces with so many flows or more
 DAY_S = 86_400
 
-# Where in each trace to begin: somewhere busy. The time axis is then stretched to the load.
+# The time in each trace at which to begin, chosen where it is busy. The time axis is then scaled to the load.
 SETS: dict[str, float] = {
     "azure_functions": 0,
     "servegen": 10 * 3600,
@@ -29,6 +29,8 @@ SETS: dict[str, float] = {
 
 
 class FairnessCase(Struct, frozen=True):
+    """One trace at one load on so many devices."""
+
     set_name: str
     load: float
     devices: int
@@ -36,7 +38,10 @@ class FairnessCase(Struct, frozen=True):
 
 
 def make_scenario(case: FairnessCase, data: Path, calls: int) -> tuple[Scenario, int]:
-    """The scenario and how many flows it has: 16 GiB devices, D = 2, V100 interference, a shared bus."""
+    """Return the scenario of a case and its number of flows.
+
+    Devices have 16 GiB, two slots, the interference of a V100, and a shared bus.
+    """
     request = ImportRequest(data, start_s=SETS[case.set_name], calls=calls, seed=case.seed)
     imported = IMPORTERS[case.set_name](request)
     arrivals = list(imported.arrivals)

@@ -1,1 +1,1 @@
-"""An origin for datasets, in a process of its own and behind a link like a NAS's, for tests and measurements."""
+"""An HTTP origin for datasets, in a process of its own behind a link like a NAS's, for benchmarks and tests."""

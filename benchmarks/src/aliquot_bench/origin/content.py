@@ -1,4 +1,4 @@
-"""What the origin's files hold: bytes that depend on the path and place alone, made without keeping any."""
+"""The content of the origin's files: bytes computed from path and offset, so that none are stored."""
 
 import zlib
 from collections.abc import Iterator
@@ -7,20 +7,20 @@ from random import Random
 
 from aliquot.core.units import MIB
 
-PERIOD = MIB - 3  # not a power of two: a chunk in the wrong place is not the right chunk by chance
-PIECE = 1 << 18
+PERIOD = MIB - 3  # not a power of two, so that a chunk at a wrong offset never matches by chance
+PIECE_BYTES = 1 << 18
 
 
 @cache
-def _tape() -> memoryview:
-    """Twice round, so that any piece of it is one stretch."""
+def _pattern() -> memoryview:
+    """Return the repeated bytes twice over, so that every piece is one slice."""
     once = Random("aliquot").randbytes(PERIOD)
     return memoryview(once + once)
 
 
-def pieces(path: str, start: int, length: int, piece: int = PIECE) -> Iterator[memoryview]:
-    """The bytes of a file from `start` on."""
-    tape, first = _tape(), zlib.crc32(path.encode())
+def pieces(path: str, start: int, length: int, piece: int = PIECE_BYTES) -> Iterator[memoryview]:
+    """Yield `length` bytes of a file from offset `start` on, in pieces."""
+    pattern, first = _pattern(), zlib.crc32(path.encode())
     for place in range(start, start + length, piece):
         begin = (first + place) % PERIOD
-        yield tape[begin : begin + min(piece, start + length - place)]
+        yield pattern[begin : begin + min(piece, start + length - place)]

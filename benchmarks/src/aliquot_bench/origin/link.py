@@ -1,6 +1,7 @@
-"""A link like a NAS's: a cable into a network namespace with traffic control where that is permitted.
+"""A link to the origin with the rate and latency of a NAS.
 
-Elsewhere the origin paces itself. What was used is said with the result.
+Where it is permitted, the origin runs in a network namespace behind a veth pair that traffic control limits. Elsewhere
+the origin limits its own rate. The result says which of the two was used.
 """
 
 import os
@@ -23,40 +24,44 @@ from aliquot_bench.origin.process import OriginListening, OriginSettings, Origin
 
 STOP_TIMEOUT_S = 5
 INTERFACE_PREFIX = (
-    "aqb"  # cables are named after the process that laid them, so that another can tell whether it still lives
+    "aqb"  # before the id of the process, so that another process can remove the interface after its death
 )
 ORIGIN_INTERFACE = "aqo"
-PROBE = ".probe"  # directory pages do not show it
+PROBE = ".probe"  # hidden from directory pages
 PROBE_BYTES = 48 * MB
 T = TypeVar("T", bound=Struct)
 
 
 class LinkError(RuntimeError):
-    """The link cannot be had like that; the text says why."""
+    """The link cannot be set up. The text says why."""
 
 
 class LinkShape(Struct, frozen=True):
+    """The rate and latency of a link."""
+
     bytes_per_s: float = 100 * MB
-    latency_s: float = 0.002  # of a round trip
+    latency_s: float = 0.002  # per round trip
 
 
 class LinkSpeed(Struct, frozen=True):
+    """The measured rate and latency of a link."""
+
     bytes_per_s: float
     latency_s: float
 
 
 class OriginLink:
-    """A running origin behind a serve_origin link."""
+    """A running origin behind a limited link. `how` describes how the link is limited."""
 
     def __init__(self, process: subprocess.Popen[bytes], url: str, how: str) -> None:
         self._process, self.url, self.how = process, url, how
 
     def counted(self) -> SentCounts:
-        """What the origin has sent so far."""
+        """Return how much the origin has sent so far."""
         return _ask(self._process, b"\n", SentCounts)
 
     def measure(self) -> LinkSpeed:
-        """As one reader on one connection sees it."""
+        """Measure rate and latency on one connection."""
         with httpx.Client(base_url=self.url, timeout=60) as client:
             trips = [_timed(lambda: client.head(PROBE)) for _ in range(11)]
             took_s = _timed(lambda: client.get(PROBE))
@@ -65,13 +70,16 @@ class OriginLink:
 
 @contextmanager
 def serve_origin(files: Mapping[str, int], shape: LinkShape, *, force: str = "") -> Iterator[OriginLink]:
-    """The origin of these files. `force` is `tc` or `paced`; otherwise the first that this machine permits."""
+    """Serve files of these sizes behind a link.
+
+    `force` is `tc` or `paced`. Without it, `tc` is used if the machine permits it.
+    """
     remove_stale_links()
     known = {**files, PROBE: PROBE_BYTES}
     why_not = ""
     if force != "paced":
         try:
-            link = _cabled(known, shape)
+            link = _behind_veth(known, shape)
         except LinkError as error:
             if force:
                 raise
@@ -86,18 +94,18 @@ def _until_done(link: OriginLink) -> Iterator[OriginLink]:
     try:
         yield link
     finally:
-        _stop(link._process)  # noqa: SLF001 - its own
+        _stop(link._process)  # noqa: SLF001 - same module
 
 
 def remove_stale_links() -> None:
-    """Take away the cables of processes that are gone. Usually they go with their origin's namespace."""
+    """Delete interfaces of dead processes. Usually they are deleted with the namespace of their origin."""
     for path in Path("/sys/class/net").glob(f"{INTERFACE_PREFIX}*"):
         found = re.fullmatch(rf"{INTERFACE_PREFIX}(\d+)", path.name)
         if found and not Path(f"/proc/{found[1]}").exists():
             _command("ip", "link", "delete", path.name)
 
 
-def _cabled(files: Mapping[str, int], shape: LinkShape) -> OriginLink:
+def _behind_veth(files: Mapping[str, int], shape: LinkShape) -> OriginLink:
     for program in ("ip", "tc", "unshare"):
         if shutil.which(program) is None:
             raise LinkError(f"there is no {program}")
@@ -108,7 +116,7 @@ def _cabled(files: Mapping[str, int], shape: LinkShape) -> OriginLink:
         _command("ip", "link", "add", name, "type", "veth", "peer", "name", ORIGIN_INTERFACE, "netns", str(inside))
         _command("ip", "address", "add", f"{ours}/30", "dev", name)
         _command("ip", "link", "set", name, "up")
-        orders = OriginSettings(dict(files), theirs, shape.latency_s, commands=_inside(theirs, shape))
+        orders = OriginSettings(dict(files), theirs, shape.latency_s, commands=_setup_commands(theirs, shape))
         port = _listen(process, orders)
     except BaseException:
         _stop(process)
@@ -117,8 +125,8 @@ def _cabled(files: Mapping[str, int], shape: LinkShape) -> OriginLink:
     return OriginLink(process, f"http://{theirs}:{port}", how)
 
 
-def _inside(address: str, shape: LinkShape) -> list[list[str]]:
-    """The origin's end of the cable: what leaves there is held to the rate."""
+def _setup_commands(address: str, shape: LinkShape) -> list[list[str]]:
+    """Return the commands that set up the origin's interface and limit the rate of what leaves there."""
     bits = f"{8 * shape.bytes_per_s:.0f}bit"
     return [
         ["ip", "address", "add", f"{address}/30", "dev", ORIGIN_INTERFACE],
@@ -142,7 +150,7 @@ def _inside(address: str, shape: LinkShape) -> list[list[str]]:
 
 
 def addresses(pid: int) -> tuple[str, str]:
-    """Both ends, from the block that is set aside for benchmarks (RFC 2544), apart for each process."""
+    """Return both addresses of a link, distinct for each process, from the benchmark range of RFC 2544."""
     block = pid % (1 << 14)
     start = f"198.18.{block >> 6}."
     first = (block & 63) << 2
@@ -165,7 +173,7 @@ def _paced(files: Mapping[str, int], shape: LinkShape, why_not: str) -> OriginLi
 def _start(*prefix: str) -> subprocess.Popen[bytes]:
     command = [*prefix, sys.executable, "-m", "aliquot_bench.origin.process"]
     pipe = subprocess.PIPE
-    return subprocess.Popen(  # noqa: S603 - our own command
+    return subprocess.Popen(  # noqa: S603 - a fixed command
         command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     )
 
@@ -185,10 +193,12 @@ def _ask(process: subprocess.Popen[bytes], message: bytes, answer: type[T]) -> T
         process.stdin.write(message)
         process.stdin.flush()
     except BrokenPipeError:
-        pass  # its last words say more
+        pass  # its error output says more
     line = process.stdout.readline()
     if not line:
-        raise LinkError(process.stderr.read().decode(errors="replace").strip() or "the origin ended without a word")
+        raise LinkError(
+            process.stderr.read().decode(errors="replace").strip() or "the origin ended without an error message"
+        )
     return msgspec.json.decode(line, type=answer)
 
 
@@ -204,7 +214,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _command(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - fixed commands
     if done.returncode != 0:
         raise LinkError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
 

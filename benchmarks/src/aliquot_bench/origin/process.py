@@ -21,20 +21,22 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from aliquot_bench.origin.content import PIECE, pieces
+from aliquot_bench.origin.content import PIECE_BYTES, pieces
 
-PACED_PIECE = 1 << 15
-BURST_S = 0.003  # of sending that is let through at once: sleeps are no finer
+PACED_PIECE_BYTES = 1 << 15
+BURST_S = 0.003  # that may be sent without waiting, because sleeps are no finer
 MODIFIED = "Mon, 02 Jan 2023 10:00:00 GMT"
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
 class OriginSettings(Struct, frozen=True):
-    files: dict[str, int]  # path and size
+    """The files of the origin and how it serves them."""
+
+    files: dict[str, int]  # size in bytes by path
     host: str = "127.0.0.1"
-    latency_s: float = 0  # before each answer, and before a new connection is served: a round trip
-    paced_bytes_per_s: float | None = None  # none: the cable itself is shaped
-    commands: list[list[str]] = []  # to run first, within its namespace
+    latency_s: float = 0  # waited before each response and for each new connection, as a round trip
+    paced_bytes_per_s: float | None = None  # None if the network interface limits the rate
+    commands: list[list[str]] = []  # run first, inside its network namespace
 
 
 class OriginStarted(Struct, frozen=True):
@@ -47,25 +49,28 @@ class OriginListening(Struct, frozen=True):
 
 
 class SentCounts(Struct, frozen=True):
-    """Since it began: bytes of content by path, and answers."""
+    """Bytes of content sent by path, and the number of requests, since the start."""
 
     sent: dict[str, int]
     requests: int
 
 
 class Pacer:
-    """`reserve` says how long to wait before so many bytes may be sent. Time is an argument, locking the caller's."""
+    """A rate limit for all connections together. The caller passes the time and does the locking."""
 
     def __init__(self, bytes_per_s: float) -> None:
         self._each_s = 1 / bytes_per_s
-        self._free_s = 0.0  # when everything that was reserved has been sent
+        self._free_s = 0.0  # time at which all reserved bytes have been sent
 
     def reserve(self, size: int, *, now: float) -> float:
+        """Reserve the sending of so many bytes, and return the seconds to wait before it."""
         self._free_s = max(self._free_s, now) + size * self._each_s
         return max(0.0, self._free_s - now - BURST_S)
 
 
 class OriginServer(ThreadingHTTPServer):
+    """The HTTP server of the origin."""
+
     daemon_threads = True
 
     def __init__(self, orders: OriginSettings) -> None:
@@ -77,10 +82,11 @@ class OriginServer(ThreadingHTTPServer):
         self._pacer = Pacer(orders.paced_bytes_per_s) if orders.paced_bytes_per_s else None
 
     @property
-    def piece(self) -> int:
-        return PACED_PIECE if self._pacer else PIECE
+    def piece_bytes(self) -> int:
+        return PACED_PIECE_BYTES if self._pacer else PIECE_BYTES
 
     def pace(self, size: int) -> None:
+        """Wait until so many bytes may be sent."""
         if self._pacer is None:
             return
         with self.lock:
@@ -93,16 +99,18 @@ class OriginServer(ThreadingHTTPServer):
             return SentCounts(dict(self.sent), self.requests)
 
     def names_in(self, folder: str) -> list[str]:
-        """What a directory page shows: files, and folders with a stroke at the end; not what begins with a dot."""
+        """Return the names on a directory page: files, and folders with a trailing slash. Hidden names are left out."""
         rest = (path[len(folder) :] for path in self.orders.files if path.startswith(folder))
-        names = {head + stroke for head, stroke, _ in (path.partition("/") for path in rest)}
+        names = {head + slash for head, slash, _ in (path.partition("/") for path in rest)}
         return sorted(name for name in names if not name.startswith("."))
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A reader that goes away in the middle is nothing to speak of."""
+        """Print nothing if a reader disconnects during a response."""
 
 
 class OriginHandler(BaseHTTPRequestHandler):
+    """The handler of one connection."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
@@ -112,59 +120,59 @@ class OriginHandler(BaseHTTPRequestHandler):
         super().setup()
         time.sleep(self.server.orders.latency_s)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Nothing: its standard streams are for `SentCounts`."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base class
+        """Log nothing, because the standard streams carry messages."""
 
     def do_HEAD(self) -> None:
-        self._answer(content=False)
+        self._respond(content=False)
 
     def do_GET(self) -> None:
-        self._answer(content=True)
+        self._respond(content=True)
 
-    def _answer(self, *, content: bool) -> None:
+    def _respond(self, *, content: bool) -> None:
         with self.server.lock:
             self.server.requests += 1
         time.sleep(self.server.orders.latency_s)
         path = unquote(urlsplit(self.path).path).lstrip("/")
         size = self.server.orders.files.get(path)
         if size is not None:
-            self._file(path, size, content=content)
+            self._send_file(path, size, content=content)
         elif (not path or path.endswith("/")) and (names := self.server.names_in(path)):
-            self._page(names, content=content)
+            self._send_page(names, content=content)
         else:
-            self._say(HTTPStatus.NOT_FOUND, 0)
+            self._send_head(HTTPStatus.NOT_FOUND, 0)
 
-    def _page(self, names: list[str], *, content: bool) -> None:
+    def _send_page(self, names: list[str], *, content: bool) -> None:
         lines = "".join(f'<a href="{quote(name)}">{name}</a><br>\n' for name in names)
         body = f"<!DOCTYPE html><html><body>\n{lines}</body></html>\n".encode()
-        self._say(HTTPStatus.OK, len(body), {"Content-Type": "text/html; charset=utf-8"})
+        self._send_head(HTTPStatus.OK, len(body), {"Content-Type": "text/html; charset=utf-8"})
         if content:
             self.wfile.write(body)
 
-    def _file(self, path: str, size: int, *, content: bool) -> None:
+    def _send_file(self, path: str, size: int, *, content: bool) -> None:
         wanted = parse_range(self.headers.get("Range", ""), size)
         if wanted is None:
-            self._say(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, 0, {"Content-Range": f"bytes */{size}"})
+            self._send_head(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, 0, {"Content-Range": f"bytes */{size}"})
             return
         start, length = wanted
-        told = {"ETag": f'"{size:x}"', "Last-Modified": MODIFIED, "Accept-Ranges": "bytes"}
-        told["Content-Type"] = "application/octet-stream"
+        headers = {"ETag": f'"{size:x}"', "Last-Modified": MODIFIED, "Accept-Ranges": "bytes"}
+        headers["Content-Type"] = "application/octet-stream"
         if "Range" in self.headers:
-            told["Content-Range"] = f"bytes {start}-{start + length - 1}/{size}"
-        self._say(HTTPStatus.PARTIAL_CONTENT if "Range" in self.headers else HTTPStatus.OK, length, told)
+            headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{size}"
+        self._send_head(HTTPStatus.PARTIAL_CONTENT if "Range" in self.headers else HTTPStatus.OK, length, headers)
         if content:
             self._send(path, start, length)
 
     def _send(self, path: str, start: int, length: int) -> None:
-        for piece in pieces(path, start, length, self.server.piece):
+        for piece in pieces(path, start, length, self.server.piece_bytes):
             self.server.pace(len(piece))
             self.wfile.write(piece)
             with self.server.lock:
                 self.server.sent[path] += len(piece)
 
-    def _say(self, status: HTTPStatus, length: int, told: dict[str, str] | None = None) -> None:
+    def _send_head(self, status: HTTPStatus, length: int, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        for name, value in (told or {}).items():
+        for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(length))
         self.end_headers()
@@ -172,7 +180,7 @@ class OriginHandler(BaseHTTPRequestHandler):
 
 
 def parse_range(header: str, size: int) -> tuple[int, int] | None:
-    """Start and length that a Range header asks for; all without one; nothing when it cannot be had."""
+    """Return start and length of a Range header, of the whole file without one, or None if it is not satisfiable."""
     if not header:
         return 0, size
     found = _RANGE.fullmatch(header)
@@ -197,7 +205,7 @@ def main() -> None:
     lines = _lines()
     orders = msgspec.json.decode(next(lines), type=OriginSettings)
     for command in orders.commands:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command
         if done.returncode != 0:
             _write(OriginListening(0, f"{' '.join(command)}: {done.stderr.strip() or done.returncode}"))
             return

@@ -1,4 +1,4 @@
-"""The benchmark: every predictor on every recorded set, and eight users at once against each alone."""
+"""Measure every predictor on every recorded set, and eight concurrent users against each alone."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +12,19 @@ from aliquot_bench.prediction.picture import draw
 from aliquot_bench.prediction.sets import SETS, load
 from aliquot_bench.prediction.trained import load_or_train
 from aliquot_bench.prediction.trial import SetResult
-from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least, at_most
+from aliquot_bench.result import PERCENT, BenchResult, Goal, ResultTable, at_least, at_most
 
-QUICK_STEPS = {"FIFA": 200_000}  # of each set, where nothing else is said:
-QUICK_OTHERS, QUICK_PLACES, PLACES = 40_000, 3_000, 30_000
-MOST_BYTES = 5_000_000
-_ENOUGH_TOLD = 50  # files, for a share of them to say something
-_POINTS = 100
-_USER_STEPS = {True: 500, False: 4_000}  # of a session, in the trial with eight users; by quick
+MAX_QUICK_STEPS = {"FIFA": 200_000}  # by set
+MAX_QUICK_STEPS_OTHERS = 40_000
+MAX_PLACES, MAX_QUICK_PLACES = 30_000, 3_000
+MAX_NETWORK_BYTES = 5_000_000
+_MIN_TOLD = 50  # files, for the part of them that was opened to be a goal
+_MAX_USER_STEPS = {True: 500, False: 4_000}  # of a session with eight users, by `quick`
 
 
 class PredictionBench:
+    """The benchmark `prediction`."""
+
     needs_data = True
     steps = 2 * len(SETS) + 1
 
@@ -35,11 +37,11 @@ class PredictionBench:
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         for name in SETS:
-            on_step(f"{name}: learning, or what was learned before")
+            on_step(f"{name}: training, or loading the trained predictors")
             self._learn_and_try(name, on_step)
         on_step("eight users at once")
         try:
-            self._outcome = interference.measure(self._request.data, _USER_STEPS[self._request.quick])
+            self._outcome = interference.measure(self._request.data, _MAX_USER_STEPS[self._request.quick])
         except OSError:
             self._missing.append("the recorded starts, for eight users at once")
         return BenchResult("prediction", self._request.quick, self._goals(), self._tables())
@@ -50,25 +52,27 @@ class PredictionBench:
     def _learn_and_try(self, name: str, on_step: Callable[[str], None]) -> None:
         quick = self._request.quick
         try:
-            recorded = load(name, self._request.data, QUICK_STEPS.get(name, QUICK_OTHERS) if quick else None)
+            recorded = load(
+                name, self._request.data, MAX_QUICK_STEPS.get(name, MAX_QUICK_STEPS_OTHERS) if quick else None
+            )
         except OSError:
             self._missing.append(name)
-            on_step(f"{name} is not at hand")
+            on_step(f"{name} is missing")
             return
-        made = load_or_train(recorded, quick=quick, told=_nobody)
-        on_step(f"{name}: trying on {len(recorded.tried)} sessions")
-        self._trials[name] = trial.run(recorded, made, QUICK_PLACES if quick else PLACES)
+        made = load_or_train(recorded, quick=quick, on_progress=_ignore)
+        on_step(f"{name}: {len(recorded.tried)} sessions")
+        self._trials[name] = trial.run(recorded, made, MAX_QUICK_PLACES if quick else MAX_PLACES)
         if name == "FIFA":
             self._curve = made.manifest.curve
 
-    # --- what is said ---------------------------------------------------------------------------------------
+    # --- goals and tables ---------------------------------------------------------------------------------------
 
     def _tables(self) -> list[ResultTable]:
         tables = [_of_set(one) for one in self._trials.values()]
         likely: list[list[str | float | None]] = [
             [
                 one.name, one.winner, one.likely.told,
-                None if one.likely.came is None else _POINTS * one.likely.came, 1000 * one.likely.seconds,
+                None if one.likely.came is None else PERCENT * one.likely.came, 1000 * one.likely.seconds,
             ]
             for one in self._trials.values()
         ]  # fmt: skip
@@ -76,11 +80,11 @@ class PredictionBench:
         tables.append(ResultTable("The likely set: files named for the rest of a session", columns, likely))
         if self._outcome is not None:
             rows: list[list[str | float | None]] = [
-                ["each user alone", _POINTS * self._outcome.alone.top1, _POINTS * self._outcome.alone.top5],
-                ["eight at once, a history a session", _POINTS * self._outcome.together.top1,
-                 _POINTS * self._outcome.together.top5],
-                ["eight at once, one history for all", _POINTS * self._outcome.mixed.top1,
-                 _POINTS * self._outcome.mixed.top5],
+                ["each user alone", PERCENT * self._outcome.alone.top1, PERCENT * self._outcome.alone.top5],
+                ["eight at once, a history a session", PERCENT * self._outcome.together.top1,
+                 PERCENT * self._outcome.together.top5],
+                ["eight at once, one history for all", PERCENT * self._outcome.mixed.top1,
+                 PERCENT * self._outcome.mixed.top5],
             ]  # fmt: skip
             tables.append(
                 ResultTable("Eight users' recorded starts, interleaved (markov2)", ["", "top-1 %", "top-5 %"], rows)
@@ -96,7 +100,7 @@ class PredictionBench:
             ahead = None
             if fifa is not None and "lstm" in fifa.predictors:
                 ours, theirs = fifa.predictors["lstm"].score, fifa.predictors["markov1"].score
-                ahead = _POINTS * (getattr(ours, what) - getattr(theirs, what))
+                ahead = PERCENT * (getattr(ours, what) - getattr(theirs, what))
             goals.append(at_least(f"FIFA: lstm above markov1, {what}{_why(fifa)}", ahead, 0.1, "points"))
         goals += [
             at_most(f"{one.name}: the chosen one ({one.winner}) below the best", one.shortfall, 1, "points")
@@ -106,14 +110,14 @@ class PredictionBench:
         slowest = max((1000 * one.p99_s for one in networks), default=None)
         largest = max((one.bytes for one in networks), default=None)
         goals.append(at_most("lstm: one prediction, p99, slowest set", slowest, 1, "ms"))
-        goals.append(at_most("lstm: on disk, largest set", largest, MOST_BYTES, "bytes"))
+        goals.append(at_most("lstm: on disk, largest set", largest, MAX_NETWORK_BYTES, "bytes"))
         goals += [
-            at_least(f"{one.name}: files told above 0.75 that were opened", _POINTS * one.likely.came, 75, "%")
+            at_least(f"{one.name}: files told above 0.75 that were opened", PERCENT * one.likely.came, 75, "%")
             for one in self._trials.values()
-            if one.likely.came is not None and one.likely.told >= _ENOUGH_TOLD
+            if one.likely.came is not None and one.likely.told >= _MIN_TOLD
         ]
         if self._outcome is not None:
-            lost = _POINTS * (self._outcome.alone.top1 - self._outcome.together.top1)
+            lost = PERCENT * (self._outcome.alone.top1 - self._outcome.together.top1)
             goals.append(at_most("eight users at once: top-1 lost against each alone", lost, 1, "points"))
         return goals
 
@@ -139,9 +143,9 @@ def _of_set(one: SetResult) -> ResultTable:
     for name, tried in one.predictors.items():
         found = tried.score
         label = f"{name} (chosen)" if name == one.winner else name
-        right = None if found.right is None else _POINTS * found.right
+        right = None if found.right is None else PERCENT * found.right
         rows.append([
-            label, _POINTS * found.top1, _POINTS * found.top5, _POINTS * found.sure / max(1, found.places), right,
+            label, PERCENT * found.top1, PERCENT * found.top5, PERCENT * found.sure / max(1, found.places), right,
             1e6 * tried.p50_s, 1e6 * tried.p99_s, tried.bytes / 1000,
         ])  # fmt: skip
     places = next(iter(one.predictors.values())).score.places
@@ -150,5 +154,5 @@ def _of_set(one: SetResult) -> ResultTable:
     )
 
 
-def _nobody(_: Progress) -> None:
+def _ignore(_: Progress) -> None:
     pass

@@ -1,4 +1,4 @@
-"""Eight users at once against each alone: their accesses go interleaved through a real log, and come back apart."""
+"""Compare eight concurrent users with each alone. Their interleaved accesses pass through a real access log."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,29 +16,32 @@ from aliquot.storage.training.steps import as_dated, as_step, history_of
 from aliquot_bench.prediction.sets import starts_by_user
 
 USERS = 8
-FLUSHED = 10_000  # accesses
-_LEARNED = 0.7
+FLUSH_EVERY = 10_000  # accesses
+_TRAINING_PART = 0.7  # of the sessions
 Sessions: TypeAlias = list[list[Access]]
 
 
 class UserSessions(NamedTuple):
+    """The sessions of one user to learn from, and those to test on."""
+
     learned: Sessions
     tried: Sessions
 
 
 class InterferenceScores(NamedTuple):
-    """Of all that the users open."""
+    """The scores of predicting every file that the users open."""
 
-    alone: Score  # a model of their own, and nobody else
-    together: Score  # one model for all, learned from the interleaved log; each session has its own history
-    mixed: Score  # the same model, asked with the last accesses of whoever
+    alone: Score  # each user with a model of their own
+    together: Score  # one model learned from the interleaved log, with a history per session
+    mixed: Score  # the same model, with one history of all accesses
 
 
-def measure(data: Path, most: int) -> InterferenceScores:
+def measure(data: Path, max_steps: int) -> InterferenceScores:
+    """Score the first `max_steps` of each session. Raise `OSError` if the recorded set is missing."""
     users = []
     for sessions in list(starts_by_user(data).values())[:USERS]:
-        border = max(1, int(_LEARNED * len(sessions)))
-        users.append(UserSessions(sessions[:border], [session[:most] for session in sessions[border:]]))
+        border = max(1, int(_TRAINING_PART * len(sessions)))
+        users.append(UserSessions(sessions[:border], [session[:max_steps] for session in sessions[border:]]))
     with tempfile.TemporaryDirectory() as folder:
         alone = [
             _try(Path(folder) / f"tried-{number}.db", _learn(Path(folder) / f"{number}.db", [user]), [user])[0]
@@ -50,21 +53,21 @@ def measure(data: Path, most: int) -> InterferenceScores:
 
 
 def _learn(path: Path, users: Sequence[UserSessions]) -> Tables:
-    """From what comes back of a log to which all wrote in turn."""
+    """Write the users' accesses to a log in turn, and count the steps of the sessions read from it."""
     log = AccessLog(path)
     for number, access in enumerate(_interleaved([user.learned for user in users])):
         log.add(access)
-        if number % FLUSHED == 0:  # nobody opens files so fast: what it cannot write soon enough, it loses
+        if number % FLUSH_EVERY == 0:  # the log drops accesses that arrive faster than it can write
             log.flush()
     log.close()
     return count(as_dated(session).steps for session in read_sessions(path))
 
 
 def _try(path: Path, tables: Tables, users: Sequence[UserSessions]) -> tuple[Score, Score]:
-    """Before each access the log is asked for what its session did last; beside it, for what anybody did."""
+    """Score the predictions before each access, with the history of its session and with that of all users."""
     log = AccessLog(path)
     own: list[Place] = []
-    anybodys: list[Place] = []
+    of_all: list[Place] = []
     last: list[Access] = []
     running: dict[str, str] = {}
     for access in _interleaved([user.tried for user in users]):
@@ -72,22 +75,23 @@ def _try(path: Path, tables: Tables, users: Sequence[UserSessions]) -> tuple[Sco
         running[access.session] = access.invocation
         file = as_step(access).file
         own.append(Place(history_of(log.recent(access.tenant, access.session), access.tenant, called), file))
-        anybodys.append(Place(history_of(last, access.tenant, called), file))
+        of_all.append(Place(history_of(last, access.tenant, called), file))
         log.add(access)
         last = [*last[-9:], access]
     log.close()
     marks = frozenset(step.file for step in tables.steps if step.is_mark)
     model = Markov(tables, 2)
-    return score(model, own, marks), score(model, anybodys, marks)
+    return score(model, own, marks), score(model, of_all, marks)
 
 
 def _interleaved(users: Sequence[Sessions]) -> Iterator[Access]:
-    """One access of each user in turn, a user's sessions one after the other."""
+    """Yield one access of each user in turn. The sessions of a user follow each other."""
     for turn in zip_longest(*([access for session in sessions for access in session] for sessions in users)):
         yield from (access for access in turn if access is not None)
 
 
 def _mean(scores: Sequence[Score]) -> Score:
+    """Return the mean of scores, weighted by their number of places."""
     places = sum(one.places for one in scores)
     return Score(
         places,

@@ -1,4 +1,4 @@
-"""The benchmark's picture: what each predictor names on each set, and how the network learned."""
+"""The picture of the prediction benchmark: the score of each predictor on each set, and the network's training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +8,16 @@ from aliquot.core.errors import InputError
 from aliquot.learn.registry import Point
 from aliquot.sim.plots import COLOURS
 from aliquot_bench.prediction.trial import SetResult
+from aliquot_bench.result import PERCENT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHOWN = ("popular", "markov1", "markov2", "lstm", "blend")
-_POINTS = 100
 
 
 def draw(trials: Sequence[SetResult], curve: Sequence[Point], path: Path) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - seconds to import, and only of the extra `plot`
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import
 
     figure = Figure(figsize=(13, 9), layout="constrained")
     figure.suptitle("The next file, on sessions that were not learned from", x=0.01, ha="left", fontsize=12)
@@ -26,8 +26,8 @@ def draw(trials: Sequence[SetResult], curve: Sequence[Point], path: Path) -> Non
         _bars(figure.add_subplot(grid[row]), trials, what, title)
     axis = figure.add_subplot(grid[2])
     rounds = [point.epoch for point in curve]
-    axis.plot(rounds, [_POINTS * point.top1 for point in curve], label="top-1", color=COLOURS[0])
-    axis.plot(rounds, [_POINTS * point.top5 for point in curve], label="top-5", color=COLOURS[1])
+    axis.plot(rounds, [PERCENT * point.top1 for point in curve], label="top-1", color=COLOURS[0])
+    axis.plot(rounds, [PERCENT * point.top5 for point in curve], label="top-5", color=COLOURS[1])
     axis.set_title("lstm on FIFA: held-back sessions after each round, %", loc="left", fontsize=10)
     axis.set_xlabel("round")
     axis.set_xticks(rounds)
@@ -44,7 +44,7 @@ def _bars(axis: "Axes", trials: Sequence[SetResult], what: str, title: str) -> N
     for place, name in enumerate(_SHOWN):
         there = [(number, one.predictors[name].score) for number, one in enumerate(trials) if name in one.predictors]
         xs = [number + (place - (len(_SHOWN) - 1) / 2) * width for number, _ in there]
-        axis.bar(xs, [_POINTS * getattr(found, what) for _, found in there], width, label=name, color=COLOURS[place])
+        axis.bar(xs, [PERCENT * getattr(found, what) for _, found in there], width, label=name, color=COLOURS[place])
     axis.set_xticks(range(len(trials)), [one.name for one in trials], fontsize=8)
     axis.set_title(title, loc="left", fontsize=10)
     axis.grid(visible=True, axis="y", alpha=0.25)

@@ -1,4 +1,4 @@
-"""The recorded sets as sessions, split by time into what is learned from and what is tried."""
+"""The recorded sets as sessions, split by time into those to learn from and those to test on."""
 
 import csv
 import gzip
@@ -13,20 +13,22 @@ from aliquot.learn.steps import OPEN, Session, Step, begin, call
 from aliquot.storage.records import Access, Found
 
 IDLE_S = 30 * 60
-BLOCKS = 512  # of a block trace without sessions, to a session
-PAGE = 4096
-LEARNED = 0.7
+SESSION_BLOCKS = 512  # per session, for a block trace without sessions
+PAGE_BYTES = 4096
+TRAINING_PART = 0.7  # of the sessions
 _STARTS = Path("self_strace_python") / "self_strace_file_access.csv.xz"
 
 
 class RecordedSet(Struct, frozen=True):
+    """The sessions of a set to learn from, and those to test on."""
+
     name: str
     learned: list[Session]
     tried: list[Session]
 
 
 def fifa(data: Path) -> list[Session]:
-    """A session a line; no times: the order in the file is the order of the sessions."""
+    """Read web sessions, one per line. Without times, their order in the file is their order in time."""
     with _lines(data / "web_sessions" / "ipredict_FIFA.dat.gz") as lines:
         rows = [[page for page in line.split() if page not in {"-1", "-2"}] for line in lines]
     return [[Step(page) for page in row] for row in rows if row]
@@ -54,17 +56,17 @@ def starts(data: Path) -> list[Session]:
 
 
 def starts_app(data: Path) -> list[Session]:
-    """Only the functions' own data and model files: the part that is worth fetching."""
+    """Read only the opens of the functions' own data and model files, which are worth prefetching."""
     return _starts(data, lambda row: row["path"].startswith("/app"))
 
 
 def starts_app_with_calls(data: Path) -> list[Session]:
-    """The same as the platform logs it: with who begins and what is called."""
+    """Read the same opens with the marks of sessions and calls that the platform logs."""
     return _starts(data, lambda row: row["path"].startswith("/app"), marks=True)
 
 
 def starts_by_user(data: Path) -> dict[str, list[list[Access]]]:
-    """All opens, as the platform logs them: each user's sessions, the users in the order in which they came."""
+    """Return all opens as the platform logs them: the sessions of each user, in order of the users' first open."""
     users: dict[str, dict[str, list[Access]]] = {}
     with _lines(data / _STARTS) as lines:
         for row in csv.DictReader(lines):
@@ -76,12 +78,12 @@ def starts_by_user(data: Path) -> dict[str, list[list[Access]]]:
 
 def sprite(data: Path) -> list[Session]:
     with _lines(data / "block_traces" / "lirs_sprite.txt.gz") as lines:
-        blocks = [Step(line.strip(), PAGE) for line in lines if line.strip().isdigit()]
-    return [blocks[begin : begin + BLOCKS] for begin in range(0, len(blocks), BLOCKS)]
+        blocks = [Step(line.strip(), PAGE_BYTES) for line in lines if line.strip().isdigit()]
+    return [blocks[begin : begin + SESSION_BLOCKS] for begin in range(0, len(blocks), SESSION_BLOCKS)]
 
 
 def shuffled(data: Path) -> list[Session]:
-    """Training that reads its files in another order each epoch: nobody can tell which comes next."""
+    """Read training runs that open their files in a new order each epoch, so that the next is unpredictable."""
     sessions: dict[tuple[str, str], list[tuple[float, Step]]] = {}
     with _lines(data / "dftracer_ml_io" / "ml_file_opens.csv.gz") as lines:
         for row in csv.DictReader(lines):
@@ -104,21 +106,21 @@ SETS: dict[str, Callable[[Path], list[Session]]] = {
 }
 
 
-def load(name: str, data: Path, most: int | None) -> RecordedSet:
-    """The newest `most` steps of a set, in sessions. Raises `OSError` where the set is not at hand."""
+def load(name: str, data: Path, max_steps: int | None) -> RecordedSet:
+    """Load the sessions with the newest `max_steps` steps of a set. Raise `OSError` if the set is missing."""
     sessions = [session for session in SETS[name](data) if len(session) > 1]
-    if most is not None:
+    if max_steps is not None:
         total, first = 0, len(sessions)
-        while first and total < most:
+        while first and total < max_steps:
             first -= 1
             total += len(sessions[first])
         sessions = sessions[first:]
-    border = int(LEARNED * len(sessions))
+    border = int(TRAINING_PART * len(sessions))
     return RecordedSet(name, sessions[:border], sessions[border:])
 
 
 def _edits(path: Path) -> list[Session]:
-    """An author's edits, in sessions that end with half an hour of nothing."""
+    """Read the edits of each author, in sessions that end after half an hour without an edit."""
     under_way: dict[str, tuple[float, Session]] = {}
     sessions: list[tuple[float, Session]] = []
     with _lines(path) as lines:

@@ -1,4 +1,4 @@
-"""What each set's predictors are, learned once and kept under the user's cache until the code or the data change."""
+"""The predictors of each set, trained once and kept in the user's cache until the code or the data change."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from aliquot.learn.training import Dated, Progress, learn, split
 from aliquot_bench.environments import cache_folder
 from aliquot_bench.prediction.sets import RecordedSet
 
-_ENOUGH, _ENOUGH_QUICK = 1_000_000, 400_000  # steps that a network goes over in all rounds together
-_LEAST_ROUNDS, _MOST_ROUNDS = 3, 12
+_TOTAL_STEPS, _TOTAL_STEPS_QUICK = 1_000_000, 400_000  # of all training rounds together
+_MIN_ROUNDS, _MAX_ROUNDS = 3, 12
 _VERSION = 1
 
 
 class TrainedSet:
-    """A set's manifest and predictors."""
+    """The manifest and the predictors of a set, and the sizes of their files."""
 
     def __init__(self, manifest: Manifest, parts: Parts, sizes: dict[str, int]) -> None:
         self.manifest = manifest
@@ -30,8 +30,8 @@ class TrainedSet:
         self.sizes = sizes
 
 
-def load_or_train(recorded: RecordedSet, *, quick: bool, told: Callable[[Progress], None]) -> TrainedSet:
-    """From the cache, or made now: that takes minutes where there is much to learn from."""
+def load_or_train(recorded: RecordedSet, *, quick: bool, on_progress: Callable[[Progress], None]) -> TrainedSet:
+    """Load the predictors from the cache, or train them, which takes minutes for a large set."""
     settings = _settings(recorded, quick=quick)
     registry = Registry(cache_folder().parent / "prediction" / _key(recorded, settings))
     try:
@@ -39,7 +39,7 @@ def load_or_train(recorded: RecordedSet, *, quick: bool, told: Callable[[Progres
     except BrokenVersionError:
         past, newest = split(_dated(recorded.learned), 2)
         with registry.training() as work:
-            made = learn(past, newest, work, settings, told)
+            made = learn(past, newest, work, settings, on_progress)
         registry.prune(0)
         registry.add(_numbered(made.manifest), made.files)
         return _read(registry)
@@ -56,16 +56,17 @@ def _numbered(manifest: Manifest) -> Manifest:
 
 def _settings(recorded: RecordedSet, *, quick: bool) -> LearnSettings:
     steps = max(1, sum(map(len, recorded.learned)))
-    rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, (_ENOUGH_QUICK if quick else _ENOUGH) // steps))
-    return LearnSettings(epochs=rounds, threads=os.cpu_count() or 1, most_steps=10 * _ENOUGH)
+    rounds = max(_MIN_ROUNDS, min(_MAX_ROUNDS, (_TOTAL_STEPS_QUICK if quick else _TOTAL_STEPS) // steps))
+    return LearnSettings(epochs=rounds, threads=os.cpu_count() or 1, most_steps=10 * _TOTAL_STEPS)
 
 
 def _dated(sessions: Sequence[Session]) -> list[Dated]:
-    """Their order is their time."""
+    """Give each session its position as its time."""
     return [Dated(float(number), session) for number, session in enumerate(sessions)]
 
 
 def _key(recorded: RecordedSet, settings: LearnSettings) -> str:
+    """Return a hash of the settings, the code and the data."""
     digest = sha256(repr(settings).encode())
     for source in sorted(Path(aliquot.learn.__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())

@@ -1,4 +1,4 @@
-"""One set's trial: what each predictor names of sessions it has not seen, how true it speaks, how long it takes."""
+"""Score the predictors on the sessions of one set that they have not seen, and time their predictions."""
 
 import time
 from collections.abc import Sequence
@@ -16,11 +16,13 @@ from aliquot_bench.prediction.trained import TrainedSet
 
 _NEEDS = {"popular": (TABLES,), "markov1": (TABLES,), "markov2": (TABLES,), "lstm": (NETWORK, VOCABULARY)}
 _BLEND = (TABLES, NETWORK, VOCABULARY)
-_TIMED = 1000
-_MOMENTS = 600  # at which the likely set is asked for
+_TIMED_PREDICTIONS = 1000
+_LIKELY_QUERIES = 600
 
 
 class PredictorResult(Struct, frozen=True):
+    """The score of one predictor, the time of a prediction, and its size on disk."""
+
     score: Score
     p50_s: float
     p99_s: float
@@ -28,33 +30,36 @@ class PredictorResult(Struct, frozen=True):
 
 
 class LikelyFiles(Struct, frozen=True):
-    """Files that were named for the rest of the session with more than theta, and how many of them came."""
+    """Files predicted for the rest of a session with a probability above theta, and the part that was opened."""
 
     told: int
     came: float | None
-    seconds: float  # one question, in the mean
+    seconds: float  # mean of one query
 
 
 class SetResult(Struct, frozen=True):
+    """The results of all predictors on one set."""
+
     name: str
     learned: int  # sessions
-    tried: int
+    tried: int  # sessions
     winner: str
     predictors: dict[str, PredictorResult]
     likely: LikelyFiles
-    without: str  # why there is no network
+    without: str  # the reason why there is no network
 
     @property
     def shortfall(self) -> float:
-        """How far the chosen one is below the best single one, in points, the worse of top-1 and top-5."""
+        """Return how many points the chosen predictor is below the best single one, in top-1 or top-5."""
         singles = [one.score for name, one in self.predictors.items() if name != "blend"]
         chosen = self.predictors[self.winner].score
         few = max(one.top5 for one in singles) - chosen.top5
         return 100 * max(max(one.top1 for one in singles) - chosen.top1, few)
 
 
-def run(recorded: RecordedSet, made: TrainedSet, most: int) -> SetResult:
-    asked = places(recorded.tried, most)
+def run(recorded: RecordedSet, made: TrainedSet, max_places: int) -> SetResult:
+    """Score each predictor on at most `max_places` accesses."""
+    asked = places(recorded.tried, max_places)
     marks = frozenset(step.file for step in made.parts.tables.steps if step.is_mark)
     found = {}
     for name in SIMPLEST_FIRST:
@@ -77,8 +82,8 @@ def run(recorded: RecordedSet, made: TrainedSet, most: int) -> SetResult:
 
 
 def _times(predictor: Predictor, asked: Sequence[Place]) -> list[float]:
-    """Of single predictions, in order of how long they took."""
-    every = max(1, len(asked) // _TIMED)
+    """Return the times of single predictions, sorted."""
+    every = max(1, len(asked) // _TIMED_PREDICTIONS)
     for place in asked[: 5 * every : every]:
         predictor.predict(place.history)
     times = []
@@ -92,7 +97,7 @@ def _times(predictor: Predictor, asked: Sequence[Place]) -> list[float]:
 def _likely(recorded: RecordedSet, made: TrainedSet) -> LikelyFiles:
     model = made.parts.model(made.manifest.winner, made.manifest)
     begun = time.perf_counter()
-    answers = tried_sets(model, recorded.tried, _MOMENTS)
-    seconds = (time.perf_counter() - begun) / _MOMENTS
+    answers = tried_sets(model, recorded.tried, _LIKELY_QUERIES)
+    seconds = (time.perf_counter() - begun) / _LIKELY_QUERIES
     sure = [came for probability, came in answers if probability > THETA]
     return LikelyFiles(len(sure), sum(sure) / len(sure) if sure else None, seconds)

@@ -1,4 +1,4 @@
-"""The benchmark of views: how fast a cached file of a dataset is read, beside the same bytes on the local disk."""
+"""`aliquot bench views`: the speed of reading a cached file of a dataset, beside the same file on the local disk."""
 
 from aliquot_bench.views.bench import ViewsBench
 

@@ -1,7 +1,7 @@
-"""Reads files and says how long it took, from where a sandbox would: `python reader.py MOUNT FOLDER`.
+"""A program that reads files from where a sandbox would, and times it: `python reader.py MOUNT FOLDER`.
 
-The mount is put into a mount namespace of its own. Each line of its input is how to read and what; each line of its
-output is the seconds that it took.
+It attaches the mount in a mount namespace of its own. Each line of its input is a way to read and a path. Each line of
+its output is the number of seconds that it took.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aliquot.runtime import linux, walls
 
-PIECE = 2**20
+BUFFER_BYTES = 2**20
 
 
 def main() -> None:
@@ -32,9 +32,9 @@ def main() -> None:
 
 
 def _by_open(path: str) -> float:
-    buffer = bytearray(PIECE)
+    buffer = bytearray(BUFFER_BYTES)
     begun = time.perf_counter()
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as a function would
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as functions do
         while file.readinto(buffer):
             pass
     return time.perf_counter() - begun
@@ -43,21 +43,21 @@ def _by_open(path: str) -> float:
 def _by_cat(path: str) -> float:
     begun = time.perf_counter()
     with subprocess.Popen(["cat", path], stdout=subprocess.PIPE, bufsize=0) as process:  # noqa: S603, S607
-        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-        while process.stdout.read(PIECE):
+        assert process.stdout is not None  # noqa: S101 - for the type checker
+        while process.stdout.read(BUFFER_BYTES):
             pass
     return time.perf_counter() - begun
 
 
 def _forget(path: str) -> float:
-    """What the page cache has of it."""
+    """Drop the file from the page cache."""
     with Path(path).open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return 0.0
 
 
 def _open_all(path: str) -> float:
-    """Every file of a directory, opened and closed: for each."""
+    """Open and close every file of a directory, and return the mean seconds."""
     names = os.listdir(path)  # noqa: PTH208
     begun = time.perf_counter()
     for name in names:

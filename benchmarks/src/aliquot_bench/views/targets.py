@@ -1,4 +1,4 @@
-"""Where the benchmark reads the same files: on the disk, and through views that other processes answer."""
+"""The targets that the benchmark reads: the disk, and views that other processes serve."""
 
 import os
 import subprocess
@@ -14,15 +14,16 @@ from aliquot_bench.views import reader, view_agent
 
 
 class ReaderProcess:
-    """A process that reads for us, in a mount namespace of its own."""
+    """A process that reads files in a mount namespace of its own."""
 
     def __init__(self, mount: int, folder: Path) -> None:
         command = [sys.executable, reader.__file__, str(mount), str(folder)]
-        self._process = subprocess.Popen(  # noqa: S603 - our own
+        self._process = subprocess.Popen(  # noqa: S603 - a fixed command
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, pass_fds=[mount]
         )
 
     def ask(self, how: str, path: str) -> float:
+        """Read a path in one of the ways of `reader.py`, and return the seconds it took."""
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the reader has no pipes")
         self._process.stdin.write(f"{how} {path}\n")
@@ -34,11 +35,13 @@ class ReaderProcess:
 
 
 class ReadTarget(Struct, frozen=True):
+    """A way to the same files: through a view, or directly on the disk."""
+
     name: str
     reader: ReaderProcess
-    large: str
-    small: str  # a directory
-    below: str  # the large file as it is on the disk
+    large: str  # path of the large file
+    small: str  # directory of the small files
+    disk_path: str  # path of the large file on the disk
 
     def ask(self, how: str, path: str) -> float:
         return self.reader.ask(how, path)
@@ -46,22 +49,22 @@ class ReadTarget(Struct, frozen=True):
 
 @contextmanager
 def view(name: str, folder: Path, way: str) -> Iterator[ReadTarget]:
-    """FOLDER/origin through a view whose files are `passed` or read in `pieces`, all of them cached."""
+    """Serve FOLDER/origin through a view. Its files are all cached, and are `passed` through or read in `pieces`."""
     mounts = ViewMounts()
     device, mount = mounts.make()
-    seen = folder / f"seen-{way}"
-    seen.mkdir()
+    mounted = folder / f"mounted-{way}"
+    mounted.mkdir()
     command = [sys.executable, view_agent.__file__, str(device), str(folder), way]
-    agent = subprocess.Popen(command, pass_fds=[device], stdout=subprocess.PIPE)  # noqa: S603 - our own
-    reading = ReaderProcess(mount, seen)
+    agent = subprocess.Popen(command, pass_fds=[device], stdout=subprocess.PIPE)  # noqa: S603 - a fixed command
+    reading = ReaderProcess(mount, mounted)
     os.close(device)
     os.close(mount)
     try:
         if agent.stdout is None or not agent.stdout.readline():
-            raise RuntimeError("the view's agent has ended; what it said is above")
+            raise RuntimeError("the agent of the view has ended; its output is above")
         large = folder / "origin" / "large"
-        below = _cached(folder, way, large.stat().st_size)
-        yield ReadTarget(name, reading, str(seen / "data" / "large"), str(seen / "data" / "small"), str(below))
+        on_disk = _cached(folder, way, large.stat().st_size)
+        yield ReadTarget(name, reading, str(mounted / "data" / "large"), str(mounted / "data" / "small"), str(on_disk))
     finally:
         agent.kill()
         agent.communicate()
@@ -69,9 +72,9 @@ def view(name: str, folder: Path, way: str) -> Iterator[ReadTarget]:
         mounts.close()
 
 
-def disk(name: str, folder: Path, beside: ReadTarget) -> ReadTarget:
-    """The same file without a view: as the cache keeps it."""
-    return ReadTarget(name, beside.reader, beside.below, str(folder / "origin" / "small"), beside.below)
+def disk(name: str, folder: Path, view: ReadTarget) -> ReadTarget:
+    """Return the target that reads the file in the cache of this view, without the view."""
+    return ReadTarget(name, view.reader, view.disk_path, str(folder / "origin" / "small"), view.disk_path)
 
 
 def _cached(folder: Path, way: str, size: int) -> Path:

@@ -1,17 +1,18 @@
-"""Answers one view as the storage agent does: `python answering.py DEVICE FOLDER passed|pieces`.
+"""A program that serves one view as the storage agent does: `python view_agent.py DEVICE FOLDER passed|pieces`.
 
-FOLDER/origin is the dataset `data`. It says a line when all of it is in the cache.
+FOLDER/origin is the origin of the dataset `data`. The program prints a line when all its files are in the cache.
 """
 
 import signal
 import sys
 from pathlib import Path
 
+from aliquot.core.units import GIB
 from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.view.views import Views
 
-CACHE_BYTES = 8 * 2**30
+CACHE_BYTES = 8 * GIB
 
 
 def main() -> None:
