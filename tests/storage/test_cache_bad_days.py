@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, cache_before, content, key, served, until
 from web_origin import web_origin
@@ -375,6 +376,55 @@ def test_killed_in_the_middle_of_transfers_it_comes_back_with_whole_files_only(s
                 assert sha(served(cache, name)) == sums[name]
             assert len(list((directory / "files").glob("*/*"))) == len(here)
     assert found > 10
+
+
+@pytest.mark.parametrize(
+    ("method", "number", "kept"),
+    [
+        pytest.param("remove", 4, 5, id="while files are removed that the index still lists"),
+        pytest.param("move", 4, 3, id="between a line of the index and the place of its file"),
+        pytest.param("rename", 9, 8, id="between a new index and its place"),
+    ],
+)
+def test_killed_in_the_middle_of_a_change_on_disk_every_file_is_whole_or_gone(source, directory, method, number, kept):
+    names = [f"{number}.bin" for number in range(8)]
+    for name in names:
+        (source / name).write_bytes(content(name, 100_000))
+    program = str(Path(__file__).with_name("killed_in_between.py"))
+    command = [sys.executable, program, str(source), str(directory), method, str(number)]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
+    with cache_before(directory, origin_for(Dataset("d", str(source))), whole_bytes=1e9) as cache:
+        assert sum(cache.has(key(name)) for name in names) == kept
+        assert cache.verify() == []
+        assert len(list((directory / "files").glob("*/*"))) == kept
+        assert not list(directory.glob("index-*"))
+        for name in names:
+            assert served(cache, name) == content(name, 100_000)
+
+
+OLD_INDEX_LINE = (
+    '{"name":"5bb1d2e0c4f0a9d1-18","dataset":"d","listed":{"path":"a","size":5,"version":"1","checksum":"",'
+    '"mtime_s":1.5},"origin":"%s","chunk_bytes":1000,"digests":"NhCmhg==","disk_bytes":5,"reload_s":0.25,"uses":3,'
+    '"boot":"another"}\n'
+)
+
+
+def test_a_directory_written_by_an_earlier_release_is_read(directory):
+    origin = ScriptedOrigin({})
+    old = directory / "files" / "5b" / "5bb1d2e0c4f0a9d1-18"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"hello")
+    (directory / "index").write_text(OLD_INDEX_LINE % origin.identity)
+    listing = directory / "listings" / f"{hashlib.blake2b(b'd', digest_size=16).hexdigest()}.listing"
+    listing.parent.mkdir()
+    files = [{"path": "a", "size": 5, "version": "1", "checksum": "", "mtime_s": 1.5}]
+    listing.write_bytes(msgspec.msgpack.encode({"origin": origin.identity, "files": files}))
+    origin.down = True
+    with cache_before(directory, origin) as cache:
+        assert list(cache.listing("d").files) == ["a"]
+        assert served(cache, "a") == b"hello"
+        assert cache.stats().datasets["d"].files == 1
+        assert cache._machine.space.entries[key("a")].opens == 4
 
 
 def test_a_line_that_a_crash_cut_off_and_files_that_nobody_knows_are_passed_over(directory):
