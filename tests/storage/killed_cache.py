@@ -1,4 +1,4 @@
-"""A process with a cache that brings files until it is killed: run by the test of `kill -9`."""
+"""A process with a cache that fetches files until it is killed by the test that runs it."""
 
 import random
 import sys
@@ -18,9 +18,9 @@ def main():
     names = sorted(file.path for file in origin.files())
     print("ready", flush=True)  # noqa: T201
     while True:
-        tickets = [cache.open(FileKey("d", chance.choice(names))) for _ in range(4)]
-        for ticket in tickets:
-            with ticket.result() as handle:
+        futures = [cache.open(FileKey("d", chance.choice(names))) for _ in range(4)]
+        for future in futures:
+            with future.result() as handle:
                 handle.read(chance.randrange(handle.listed.size), 100_000).result()
 
 

@@ -1,4 +1,4 @@
-"""An origin in memory that does what a test tells it to, and a cache of small chunks before it."""
+"""An origin in memory that is controlled by the test, and a cache of small chunks in front of it."""
 
 import hashlib
 import inspect
@@ -42,7 +42,7 @@ class ScriptedOrigin(Origin):
     def files(self):
         self.listings += 1
         self._up()
-        for path, content in dict(self.contents).items():  # another thread may write meanwhile
+        for path, content in dict(self.contents).items():  # a copy, because another thread may write
             yield self._listed_as(path, content)
 
     def _listed(self, path):
@@ -96,7 +96,7 @@ class ScriptedOrigin(Origin):
 
 
 def held(origin):
-    """Reads wait until they are let go, one by one."""
+    """Let reads wait until the test releases them, one by one."""
     turnstile = threading.Semaphore(0)
     origin.before_read = lambda *_: turnstile.acquire(timeout=SOON_S)
     return turnstile
@@ -123,7 +123,7 @@ def served(cache, path):
 
 @contextmanager
 def cache_before(directory, origins, **settings):
-    """Whatever a test forgets to close is seen: no thread and no file on its way is left."""
+    """Run a cache, and check at the end that it leaves no thread and no arriving file."""
     threads = set(threading.enumerate())
     origin_of = origins.__getitem__ if isinstance(origins, dict) else lambda _: origins
     defaults = {"limit_bytes": 1_000_000, "chunk_bytes": CHUNK, "whole_bytes": 100_000, "revalidate_s": 0.0}
@@ -137,7 +137,7 @@ def cache_before(directory, origins, **settings):
         for thread in set(threading.enumerate()) - threads
         if thread.name.startswith(("cache", "renew", "warming"))
     ]
-    for thread in left:  # one that was given up is not waited for by anybody else
+    for thread in left:  # the cache does not wait for abandoned workers
         thread.join(SOON_S)
     assert not [thread for thread in left if thread.is_alive()]
     arriving = directory / "arriving"

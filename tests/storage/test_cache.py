@@ -1,4 +1,4 @@
-"""The node cache before an origin that does as it is told: what is served, from where, and what is kept."""
+"""The node cache in front of a scripted origin: what it serves, fetches and keeps."""
 
 import asyncio
 import gc
@@ -40,7 +40,7 @@ def directory(tmp_path):
     return tmp_path / "cache"
 
 
-def test_a_file_is_brought_once_and_then_found(origin, directory):
+def test_a_file_is_fetched_once_and_then_found_in_the_cache(origin, directory):
     with cache_before(directory, origin, revalidate_s=60) as cache:
         assert opened(cache, "a") == (Found.FETCHED, content("a"))
         assert opened(cache, "a") == (Found.CACHED, content("a"))
@@ -68,7 +68,7 @@ def test_try_open_opens_a_cached_file_at_once_and_fetches_nothing(origin, direct
         assert cache.try_open(key("../a")) is None
 
 
-def test_try_open_leaves_it_to_open_to_ask_whether_a_file_has_changed(origin, directory):
+def test_try_open_does_not_ask_whether_a_file_has_changed(origin, directory):
     with cache_before(directory, origin, revalidate_s=0.0) as cache:
         opened(cache, "a")
         origin.contents["a"] = content("new")
@@ -77,25 +77,25 @@ def test_try_open_leaves_it_to_open_to_ask_whether_a_file_has_changed(origin, di
     assert cache.try_open(key("a")) is None  # closed
 
 
-def test_however_many_ask_there_is_one_transfer(origin, directory):
+def test_all_requests_of_a_file_share_one_transfer(origin, directory):
     gate = threading.Event()
     origin.before_read = lambda *_: gate.wait(SOON_S)
     with cache_before(directory, origin) as cache:
-        tickets = [cache.open(key("a")) for _ in range(20)] + [cache.fetch(key("a")) for _ in range(20)]
+        futures = [cache.open(key("a")) for _ in range(20)] + [cache.fetch(key("a")) for _ in range(20)]
         gate.set()
-        for ticket in tickets[:20]:
-            with ticket.result(SOON_S) as handle:
+        for future in futures[:20]:
+            with future.result(SOON_S) as handle:
                 assert all_of(handle) == content("a")
-        assert {ticket.result(SOON_S).listed.size for ticket in tickets[20:]} == {10_500}
+        assert {future.result(SOON_S).listed.size for future in futures[20:]} == {10_500}
         assert len(origin.begun) == 11
 
 
-def test_what_was_predicted_is_found_as_such_once(origin, directory):
+def test_the_first_open_of_a_prefetched_file_counts_as_prefetched(origin, directory):
     with cache_before(directory, origin, revalidate_s=60) as cache:
         assert not cache.has(key("a"))
-        ticket = cache.fetch(key("a"))
-        assert ticket.result(SOON_S).listed.size == 10_500
-        assert ticket.moved_bytes == 10_500
+        future = cache.fetch(key("a"))
+        assert future.result(SOON_S).listed.size == 10_500
+        assert future.moved_bytes == 10_500
         assert cache.has(key("a"))
         assert opened(cache, "a") == (Found.PREFETCHED, content("a"))
         assert opened(cache, "a") == (Found.CACHED, content("a"))
@@ -104,20 +104,20 @@ def test_what_was_predicted_is_found_as_such_once(origin, directory):
         assert cache.stats().datasets["d"].prefetched_bytes == 10_500
 
 
-def test_an_open_that_meets_a_prediction_on_its_way_has_the_prediction_to_thank(origin, directory):
+def test_an_open_that_joins_a_running_prefetch_counts_as_prefetched(origin, directory):
     gate, begun = threading.Event(), threading.Event()
     origin.before_read = lambda *_: (begun.set(), gate.wait(SOON_S))
     with cache_before(directory, origin) as cache:
         fetch = cache.fetch(key("a"))
         begun.wait(SOON_S)
-        ticket = cache.open(key("a"))
+        future = cache.open(key("a"))
         gate.set()
-        with ticket.result(SOON_S) as handle:
+        with future.result(SOON_S) as handle:
             assert handle.found is Found.PREFETCHED
         assert fetch.result(SOON_S)
 
 
-def test_paths_and_datasets_that_are_none_are_refused_by_the_ticket(directory, origin):
+def test_invalid_paths_and_a_closed_cache_fail_the_future(directory, origin):
     with cache_before(directory, {"d": origin, "gone": origin}) as cache:
         with pytest.raises(PathError):
             cache.open(key("../a")).result(SOON_S)
@@ -129,7 +129,7 @@ def test_paths_and_datasets_that_are_none_are_refused_by_the_ticket(directory, o
         cache.open(key("a")).result(SOON_S)
 
 
-def test_a_changed_file_is_fetched_again_and_asked_after_no_more_often_than_said(origin, directory):
+def test_a_changed_file_is_fetched_again_and_checked_at_most_every_revalidate_s(origin, directory):
     with cache_before(directory, origin, revalidate_s=3600) as cache:
         opened(cache, "a")
         origin.contents["a"] = content("new")
@@ -140,13 +140,13 @@ def test_a_changed_file_is_fetched_again_and_asked_after_no_more_often_than_said
         origin.contents["b"] = content("newer")
         assert opened(cache, "a") == (Found.FETCHED, content("new"))
         assert opened(cache, "b") == (Found.FETCHED, content("newer"))
-        assert all_of(before) == content("b")  # who has the old one open reads on
+        assert all_of(before) == content("b")  # an open handle keeps the old version
         before.close()
         assert cache.stats().datasets["d"].refetched == 2
         assert cache.stats().used_bytes == 2 * 10_500
 
 
-def test_a_file_that_is_no_more_at_its_origin_leaves_the_cache(origin, directory):
+def test_a_file_deleted_at_its_origin_leaves_the_cache(origin, directory):
     with cache_before(directory, origin) as cache:
         opened(cache, "a")
         del origin.contents["a"]
@@ -155,7 +155,7 @@ def test_a_file_that_is_no_more_at_its_origin_leaves_the_cache(origin, directory
         assert cache.stats().used_bytes == 0
 
 
-def test_a_checksum_that_the_origin_gives_is_held_against_what_arrived(origin, directory):
+def test_a_file_is_compared_with_the_checksum_of_its_origin(origin, directory):
     origin.checksums = {"a": "md5:0123", "b": "md5:" + __import__("hashlib").md5(content("b")).hexdigest()}
     with cache_before(directory, origin) as cache:
         with pytest.raises(OriginError, match="not the checksum that its origin gives"):
@@ -164,28 +164,28 @@ def test_a_checksum_that_the_origin_gives_is_held_against_what_arrived(origin, d
         assert cache.stats().used_bytes == 10_500
 
 
-# --- leaving and urgency --------------------------------------------------------------------------------------
+# --- cancelling and urgency --------------------------------------------------------------------------------------
 
 
-def test_a_transfer_that_nobody_waits_for_stops_at_the_next_chunk_and_leaves_nothing(origin, directory):
+def test_a_transfer_cancelled_by_all_its_requests_stops_at_the_next_chunk_and_leaves_nothing(origin, directory):
     turnstile = held(origin)
     with cache_before(directory, origin, workers=2) as cache:
-        tickets = [cache.fetch(key("a")), cache.fetch(key("a"))]
+        futures = [cache.fetch(key("a")), cache.fetch(key("a"))]
         until(lambda: origin.begun)
-        assert tickets[0].cancel()
+        assert futures[0].cancel()
         turnstile.release()
         until(lambda: len(origin.begun) > 1)
-        assert tickets[1].cancel()
+        assert futures[1].cancel()
         begun = len(origin.begun)
         turnstile.release(20)
         until(lambda: len(origin.ended) == begun)
         assert len(origin.begun) == begun
         assert cache.stats().used_bytes == 0
         assert cache.stats().in_flight == 0
-        assert tickets[1].moved_bytes >= CHUNK
+        assert futures[1].moved_bytes >= CHUNK
 
 
-def test_cancelled_by_one_it_goes_on_for_the_other(origin, directory):
+def test_a_transfer_cancelled_by_one_request_continues_for_the_other(origin, directory):
     turnstile = held(origin)
     with cache_before(directory, origin) as cache:
         one, other = cache.open(key("a")), cache.open(key("a"))
@@ -196,35 +196,35 @@ def test_cancelled_by_one_it_goes_on_for_the_other(origin, directory):
             assert all_of(handle) == content("a")
 
 
-def test_what_is_waited_for_overtakes_a_prediction_at_the_next_chunk(origin, directory):
+def test_a_demanded_file_overtakes_a_prefetch_at_the_next_chunk(origin, directory):
     turnstile = held(origin)
     with cache_before(directory, origin, workers=2) as cache:
         prefetch = cache.fetch(key("a"))
-        until(lambda: len(origin.begun) == 1)  # one of two workers at most for what nobody waits for
-        ticket = cache.open(key("b"))
+        until(lambda: len(origin.begun) == 1)  # at most one of two workers serves prefetches
+        future = cache.open(key("b"))
         until(lambda: len(origin.begun) == 2)
         turnstile.release(2 + 11)
-        ticket.result(SOON_S).close()
+        future.result(SOON_S).close()
         assert [path for path, _ in origin.begun][1:12] == ["b"] * 11
         turnstile.release(100)
         prefetch.result(SOON_S)
 
 
-def test_a_prediction_that_somebody_opens_is_promoted(origin, directory):
+def test_a_prefetch_is_promoted_when_its_file_is_opened(origin, directory):
     turnstile = held(origin)
     with cache_before(directory, origin, workers=2) as cache:
         first, second = cache.fetch(key("a")), cache.fetch(key("b"))
         until(lambda: len(origin.begun) == 1)
-        ticket = cache.open(key("b"))
+        future = cache.open(key("b"))
         turnstile.release(12)
-        ticket.result(SOON_S).close()
+        future.result(SOON_S).close()
         assert [path for path, _ in origin.begun][1:12] == ["b"] * 11
         turnstile.release(100)
         assert first.result(SOON_S)
         assert second.result(SOON_S)
 
 
-def test_a_ticket_may_be_promoted_by_whoever_holds_it(origin, directory):
+def test_a_future_can_be_promoted(origin, directory):
     turnstile = held(origin)
     with cache_before(directory, origin, workers=2) as cache:
         first, second = cache.fetch(key("a")), cache.fetch(key("b"))
@@ -237,18 +237,18 @@ def test_a_ticket_may_be_promoted_by_whoever_holds_it(origin, directory):
         first.result(SOON_S)
 
 
-def test_demand_on_one_link_does_not_hold_up_predictions_on_another(origin, directory):
+def test_demand_on_one_link_does_not_delay_prefetches_on_another(origin, directory):
     other = ScriptedOrigin({"x": content("x")}, link="other")
     turnstile = held(origin)
     with cache_before(directory, {"d": origin, "other": other}) as cache:
-        ticket = cache.open(key("a"))
+        future = cache.open(key("a"))
         until(lambda: origin.begun)
         assert cache.fetch(key("x", "other")).result(SOON_S)
         turnstile.release(100)
-        ticket.result(SOON_S).close()
+        future.result(SOON_S).close()
 
 
-def test_with_a_budget_of_nothing_predictions_are_refused_and_the_rest_is_not(origin, directory):
+def test_a_budget_of_zero_refuses_prefetches_and_nothing_else(origin, directory):
     with cache_before(directory, origin, prefetch_bytes_per_s=0) as cache:
         with pytest.raises(RefusedError, match="--prefetch-bandwidth"):
             cache.fetch(key("a")).result(SOON_S)
@@ -256,9 +256,9 @@ def test_with_a_budget_of_nothing_predictions_are_refused_and_the_rest_is_not(or
         assert opened(cache, "b")[1] == content("b")
 
 
-def test_predictions_wait_for_their_budget_and_what_is_demanded_does_not(origin, directory):
+def test_prefetches_wait_for_their_budget_and_demand_does_not(origin, directory):
     with cache_before(directory, origin, prefetch_bytes_per_s=1000) as cache:
-        prefetch = cache.fetch(key("a"))  # 10 s and more
+        prefetch = cache.fetch(key("a"))  # takes more than 10 s
         until(lambda: len(origin.ended) >= 1)
         assert opened(cache, "b")[1] == content("b")
         assert not prefetch.done()
@@ -266,11 +266,11 @@ def test_predictions_wait_for_their_budget_and_what_is_demanded_does_not(origin,
         assert prefetch.result(SOON_S)
 
 
-# --- room -----------------------------------------------------------------------------------------------------
+# --- space ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("eviction", EVICTION)
-def test_every_policy_keeps_the_cache_within_its_bytes_and_what_is_open_in_it(directory, eviction):
+def test_every_policy_keeps_the_cache_within_its_limit_and_never_evicts_open_files(directory, eviction):
     files = {f"{number}": content(number, 1000 + 37 * number) for number in range(60)}
     origin = ScriptedOrigin(files)
     chance = random.Random(1)
@@ -289,8 +289,8 @@ def test_every_policy_keeps_the_cache_within_its_bytes_and_what_is_open_in_it(di
         until(lambda: sum(path.stat().st_size for path in (directory / "files").glob("*/*")) == stats.bytes)
 
 
-def test_to_policies_what_was_brought_ahead_is_as_much_used_as_what_was_read_once(origin, directory):
-    """Or `gdsf` would let it go first, whatever it took to bring it."""
+def test_policies_count_a_prefetched_file_as_used_once(origin, directory):
+    """Otherwise `gdsf` would evict it first, however expensive its transfer was."""
     with cache_before(directory, origin, revalidate_s=60) as cache:
         cache.fetch(key("a")).result(SOON_S)
         entry = cache._machine.space.entries[key("a")]
@@ -300,12 +300,12 @@ def test_to_policies_what_was_brought_ahead_is_as_much_used_as_what_was_read_onc
             assert entry.uses == uses
 
 
-def test_an_unknown_policy_is_refused_with_those_there_are(directory, origin):
+def test_an_unknown_policy_is_refused_with_a_list_of_the_known_ones(directory, origin):
     with pytest.raises(InputError, match="s3fifo"):
         NodeCache(directory, CacheSettings(1000, eviction="fifo"), lambda _: origin)
 
 
-def test_what_does_not_fit_is_refused_with_the_setting_or_read_as_it_comes(origin, directory):
+def test_a_file_larger_than_the_cache_is_read_as_it_arrives_and_its_fetch_names_the_setting(origin, directory):
     with cache_before(directory, origin, limit_bytes=5000) as cache:
         with pytest.raises(RoomError, match="--cache-size"):
             cache.fetch(key("a")).result(SOON_S)
@@ -320,7 +320,7 @@ def test_what_does_not_fit_is_refused_with_the_setting_or_read_as_it_comes(origi
             cache.open(key("b")).result(SOON_S)
 
 
-def test_where_all_is_open_another_is_read_as_it_comes(origin, directory):
+def test_a_file_is_read_as_it_arrives_if_open_files_fill_the_cache(origin, directory):
     with cache_before(directory, origin, limit_bytes=13_000) as cache, cache.open(key("a")).result(SOON_S) as first:
         with pytest.raises(RoomError, match="open or coming"):
             cache.fetch(key("b"), urgency=Urgency.DEMAND).result(SOON_S)
@@ -332,14 +332,14 @@ def test_where_all_is_open_another_is_read_as_it_comes(origin, directory):
         assert all_of(first) == content("a")
 
 
-def test_a_prediction_on_its_way_gives_way_to_what_is_waited_for(origin, directory):
+def test_a_running_prefetch_gives_its_space_to_a_demanded_file(origin, directory):
     turnstile = held(origin)
     with cache_before(directory, origin, limit_bytes=15_000) as cache:
         prefetch = cache.fetch(key("a"))
         until(lambda: origin.begun)
-        ticket = cache.open(key("b"))
+        future = cache.open(key("b"))
         turnstile.release(100)
-        with ticket.result(SOON_S) as handle:
+        with future.result(SOON_S) as handle:
             assert all_of(handle) == content("b")
         with pytest.raises(RoomError, match="gave way"):
             prefetch.result(SOON_S)
@@ -348,7 +348,7 @@ def test_a_prediction_on_its_way_gives_way_to_what_is_waited_for(origin, directo
 # --- parts ----------------------------------------------------------------------------------------------------
 
 
-def test_a_large_file_is_read_before_all_of_it_is_there_by_exactly_the_chunks_that_are_asked_for(origin, directory):
+def test_reading_a_large_file_fetches_exactly_the_requested_chunks(origin, directory):
     with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
         with cache.open(key("a")).result(SOON_S) as handle:
             assert origin.begun == []
@@ -363,7 +363,7 @@ def test_a_large_file_is_read_before_all_of_it_is_there_by_exactly_the_chunks_th
             assert len(origin.begun) == 3
 
 
-def test_who_reads_in_order_has_the_next_chunks_brought_and_in_the_end_the_file(origin, directory):
+def test_a_sequential_reader_has_the_next_chunks_and_finally_the_whole_file_fetched(origin, directory):
     with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
         with cache.open(key("a")).result(SOON_S) as handle:
             handle.read(0, 100).result(SOON_S)
@@ -389,7 +389,7 @@ def test_parts_of_two_versions_are_never_mixed(origin, directory):
             assert handle.read(8000, 10).result(SOON_S) == content("new")[8000:8010]
 
 
-def test_what_has_come_of_a_prediction_is_confirmed_before_it_is_read(origin, directory):
+def test_chunks_of_a_prefetch_are_confirmed_before_they_are_read(origin, directory):
     turnstile = held(origin)
     with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
         prefetch = cache.fetch(key("a"))
@@ -411,12 +411,12 @@ def test_what_has_come_of_a_prediction_is_confirmed_before_it_is_read(origin, di
         assert opened(cache, "a")[1] == content("new")
 
 
-def test_a_file_that_the_listing_names_is_brought_without_asking_first(origin, directory):
+def test_a_listed_file_is_fetched_without_asking_its_origin_first(origin, directory):
     with cache_before(directory, origin, revalidate_s=60) as cache:
         cache.listing("d")
         assert opened(cache, "a")[1] == content("a")
         assert (origin.stats, origin.confirmed) == ([], 1)
-        origin.contents["b"] = content("new")  # and the listing does not know
+        origin.contents["b"] = content("new")  # the listing still has the old version
         assert opened(cache, "b")[1] == content("new")
         assert origin.stats == ["b"]
         del origin.contents["deep/c"]
@@ -424,17 +424,17 @@ def test_a_file_that_the_listing_names_is_brought_without_asking_first(origin, d
             opened(cache, "deep/c")
 
 
-def test_a_large_file_that_changed_since_it_was_listed_is_opened_as_what_it_is_now(origin, directory):
+def test_a_large_file_that_changed_since_it_was_listed_is_opened_in_its_current_version(origin, directory):
     with cache_before(directory, origin, whole_bytes=2000, limit_bytes=8000, revalidate_s=60) as cache:
         cache.listing("d")
-        for path, size in (("a", 12_000), ("deep/c", 9000)):  # large already, and large by now
+        for path, size in (("a", 12_000), ("deep/c", 9000)):  # the first was large before, the second has grown
             origin.contents[path] = content("new", size)
             with cache.open(key(path)).result(SOON_S) as handle:
                 assert handle.listed.size == size
                 assert handle.read(size - 500, 600).result(SOON_S) == content("new", size)[-500:]
 
 
-def test_a_fetch_of_what_is_half_there_brings_the_other_half(origin, directory):
+def test_a_fetch_of_a_partial_file_transfers_only_the_missing_chunks(origin, directory):
     with cache_before(directory, origin, whole_bytes=2000, revalidate_s=60) as cache:
         with cache.open(key("a")).result(SOON_S) as handle:
             handle.read(3000, 10).result(SOON_S)
@@ -443,7 +443,7 @@ def test_a_fetch_of_what_is_half_there_brings_the_other_half(origin, directory):
         assert opened(cache, "a")[1] == content("a")
 
 
-def test_zeros_take_no_room(directory):
+def test_zeros_take_no_space(directory):
     origin = ScriptedOrigin({"a": bytes(50_000) + b"x" + bytes(40_000)})
     with cache_before(directory, origin, limit_bytes=95_000) as cache:
         assert opened(cache, "a")[1] == origin.contents["a"]
@@ -451,10 +451,10 @@ def test_zeros_take_no_room(directory):
         assert cache.verify() == []
 
 
-# --- handles and tickets --------------------------------------------------------------------------------------
+# --- handles and futures --------------------------------------------------------------------------------------
 
 
-def test_a_handle_that_is_dropped_closes_itself(origin, directory):
+def test_a_garbage_collected_handle_closes_itself(origin, directory):
     with cache_before(directory, origin) as cache:
         opened(cache, "b")
         fds = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
@@ -466,7 +466,7 @@ def test_a_handle_that_is_dropped_closes_itself(origin, directory):
         assert len(os.listdir("/proc/self/fd")) == fds  # noqa: PTH208
 
 
-def test_a_closed_handle_reads_no_more(origin, directory):
+def test_a_closed_handle_refuses_to_read(origin, directory):
     with cache_before(directory, origin) as cache:
         handle = cache.open(key("a")).result(SOON_S)
         handle.close()
@@ -476,7 +476,7 @@ def test_a_closed_handle_reads_no_more(origin, directory):
             handle.read(0, 1)
 
 
-def test_coroutines_wait_for_tickets_and_one_that_is_cancelled_leaves_nothing_open(origin, directory):
+def test_coroutines_await_futures_and_a_cancelled_one_leaves_no_open_handle(origin, directory):
     turnstile = held(origin)
 
     async def readers(cache):
@@ -501,7 +501,7 @@ def test_coroutines_wait_for_tickets_and_one_that_is_cancelled_leaves_nothing_op
 # --- datasets -------------------------------------------------------------------------------------------------
 
 
-def test_a_listing_is_remembered_over_a_restart_and_renewed_behind(origin, directory):
+def test_a_listing_survives_a_restart_and_is_renewed_in_the_background(origin, directory):
     with cache_before(directory, origin, relist_s=3600) as cache:
         listing = cache.listing("d")
         assert listing.names("") == ("a", "b", "deep", "empty")
@@ -518,10 +518,10 @@ def test_a_listing_is_remembered_over_a_restart_and_renewed_behind(origin, direc
         listing = cache.listing("d")
         seen = origin.listings
         until(lambda: cache.listing("d") and origin.listings > seen + 3)
-        assert cache.listing("d") is listing  # nothing has changed
+        assert cache.listing("d") is listing  # unchanged, so the same object
 
 
-def test_a_hostile_listing_shows_no_path_that_climbs(directory):
+def test_a_hostile_listing_shows_no_path_outside_its_dataset(directory):
     origin = ScriptedOrigin({"../up": b"", "/abs": b"", "a/../b": b"", "a\0": b"", "fine": b"", "x": b"", "x/y": b""})
     with cache_before(directory, origin) as cache:
         listing = cache.listing("d")
@@ -529,7 +529,7 @@ def test_a_hostile_listing_shows_no_path_that_climbs(directory):
         assert listing.skipped == 5
 
 
-def test_stat_is_from_the_listing_or_else_from_the_origin(origin, directory):
+def test_stat_uses_the_listing_or_else_the_origin(origin, directory):
     with cache_before(directory, origin, revalidate_s=60) as cache:
         assert cache.stat(key("a")).size == 10_500
         assert origin.stats == ["a"]
@@ -542,7 +542,7 @@ def test_stat_is_from_the_listing_or_else_from_the_origin(origin, directory):
         assert origin.stats == ["a", "nothing"]
 
 
-def test_warming_brings_what_matches_and_tells_how_far_it_is(origin, directory):
+def test_warming_fetches_matching_files_and_reports_its_progress(origin, directory):
     told = []
     with cache_before(directory, origin) as cache:
         warmed = cache.warm("d", ["deep", "[ab]"], lambda *progress: told.append(progress)).result(SOON_S)
@@ -561,7 +561,7 @@ def test_warming_more_than_fits_is_refused_at_once(origin, directory):
         cache.warm("d").result(SOON_S)
 
 
-def test_warming_goes_on_past_a_file_that_fails(origin, directory):
+def test_warming_continues_after_a_file_that_fails(origin, directory):
     with cache_before(directory, origin) as cache:
         cache.listing("d")
         del origin.contents["b"]
@@ -570,18 +570,18 @@ def test_warming_goes_on_past_a_file_that_fails(origin, directory):
         assert warmed.error.startswith("b: ")
 
 
-def test_warming_stops_when_whoever_asked_has_gone(origin, directory):
+def test_warming_stops_when_its_future_is_cancelled(origin, directory):
     turnstile = held(origin)
     with cache_before(directory, origin) as cache:
-        ticket = cache.warm("d")
+        future = cache.warm("d")
         until(lambda: origin.begun)
-        ticket.cancel()
+        future.cancel()
         until(lambda: cache.stats().in_flight == 0)
         turnstile.release(100)
         assert cache.stats().used_bytes == 0
 
 
-def test_a_dataset_that_is_removed_leaves_and_what_is_open_is_read_on(origin, directory):
+def test_a_removed_dataset_leaves_the_cache_and_its_open_files_stay_readable(origin, directory):
     turnstile = held(origin)
     turnstile.release(11)
     with cache_before(directory, {"d": origin, "e": origin}) as cache:

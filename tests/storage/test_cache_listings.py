@@ -1,4 +1,4 @@
-"""Listings of the cache: one at a time for a dataset, and an origin that hangs is in nobody else's way."""
+"""Listings of the cache: one at a time for each dataset, and a hanging origin delays no other."""
 
 import threading
 
@@ -12,7 +12,7 @@ from aliquot.storage.records import Listed
 
 
 class _Hanging(ScriptedOrigin):
-    """Its listing stops after the first file until it is let go."""
+    """An origin whose listing stops after the first file until the test lets it continue."""
 
     def __init__(self, files):
         super().__init__(files, link="hanging")
@@ -30,7 +30,7 @@ def directory(tmp_path):
     return tmp_path / "cache"
 
 
-def test_a_listing_that_hangs_is_said_to_and_is_there_once_it_has_come(directory):
+def test_a_hanging_listing_is_an_error_until_it_has_arrived(directory):
     origin = _Hanging({"a": b"a", "b": b"b"})
     with cache_before(directory, origin, stall_s=0.2) as cache:
         for _ in range(5):
@@ -54,7 +54,7 @@ def test_a_dataset_whose_listing_hangs_is_listed_at_its_new_origin(directory):
         hanging.goes_on.set()
 
 
-def test_whoever_asks_for_the_first_listing_is_told_why_there_is_none(directory):
+def test_the_first_listing_fails_with_the_error_of_the_origin(directory):
     origin = ScriptedOrigin({"a": b"a"})
     origin.down = True
     with cache_before(directory, origin) as cache:
@@ -64,19 +64,19 @@ def test_whoever_asks_for_the_first_listing_is_told_why_there_is_none(directory)
         assert list(cache.listing("d").files) == ["a"]
 
 
-def test_no_more_than_some_datasets_are_warmed_at_once(directory):
+def test_the_number_of_datasets_warmed_at_once_is_limited(directory):
     origin = _Hanging({"a": b"a", "b": b"b"})
     with cache_before(directory, origin) as cache:
-        tickets = [cache.warm(f"d{number}") for number in range(MAX_WARMINGS)]
+        futures = [cache.warm(f"d{number}") for number in range(MAX_WARMINGS)]
         with pytest.raises(RefusedError, match="are being warmed already"):
             cache.warm("one more").result(SOON_S)
         origin.goes_on.set()
-        assert [ticket.result(SOON_S).files for ticket in tickets] == [2] * MAX_WARMINGS
+        assert [future.result(SOON_S).files for future in futures] == [2] * MAX_WARMINGS
         until(lambda: not cache._warmings)
         assert cache.warm("one more").result(SOON_S).files == 2
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 63, 1 << 70])
-def test_a_size_that_no_file_has_is_passed_over(size):
+def test_a_file_of_an_impossible_size_is_skipped(size):
     listing = Listing([Listed("a", size, "1"), Listed("b", (1 << 63) - 1, "1")])
     assert (list(listing.files), listing.skipped) == (["b"], 1)

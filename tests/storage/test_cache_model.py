@@ -1,4 +1,4 @@
-"""Any sequence of opens, reads, changes, outages, wipes and restarts: each handle reads one version; books balance."""
+"""Any sequence of opens, reads, changes, outages, deletions and restarts: a handle reads one version, bytes add up."""
 
 import random
 import shutil
@@ -21,8 +21,8 @@ LIMIT = 12 * CHUNK
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _hasty():
-    """What is tried again is tried again at once."""
+def _retries_without_waiting():
+    """Retry without waiting."""
     before, failures.RETRY_S = failures.RETRY_S, (0.0, 0.0, 0.0)
     yield
     failures.RETRY_S = before
@@ -35,7 +35,7 @@ class Model(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="cache-model-"))
         self.origin = ScriptedOrigin({})
-        self.versions = {path: [] for path in PATHS}  # all there ever were, the newest last
+        self.versions = {path: [] for path in PATHS}  # all versions so far, the newest last
         self.opened = []
         self.numbers = iter(range(1_000_000))
 
@@ -110,7 +110,7 @@ class Model(RuleBasedStateMachine):
         except (ChangedError, AbsentError, OriginError, RoomError):
             assert handle.fd is None
         else:
-            # One version from first to last byte: whatever does not fit what was read is out for good.
+            # All reads of a handle are of one version, so that each read rules out those that do not match.
             candidates[:] = [content for content in candidates if content[offset : offset + length] == found]
             assert candidates
 
@@ -122,11 +122,11 @@ class Model(RuleBasedStateMachine):
 
     @rule(path=st.sampled_from(PATHS), urgency=st.sampled_from(Urgency), cancel=st.booleans())
     def fetch(self, path, urgency, cancel):
-        ticket = self.cache.fetch(key(path), urgency=urgency)
-        if cancel and ticket.cancel():
+        future = self.cache.fetch(key(path), urgency=urgency)
+        if cancel and future.cancel():
             return
         try:
-            assert ticket.result(SOON_S).listed.path == path
+            assert future.result(SOON_S).listed.path == path
         except (AbsentError, OriginError) as error:
             self.excused(path, error)
         except RoomError:
@@ -163,7 +163,7 @@ class Model(RuleBasedStateMachine):
         self.start()
 
     @invariant()
-    def the_books_balance(self):
+    def the_bytes_add_up(self):
         machine, space = self.cache._machine, self.cache._machine.space
         with self.cache._requests.decide(wakes_workers=True):
             held = {id(handle.entry): handle.entry for handle in self.opened}

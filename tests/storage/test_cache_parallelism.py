@@ -1,4 +1,4 @@
-"""How many chunks come at once for one who reads: no more than the link is faster for."""
+"""The number of chunks fetched at once for a reader: no more than make the link faster."""
 
 import random
 import threading
@@ -12,7 +12,7 @@ MAX_CHUNKS = 8
 
 
 def rounds(parallelism, link, number):
-    """What is tried, round after round, on a link that is as fast as `link` says with so many at once."""
+    """Return the numbers tried in each round on a link whose speed for a number of chunks is given by `link`."""
     tried = []
     for _ in range(number):
         tried.append(parallelism.chunks)
@@ -28,18 +28,18 @@ def slow_ones(at_once):
     return 10.0 * at_once
 
 
-def test_where_one_fills_the_link_it_stays_at_one_but_for_a_try_now_and_then():
+def test_if_one_chunk_at_a_time_fills_the_link_more_are_tried_only_now_and_then():
     tried = rounds(ChunkParallelism(MAX_CHUNKS), full, 2 * (ROUNDS_BETWEEN_TRIALS + 2) + 1)
     assert tried == [1, 2, *[1] * ROUNDS_BETWEEN_TRIALS, 1, 2, *[1] * ROUNDS_BETWEEN_TRIALS, 1]
 
 
-def test_where_each_is_slow_by_itself_there_are_as_many_as_may_be():
+def test_if_each_connection_is_slow_the_maximum_is_used():
     parallelism = ChunkParallelism(6)
     assert rounds(parallelism, slow_ones, 5) == [1, 2, 4, 6, 6]
 
 
 @pytest.mark.parametrize("enough", [1, 2, 4, 8])
-def test_it_settles_where_more_bring_nothing(enough):
+def test_it_settles_at_the_number_beyond_which_nothing_is_gained(enough):
     parallelism = ChunkParallelism(MAX_CHUNKS)
     rounds(parallelism, lambda at_once: 10.0 * min(at_once, enough), 8)
     assert parallelism.chunks == enough
@@ -54,12 +54,12 @@ def test_a_link_that_changes_is_noticed():
     assert MAX_CHUNKS in rounds(parallelism, slow_ones, 10 * ROUNDS_BETWEEN_TRIALS)
 
 
-def test_of_several_readers_one_at_a_time_is_timed():
+def test_one_of_several_readers_is_measured_at_a_time():
     parallelism = ChunkParallelism(MAX_CHUNKS)
     for tenth in range(5):
         parallelism.arrived(1, 100, now=tenth / 10)
         parallelism.arrived(2, 100, now=tenth / 10)
-    assert parallelism.chunks == 2  # after four more chunks of the first, whatever came of the second
+    assert parallelism.chunks == 2  # after four more chunks of the first reader; those of the second do not count
     parallelism.stop_measuring(1)
     parallelism.arrived(2, 100, now=1.0)
     for hundredth in range(1, 7):
@@ -81,7 +81,7 @@ def begun(origin):
     return [offset // CHUNK for _, offset in origin.begun]
 
 
-def test_the_next_chunk_begins_when_the_larger_part_of_the_last_is_here(origin, directory):
+def test_the_next_chunk_starts_when_half_of_the_last_has_arrived(origin, directory):
     go_on, asked = threading.Semaphore(0), []
 
     def before_piece(offset):
@@ -107,8 +107,8 @@ def test_the_next_chunk_begins_when_the_larger_part_of_the_last_is_here(origin, 
         assert first.result(SOON_S) == origin.contents["a"][:100]
 
 
-def test_what_is_waited_for_overtakes_what_was_only_read_ahead(origin, directory):
-    """Chunk 0 holds the lane, and chunk 5, which nobody waits for any more, stands before the one that is wanted."""
+def test_an_awaited_chunk_overtakes_read_ahead(origin, directory):
+    """Chunk 0 is being fetched, and chunk 5, which no reader waits for, comes before the awaited one in the queue."""
     go_on = threading.Event()
     origin.before_piece = lambda offset: offset < 20 * CHUNK and go_on.wait(SOON_S)
     with (
@@ -126,8 +126,8 @@ def test_what_is_waited_for_overtakes_what_was_only_read_ahead(origin, directory
         first.result(SOON_S)
 
 
-def test_on_a_link_whose_connections_are_slow_more_and_more_come_at_once(origin, directory):
-    """Each chunk takes as long whatever comes beside it; the reader waits for nothing but them."""
+def test_on_a_link_with_slow_connections_more_and_more_chunks_are_fetched_at_once(origin, directory):
+    """Each chunk takes equally long, however many others are fetched beside it."""
     lock, moving, at_once = threading.Lock(), 0, []
 
     def take_a_while(_path, _offset):
@@ -139,7 +139,7 @@ def test_on_a_link_whose_connections_are_slow_more_and_more_come_at_once(origin,
         with lock:
             moving -= 1
 
-    size = 600 * CHUNK  # enough to be tried several times, should the machine be busy
+    size = 600 * CHUNK  # enough for several trials on a busy machine
     origin.contents["a"] = random.Random("b").randbytes(size)
     origin.before_read = take_a_while
     with (
@@ -154,11 +154,11 @@ def test_on_a_link_whose_connections_are_slow_more_and_more_come_at_once(origin,
     assert max(at_once) >= 4
 
 
-def test_what_comes_whole_comes_by_as_many_as_there_are(origin, directory):
+def test_a_whole_file_is_fetched_by_all_workers_of_its_link(origin, directory):
     gate = threading.Event()
     origin.before_read = lambda *_: gate.wait(SOON_S)
     with cache_before(directory, origin, workers=8) as cache:
-        ticket = cache.open(key("a"))
-        until(lambda: len(origin.begun) == 6)  # a quarter is not for one link
+        future = cache.open(key("a"))
+        until(lambda: len(origin.begun) == 6)  # a quarter of the workers is not for one link
         gate.set()
-        ticket.result(SOON_S).close()
+        future.result(SOON_S).close()

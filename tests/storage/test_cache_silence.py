@@ -1,4 +1,4 @@
-"""Origins that are slow, or say nothing: who waits is served or told, and nobody else waits with them."""
+"""Slow and silent origins: requests are served or fail in time, and those of other origins are not delayed."""
 
 import threading
 import time
@@ -17,15 +17,15 @@ def directory(tmp_path):
     return tmp_path / "cache"
 
 
-def test_an_origin_that_is_slow_is_not_taken_for_a_dead_one(directory):
+def test_a_slow_origin_is_not_a_silent_one(directory):
     origin = ScriptedOrigin({"a": content("a", 5 * CHUNK)})
-    origin.before_piece = lambda _: time.sleep(0.4)  # four to a chunk
+    origin.before_piece = lambda _: time.sleep(0.4)  # four pieces per chunk
     with cache_before(directory, origin, stall_s=1.2) as cache:
         assert served(cache, "a") == content("a", 5 * CHUNK)
 
 
-def test_what_pauses_for_others_is_not_given_up_for_that(directory):
-    """A copy that cannot be cut into chunks is told to wait while somebody waits for another file of its link."""
+def test_a_paused_copy_is_not_taken_for_a_silent_origin(directory):
+    """A copy, which has no chunks, pauses while a reader waits for another file of its link."""
     origin = ScriptedOrigin({"copied": content("c", 5 * CHUNK), "wanted": content("w", 12 * CHUNK)})
     origin.ranged = lambda listed: listed.path == "wanted"
     is_wanted, copied_meanwhile = threading.Event(), []
@@ -49,38 +49,38 @@ def test_what_pauses_for_others_is_not_given_up_for_that(directory):
         assert copied.result(SOON_S).listed.size == 5 * CHUNK
 
 
-def test_a_link_that_hangs_for_long_does_not_take_every_worker(directory):
+def test_a_hanging_link_does_not_take_every_worker(directory):
     hanging = ScriptedOrigin({str(n): b"x" for n in range(80)})
     other = ScriptedOrigin({"b": b"b"}, link="other")
     silence = threading.Event()
     hanging.before_stat = lambda _: silence.wait(SOON_S)
     with cache_before(directory, {"d": hanging, "e": other}, stall_s=0.5, patience_s=0.5) as cache:
         try:
-            for ticket in [cache.open(key(str(n))) for n in range(80)]:
-                assert isinstance(ticket.exception(SOON_S), OriginError)
-            assert len(hanging.stats) < 40  # the others were not even asked for
+            for future in [cache.open(key(str(n))) for n in range(80)]:
+                assert isinstance(future.exception(SOON_S), OriginError)
+            assert len(hanging.stats) < 40  # the others failed without a request to the origin
             cache.open(key("b", "e")).result(SOON_S).close()
         finally:
             silence.set()
         until(lambda: not cache._requests.progress.abandoned and not cache._requests.progress.running)
-        cache.open(key("7")).result(SOON_S).close()  # it answers again, and is asked again
+        cache.open(key("7")).result(SOON_S).close()  # the link answers again
 
 
-def test_an_origin_that_is_slow_to_be_asked_is_not_one_that_hangs(directory):
-    """Cached files are served unchecked after a moment; that is no reason to refuse what is not here."""
+def test_a_link_with_slow_answers_is_not_a_hanging_one(directory):
+    """Cached files are served unchecked after a moment. Other files must still be fetched."""
     names = [str(number) for number in range(20)]
     origin = ScriptedOrigin(dict.fromkeys([*names, "new"], b"x"))
     with cache_before(directory, origin, patience_s=0.02) as cache:
         for name in names:
             assert served(cache, name) == b"x"
         origin.before_stat = lambda _: time.sleep(0.3)
-        for ticket in [cache.open(key(name)) for name in names]:
-            ticket.result(SOON_S).close()
+        for future in [cache.open(key(name)) for name in names]:
+            future.result(SOON_S).close()
         assert served(cache, "new") == b"x"
 
 
-def test_when_workers_that_were_given_up_come_back_what_waits_for_their_place_goes_on(directory):
-    """All that one link may have hang, and what was asked for there meanwhile has nobody to look at it but them."""
+def test_waiting_requests_continue_when_abandoned_workers_come_back(directory):
+    """All workers that one link may use hang, so that later requests wait for one of them to come back."""
     origin = ScriptedOrigin({"a": content("a", 50 * CHUNK), "b": b"b"})
     silence = threading.Event()
     settings = {"whole_bytes": 2 * CHUNK, "limit_bytes": 20 * CHUNK, "stall_s": 0.3}
@@ -97,7 +97,7 @@ def test_when_workers_that_were_given_up_come_back_what_waits_for_their_place_go
         until(lambda: not cache._requests.progress.abandoned)
 
 
-def test_a_chunk_that_hung_is_asked_for_again_by_who_reads_next(directory):
+def test_a_chunk_that_hung_is_requested_again_by_the_next_read(directory):
     origin = ScriptedOrigin({"a": content("a", 5 * CHUNK)})
     silence = threading.Event()
     origin.before_read = lambda _, offset: offset == 3 * CHUNK and silence.wait()
@@ -115,20 +115,20 @@ def test_a_chunk_that_hung_is_asked_for_again_by_who_reads_next(directory):
         silence.set()
 
 
-def test_a_link_that_hangs_does_not_hold_up_another(directory):
+def test_a_hanging_link_does_not_delay_another(directory):
     hanging, other = ScriptedOrigin({str(n): b"x" for n in range(30)}), ScriptedOrigin({"b": b"b"}, link="other")
     silence = threading.Event()
     hanging.before_stat = lambda _: silence.wait(SOON_S)
     with cache_before(directory, {"d": hanging, "e": other}) as cache:
-        tickets = [cache.open(key(str(number))) for number in range(30)]
+        futures = [cache.open(key(str(number))) for number in range(30)]
         with cache.open(key("b", "e")).result(SOON_S) as handle:
             assert handle.read(0, 1).result(SOON_S) == b"b"
         silence.set()
-        for ticket in tickets:
-            ticket.result(SOON_S).close()
+        for future in futures:
+            future.result(SOON_S).close()
 
 
-def test_an_origin_that_connects_for_long_holds_up_nobody_who_only_names_its_files(monkeypatch):
+def test_the_link_of_an_origin_is_known_before_it_is_connected(monkeypatch):
     connecting = threading.Event()
     monkeypatch.setattr(fsspec_origin, "_driver", lambda *_: connecting.wait(SOON_S))
     origin = origin_for(Dataset("d", "sftp://host/folder"))

@@ -1,4 +1,4 @@
-"""Whatever happens between a decision and a read: a handle gives bytes of the one version it was opened in, or none."""
+"""Versions of files: whatever happens meanwhile, a handle reads bytes of the version it was opened in, or fails."""
 
 import os
 import random
@@ -34,7 +34,7 @@ def directory(tmp_path):
     return tmp_path / "cache"
 
 
-def test_after_a_power_cut_what_cannot_be_asked_after_is_served_only_if_it_is_what_was_fetched(
+def test_after_a_power_cut_a_file_of_a_failing_origin_is_served_only_if_it_is_intact(
     origin, directory, monkeypatch, tmp_path
 ):
     with cache_before(directory, origin) as cache:
@@ -42,7 +42,7 @@ def test_after_a_power_cut_what_cannot_be_asked_after_is_served_only_if_it_is_wh
             served(cache, name)
     for path in (directory / "files").glob("*/*"):
         if path.read_bytes() == content("a"):
-            path.write_bytes(bytes(10_500))  # what a file system may leave of a file that was not on the disk yet
+            path.write_bytes(bytes(10_500))  # a file system may leave zeros of a file that was not flushed
     boot = tmp_path / "boot"
     boot.write_text("another")
     monkeypatch.setattr("aliquot.storage.cache.disk.directory._BOOT_ID", boot)
@@ -54,7 +54,7 @@ def test_after_a_power_cut_what_cannot_be_asked_after_is_served_only_if_it_is_wh
         assert served(cache, "b") == content("b")
 
 
-def test_an_origin_is_not_to_blame_for_the_time_that_a_comparison_takes(origin, directory, monkeypatch, tmp_path):
+def test_the_time_of_checking_a_file_does_not_count_as_silence_of_its_origin(origin, directory, monkeypatch, tmp_path):
     with cache_before(directory, origin) as cache:
         served(cache, "a")
     boot = tmp_path / "boot"
@@ -72,7 +72,7 @@ def test_an_origin_is_not_to_blame_for_the_time_that_a_comparison_takes(origin, 
 
 
 @pytest.mark.parametrize("moment", ["acquire", "release"])
-def test_a_chunk_that_gives_way_while_it_is_read_is_never_served_as_zeros(origin, directory, monkeypatch, moment):
+def test_a_chunk_freed_during_a_read_is_never_served_as_zeros(origin, directory, monkeypatch, moment):
     settings = {"whole_bytes": 2000, "limit_bytes": 3000, "revalidate_s": 60}
     with cache_before(directory, origin, **settings) as cache, cache.open(key("a")).result(SOON_S) as handle:
         assert handle.read(1, 10).result(SOON_S) == content("a")[1:11]
@@ -87,7 +87,7 @@ def test_a_chunk_that_gives_way_while_it_is_read_is_never_served_as_zeros(origin
             for offset in (9001, 7001, 5001, 3001):
                 handle.read(offset, 10).result(SOON_S)
             assert handle.entry.freed_count > before
-            if moment == "release":  # and it comes back before anybody looks
+            if moment == "release":  # and the chunk is fetched again before the read is checked
                 assert handle.read(2, 10).result(SOON_S) == content("a")[2:12]
             return plain(*args)
 
@@ -95,7 +95,7 @@ def test_a_chunk_that_gives_way_while_it_is_read_is_never_served_as_zeros(origin
         assert handle.read(1, 10).result(SOON_S) == content("a")[1:11]
 
 
-def test_a_file_that_was_read_in_parts_is_not_copied_under_its_readers(origin, directory):
+def test_a_copy_does_not_replace_a_file_that_is_read_in_parts(origin, directory):
     with cache_before(directory, origin, whole_bytes=2000) as cache:
         with cache.open(key("a")).result(SOON_S) as handle:
             assert handle.read(5000, 10).result(SOON_S) == content("a")[5000:5010]
@@ -110,7 +110,7 @@ def test_a_file_that_was_read_in_parts_is_not_copied_under_its_readers(origin, d
         assert cache.stats().used_bytes == min(10_500, on_disk)
 
 
-def test_who_reads_while_the_origin_is_asked_gets_no_byte_of_what_it_has_by_now(origin, directory):
+def test_a_read_of_an_old_version_gets_no_byte_of_the_new_one(origin, directory):
     answered = threading.Event()
     with cache_before(directory, origin, whole_bytes=2000, workers=1) as cache:
         with cache.open(key("a")).result(SOON_S) as old:
@@ -118,20 +118,20 @@ def test_who_reads_while_the_origin_is_asked_gets_no_byte_of_what_it_has_by_now(
             origin.before_stat = lambda _: answered.wait(SOON_S)
             origin.contents["a"] = content("new")
             asked = len(origin.stats)
-            ticket = cache.open(key("a"))
+            future = cache.open(key("a"))
             until(lambda: len(origin.stats) > asked)
             reading = old.read(8000, 10)
             answered.set()
             with pytest.raises(ChangedError):
                 reading.result(SOON_S)
-            with ticket.result(SOON_S) as new:
+            with future.result(SOON_S) as new:
                 assert new.read(8000, 10).result(SOON_S) == content("new")[8000:8010]
             assert old.read(5000, 10).result(SOON_S) == content("a")[5000:5010]
         cache.empty()
-        assert cache.stats().used_bytes == 0  # the old one is nobody's any more
+        assert cache.stats().used_bytes == 0  # nothing is left of the old version
 
 
-def test_a_file_that_was_empty_when_it_was_listed_is_opened_with_what_it_has_by_now(directory, tmp_path):
+def test_a_file_that_was_listed_as_empty_is_opened_with_its_current_content(directory, tmp_path):
     source = tmp_path / "source"
     source.mkdir()
     (source / "a").touch()
@@ -142,7 +142,7 @@ def test_a_file_that_was_empty_when_it_was_listed_is_opened_with_what_it_has_by_
         assert served(cache, "a") == b"by now"
 
 
-def test_who_opens_after_a_dataset_got_another_origin_gets_nothing_of_the_old_one(origin, directory):
+def test_an_open_after_a_change_of_origin_gets_nothing_of_the_old_one(origin, directory):
     turnstile = held(origin)
     origins = {"d": origin}
     with cache_before(directory, origins) as cache:
@@ -156,7 +156,7 @@ def test_who_opens_after_a_dataset_got_another_origin_gets_nothing_of_the_old_on
 
 
 class _Alike(ScriptedOrigin):
-    """Its versions are no others than another's: a time and a size."""
+    """An origin whose files have the same version string as those of another."""
 
     def _listed_as(self, path, content):
         return Listed(path, len(content), "1")
@@ -169,16 +169,16 @@ def test_a_handle_on_a_file_of_the_old_origin_reads_nothing_of_the_new_one(direc
         other = origins["d"] = _Alike({"a": content("other")}, link="other")
         answered = threading.Event()
         other.before_stat = lambda _: answered.wait(SOON_S)
-        ticket = cache.open(key("a"))
+        future = cache.open(key("a"))
         until(lambda: other.stats)
         with pytest.raises(ChangedError):
             old.read(8000, 10).result(SOON_S)
         answered.set()
-        with ticket.result(SOON_S) as new:
+        with future.result(SOON_S) as new:
             assert new.read(8000, 10).result(SOON_S) == content("other")[8000:8010]
 
 
-def test_an_origin_that_sends_more_than_it_said_is_stopped(origin, directory):
+def test_a_copy_that_exceeds_the_announced_size_is_stopped(origin, directory):
     origin.is_ranged = False
     sent = []
 

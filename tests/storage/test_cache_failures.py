@@ -1,4 +1,4 @@
-"""Bad days of the node cache, with real servers, processes, disks and files: no wrong byte, and nothing left over."""
+"""Failures around the node cache, with real servers, processes, disks and files: no wrong byte, nothing left over."""
 
 import hashlib
 import os
@@ -56,7 +56,7 @@ def source(tmp_path):
 # --- the origin -----------------------------------------------------------------------------------------------
 
 
-def test_an_origin_that_is_down_is_said_to_be_and_what_is_here_is_served(directory):
+def test_while_an_origin_is_down_cached_files_are_served_and_others_fail(directory):
     with web_cache(directory, {"a": content("a"), "b": content("b")}) as (server, cache):
         assert served(cache, "a") == content("a")
         server.status = 503
@@ -69,7 +69,7 @@ def test_an_origin_that_is_down_is_said_to_be_and_what_is_here_is_served(directo
         assert served(cache, "b") == content("b")
 
 
-def test_an_origin_that_says_nothing_is_given_up_and_what_is_here_is_served_meanwhile(directory):
+def test_while_an_origin_is_silent_cached_files_are_served_and_others_fail(directory):
     origin = ScriptedOrigin({"a": content("a", 5000), "b": content("b", 5000)})
     silence = threading.Event()
     with cache_before(directory, origin, patience_s=0.1, stall_s=0.4) as cache:
@@ -84,7 +84,7 @@ def test_an_origin_that_says_nothing_is_given_up_and_what_is_here_is_served_mean
         assert served(cache, "b") == content("b", 5000)
 
 
-def test_a_copy_that_ends_after_the_last_who_wanted_it_has_left_leaves_nothing(directory):
+def test_a_copy_that_ends_after_its_last_request_was_cancelled_leaves_nothing(directory):
     origin = ScriptedOrigin({"a": content("a", 3 * CHUNK)})
     origin.is_ranged = False
     copied, left = threading.Event(), threading.Event()
@@ -97,9 +97,9 @@ def test_a_copy_that_ends_after_the_last_who_wanted_it_has_left_leaves_nothing(d
 
     origin.copy = slow_to_end
     with cache_before(directory, origin) as cache:
-        ticket = cache.fetch(key("a"))
+        future = cache.fetch(key("a"))
         assert copied.wait(SOON_S)
-        ticket.cancel()
+        future.cancel()
         until(lambda: cache.stats().in_flight == 0)
         left.set()
         until(lambda: not cache._requests.progress.running)
@@ -107,7 +107,7 @@ def test_a_copy_that_ends_after_the_last_who_wanted_it_has_left_leaves_nothing(d
         assert cache.stats().used_bytes == 0
 
 
-def test_a_reader_that_comes_while_the_file_gets_its_place_is_served(directory):
+def test_a_read_during_the_commit_is_served(directory):
     origin = ScriptedOrigin({"a": content("a", 5 * CHUNK)})
     last, place = threading.Event(), threading.Event()
     origin.before_read = lambda _, offset: offset == 4 * CHUNK and last.wait(SOON_S)
@@ -115,7 +115,7 @@ def test_a_reader_that_comes_while_the_file_gets_its_place_is_served(directory):
 
     def confirm_slowly(listed):
         confirm(listed)
-        if origin.confirmed == 2:  # the first is of the last chunk, which somebody had open when it came
+        if origin.confirmed == 2:  # the first confirms the last chunk, because the file is open
             place.wait(SOON_S)
 
     origin.confirm = confirm_slowly
@@ -134,7 +134,7 @@ def test_a_reader_that_comes_while_the_file_gets_its_place_is_served(directory):
 
 @pytest.fixture
 def mounted(tmp_path):
-    """A place with a file system of its own, as a NAS's."""
+    """A directory with a file system of its own, like a mounted NAS."""
     place = tmp_path / "nas"
     place.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=False, capture_output=True).returncode:
@@ -145,7 +145,7 @@ def mounted(tmp_path):
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_nas_that_is_not_mounted_any_more_has_not_lost_its_files(directory, mounted, restarted):
+def test_files_of_an_unmounted_nas_stay_in_the_cache(directory, mounted, restarted):
     (mounted / "a").write_bytes(b"a" * 5000)
     (mounted / "b").write_bytes(b"b")
     with cache_before(directory, LocalOrigin(str(mounted), {})) as cache:
@@ -172,14 +172,14 @@ def check_without_its_mount(cache, place):
     assert cache.has(key("a"))
 
 
-def test_a_connection_that_is_cut_is_taken_up_again(directory):
+def test_a_transfer_survives_a_broken_connection(directory):
     with web_cache(directory, {"a": content("a")}) as (server, cache):
         server.cut_after, server.cuts_left = 50_000, 2
         assert served(cache, "a") == content("a")
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_an_origin_that_goes_half_way_is_an_error_and_leaves_nothing(directory, ranges):
+def test_an_origin_that_keeps_breaking_connections_is_an_error_and_leaves_nothing(directory, ranges):
     with web_cache(directory, {"a": content("a")}) as (server, cache):
         server.ranges = ranges
         server.cut_after, server.cuts_left = 50_000, -1
@@ -192,19 +192,19 @@ def test_an_origin_that_goes_half_way_is_an_error_and_leaves_nothing(directory, 
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_file_that_changes_while_it_is_brought_is_brought_again_and_never_mixed(directory, ranges):
+def test_a_file_that_changes_during_its_transfer_is_fetched_again_and_never_mixed(directory, ranges):
     with web_cache(directory, {"a": content("old")}) as (server, cache):
         server.ranges = ranges
         server.gate.clear()
-        ticket = cache.open(key("a"))
+        future = cache.open(key("a"))
         until(lambda: server.bodies)
         server.files["a"] = content("new")
         server.gate.set()
-        with ticket.result(SOON_S) as handle:
+        with future.result(SOON_S) as handle:
             assert handle.read(0, 300_000).result(SOON_S) == content("new")
 
 
-def test_a_file_that_never_stands_still_is_refused(directory):
+def test_a_file_that_keeps_changing_is_refused(directory):
     origin = ScriptedOrigin({"a": content("a", 5000)})
 
     def restless(_path, _offset):
@@ -217,7 +217,7 @@ def test_a_file_that_never_stands_still_is_refused(directory):
         assert cache.stats().used_bytes == 0
 
 
-def test_a_file_written_to_in_place_is_only_ever_served_in_one_version(source, directory):
+def test_a_file_written_in_place_is_only_served_in_one_version(source, directory):
     """A writer of whole versions races with readers: each version is one byte, repeated."""
     path, stop = source / "a", threading.Event()
     path.write_bytes(b"0" * 400_000)
@@ -254,7 +254,7 @@ def test_a_file_written_to_in_place_is_only_ever_served_in_one_version(source, d
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Eight mebibytes of memory as a file system of its own."""
+    """A file system of eight mebibytes in memory."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)], check=False)
@@ -264,7 +264,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def test_a_disk_that_others_have_filled_makes_the_cache_give_way_and_no_reader_suffer(source, small_disk):
+def test_a_full_disk_shrinks_the_cache_and_harms_no_reader(source, small_disk):
     files = {str(number): content(number, 1_000_000) for number in range(12)}
     for name, data in files.items():
         (source / name).write_bytes(data)
@@ -272,7 +272,7 @@ def test_a_disk_that_others_have_filled_makes_the_cache_give_way_and_no_reader_s
     settings = {"limit_bytes": 100_000_000, "chunk_bytes": 250_000, "whole_bytes": 1e9, "revalidate_s": 60}
     with cache_before(small_disk / "cache", origin, **settings) as cache:
         reader = cache.open(key("0")).result(SOON_S)
-        for name, data in files.items():  # more than the disk has, though not more than the cache may
+        for name, data in files.items():  # more than the disk holds, but less than the limit of the cache
             assert served(cache, name) == data
         assert cache.stats().datasets["d"].evicted > 0
         (small_disk / "of another").write_bytes(bytes(os.statvfs(small_disk).f_bavail * 4096))
@@ -289,7 +289,7 @@ def test_a_disk_that_others_have_filled_makes_the_cache_give_way_and_no_reader_s
         assert served(cache, "8") == files["8"]
 
 
-def test_a_directory_that_is_wiped_while_in_use_is_filled_again(directory):
+def test_a_cache_whose_directory_is_deleted_is_filled_again(directory):
     origin = ScriptedOrigin({name: content(name, 5000) for name in "abc"})
     with cache_before(directory, origin, revalidate_s=60, whole_bytes=2000) as cache:
         assert served(cache, "a") == content("a", 5000)
@@ -310,7 +310,7 @@ def test_a_directory_that_is_wiped_while_in_use_is_filled_again(directory):
         assert served(cache, "c") == content("c", 5000)
 
 
-def test_a_transfer_whose_directory_is_wiped_begins_again(directory):
+def test_a_transfer_whose_directory_is_deleted_begins_again(directory):
     origin = ScriptedOrigin({"a": content("a", 5000)})
     wiped = threading.Event()
 
@@ -325,7 +325,7 @@ def test_a_transfer_whose_directory_is_wiped_begins_again(directory):
         assert wiped.is_set()
 
 
-def test_a_file_that_somebody_cut_short_is_fetched_again(directory):
+def test_a_truncated_file_is_fetched_again(directory):
     origin = ScriptedOrigin({"a": content("a", 5000)})
     with cache_before(directory, origin, revalidate_s=60) as cache:
         served(cache, "a")
@@ -333,7 +333,7 @@ def test_a_file_that_somebody_cut_short_is_fetched_again(directory):
         assert served(cache, "a") == content("a", 5000)
 
 
-def test_verify_finds_and_drops_what_is_not_what_was_fetched(directory):
+def test_verify_finds_and_drops_modified_files(directory):
     origin = ScriptedOrigin({"a": content("a", 5000), "b": content("b", 5000)})
     with cache_before(directory, origin, revalidate_s=60) as cache:
         served(cache, "a")
@@ -349,7 +349,7 @@ def test_verify_finds_and_drops_what_is_not_what_was_fetched(directory):
 # --- crashes --------------------------------------------------------------------------------------------------
 
 
-def test_killed_in_the_middle_of_transfers_it_comes_back_with_whole_files_only(source, directory):
+def test_a_cache_killed_during_transfers_restarts_with_whole_files_only(source, directory):
     chance = random.Random(7)
     sums = {}
     for number in range(40):
@@ -386,7 +386,9 @@ def test_killed_in_the_middle_of_transfers_it_comes_back_with_whole_files_only(s
         pytest.param("rename", 9, 8, id="between a new index and its place"),
     ],
 )
-def test_killed_in_the_middle_of_a_change_on_disk_every_file_is_whole_or_gone(source, directory, method, number, kept):
+def test_a_cache_killed_between_two_changes_on_disk_restarts_with_whole_files_only(
+    source, directory, method, number, kept
+):
     names = [f"{number}.bin" for number in range(8)]
     for name in names:
         (source / name).write_bytes(content(name, 100_000))
@@ -427,7 +429,7 @@ def test_a_directory_written_by_an_earlier_release_is_read(directory):
         assert cache._machine.space.entries[key("a")].opens == 4
 
 
-def test_a_line_that_a_crash_cut_off_and_files_that_nobody_knows_are_passed_over(directory):
+def test_a_truncated_index_line_and_unknown_files_are_ignored(directory):
     origin = ScriptedOrigin({name: content(name, 5000) for name in "abc"})
     with cache_before(directory, origin) as cache:
         for name in "abc":
@@ -445,14 +447,14 @@ def test_a_line_that_a_crash_cut_off_and_files_that_nobody_knows_are_passed_over
             assert served(cache, name) == content(name, 5000)
 
 
-def test_after_the_machine_has_crashed_files_are_compared_before_they_are_served(directory, monkeypatch, tmp_path):
+def test_after_a_crash_of_the_machine_files_are_checked_before_they_are_served(directory, monkeypatch, tmp_path):
     origin = ScriptedOrigin({name: content(name, 5000) for name in "ab"})
     with cache_before(directory, origin) as cache:
         for name in "ab":
             served(cache, name)
     for path in (directory / "files").glob("*/*"):
         if path.read_bytes() == content("a", 5000):
-            path.write_bytes(bytes(5000))  # what a file system may leave of a file that was not on the disk yet
+            path.write_bytes(bytes(5000))  # a file system may leave zeros of a file that was not flushed
     boot = tmp_path / "boot"
     boot.write_text("another")
     monkeypatch.setattr("aliquot.storage.cache.disk.directory._BOOT_ID", boot)
@@ -463,7 +465,7 @@ def test_after_the_machine_has_crashed_files_are_compared_before_they_are_served
         assert {path for path, _ in origin.begun[begun:]} == {"a"}
 
 
-def test_a_lower_limit_holds_from_the_next_start(directory):
+def test_a_lower_limit_takes_effect_at_the_next_start(directory):
     origin = ScriptedOrigin({name: content(name, 5000) for name in "abcd"})
     with cache_before(directory, origin) as cache:
         for name in "abcd":
@@ -497,7 +499,7 @@ def many(tmp_path):
 
 
 @pytest.mark.parametrize("warmed", [1, pytest.param(100, marks=pytest.mark.long)])
-def test_a_hundred_thousand_small_files_of_a_real_directory(many, directory, warmed):
+def test_a_real_directory_of_a_hundred_thousand_small_files(many, directory, warmed):
     folders = [f"{number:02}/*" for number in range(warmed)]
     origin = LocalOrigin(str(many), {})
     settings = {"limit_bytes": 2**30, "revalidate_s": 60, "chunk_bytes": 2**22, "whole_bytes": 2**26}
@@ -507,7 +509,7 @@ def test_a_hundred_thousand_small_files_of_a_real_directory(many, directory, war
         done = cache.warm("d", folders).result(1200)
         assert (done.files, done.failed) == (1000 * warmed, 0)
         assert served(cache, "42/0007.png") == b"42007"
-    with cache_before(directory, origin, **settings) as cache:  # found again by the next one
+    with cache_before(directory, origin, **settings) as cache:  # the next cache finds them
         assert cache.stats().datasets["d"].files == 1000 * warmed + (warmed < 43)
         assert served(cache, "00/0999.png") == b"999"
         assert cache.empty() > 0
@@ -522,7 +524,7 @@ def test_a_directory_of_many_files_is_listed_as_it_is_read(source):
     assert sum(1 for _ in listed) == 499
 
 
-def test_a_sparse_file_of_20_gb_is_read_anywhere_at_once_and_takes_no_room(source, directory):
+def test_a_sparse_file_of_20_gb_is_read_anywhere_at_once_and_takes_no_space(source, directory):
     size, marks = 20 << 30, {0: b"begin", 10 << 30: b"middle", (20 << 30) - 3: b"end"}
     with (source / "huge").open("wb") as file:
         file.truncate(size)
@@ -535,7 +537,7 @@ def test_a_sparse_file_of_20_gb_is_read_anywhere_at_once_and_takes_no_room(sourc
         for offset, mark in marks.items():
             assert handle.read(offset, len(mark)).result(SOON_S) == mark
         assert handle.read(5 << 30, 1 << 20).result(SOON_S) == bytes(1 << 20)
-        assert cache.stats().used_bytes <= 16 * (2 << 20)  # what is on its way has room set aside
+        assert cache.stats().used_bytes <= 16 * (2 << 20)  # space is reserved for running transfers
         on_disk = sum(path.stat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())
         assert on_disk < 8 << 20
         with pytest.raises(RoomError, match="--cache-size"):
@@ -545,7 +547,7 @@ def test_a_sparse_file_of_20_gb_is_read_anywhere_at_once_and_takes_no_room(sourc
 # --- hostile --------------------------------------------------------------------------------------------------
 
 
-def test_a_path_that_climbs_out_reads_nothing(source, directory, tmp_path):
+def test_paths_outside_a_dataset_are_refused(source, directory, tmp_path):
     (tmp_path / "secret").write_text("secret")
     (source / "link").symlink_to(tmp_path / "secret")
     (source / "a").write_bytes(b"a")
@@ -561,7 +563,7 @@ def test_a_path_that_climbs_out_reads_nothing(source, directory, tmp_path):
         assert cache.stats().datasets["d"].files == 1
 
 
-def test_nothing_is_left_open_after_a_bad_day(directory):
+def test_failed_transfers_leave_no_open_descriptors(directory):
     def fds():
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
@@ -569,10 +571,10 @@ def test_nothing_is_left_open_after_a_bad_day(directory):
     for _ in range(2):
         with web_cache(directory, {"a": content("a"), "b": content("b")}) as (server, cache):
             server.cut_after, server.cuts_left = 1000, -1
-            tickets = [cache.open(key("a")), cache.fetch(key("b"))]
-            tickets[1].cancel()
+            futures = [cache.open(key("a")), cache.fetch(key("b"))]
+            futures[1].cancel()
             with pytest.raises(OriginError):
-                tickets[0].result(SOON_S)
+                futures[0].result(SOON_S)
             server.cut_after = None
             with cache.open(key("a")).result(SOON_S) as handle:
                 assert handle.found is Found.FETCHED
