@@ -10,8 +10,8 @@ from aliquot.live.datasets import fabric as fabrics
 from aliquot.live.datasets.handover import Handover
 from aliquot.live.datasets.readers import Readers
 from aliquot.live.node.base import Launch
-from aliquot.storage.frames import handed
-from aliquot.storage.messages import Begin, HideDataset, OpenView
+from aliquot.storage.frames import view_message_decoder
+from aliquot.storage.messages import HideDataset, OpenView, StartAgent
 from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
 from aliquot.testing.store import MemoryStore
@@ -29,7 +29,7 @@ class Peer:
         self.lives = 0
 
     def greeting(self):
-        return Begin(FabricSettings(), ())
+        return StartAgent(FabricSettings(), ())
 
     def heard(self, message):
         raise AssertionError(message)
@@ -76,7 +76,7 @@ async def test_a_sandbox_that_starts_while_a_dataset_is_taken_from_it_never_sees
         logs_bytes=1, datasets=("mine", "theirs"),
     )  # fmt: skip
     readers.open(7, launch, os.open(os.devnull, os.O_RDONLY))
-    (view,) = [handed.decode(data) for data, _ in handover._waiting]
+    (view,) = [view_message_decoder.decode(data) for data, _ in handover._waiting]
     assert view == OpenView(7, ("mine",))
     await asyncio.sleep(0)
     assert blind == [7]

@@ -16,8 +16,8 @@ from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.errors import OriginError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.origins.local import LocalOrigin
-from aliquot.storage.view.base import FileOpened, PieceWaited
-from aliquot.storage.view.views import Views
+from aliquot.storage.view.events import FileOpened, PieceWaited
+from aliquot.storage.view.views import ViewServer
 
 
 def has_views() -> bool:
@@ -72,7 +72,7 @@ class Seen:
         self.cache = cache
         self.told: list[FileOpened] = []
         self.waits: list[PieceWaited] = []
-        self.views = Views(cache, self._tell)
+        self.views = ViewServer(cache, self._tell)
 
     def _tell(self, told: FileOpened | PieceWaited) -> None:
         if isinstance(told, FileOpened):

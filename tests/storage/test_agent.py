@@ -11,13 +11,13 @@ import pytest
 from aliquot.storage.agent import agent as agents
 from aliquot.storage.messages import (
     AskModel,
-    Begin,
     EndSession,
     EvictDataset,
     Predicted,
     RemoveDataset,
     ShowDataset,
     ShowModels,
+    StartAgent,
 )
 from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
@@ -28,7 +28,7 @@ async def agent_of(directory, *datasets):
     """And what it says, as it says it."""
     told = asyncio.Queue()
     settings = FabricSettings(str(directory / "fabric"), str(directory / "cache"), 2**20)
-    agent = agents.Agent(Begin(settings, datasets), told.put_nowait)
+    agent = agents.StorageAgent(StartAgent(settings, datasets), told.put_nowait)
     try:
         yield agent, told
     finally:
@@ -36,7 +36,7 @@ async def agent_of(directory, *datasets):
 
 
 def test_an_origin_that_hangs_keeps_one_thread_and_everything_else_is_answered(tmp_path, monkeypatch):
-    monkeypatch.setattr(agents, "LOOK_S", 0.5)
+    monkeypatch.setattr(agents, "LOOKUP_TIMEOUT_S", 0.5)
 
     async def run(url):
         async with agent_of(tmp_path, Dataset("stuck", url)) as (agent, told):
@@ -57,7 +57,7 @@ def test_an_origin_that_hangs_keeps_one_thread_and_everything_else_is_answered(t
     assert first == {100, 101}
     assert {answer.request for answer in shown} == set(range(20))
     for answer in shown:
-        assert answer.value == {"cached_files": 0, "cached_bytes": 0, "trouble": agents.LOOKING}
+        assert answer.value == {"cached_files": 0, "cached_bytes": 0, "trouble": agents.STILL_LISTING}
 
 
 def test_what_the_model_says_of_a_session_that_has_ended_is_not_kept(tmp_path):

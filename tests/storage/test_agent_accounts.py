@@ -1,9 +1,9 @@
 """What a run had of the fabric is counted to it, whatever the order in which it is told."""
 
-from aliquot.storage.agent.accounts import Accounts
+from aliquot.storage.agent.accounts import RunAccounts
 from aliquot.storage.messages import BeginRun
 from aliquot.storage.records import FileKey, Found
-from aliquot.storage.view.base import FileOpened, PieceWaited
+from aliquot.storage.view.events import FileOpened, PieceWaited
 
 A, B, C = (FileKey("d", name) for name in "abc")
 SESSION = ("ann", "s1")
@@ -11,7 +11,7 @@ SESSION = ("ann", "s1")
 
 def books():
     seen = []
-    accounts = Accounts(lambda run, opened: seen.append((run.begun.invocation, opened.key)))
+    accounts = RunAccounts(lambda run, opened: seen.append((run.begun.invocation, opened.key)))
     return accounts, seen
 
 

@@ -13,7 +13,7 @@ from aliquot.core.errors import InputError
 from aliquot.storage.addresses import secrets_in, without_secrets
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
 from aliquot.storage.origins import connections, http, origin_for
-from aliquot.storage.origins.connections import Connections
+from aliquot.storage.origins.connections import ConnectionPool
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Dataset
 
@@ -303,7 +303,7 @@ def test_another_user_or_query_is_another_place_and_another_password_is_not():
     ],
 )
 def test_credentials_go_to_no_other_place_and_never_in_the_clear(place, may_know):
-    assert connections._may_know(urlsplit("https://h/x"), urlsplit(place)) is may_know
+    assert connections._may_receive_credentials(urlsplit("https://h/x"), urlsplit(place)) is may_know
 
 
 def test_a_redirect_to_the_link_or_the_machine_is_refused_unless_the_origin_is_there(web):
@@ -317,7 +317,7 @@ def test_a_redirect_to_the_link_or_the_machine_is_refused_unless_the_origin_is_t
     origin._connections._nearness = ""  # as if it were far away
     origin._connections._kept.clear()
     origin._connections._look_at = lambda connection, *, is_led: (
-        Connections._look_at(origin._connections, connection, is_led=is_led) if is_led else None
+        ConnectionPool._look_at(origin._connections, connection, is_led=is_led) if is_led else None
     )
     with pytest.raises(OriginError, match="a redirect to this machine or its link"):
         origin.stat("a.bin")
@@ -350,7 +350,7 @@ def test_a_file_written_within_this_second_is_waited_for(web):
 
 def test_pages_that_lead_on_without_an_end_are_given_up(web, monkeypatch):
     server, url = web
-    monkeypatch.setattr(http, "MOST_PAGES", 50)
+    monkeypatch.setattr(http, "MAX_PAGES", 50)
     server.page = lambda directory: f'<a href="{directory.count("/")}/">on</a>'.encode()
     with pytest.raises(OriginError, match="lead on without an end"):
         list(origin_at(url).files())

@@ -3,7 +3,7 @@
 import pytest
 
 from aliquot.storage.records import Dataset
-from aliquot.storage.telling import for_tenants
+from aliquot.storage.telling import redact_for_tenants
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ from aliquot.storage.telling import for_tenants
     ],
 )
 def test_a_datasets_name_stands_for_its_address(dataset, text, told):
-    assert for_tenants(text, dataset) == told
+    assert redact_for_tenants(text, dataset) == told

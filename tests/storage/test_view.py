@@ -16,7 +16,7 @@ from seen import has_views, mounted, seeing, until
 from aliquot.storage.cache import Urgency
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import FileKey, Found, Listed
-from aliquot.storage.view import names, reading, wire
+from aliquot.storage.view import contents, file_operations, wire
 from aliquot.storage.view.files import OpenFiles
 
 pytestmark = [
@@ -335,7 +335,7 @@ for _ in range(60):
 
 
 def test_a_function_has_a_bounded_number_of_files_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "MOST_OPEN", 2)
+    monkeypatch.setattr(file_operations, "MAX_OPEN_FILES", 2)
     with seeing(tmp_path) as seen:
         path = seen.place / "data" / "plain.txt"
         with path.open(), path.open():
@@ -456,7 +456,7 @@ def test_who_reads_a_large_file_as_it_comes_has_its_waits_told(tmp_path, origin)
 
 
 def test_a_file_that_was_away_for_a_moment_is_shown_again(tmp_path, origin, monkeypatch):
-    monkeypatch.setattr(names, "CORRECTED_S", 0.1)
+    monkeypatch.setattr(contents, "CORRECTION_LIFETIME_S", 0.1)
     with seeing(tmp_path) as seen:
         shown = seen.place / "data" / "plain.txt"
         assert shown.exists()

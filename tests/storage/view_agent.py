@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.origins.local import LocalOrigin
-from aliquot.storage.view.views import Views
+from aliquot.storage.view.views import ViewServer
 from aliquot.testing.waiting import wait_until
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     base = Path(sys.argv[2])
     origin = Waiting(base)
     cache = NodeCache(base / "cache", CacheSettings(limit_bytes=2**28), lambda _: origin)
-    views = Views(cache, lambda _: None, passthrough="pieces" not in sys.argv)
+    views = ViewServer(cache, lambda _: None, passthrough="pieces" not in sys.argv)
     views.open(1, int(sys.argv[1]), ["data"])
     signal.pause()
 

@@ -8,15 +8,15 @@ from aliquot.live.node.base import Launch
 from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.origins import origin_for
 from aliquot.storage.records import Dataset
-from aliquot.storage.view.base import FileOpened
-from aliquot.storage.view.views import Views
+from aliquot.storage.view.events import FileOpened
+from aliquot.storage.view.views import ViewServer
 
 
 class Viewer:
     def __init__(self, cache: NodeCache) -> None:
         self.cache = cache
         self.told: list[FileOpened] = []
-        self.shown = Views(cache, self.told.append)
+        self.shown = ViewServer(cache, self.told.append)
         self.closed: list[int] = []
 
     def open(self, sandbox: int, launch: Launch, device: int) -> None:

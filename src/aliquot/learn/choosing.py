@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from aliquot.learn.blend import Blend, fit_weights
+from aliquot.learn.blend import BlendPredictor, fit_weights
 from aliquot.learn.predictor import Predictor
-from aliquot.learn.scoring import Place, Score, predictions, tally
+from aliquot.learn.scoring import HeldOutStep, Score, predictions, tally
 
 SIMPLEST_FIRST = ("none", "popular", "markov1", "markov2", "lstm", "blend")
 _MARGIN = 0.001  # of the worth, that a less simple one must be better
 
 
-class Choice(Struct, frozen=True):
+class PredictorChoice(Struct, frozen=True):
     winner: str
     scores: dict[str, Score]
     weights: dict[str, float]  # of the blend, by part; empty: there is none
 
 
-def choose(singles: Mapping[str, Predictor], asked: Sequence[Place], marks: frozenset[str]) -> Choice:
+def choose(singles: Mapping[str, Predictor], asked: Sequence[HeldOutStep], marks: frozenset[str]) -> PredictorChoice:
     """The network is blended with the Markov predictor only if it is better than it: a loser has no say at all."""
     answers = {name: list(predictions(predictor, asked)) for name, predictor in singles.items()}
     scores = {name: tally(answers[name], asked, marks) for name in singles}
@@ -27,10 +27,10 @@ def choose(singles: Mapping[str, Predictor], asked: Sequence[Place], marks: froz
         parts = {name: singles[name] for name in ("markov2", "lstm")}
         fitted = fit_weights([answers[name] for name in parts], asked)
         weights = dict(zip(parts, fitted, strict=True))
-        blend = Blend(list(parts.values()), fitted)
+        blend = BlendPredictor(list(parts.values()), fitted)
         mixed = [blend.mixed(together) for together in zip(*(answers[name] for name in parts), strict=True)]
         scores["blend"] = tally(mixed, asked, marks)
-    return Choice(best_of(scores), scores, weights)
+    return PredictorChoice(best_of(scores), scores, weights)
 
 
 def best_of(scores: Mapping[str, Score]) -> str:

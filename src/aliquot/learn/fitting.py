@@ -14,29 +14,29 @@ from msgspec import Struct
 from torch import Tensor, nn
 
 from aliquot.learn.network import Network
-from aliquot.learn.registry import Point
+from aliquot.learn.registry import EpochResult
 from aliquot.learn.steps import WINDOW, Session
 from aliquot.learn.vocabulary import END, FEATURES, FIRST_STEP, PADDING, Vocabulary, features
 
-STRETCH = 2 * WINDOW  # steps that are learned from together
+SEQUENCE_STEPS = 2 * WINDOW  # steps that are learned from together
 _BATCH = 48
 _RATE = 6e-3
-_LEAST_BATCHES = 100  # of a round: what is little is gone over more than once
-_LEAST_GAIN = 1e-3  # in the loss on held-back sessions, or it is no better
-_TRIED = 20_000  # held-back places
+_MIN_BATCHES = 100  # of a round: what is little is gone over more than once
+_MIN_GAIN = 1e-3  # in the loss on held-back sessions, or it is no better
+_MAX_TRIALS = 20_000  # held-back places
 _TOP = 5
-OnRound = Callable[[Point], None]
+OnRound = Callable[[EpochResult], None]
 OnPart = Callable[[int, float], None]  # the round, and how much of it is done
 
 
-class Effort(Struct, frozen=True):
+class TrainingBudget(Struct, frozen=True):
     epochs: int
     seconds: float
     threads: int
     seed: int = 0
 
 
-class Stretches(Struct, frozen=True):
+class TrainingSequences(Struct, frozen=True):
     """Parts of sessions, as long as each other, padded; `targets` is what comes next at each place."""
 
     numbers: Any
@@ -44,36 +44,36 @@ class Stretches(Struct, frozen=True):
     targets: Any
 
 
-def stretches(sessions: Sequence[Session], vocabulary: Vocabulary) -> Stretches:
+def training_sequences(sessions: Sequence[Session], vocabulary: Vocabulary) -> TrainingSequences:
     numbers, rows, targets = [], [], []
     for session in sessions:
         known = [vocabulary.number(step.file) for step in session]
         described = [features(step) for step in session]
-        for begin in range(0, len(session), STRETCH):
-            end = min(begin + STRETCH, len(session))
-            missing = STRETCH - (end - begin)
+        for begin in range(0, len(session), SEQUENCE_STEPS):
+            end = min(begin + SEQUENCE_STEPS, len(session))
+            missing = SEQUENCE_STEPS - (end - begin)
             numbers.append(known[begin:end] + [PADDING] * missing)
             rows.append(described[begin:end] + [(0.0,) * FEATURES] * missing)
             targets.append([*known[begin + 1 : end], known[end] if end < len(known) else END, *[PADDING] * missing])
-    return Stretches(torch.tensor(numbers), torch.tensor(rows), torch.tensor(targets))
+    return TrainingSequences(torch.tensor(numbers), torch.tensor(rows), torch.tensor(targets))
 
 
 def fit(
     learned: Sequence[Session],
     held_back: Sequence[Session],
     vocabulary: Vocabulary,
-    effort: Effort,
+    effort: TrainingBudget,
     checkpoint: Path,
     on_round: OnRound,
     on_part: OnPart,
-) -> tuple[Network, list[Point]]:
+) -> tuple[Network, list[EpochResult]]:
     """The weights of the best round, and the learning curve."""
     torch.set_num_threads(effort.threads)
     torch.manual_seed(effort.seed)
-    data, tried = stretches(learned, vocabulary), stretches(held_back, vocabulary)
+    data, tried = training_sequences(learned, vocabulary), training_sequences(held_back, vocabulary)
     network = Network(len(vocabulary))
     _begin_with_shares(network, data.targets)
-    course = _Course(network, effort, len(data.numbers), checkpoint)
+    course = _TrainingRun(network, effort, len(data.numbers), checkpoint)
     course.take_up()
     while not course.is_over():
         loss = course.go_round(data, on_part)
@@ -85,16 +85,16 @@ def fit(
     return network, course.curve
 
 
-class _Course:
+class _TrainingRun:
     """Where a training stands."""
 
-    def __init__(self, network: Network, effort: Effort, stretches: int, checkpoint: Path) -> None:
+    def __init__(self, network: Network, effort: TrainingBudget, sequences: int, checkpoint: Path) -> None:
         self.network = network
         self.effort = effort
-        self.curve: list[Point] = []
+        self.curve: list[EpochResult] = []
         self.best: dict[str, Tensor] = {}
-        batches = math.ceil(stretches / _BATCH)
-        self._passes = math.ceil(_LEAST_BATCHES / batches)
+        batches = math.ceil(sequences / _BATCH)
+        self._passes = math.ceil(_MIN_BATCHES / batches)
         self._batches = batches * self._passes
         self._optimizer = torch.optim.Adam(network.parameters(), lr=_RATE)
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -108,9 +108,9 @@ class _Course:
         if len(self.curve) >= self.effort.epochs or self._seconds() > self.effort.seconds:
             return len(self.curve) > 0
         losses = [point.held_back_loss for point in self.curve]
-        return len(losses) > 2 and min(losses[-2:]) > min(losses[:-2]) - _LEAST_GAIN  # noqa: PLR2004 - two rounds
+        return len(losses) > 2 and min(losses[-2:]) > min(losses[:-2]) - _MIN_GAIN  # noqa: PLR2004 - two rounds
 
-    def go_round(self, data: Stretches, on_part: OnPart) -> float:
+    def go_round(self, data: TrainingSequences, on_part: OnPart) -> float:
         """Over all once or more, in another order each time; the mean loss."""
         self.network.train()
         order = torch.cat([torch.randperm(len(data.numbers)) for _ in range(self._passes)])
@@ -127,11 +127,11 @@ class _Course:
             on_part(len(self.curve) + 1, (batch + 1) / self._batches)
         return total / self._batches
 
-    def note(self, loss: float, held_back: float, top1: float, top5: float) -> Point:
+    def note(self, loss: float, held_back: float, top1: float, top5: float) -> EpochResult:
         best = min((point.held_back_loss for point in self.curve), default=math.inf)
         if held_back < best:
             self.best = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
-        point = Point(len(self.curve) + 1, loss, held_back, top1, top5, self._seconds())
+        point = EpochResult(len(self.curve) + 1, loss, held_back, top1, top5, self._seconds())
         self.curve.append(point)
         return point
 
@@ -157,7 +157,7 @@ class _Course:
             self._optimizer.load_state_dict(state["optimizer"])
             self._schedule.load_state_dict(state["schedule"])
             self.best = state["best"]
-            self.curve = [Point(*values) for values in state["curve"]]
+            self.curve = [EpochResult(*values) for values in state["curve"]]
             self._began -= self.curve[-1].seconds
         except FileNotFoundError:
             pass
@@ -166,7 +166,7 @@ class _Course:
         return time.monotonic() - self._began
 
 
-def msgspec_values(point: Point) -> tuple[float, ...]:
+def msgspec_values(point: EpochResult) -> tuple[float, ...]:
     return (point.epoch, point.learned_loss, point.held_back_loss, point.top1, point.top5, point.seconds)
 
 
@@ -178,17 +178,17 @@ def _begin_with_shares(network: Network, targets: Tensor) -> None:
         network.head.weight.mul_(0.5)
 
 
-def _loss(network: Network, data: Stretches, chosen: Tensor) -> Tensor:
+def _loss(network: Network, data: TrainingSequences, chosen: Tensor) -> Tensor:
     scores = network(data.numbers[chosen], data.features[chosen])
     return nn.functional.cross_entropy(scores.flatten(0, 1), data.targets[chosen].flatten(), ignore_index=PADDING)
 
 
-def _try(network: Network, tried: Stretches) -> tuple[float, float, float]:
+def _try(network: Network, tried: TrainingSequences) -> tuple[float, float, float]:
     """Loss, top-1 and top-5 on held-back sessions; buckets and ends are no files, and no guesses."""
     network.eval()
     loss = first = few = number = 0.0
     with torch.no_grad():
-        for begin in range(0, min(len(tried.numbers), _TRIED // STRETCH), _BATCH):
+        for begin in range(0, min(len(tried.numbers), _MAX_TRIALS // SEQUENCE_STEPS), _BATCH):
             chosen = torch.arange(begin, min(begin + _BATCH, len(tried.numbers)))
             scores = network(tried.numbers[chosen], tried.features[chosen]).flatten(0, 1)
             targets = tried.targets[chosen].flatten()

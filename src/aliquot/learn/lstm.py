@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aliquot.learn.onnx_file import BEST, FEATURES, NUMBERS, PROBABILITIES
-from aliquot.learn.predictor import TOP, Guess
+from aliquot.learn.predictor import MAX_GUESSES, Guess
 from aliquot.learn.steps import WINDOW, History
 from aliquot.learn.vocabulary import Vocabulary, features
 
@@ -15,7 +15,7 @@ class LstmError(Exception):
     """The network cannot be run here; the text says why."""
 
 
-class Lstm:
+class LstmPredictor:
     name = "lstm"
 
     def __init__(self, model: bytes, vocabulary: Vocabulary) -> None:
@@ -36,10 +36,10 @@ class Lstm:
         self._np: Any = np
         self.vocabulary = vocabulary
 
-    def predict(self, history: History, top: int = TOP) -> list[Guess]:
+    def predict(self, history: History, top: int = MAX_GUESSES) -> list[Guess]:
         return self._run([history[-WINDOW:]], top)[0] if history else []
 
-    def predict_many(self, histories: Sequence[History], top: int = TOP) -> list[list[Guess]]:
+    def predict_many(self, histories: Sequence[History], top: int = MAX_GUESSES) -> list[list[Guess]]:
         """Those of equal length go together: the network takes no padding."""
         found: list[list[Guess]] = [[] for _ in histories]
         by_length: dict[int, list[int]] = {}

@@ -8,12 +8,12 @@ general to special: all, the last step, the last two, the last step under the pr
 
 from heapq import nsmallest
 
-from aliquot.learn.predictor import TOP, Guess, OneByOne
+from aliquot.learn.predictor import MAX_GUESSES, Guess, SequentialPredictor
 from aliquot.learn.steps import History, marks_of
 from aliquot.learn.tables import Followers, Tables
 
 
-class Popular(OneByOne):
+class PopularPredictor(SequentialPredictor):
     """By how often each was opened, whatever came before."""
 
     name = "popular"
@@ -21,26 +21,26 @@ class Popular(OneByOne):
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._all = sum(tables.counts)
-        known = nsmallest(TOP, range(len(tables.counts)), key=lambda number: (-tables.counts[number], number))
+        known = nsmallest(MAX_GUESSES, range(len(tables.counts)), key=lambda number: (-tables.counts[number], number))
         self.best = {number: tables.counts[number] / self._all for number in known if not tables.steps[number].is_mark}
         self._guesses = [Guess(tables.steps[number].file, share) for number, share in self.best.items()]
 
     def share(self, number: int) -> float:
         return self._tables.counts[number] / self._all
 
-    def predict(self, history: History, top: int = TOP) -> list[Guess]:
+    def predict(self, history: History, top: int = MAX_GUESSES) -> list[Guess]:
         return self._guesses[:top]
 
 
-class Markov(OneByOne):
+class MarkovPredictor(SequentialPredictor):
     def __init__(self, tables: Tables, order: int) -> None:
         self.name = f"markov{order}"
         self._order = order
         self._tables = tables
         self._numbers = {step.file: number for number, step in enumerate(tables.steps)}
-        self._popular = Popular(tables)
+        self._popular = PopularPredictor(tables)
 
-    def predict(self, history: History, top: int = TOP) -> list[Guess]:
+    def predict(self, history: History, top: int = MAX_GUESSES) -> list[Guess]:
         likely = self._likely(history)
         best = sorted(likely.items(), key=_most_likely_first)[:top]
         steps = self._tables.steps

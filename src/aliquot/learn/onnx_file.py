@@ -7,7 +7,7 @@ numbers and their probabilities. A shorter history is simply fewer steps.
 from pathlib import Path
 from typing import Any
 
-from aliquot.learn.predictor import TOP
+from aliquot.learn.predictor import MAX_GUESSES
 
 NUMBERS, FEATURES, PROBABILITIES, BEST = "numbers", "features", "probabilities", "best"
 _OPSET = 17
@@ -41,7 +41,7 @@ def write(arrays: dict[str, Any], path: Path) -> None:
         nodes.append(helper.make_node("Squeeze", [outputs[0], "direction"], [inputs]))
     held["direction"] = np.array([1], dtype=np.int64)
     held["front"] = np.array([0], dtype=np.int64)
-    held["top"] = np.array([min(TOP + _MORE, vocabulary)], dtype=np.int64)
+    held["top"] = np.array([min(MAX_GUESSES + _MORE, vocabulary)], dtype=np.int64)
     nodes += [
         helper.make_node("Squeeze", ["second_last", "front"], ["last"]),
         helper.make_node("MatMul", ["last", "head"], ["raw"]),

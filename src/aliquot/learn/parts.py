@@ -4,21 +4,21 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from aliquot.learn.blend import Blend
-from aliquot.learn.lstm import Lstm, LstmError
-from aliquot.learn.markov import Markov, Popular
-from aliquot.learn.model import Model
-from aliquot.learn.predictor import Nothing, Predictor
-from aliquot.learn.reach import Outlook, Reach
+from aliquot.learn.blend import BlendPredictor
+from aliquot.learn.later import LaterPredictor, LaterTables
+from aliquot.learn.lstm import LstmError, LstmPredictor
+from aliquot.learn.markov import MarkovPredictor, PopularPredictor
+from aliquot.learn.model import PredictionModel
+from aliquot.learn.predictor import NoPredictor, Predictor
 from aliquot.learn.registry import BrokenVersionError, Manifest
-from aliquot.learn.steps import OPEN, Step
+from aliquot.learn.steps import OPEN, AccessStep
 from aliquot.learn.tables import Tables
 from aliquot.learn.vocabulary import Vocabulary
 
 TABLES, REACH, NETWORK, VOCABULARY = "tables.msgpack", "reach.msgpack", "lstm.onnx", "vocabulary.msgpack"
 
 
-class Parts:
+class VersionParts:
     """The files of a version, decoded when a predictor needs them."""
 
     def __init__(self, files: Mapping[str, bytes], weights: Mapping[str, float]) -> None:
@@ -31,39 +31,41 @@ class Parts:
         """Raises `LstmError` where the network cannot be run."""
         return PREDICTORS[name](self)
 
-    def lstm(self) -> Lstm:
+    def lstm(self) -> LstmPredictor:
         if NETWORK not in self._files:
             raise LstmError("there is no network in this version")
-        return Lstm(self._files[NETWORK], Vocabulary(msgspec.msgpack.decode(self._files[VOCABULARY], type=list[Step])))
+        return LstmPredictor(
+            self._files[NETWORK], Vocabulary(msgspec.msgpack.decode(self._files[VOCABULARY], type=list[AccessStep]))
+        )
 
-    def blend(self) -> Blend:
-        return Blend([self.predictor(name) for name in self._weights], list(self._weights.values()))
+    def blend(self) -> BlendPredictor:
+        return BlendPredictor([self.predictor(name) for name in self._weights], list(self._weights.values()))
 
-    def model(self, name: str, manifest: Manifest) -> Model:
+    def model(self, name: str, manifest: Manifest) -> PredictionModel:
         """Raises `LstmError` where the network cannot be run, and `BrokenVersionError`."""
         try:
-            reach = Reach.from_bytes(self._files[REACH])
-            return Model(self.predictor(name), Outlook(reach), self.describe, manifest.calibration)
+            reach = LaterTables.from_bytes(self._files[REACH])
+            return PredictionModel(self.predictor(name), LaterPredictor(reach), self.describe, manifest.calibration)
         except (KeyError, msgspec.DecodeError) as error:
             raise BrokenVersionError(f"version {manifest.version}: {error}") from error
 
-    def describe(self, file: str) -> Step:
-        return self._steps.get(file) or Step(file, 0, OPEN)
+    def describe(self, file: str) -> AccessStep:
+        return self._steps.get(file) or AccessStep(file, 0, OPEN)
 
 
-PREDICTORS: dict[str, Callable[[Parts], Predictor]] = {
-    "none": lambda _: Nothing(),
-    "popular": lambda parts: Popular(parts.tables),
-    "markov1": lambda parts: Markov(parts.tables, 1),
-    "markov2": lambda parts: Markov(parts.tables, 2),
-    "lstm": Parts.lstm,
-    "blend": Parts.blend,
+PREDICTORS: dict[str, Callable[[VersionParts], Predictor]] = {
+    "none": lambda _: NoPredictor(),
+    "popular": lambda parts: PopularPredictor(parts.tables),
+    "markov1": lambda parts: MarkovPredictor(parts.tables, 1),
+    "markov2": lambda parts: MarkovPredictor(parts.tables, 2),
+    "lstm": VersionParts.lstm,
+    "blend": VersionParts.blend,
 }
 
 
-def open_parts(manifest: Manifest, files: Mapping[str, bytes]) -> Parts:
+def open_parts(manifest: Manifest, files: Mapping[str, bytes]) -> VersionParts:
     """Raises `BrokenVersionError`."""
     try:
-        return Parts(files, manifest.weights)
+        return VersionParts(files, manifest.weights)
     except (KeyError, msgspec.DecodeError) as error:
         raise BrokenVersionError(f"version {manifest.version}: {error}") from error

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from aliquot.learn.steps import History
 
-TOP = 32  # guesses of one prediction, at most
+MAX_GUESSES = 32  # guesses of one prediction, at most
 
 
 class Guess(NamedTuple):
@@ -18,29 +18,29 @@ class Predictor(Protocol):
 
     name: str
 
-    def predict(self, history: History, top: int = TOP) -> list[Guess]:
+    def predict(self, history: History, top: int = MAX_GUESSES) -> list[Guess]:
         """What the very next step is, the most likely first. What is left to 1 is for others, and for the end."""
         ...
 
-    def predict_many(self, histories: Sequence[History], top: int = TOP) -> list[list[Guess]]:
+    def predict_many(self, histories: Sequence[History], top: int = MAX_GUESSES) -> list[list[Guess]]:
         """As many predictions at once, where that is quicker."""
         ...
 
 
-class OneByOne:
+class SequentialPredictor:
     """For predictors to which many at once are no quicker."""
 
-    def predict(self, history: History, top: int = TOP) -> list[Guess]:
+    def predict(self, history: History, top: int = MAX_GUESSES) -> list[Guess]:
         raise NotImplementedError
 
-    def predict_many(self, histories: Sequence[History], top: int = TOP) -> list[list[Guess]]:
+    def predict_many(self, histories: Sequence[History], top: int = MAX_GUESSES) -> list[list[Guess]]:
         return [self.predict(history, top) for history in histories]
 
 
-class Nothing(OneByOne):
+class NoPredictor(SequentialPredictor):
     """No prediction at all: what every other must be better than to be worth its bytes."""
 
     name = "none"
 
-    def predict(self, history: History, top: int = TOP) -> list[Guess]:
+    def predict(self, history: History, top: int = MAX_GUESSES) -> list[Guess]:
         return []

@@ -23,7 +23,7 @@ class BrokenVersionError(Exception):
     """A version is not as it was written; the text says what is wrong."""
 
 
-class Point(Struct, frozen=True):
+class EpochResult(Struct, frozen=True):
     """One round of the network over what it learns from."""
 
     epoch: int
@@ -47,19 +47,19 @@ class Manifest(Struct, frozen=True):
     why: str
     weights: dict[str, float] = {}  # of the blend
     calibration: Calibration = Calibration()
-    curve: list[Point] = []
+    curve: list[EpochResult] = []
     without: str = ""  # why there is no network in it
     files: dict[str, str] = {}  # sha256 by name
 
 
-class Serving(Struct, frozen=True):
+class ServingState(Struct, frozen=True):
     version: int = 0  # none: nothing has been learned yet
     pinned: bool = False  # the operator's choice: it stays, whatever is learned
     before: list[int] = []  # those that served, the last one last
     predictor: str = ""  # the operator's choice among its predictors; empty: its winner
 
 
-class Registry:
+class ModelRegistry:
     """Any process may read. One trains at a time: `training` holds the lock."""
 
     def __init__(self, directory: Path) -> None:
@@ -127,25 +127,25 @@ class Registry:
 
     # --- which one serves ---------------------------------------------------------------------------------
 
-    def serving(self) -> Serving:
+    def serving(self) -> ServingState:
         try:
-            return msgspec.json.decode((self.directory / _SERVING).read_bytes(), type=Serving)
+            return msgspec.json.decode((self.directory / _SERVING).read_bytes(), type=ServingState)
         except (OSError, msgspec.DecodeError):
-            return Serving()
+            return ServingState()
 
-    def serve(self, version: int, *, pinned: bool = False, predictor: str | None = None) -> Serving:
+    def serve(self, version: int, *, pinned: bool = False, predictor: str | None = None) -> ServingState:
         """A predictor that was chosen stays so, unless another is given."""
         old = self.serving()
         before = [*old.before, old.version] if old.version and old.version != version else list(old.before)
-        return self._set(Serving(version, pinned, before[-50:], old.predictor if predictor is None else predictor))
+        return self._set(ServingState(version, pinned, before[-50:], old.predictor if predictor is None else predictor))
 
-    def unpin(self) -> Serving:
+    def unpin(self) -> ServingState:
         """The best serves again, whatever the operator chose before."""
         best = max((one.version for one in self.versions() if one.accepted), default=0)
         self.serve(best or self.serving().version, predictor="")
         return self._set(msgspec.structs.replace(self.serving(), pinned=False))
 
-    def roll_back(self) -> Serving:
+    def roll_back(self) -> ServingState:
         """To the one that served before and can still be read; it stays until another is chosen."""
         old = self.serving()
         before = list(old.before)
@@ -153,10 +153,10 @@ class Registry:
             version = before.pop()
             with suppress(BrokenVersionError):
                 self.read(self.manifest(version))
-                return self._set(Serving(version, pinned=True, before=before))
+                return self._set(ServingState(version, pinned=True, before=before))
         raise BrokenVersionError("there is no version that served before this one")
 
-    def _set(self, serving: Serving) -> Serving:
+    def _set(self, serving: ServingState) -> ServingState:
         aside = self.directory / f"{_ASIDE}{_SERVING}"
         write_synced(aside, msgspec.json.encode(serving))
         aside.replace(self.directory / _SERVING)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from aliquot.learn.predictor import TOP, Guess, Predictor
+from aliquot.learn.predictor import MAX_GUESSES, Guess, Predictor
 from aliquot.learn.steps import History, Session, seen_until
 
 FEW = 5
@@ -27,33 +27,33 @@ class Score(Struct, frozen=True):
         return (self.top1 + self.top5) / 2
 
 
-class Place(Struct, frozen=True, gc=False):
+class HeldOutStep(Struct, frozen=True, gc=False):
     """A moment in a session: what was before, and the file that came."""
 
     history: History
     file: str
 
 
-def places(sessions: Iterable[Session], most: int | None = None) -> list[Place]:
+def held_out_steps(sessions: Iterable[Session], most: int | None = None) -> list[HeldOutStep]:
     """Every file that has something before it; of more than `most`, as many, spread evenly."""
     there = [
         (session, number) for session in sessions for number in range(1, len(session)) if not session[number].is_mark
     ]
     every = 1 if most is None else max(1, -(-len(there) // most))
-    return [Place(seen_until(session, number), session[number].file) for session, number in there[::every]]
+    return [HeldOutStep(seen_until(session, number), session[number].file) for session, number in there[::every]]
 
 
-def predictions(predictor: Predictor, asked: Sequence[Place]) -> Iterator[list[Guess]]:
+def predictions(predictor: Predictor, asked: Sequence[HeldOutStep]) -> Iterator[list[Guess]]:
     for begin in range(0, len(asked), _TOGETHER):
-        yield from predictor.predict_many([place.history for place in asked[begin : begin + _TOGETHER]], TOP)
+        yield from predictor.predict_many([place.history for place in asked[begin : begin + _TOGETHER]], MAX_GUESSES)
 
 
-def score(predictor: Predictor, asked: Sequence[Place], marks: frozenset[str] = frozenset()) -> Score:
+def score(predictor: Predictor, asked: Sequence[HeldOutStep], marks: frozenset[str] = frozenset()) -> Score:
     """`marks` are no files: a guess that names one is passed over."""
     return tally(predictions(predictor, asked), asked, marks)
 
 
-def tally(answers: Iterable[list[Guess]], asked: Sequence[Place], marks: frozenset[str] = frozenset()) -> Score:
+def tally(answers: Iterable[list[Guess]], asked: Sequence[HeldOutStep], marks: frozenset[str] = frozenset()) -> Score:
     first = few = sure = right = 0
     for guesses, place in zip(answers, asked, strict=True):
         best = [guess for guess in guesses if guess.file not in marks][:FEW]

@@ -8,7 +8,7 @@ MARKS = (CALL, BEGIN, USER)  # steps that are no files: history to learn from, n
 WINDOW = 10  # steps that a prediction looks back; k in the seed
 
 
-class Step(NamedTuple):
+class AccessStep(NamedTuple):
     file: str  # `dataset/path`; of a mark, what names it
     size: int = 0
     operation: str = OPEN
@@ -18,28 +18,28 @@ class Step(NamedTuple):
         return self.operation in MARKS
 
 
-Session: TypeAlias = list[Step]
-History: TypeAlias = Sequence[Step]  # the oldest first
+Session: TypeAlias = list[AccessStep]
+History: TypeAlias = Sequence[AccessStep]  # the oldest first
 
 
-def begin(tenant: str) -> Step:
-    return Step(f"begin:{tenant}", 0, BEGIN)
+def begin(tenant: str) -> AccessStep:
+    return AccessStep(f"begin:{tenant}", 0, BEGIN)
 
 
-def call(tenant: str, function: str) -> Step:
-    return Step(f"call:{tenant}/{function}", 0, CALL)
+def call(tenant: str, function: str) -> AccessStep:
+    return AccessStep(f"call:{tenant}/{function}", 0, CALL)
 
 
 def begin_marks(tenant: str, user: str) -> Session:
     """The tenant's, then its user's own, if one is known. A tenant's name has no slash."""
     mark = begin(tenant)
-    return [mark, Step(f"{mark.file}/{user}", 0, USER)] if user else [mark]
+    return [mark, AccessStep(f"{mark.file}/{user}", 0, USER)] if user else [mark]
 
 
 def call_marks(tenant: str, function: str, user: str) -> Session:
     """As above. A function's name has no colon."""
     mark = call(tenant, function)
-    return [mark, Step(f"{mark.file}:{user}", 0, USER)] if user else [mark]
+    return [mark, AccessStep(f"{mark.file}:{user}", 0, USER)] if user else [mark]
 
 
 def seen_until(session: Session, place: int) -> Session:
@@ -57,6 +57,6 @@ def marks_of(history: History) -> Session:
     return []
 
 
-def under(marks: Session, mark: Step) -> Session:
+def under(marks: Session, mark: AccessStep) -> Session:
     """What the steps after a mark stand under, where those before it stood under `marks`."""
     return [mark] if mark.operation != USER else [*(one for one in marks if one.operation in {CALL, BEGIN}), mark]

@@ -7,10 +7,10 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aliquot.learn.steps import Session, Step, under
+from aliquot.learn.steps import AccessStep, Session, under
 
-KEPT = 32  # followers that are kept of each context
-LEAST_PAIRS = 2  # a pair of steps seen but once says no more than its last one
+MAX_FOLLOWERS = 32  # followers that are kept of each context
+MIN_PAIR_COUNT = 2  # a pair of steps seen but once says no more than its last one
 END = -1  # a session's end follows, too: it is counted, and never guessed
 
 _Counts: TypeAlias = dict[int, dict[int, int]]
@@ -29,7 +29,7 @@ class Followers(Struct, frozen=True, array_like=True, gc=False):
 class Tables(Struct, frozen=True, array_like=True):
     """Steps are numbered in the order in which they were first seen; a pair is `first * len(steps) + second`."""
 
-    steps: list[Step]  # as last seen: sizes change
+    steps: list[AccessStep]  # as last seen: sizes change
     counts: list[int]  # how often each was seen
     after_one: dict[int, Followers]
     after_two: dict[int, Followers]
@@ -46,7 +46,7 @@ class Tables(Struct, frozen=True, array_like=True):
 
 def count(sessions: Iterable[Session]) -> Tables:
     numbers: dict[str, int] = {}
-    seen: list[Step] = []
+    seen: list[AccessStep] = []
     counts: list[int] = []
     ones: _Counts = {}
     twos: _Pairs = {}
@@ -97,12 +97,14 @@ def _pairs(counted: _Pairs, steps: int) -> dict[int, Followers]:
     return {
         first * steps + second: _kept(after)
         for (first, second), after in counted.items()
-        if sum(after.values()) >= LEAST_PAIRS
+        if sum(after.values()) >= MIN_PAIR_COUNT
     }
 
 
 def _kept(after: dict[int, int]) -> Followers:
-    best = sorted(((file, count) for file, count in Counter(after).items() if file != END), key=_most_first)[:KEPT]
+    best = sorted(((file, count) for file, count in Counter(after).items() if file != END), key=_most_first)[
+        :MAX_FOLLOWERS
+    ]
     return Followers(sum(after.values()), len(after), [file for file, _ in best], [count for _, count in best])
 
 

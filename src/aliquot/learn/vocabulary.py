@@ -5,21 +5,21 @@ from collections.abc import Iterable, Sequence
 from math import log2
 from zlib import crc32
 
-from aliquot.learn.steps import BEGIN, CALL, OPEN, Session, Step
+from aliquot.learn.steps import BEGIN, CALL, OPEN, AccessStep, Session
 
 PADDING, END = 0, 1
 BUCKETS = 256
 FIRST_BUCKET = 2
 FIRST_STEP = FIRST_BUCKET + BUCKETS
-LARGEST = 7_900  # steps with numbers of their own: with these the network is below 5 MB in 32-bit floats
-LARGEST_INT8 = 33_000  # and with 8-bit weights
+MAX_STEPS = 7_900  # steps with numbers of their own: with these the network is below 5 MB in 32-bit floats
+MAX_STEPS_INT8 = 33_000  # and with 8-bit weights
 _OPERATIONS = {OPEN: 1, CALL: 2, BEGIN: 3}  # networks that are stored have so many: a user's mark has its name alone
 FEATURES = 1 + len(_OPERATIONS)  # the size, and one for each operation that is known
-_LARGEST_LOG = 40.0  # a tebibyte is 1
+_MAX_SIZE_LOG2 = 40.0  # a tebibyte is 1
 
 
 class Vocabulary:
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[AccessStep]) -> None:
         self.steps = list(steps)  # as last seen
         self._numbers = {step.file: FIRST_STEP + place for place, step in enumerate(self.steps)}
 
@@ -30,23 +30,23 @@ class Vocabulary:
         known = self._numbers.get(file)
         return FIRST_BUCKET + crc32(file.encode()) % BUCKETS if known is None else known
 
-    def step(self, number: int) -> Step | None:
+    def step(self, number: int) -> AccessStep | None:
         """Of a bucket, of the end and of padding there is none."""
         return self.steps[number - FIRST_STEP] if number >= FIRST_STEP else None
 
 
-def features(step: Step) -> tuple[float, ...]:
-    row = [log2(step.size + 1) / _LARGEST_LOG, 0.0, 0.0, 0.0]
+def features(step: AccessStep) -> tuple[float, ...]:
+    row = [log2(step.size + 1) / _MAX_SIZE_LOG2, 0.0, 0.0, 0.0]
     place = _OPERATIONS.get(step.operation)
     if place is not None:
         row[place] = 1.0
     return tuple(row)
 
 
-def choose_vocabulary(sessions: Iterable[Session], most: int = LARGEST, least_seen: int = 2) -> Vocabulary:
+def choose_vocabulary(sessions: Iterable[Session], most: int = MAX_STEPS, least_seen: int = 2) -> Vocabulary:
     """What was seen only once goes into the buckets: so they are learned, for what was never seen shares them."""
     counts: Counter[str] = Counter()
-    last: dict[str, Step] = {}
+    last: dict[str, AccessStep] = {}
     for session in sessions:
         for step in session:
             counts[step.file] += 1

@@ -6,19 +6,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from aliquot.storage.messages import FromAgent, Handed, ToAgent
+from aliquot.storage.messages import FromAgent, ToAgent, ViewMessage
 
 T = TypeVar("T")
 
 _LENGTH = struct.Struct("<I")
 _encoder = msgspec.msgpack.Encoder()
-to_agent: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
-from_agent: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAgent)
-handed: msgspec.msgpack.Decoder[Handed] = msgspec.msgpack.Decoder(Handed)
+to_agent_decoder: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
+from_agent_decoder: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAgent)
+view_message_decoder: msgspec.msgpack.Decoder[ViewMessage] = msgspec.msgpack.Decoder(ViewMessage)
 PACKET_BYTES = 2**17
 
 
-def packet(message: ToAgent | FromAgent | Handed) -> bytes:
+def packet(message: ToAgent | FromAgent | ViewMessage) -> bytes:
     """What goes with a descriptor: its socket keeps messages apart by itself. Every message can be written."""
     try:
         return _encoder.encode(message)

@@ -15,7 +15,7 @@ from aliquot.storage.settings import FabricSettings
 # --- to the agent ---------------------------------------------------------------------------------------------
 
 
-class Begin(Struct, frozen=True, tag=True):
+class StartAgent(Struct, frozen=True, tag=True):
     """The first that is said: how the agent is to work, and all datasets that there are."""
 
     settings: FabricSettings
@@ -23,7 +23,7 @@ class Begin(Struct, frozen=True, tag=True):
 
 
 class CheckDataset(Struct, frozen=True, tag=True):
-    """Whether its origin opens and lists; nothing is kept. Then `Answered`."""
+    """Whether its origin opens and lists; nothing is kept. Then `Reply`."""
 
     request: int
     dataset: Dataset
@@ -36,7 +36,7 @@ class PutDataset(Struct, frozen=True, tag=True):
 
 
 class RemoveDataset(Struct, frozen=True, tag=True):
-    """No view shows it any more, and its files leave the cache. Then `Answered`."""
+    """No view shows it any more, and its files leave the cache. Then `Reply`."""
 
     request: int
     name: str
@@ -50,21 +50,21 @@ class HideDataset(Struct, frozen=True, tag=True):
 
 
 class EvictDataset(Struct, frozen=True, tag=True):
-    """Its files leave the cache; the dataset stays. Then `Answered`."""
+    """Its files leave the cache; the dataset stays. Then `Reply`."""
 
     request: int
     name: str
 
 
 class ShowDataset(Struct, frozen=True, tag=True):
-    """What is known of it: files, bytes, how much of both is here. Then `Answered`."""
+    """What is known of it: files, bytes, how much of both is here. Then `Reply`."""
 
     request: int
     name: str
 
 
-class Warm(Struct, frozen=True, tag=True):
-    """Bring every file that matches one of the patterns; `Progress` as it goes, then `Answered`."""
+class WarmDataset(Struct, frozen=True, tag=True):
+    """Bring every file that matches one of the patterns; `WarmProgress` as it goes, then `Reply`."""
 
     request: int
     name: str
@@ -125,8 +125,8 @@ class AskModel(Struct, frozen=True, tag=True):
     user: str = ""  # of the session
 
 
-class Prefetch(Struct, frozen=True, tag=True):
-    """The core's `Fetch`. Then `Prefetched`."""
+class StartPrefetch(Struct, frozen=True, tag=True):
+    """The core's `Fetch`. Then `PrefetchEnded`."""
 
     fetch: int
     tenant: str
@@ -141,19 +141,19 @@ class CancelPrefetch(Struct, frozen=True, tag=True):
 
 
 class ShowModels(Struct, frozen=True, tag=True):
-    """Which versions there are, which serves, and where a training stands. Then `ModelsTold`."""
+    """Which versions there are, which serves, and where a training stands. Then `ModelsReply`."""
 
     request: int
 
 
 class TrainModel(Struct, frozen=True, tag=True):
-    """Begin a training from the access log, in a process of its own. Then `ModelsTold`, when it has begun."""
+    """Begin a training from the access log, in a process of its own. Then `ModelsReply`, when it has begun."""
 
     request: int
 
 
 class UseModel(Struct, frozen=True, tag=True):
-    """Have this version serve, or this of its predictors, or both; 0, or neither: the best. Then `ModelsTold`."""
+    """Have this version serve, or this of its predictors, or both; 0, or neither: the best. Then `ModelsReply`."""
 
     request: int
     version: int | None = None
@@ -161,26 +161,26 @@ class UseModel(Struct, frozen=True, tag=True):
 
 
 class RollBackModel(Struct, frozen=True, tag=True):
-    """Have the version serve that did before. Then `ModelsTold`."""
+    """Have the version serve that did before. Then `ModelsReply`."""
 
     request: int
 
 
 ToAgent: TypeAlias = (
-    Begin
+    StartAgent
     | CheckDataset
     | PutDataset
     | RemoveDataset
     | HideDataset
     | EvictDataset
     | ShowDataset
-    | Warm
+    | WarmDataset
     | StopWarming
     | BeginRun
     | EndRun
     | EndSession
     | AskModel
-    | Prefetch
+    | StartPrefetch
     | CancelPrefetch
     | ShowModels
     | TrainModel
@@ -188,19 +188,19 @@ ToAgent: TypeAlias = (
     | RollBackModel
 )
 
-Handed: TypeAlias = OpenView | CloseView
+ViewMessage: TypeAlias = OpenView | CloseView
 
 
 # --- from the agent -------------------------------------------------------------------------------------------
 
 
-class Failed(Struct, frozen=True, tag=True):
+class AgentFailed(Struct, frozen=True, tag=True):
     """The last that it says: why it cannot work."""
 
     error: str
 
 
-class Answered(Struct, frozen=True, tag=True):
+class Reply(Struct, frozen=True, tag=True):
     """`error` is for people: empty when all went well; otherwise the value is nothing."""
 
     request: int
@@ -208,15 +208,15 @@ class Answered(Struct, frozen=True, tag=True):
     error: str = ""
 
 
-class ModelsTold(Struct, frozen=True, tag=True):
-    """`error` as in `Answered`."""
+class ModelsReply(Struct, frozen=True, tag=True):
+    """`error` as in `Reply`."""
 
     request: int
     state: ModelsState | None = None
     error: str = ""
 
 
-class Progress(Struct, frozen=True, tag=True):
+class WarmProgress(Struct, frozen=True, tag=True):
     request: int
     files: int
     of_files: int
@@ -224,7 +224,7 @@ class Progress(Struct, frozen=True, tag=True):
     of_bytes: int
 
 
-class Figures(Struct, frozen=True, tag=True):
+class AgentFigures(Struct, frozen=True, tag=True):
     """For people who watch; told when something has changed, a few times a second at most."""
 
     values: dict[str, float]
@@ -239,7 +239,7 @@ class Predicted(Struct, frozen=True, tag=True):
     files: tuple[Likely, ...]
 
 
-class Prefetched(Struct, frozen=True, tag=True):
+class PrefetchEnded(Struct, frozen=True, tag=True):
     fetch: int
     seconds: float
     error: str = ""
@@ -257,4 +257,6 @@ class RunSettled(Struct, frozen=True, tag=True):
     reasons: tuple[str, ...] = ()  # why the first of the files that it found prefetched were brought
 
 
-FromAgent: TypeAlias = Failed | Answered | ModelsTold | Progress | Figures | Predicted | Prefetched | RunSettled
+FromAgent: TypeAlias = (
+    AgentFailed | Reply | ModelsReply | WarmProgress | AgentFigures | Predicted | PrefetchEnded | RunSettled
+)

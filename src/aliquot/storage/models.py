@@ -2,19 +2,19 @@
 
 from msgspec import Struct
 
-from aliquot.learn.registry import Manifest, Point, Serving
+from aliquot.learn.registry import EpochResult, Manifest, ServingState
 
 BEST = 0  # instead of a version: the best there is, and whatever is better from then on
 
 
-class Training(Struct, frozen=True):
+class TrainingState(Struct, frozen=True):
     """Where the last training stands, or how it ended."""
 
     running: bool
     what: str
     done: float  # 0 to 1
     began: int  # milliseconds of the epoch
-    curve: tuple[Point, ...] = ()
+    curve: tuple[EpochResult, ...] = ()
     version: int = 0  # that it made
     error: str = ""
 
@@ -25,9 +25,9 @@ class ModelVersion(Struct, frozen=True):
 
 
 class ModelsState(Struct, frozen=True):
-    serving: Serving
+    serving: ServingState
     model: str  # what answers now, as predictions name it
     versions: tuple[ModelVersion, ...]
-    training: Training | None
+    training: TrainingState | None
     accesses: int  # in the log
     error: str = ""  # why what should serve does not

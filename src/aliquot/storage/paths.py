@@ -2,8 +2,8 @@
 
 from aliquot.storage.errors import PathError
 
-LONGEST_PATH = 4096  # bytes, as Linux has it
-LONGEST_NAME = 255
+MAX_PATH_BYTES = 4096  # bytes, as Linux has it
+MAX_NAME_BYTES = 255
 
 
 def check_path(path: str) -> str:
@@ -28,6 +28,6 @@ def _complaint(path: str) -> str:
     names = path.split("/")
     if any(name in {"", ".", ".."} for name in names):
         return "it has an empty part, or `.` or `..`, in it"
-    if len(encoded) > LONGEST_PATH or any(len(name.encode()) > LONGEST_NAME for name in names):
-        return f"it is longer than {LONGEST_PATH} bytes, or a part of it than {LONGEST_NAME}"
+    if len(encoded) > MAX_PATH_BYTES or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
+        return f"it is longer than {MAX_PATH_BYTES} bytes, or a part of it than {MAX_NAME_BYTES}"
     return ""

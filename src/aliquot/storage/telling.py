@@ -9,7 +9,7 @@ from aliquot.storage.records import Dataset
 _ADDRESS = re.compile(r"""[a-z][a-z0-9+.-]*://[^\s"'{}:]+(?::\d+[^\s"'{}:]*)?""")  # of a chain, or within an option
 
 
-def for_tenants(text: str, dataset: Dataset) -> str:
+def redact_for_tenants(text: str, dataset: Dataset) -> str:
     """With the dataset's name wherever the text tells its address, or a part that says where it is."""
     places = {place.rstrip("/") for place in _places(dataset)}
     longest_first = sorted((place for place in places if len(place) > 1 and not place.isdigit()), key=len, reverse=True)

@@ -2,8 +2,8 @@
 
 import random
 
-from aliquot.learn.steps import Step, begin, call
-from aliquot.learn.training import Dated
+from aliquot.learn.steps import AccessStep, begin, call
+from aliquot.learn.training import DatedSession
 
 
 def workflow(user, generator, shards=4):
@@ -12,16 +12,16 @@ def workflow(user, generator, shards=4):
     return [
         begin(user),
         call(user, "train"),
-        Step("data/config.json", 100),
-        *(Step(f"data/{user}/shard-{number}", 2**20) for number in order),
-        Step(f"data/{user}/base.ckpt", 2**30),
+        AccessStep("data/config.json", 100),
+        *(AccessStep(f"data/{user}/shard-{number}", 2**20) for number in order),
+        AccessStep(f"data/{user}/base.ckpt", 2**30),
     ]
 
 
 def chain(length=6, name="file"):
-    return [Step(f"data/{name}-{number}", 1000 * number) for number in range(length)]
+    return [AccessStep(f"data/{name}-{number}", 1000 * number) for number in range(length)]
 
 
 def many(sessions, users=3, seed=1):
     generator = random.Random(seed)
-    return [Dated(float(number), workflow(f"user{number % users}", generator)) for number in range(sessions)]
+    return [DatedSession(float(number), workflow(f"user{number % users}", generator)) for number in range(sessions)]

@@ -4,26 +4,26 @@ import pytest
 from flows import chain, many
 
 from aliquot.learn import onnx_file
-from aliquot.learn.steps import Step
-from aliquot.learn.vocabulary import FIRST_BUCKET, FIRST_STEP, LARGEST, Vocabulary, choose_vocabulary, features
+from aliquot.learn.steps import AccessStep
+from aliquot.learn.vocabulary import FIRST_BUCKET, FIRST_STEP, MAX_STEPS, Vocabulary, choose_vocabulary, features
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the network is not tried")
 pytest.importorskip("onnx", reason="onnx is not installed: the network is not tried")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: the network is not tried")
 
 from aliquot.learn import fitting  # noqa: E402
-from aliquot.learn.fitting import Effort, fit  # noqa: E402
-from aliquot.learn.lstm import Lstm, LstmError  # noqa: E402
+from aliquot.learn.fitting import TrainingBudget, fit  # noqa: E402
+from aliquot.learn.lstm import LstmError, LstmPredictor  # noqa: E402
 from aliquot.learn.network import Network  # noqa: E402
 
-EFFORT = Effort(epochs=2, seconds=60, threads=1)
+EFFORT = TrainingBudget(epochs=2, seconds=60, threads=1)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_batches():
     """What is so simple needs no more."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "_LEAST_BATCHES", 40)
+        patch.setattr(fitting, "_MIN_BATCHES", 40)
         yield
 
 
@@ -43,7 +43,7 @@ def network(tmp_path_factory):
 def lstm(network, tmp_path_factory):
     path = tmp_path_factory.mktemp("file") / "lstm.onnx"
     onnx_file.write(network[0].arrays(), path)
-    return Lstm(path.read_bytes(), network[1])
+    return LstmPredictor(path.read_bytes(), network[1])
 
 
 def test_the_network_is_the_one_that_was_drawn():
@@ -93,16 +93,16 @@ def test_files_never_seen_share_buckets_and_are_never_guessed(lstm):
     assert FIRST_BUCKET <= vocabulary.number("data/never-seen") < FIRST_STEP
     assert vocabulary.number("data/never-seen") == Vocabulary([]).number("data/never-seen")
     known = {step.file for step in vocabulary.steps}
-    assert {guess.file for guess in lstm.predict([Step("data/never-seen")])} <= known
+    assert {guess.file for guess in lstm.predict([AccessStep("data/never-seen")])} <= known
 
 
 def test_what_was_seen_once_is_in_a_bucket():
-    vocabulary = choose_vocabulary([[Step("once"), Step("twice")], [Step("twice")]])
+    vocabulary = choose_vocabulary([[AccessStep("once"), AccessStep("twice")], [AccessStep("twice")]])
     assert [step.file for step in vocabulary.steps] == ["twice"]
 
 
 def test_the_largest_vocabulary_stays_below_five_megabytes(tmp_path):
-    full = Network(len(Vocabulary([Step(str(number)) for number in range(LARGEST)])))
+    full = Network(len(Vocabulary([AccessStep(str(number)) for number in range(MAX_STEPS)])))
     onnx_file.write(full.arrays(), tmp_path / "full.onnx")
     assert (tmp_path / "full.onnx").stat().st_size < 5_000_000
 
@@ -111,14 +111,14 @@ def test_eight_bit_weights_name_the_same_file_in_fewer_bytes(network, tmp_path):
     made, vocabulary, _ = network
     onnx_file.write(made.arrays(), tmp_path / "whole.onnx")
     onnx_file.quantize(tmp_path / "whole.onnx", tmp_path / "int8.onnx")
-    small = Lstm((tmp_path / "int8.onnx").read_bytes(), vocabulary)
+    small = LstmPredictor((tmp_path / "int8.onnx").read_bytes(), vocabulary)
     assert small.predict(chain()[:3])[0].file == "data/file-3"
     assert (tmp_path / "int8.onnx").stat().st_size < 0.5 * (tmp_path / "whole.onnx").stat().st_size
 
 
 def test_a_file_that_is_no_model_is_an_error_that_says_so():
     with pytest.raises(LstmError, match="does not take the model"):
-        Lstm(b"not a model", Vocabulary([]))
+        LstmPredictor(b"not a model", Vocabulary([]))
 
 
 def test_a_training_that_broke_off_goes_on_where_it_was(tmp_path):

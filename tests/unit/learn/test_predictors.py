@@ -7,24 +7,24 @@ from flows import chain, workflow
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.learn.blend import Blend, fit_weights
+from aliquot.learn.blend import BlendPredictor, fit_weights
 from aliquot.learn.calibration import Calibration, calibrate
-from aliquot.learn.markov import Markov, Popular
-from aliquot.learn.model import Model
-from aliquot.learn.predictor import Guess, Nothing
-from aliquot.learn.reach import Outlook, Reach, reach_of
+from aliquot.learn.later import LaterPredictor, LaterTables, count_later
+from aliquot.learn.markov import MarkovPredictor, PopularPredictor
+from aliquot.learn.model import PredictionModel
+from aliquot.learn.predictor import Guess, NoPredictor
 from aliquot.learn.rollout import chain as follow
 from aliquot.learn.rollout import roll_out
-from aliquot.learn.scoring import Place, places, score
-from aliquot.learn.steps import Step, begin, begin_marks, call, call_marks
+from aliquot.learn.scoring import HeldOutStep, held_out_steps, score
+from aliquot.learn.steps import AccessStep, begin, begin_marks, call, call_marks
 from aliquot.learn.tables import Tables, count
 
-files = st.integers(0, 8).map(lambda number: Step(f"data/{number}", number))
+files = st.integers(0, 8).map(lambda number: AccessStep(f"data/{number}", number))
 sessions_of = st.lists(st.lists(files, min_size=1, max_size=12), min_size=1, max_size=8)
 
 
 def all_of(tables):
-    return [Nothing(), Popular(tables), Markov(tables, 1), Markov(tables, 2)]
+    return [NoPredictor(), PopularPredictor(tables), MarkovPredictor(tables, 1), MarkovPredictor(tables, 2)]
 
 
 @given(sessions_of, st.lists(files, max_size=4))
@@ -40,72 +40,84 @@ def test_probabilities_are_such_and_the_same_each_time(sessions, history):
 
 @given(sessions_of)
 def test_tables_and_reach_come_back_from_bytes_as_they_were(sessions):
-    tables, reach = count(sessions), reach_of(sessions)
+    tables, reach = count(sessions), count_later(sessions)
     assert Tables.from_bytes(tables.to_bytes()) == tables
-    assert Reach.from_bytes(reach.to_bytes()) == reach
+    assert LaterTables.from_bytes(reach.to_bytes()) == reach
 
 
 @given(sessions_of, st.lists(files, min_size=1, max_size=4))
 def test_a_likely_set_names_each_file_once_with_a_probability(sessions, history):
     tables = count(sessions)
     known = {step.file: step for step in tables.steps}
-    told = roll_out(Markov(tables, 2), Outlook(reach_of(sessions)), history, lambda file: known[file])
+    told = roll_out(
+        MarkovPredictor(tables, 2), LaterPredictor(count_later(sessions)), history, lambda file: known[file]
+    )
     assert len({guess.file for guess in told}) == len(told)
     assert all(0 < guess.probability <= 1 for guess in told)
 
 
 def test_what_always_came_next_is_above_the_threshold_from_the_fourth_time_on():
     for times, expected in ((1, 1 / 2), (3, 3 / 4), (4, 4 / 5), (40, 40 / 41)):
-        tables = count([[Step("a"), Step("b")] for _ in range(times)] + [[Step(f"other-{n}") for n in range(50)]])
-        best = Markov(tables, 1).predict([Step("a")])[0]
+        tables = count(
+            [[AccessStep("a"), AccessStep("b")] for _ in range(times)] + [[AccessStep(f"other-{n}") for n in range(50)]]
+        )
+        best = MarkovPredictor(tables, 1).predict([AccessStep("a")])[0]
         assert best.file == "b"
         assert best.probability == pytest.approx(expected, abs=0.03)
 
 
 def test_two_steps_tell_apart_what_one_does_not():
-    tables = count([[Step("a"), Step("x"), Step("1")], [Step("b"), Step("x"), Step("2")]] * 5)
-    assert Markov(tables, 2).predict([Step("a"), Step("x")])[0].file == "1"
-    assert Markov(tables, 2).predict([Step("b"), Step("x")])[0].file == "2"
-    one = {guess.file: guess.probability for guess in Markov(tables, 1).predict([Step("b"), Step("x")])}
+    tables = count(
+        [[AccessStep("a"), AccessStep("x"), AccessStep("1")], [AccessStep("b"), AccessStep("x"), AccessStep("2")]] * 5
+    )
+    assert MarkovPredictor(tables, 2).predict([AccessStep("a"), AccessStep("x")])[0].file == "1"
+    assert MarkovPredictor(tables, 2).predict([AccessStep("b"), AccessStep("x")])[0].file == "2"
+    one = {
+        guess.file: guess.probability
+        for guess in MarkovPredictor(tables, 1).predict([AccessStep("b"), AccessStep("x")])
+    }
     assert one["1"] == pytest.approx(one["2"])
 
 
 def test_the_same_file_under_another_call_leads_elsewhere():
-    sessions = [[call(user, "f"), Step("a"), Step("b"), Step("x"), Step(user)] for user in ("ann", "bob")] * 5
+    sessions = [
+        [call(user, "f"), AccessStep("a"), AccessStep("b"), AccessStep("x"), AccessStep(user)]
+        for user in ("ann", "bob")
+    ] * 5
     tables = count(sessions)
     for user in ("ann", "bob"):
-        history = [call(user, "f"), Step("a"), Step("b"), Step("x")]
-        assert Markov(tables, 2).predict(history)[0].file == user
-        assert Markov(tables, 2).predict(history)[0].probability > 0.75
+        history = [call(user, "f"), AccessStep("a"), AccessStep("b"), AccessStep("x")]
+        assert MarkovPredictor(tables, 2).predict(history)[0].file == user
+        assert MarkovPredictor(tables, 2).predict(history)[0].probability > 0.75
 
 
 def test_a_step_never_seen_falls_back_to_what_is_popular():
-    tables = count([[Step("often")] * 5 + [Step("seldom")]])
-    for predictor in (Markov(tables, 1), Markov(tables, 2)):
-        assert [guess.file for guess in predictor.predict([Step("new")])] == ["often", "seldom"]
+    tables = count([[AccessStep("often")] * 5 + [AccessStep("seldom")]])
+    for predictor in (MarkovPredictor(tables, 1), MarkovPredictor(tables, 2)):
+        assert [guess.file for guess in predictor.predict([AccessStep("new")])] == ["often", "seldom"]
         assert predictor.predict([])[0].file == "often"
 
 
 def test_a_session_that_ends_makes_every_next_file_less_likely():
-    tables = count([[Step("a"), Step("b")]] * 5 + [[Step("a")]] * 5)
-    assert Markov(tables, 1).predict([Step("a")])[0].probability < 0.6
+    tables = count([[AccessStep("a"), AccessStep("b")]] * 5 + [[AccessStep("a")]] * 5)
+    assert MarkovPredictor(tables, 1).predict([AccessStep("a")])[0].probability < 0.6
 
 
 def test_the_roll_out_follows_the_whole_chain():
     tables = count([chain()] * 10)
     known = {step.file: step for step in tables.steps}
-    told = follow(Markov(tables, 1), [Step("data/file-0")], lambda file: known[file])
+    told = follow(MarkovPredictor(tables, 1), [AccessStep("data/file-0")], lambda file: known[file])
     likely = [file for file, probability in told.items() if probability > 0.5]
     assert likely == [f"data/file-{number}" for number in range(1, 6)]
 
 
 def test_marks_are_followed_and_never_told():
-    session = [begin("ann"), call("ann", "f"), Step("data/a"), call("ann", "g"), Step("data/b")]
+    session = [begin("ann"), call("ann", "f"), AccessStep("data/a"), call("ann", "g"), AccessStep("data/b")]
     tables = count([session] * 10)
     known = {step.file: step for step in tables.steps}
-    told = roll_out(Markov(tables, 1), None, [begin("ann")], lambda file: known[file])
+    told = roll_out(MarkovPredictor(tables, 1), None, [begin("ann")], lambda file: known[file])
     assert [guess.file for guess in told] == ["data/a", "data/b"]
-    assert Popular(tables).predict([])[0].file.startswith("data/")
+    assert PopularPredictor(tables).predict([])[0].file.startswith("data/")
 
 
 def test_files_that_come_in_any_order_are_told_although_none_is_likely_to_be_next():
@@ -113,9 +125,11 @@ def test_files_that_come_in_any_order_are_told_although_none_is_likely_to_be_nex
     sessions = [workflow("ann", generator, shards=12) for _ in range(8)]
     tables = count(sessions)
     known = {step.file: step for step in tables.steps}
-    history = [begin("ann"), call("ann", "train"), Step("data/config.json", 100)]
-    assert Markov(tables, 2).predict(history)[0].probability < 0.4
-    told = roll_out(Markov(tables, 2), Outlook(reach_of(sessions)), history, lambda file: known[file])
+    history = [begin("ann"), call("ann", "train"), AccessStep("data/config.json", 100)]
+    assert MarkovPredictor(tables, 2).predict(history)[0].probability < 0.4
+    told = roll_out(
+        MarkovPredictor(tables, 2), LaterPredictor(count_later(sessions)), history, lambda file: known[file]
+    )
     sure = [guess.file for guess in told if guess.probability > 0.75]
     assert sorted(sure) == sorted({step.file for step in sessions[0][3:]})
     assert sure[-1] == "data/ann/base.ckpt"  # the last to be opened
@@ -123,15 +137,17 @@ def test_files_that_come_in_any_order_are_told_although_none_is_likely_to_be_nex
 
 def test_of_files_drawn_by_chance_none_is_promised():
     generator = random.Random(4)
-    sessions = [[Step("start"), *(Step(f"data/{n}") for n in generator.sample(range(400), 16))] for _ in range(12)]
-    told = Outlook(reach_of(sessions)).later([Step("start")])
+    sessions = [
+        [AccessStep("start"), *(AccessStep(f"data/{n}") for n in generator.sample(range(400), 16))] for _ in range(12)
+    ]
+    told = LaterPredictor(count_later(sessions)).later([AccessStep("start")])
     assert all(coming.probability < 0.75 for coming in told)
 
 
 def test_users_of_one_function_are_told_apart_by_who_they_are():
     generator = random.Random(5)
     sessions = [workflow(f"user{number % 4}", generator) for number in range(24)]
-    outlook = Outlook(reach_of(sessions))
+    outlook = LaterPredictor(count_later(sessions))
     for user in range(4):
         told = {coming.file for coming in outlook.later([begin(f"user{user}")]) if coming.probability > 0.75}
         assert f"data/user{user}/base.ckpt" in told
@@ -151,7 +167,11 @@ def test_users_of_one_tenant_are_told_apart_at_every_moment(moment, order):
     sessions = [of_user(f"user{number % 3}", generator) for number in range(36)]
     tables = count(sessions)
     known = {step.file: step for step in tables.steps}
-    model = Model(Markov(tables, order), Outlook(reach_of(sessions)), lambda file: known.get(file, Step(file)))
+    model = PredictionModel(
+        MarkovPredictor(tables, order),
+        LaterPredictor(count_later(sessions)),
+        lambda file: known.get(file, AccessStep(file)),
+    )
     place = {"begin": 2, "call": 4, "open": 5}[moment]
     for user in range(3):
         told = model.likely(of_user(f"user{user}", generator)[:place])
@@ -166,20 +186,25 @@ def test_a_user_seen_once_has_what_all_open_all_the_same():
     sessions = [of_user(f"user{number % 3}", generator) for number in range(36)] + [of_user("new", generator)]
     (config,) = [
         coming.probability
-        for coming in Outlook(reach_of(sessions)).later(begin_marks("lab", "new"))
+        for coming in LaterPredictor(count_later(sessions)).later(begin_marks("lab", "new"))
         if coming.file == "data/config.json"
     ]
     assert config > 0.75
 
 
 def test_a_blend_weighs_by_what_held_back_sessions_show():
-    asked = [Place([Step("a")], "right")] * 10
+    asked = [HeldOutStep([AccessStep("a")], "right")] * 10
     good = [[Guess("right", 0.9)]] * 10
     bad = [[Guess("wrong", 0.9)]] * 10
     weights = fit_weights([bad, good], asked)
     assert weights[1] > 0.99
-    tables = count([[Step("a"), Step("right")]] * 4)
-    assert Blend([Popular(tables), Markov(tables, 1)], weights).predict([Step("a")])[0].file == "right"
+    tables = count([[AccessStep("a"), AccessStep("right")]] * 4)
+    assert (
+        BlendPredictor([PopularPredictor(tables), MarkovPredictor(tables, 1)], weights)
+        .predict([AccessStep("a")])[0]
+        .file
+        == "right"
+    )
 
 
 def test_calibration_lowers_what_was_said_too_boldly():
@@ -208,9 +233,9 @@ def test_without_a_calibration_what_is_said_is_taken_as_it_is():
 
 
 def test_scores_count_what_was_named_and_pass_over_marks():
-    tables = count([[begin("ann"), call("ann", "f"), Step("a"), Step("b")]] * 9)
-    asked = places([[begin("ann"), call("ann", "f"), Step("a"), Step("b")]])
+    tables = count([[begin("ann"), call("ann", "f"), AccessStep("a"), AccessStep("b")]] * 9)
+    asked = held_out_steps([[begin("ann"), call("ann", "f"), AccessStep("a"), AccessStep("b")]])
     assert [place.file for place in asked] == ["a", "b"]
-    found = score(Markov(tables, 1), asked, frozenset({"begin:ann", "call:ann/f"}))
+    found = score(MarkovPredictor(tables, 1), asked, frozenset({"begin:ann", "call:ann/f"}))
     assert (found.places, found.top1, found.top5, found.sure, found.right) == (2, 1.0, 1.0, 2, 1.0)
-    assert score(Nothing(), asked).worth == 0
+    assert score(NoPredictor(), asked).worth == 0

@@ -1,5 +1,6 @@
 """Versions: whole or not there, checked when read, chosen, rolled back, pruned."""
 
+import hashlib
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import time
 import pytest
 from killed_steps import child_environment, kill_at_each_step
 
-from aliquot.learn.registry import BrokenVersionError, Manifest, Registry
+from aliquot.learn.registry import BrokenVersionError, Manifest, ModelRegistry
 from aliquot.learn.scoring import Score
 
 
@@ -20,7 +21,7 @@ def manifest(version, *, accepted=True):
 
 @pytest.fixture
 def registry(tmp_path):
-    return Registry(tmp_path / "models")
+    return ModelRegistry(tmp_path / "models")
 
 
 def test_what_is_added_is_read_back(registry):
@@ -40,6 +41,29 @@ def test_a_version_that_is_not_as_it_was_written_is_never_read(registry, harm):
         path.write_bytes(b"fir" if harm == "shorter" else b"farst")
     with pytest.raises(BrokenVersionError, match="version 1"):
         registry.read(registry.manifest(1))
+
+
+def test_a_version_written_by_an_earlier_release_is_read(registry):
+    """The names in these files are a format on disk, whatever the classes are called."""
+    folder = registry.directory / "000007"
+    folder.mkdir()
+    (folder / "tables.msgpack").write_bytes(b"first")
+    checksum = hashlib.sha256(b"first").hexdigest()
+    (folder / "manifest.json").write_text(
+        '{"version":7,"created":1700000000000,"winner":"markov2","scores":{"markov2":{"places":9,"top1":0.5,"top5":0.7,'
+        '"sure":3,"right":1.0}},"sessions":10,"held_back":2,"steps":100,"until_s":12.5,"accepted":true,"why":"better",'
+        '"weights":{"markov2":0.4,"lstm":0.6},"calibration":[[0.5],[0.4]],"curve":[{"epoch":1,"learned_loss":2.0,'
+        '"held_back_loss":2.5,"top1":0.4,"top5":0.6,"seconds":1.5}],"without":"","files":{"tables.msgpack":"'
+        + checksum
+        + '"}}'
+    )
+    (registry.directory / "serving.json").write_text('{"version":7,"pinned":true,"before":[3],"predictor":"markov1"}')
+    (found,) = registry.versions()
+    assert registry.read(found) == {"tables.msgpack": b"first"}
+    assert (found.winner, found.scores["markov2"].places, found.until_s) == ("markov2", 9, 12.5)
+    assert (found.curve[0].held_back_loss, found.calibration(0.5), found.weights["lstm"]) == (2.5, 0.4, 0.6)
+    serving = registry.serving()
+    assert (serving.version, serving.pinned, serving.before, serving.predictor) == (7, True, [3], "markov1")
 
 
 def test_a_manifest_that_cannot_be_read_is_no_version(registry):
@@ -80,7 +104,7 @@ def test_the_oldest_go_but_not_the_one_that_serves_nor_the_one_before(registry):
 
 
 def test_one_trains_at_a_time(registry):
-    with registry.training(), pytest.raises(BlockingIOError), Registry(registry.directory).training():
+    with registry.training(), pytest.raises(BlockingIOError), ModelRegistry(registry.directory).training():
         pytest.fail("there were two")
     with registry.training() as work:
         assert work.is_dir()
@@ -89,8 +113,8 @@ def test_one_trains_at_a_time(registry):
 _WRITER = """
 from pathlib import Path
 from test_registry import manifest
-from aliquot.learn.registry import Registry
-registry = Registry(Path({path!r}))
+from aliquot.learn.registry import ModelRegistry
+registry = ModelRegistry(Path({path!r}))
 print("ready", flush=True)
 with registry.training():
     for version in range(1, 10_000):
@@ -125,8 +149,8 @@ def assert_swept_by_the_next_training(registry):
 
 _PRUNER = """
 from test_registry import manifest
-from aliquot.learn.registry import Registry
-registry = Registry(folder / "models")
+from aliquot.learn.registry import ModelRegistry
+registry = ModelRegistry(folder / "models")
 with registry.training():
     for version in range(1, 4):
         registry.add(manifest(version), {"a": b"first", "b": b"second"})
@@ -140,7 +164,7 @@ with registry.training():
 
 def test_at_whichever_step_of_pruning_and_adding_it_is_killed_every_version_is_whole(tmp_path):
     def check(folder):
-        registry = Registry(folder / "models")
+        registry = ModelRegistry(folder / "models")
         found = [one.version for one in registry.versions()]
         assert set(found) >= {2, 3}, "the serving version and the one before stay"
         for one in registry.versions():

@@ -7,16 +7,16 @@ from flows import chain, many
 from msgspec.structs import replace
 
 from aliquot.learn.choosing import best_of, choose
-from aliquot.learn.markov import Markov, Popular
+from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.parts import PREDICTORS, open_parts
-from aliquot.learn.predictor import Guess, Nothing, OneByOne
-from aliquot.learn.registry import Registry
-from aliquot.learn.scoring import Score, places
+from aliquot.learn.predictor import Guess, NoPredictor, SequentialPredictor
+from aliquot.learn.registry import ModelRegistry
+from aliquot.learn.scoring import Score, held_out_steps
 from aliquot.learn.settings import PREDICTORS as NAMES
 from aliquot.learn.settings import LearnSettings
-from aliquot.learn.steps import Step, begin, call
+from aliquot.learn.steps import AccessStep, begin, call
 from aliquot.learn.tables import count
-from aliquot.learn.training import Dated, TooLittleError, split, train
+from aliquot.learn.training import DatedSession, TooLittleError, split, train
 
 PLAIN = LearnSettings(with_lstm=False)
 
@@ -27,7 +27,7 @@ def quiet(_):
 
 @pytest.fixture
 def registry(tmp_path):
-    return Registry(tmp_path / "models")
+    return ModelRegistry(tmp_path / "models")
 
 
 def model_of(registry):
@@ -37,7 +37,7 @@ def model_of(registry):
 
 
 def test_what_is_held_back_is_newer_than_what_is_learned():
-    dated = [Dated(float(when), chain(2)) for when in random.Random(2).sample(range(50), 50)]
+    dated = [DatedSession(float(when), chain(2)) for when in random.Random(2).sample(range(50), 50)]
     learned, held_back = split(dated, 8)
     assert (len(learned), len(held_back)) == (40, 10)
     assert max(one.began_s for one in learned) < min(one.began_s for one in held_back)
@@ -65,7 +65,7 @@ def test_the_first_version_serves_and_names_the_whole_workflow(registry):
 def test_one_who_strays_now_and_then_is_foreseen_all_the_same(registry):
     sessions = many(40, users=4)
     for number in (6, 18):  # of user2's ten, long before the newest
-        sessions[number].steps[-1] = Step("data/user1/base.ckpt", 2**30)
+        sessions[number].steps[-1] = AccessStep("data/user1/base.ckpt", 2**30)
     train(sessions, registry, PLAIN, quiet)
     likely = dict(model_of(registry).likely([begin("user2")]))
     assert likely["data/user2/base.ckpt"] > 0.75
@@ -83,7 +83,7 @@ def test_a_version_that_is_not_better_is_kept_and_does_not_serve(registry):
 
 def test_a_version_that_knows_what_changed_takes_over(registry):
     train(many(30), registry, PLAIN, quiet)
-    changed = [Dated(100.0 + number, chain(8, "new")) for number in range(60)]
+    changed = [DatedSession(100.0 + number, chain(8, "new")) for number in range(60)]
     second = train([*many(30), *changed], registry, PLAIN, quiet)
     assert second.accepted, second.why
     assert registry.serving().version == 2
@@ -91,9 +91,9 @@ def test_a_version_that_knows_what_changed_takes_over(registry):
 
 def test_a_call_that_only_the_new_version_knows_is_no_wrong_guess_of_a_file(registry):
     """After `a` a new function is called more often than not; where it is not, `b` comes, and the call was no guess."""
-    train([Dated(float(n), [Step("a"), Step("old")]) for n in range(20)], registry, PLAIN, quiet)
-    called, plain = [Step("a"), call("ann", "new"), Step("c")], [Step("a"), Step("b")]
-    sessions = [Dated(100.0 + n, plain if n % 5 < 2 else called) for n in range(60)]
+    train([DatedSession(float(n), [AccessStep("a"), AccessStep("old")]) for n in range(20)], registry, PLAIN, quiet)
+    called, plain = [AccessStep("a"), call("ann", "new"), AccessStep("c")], [AccessStep("a"), AccessStep("b")]
+    sessions = [DatedSession(100.0 + n, plain if n % 5 < 2 else called) for n in range(60)]
     second = train(sessions, registry, PLAIN, quiet)
     assert second.accepted
     assert " 100.0% against version 1's" in second.why
@@ -102,19 +102,19 @@ def test_a_call_that_only_the_new_version_knows_is_no_wrong_guess_of_a_file(regi
 def test_a_pinned_version_stays_whatever_is_learned(registry):
     train(many(30), registry, PLAIN, quiet)
     registry.serve(1, pinned=True)
-    changed = [Dated(100.0 + number, chain(8, "new")) for number in range(60)]
+    changed = [DatedSession(100.0 + number, chain(8, "new")) for number in range(60)]
     assert train([*many(30), *changed], registry, PLAIN, quiet).accepted
     assert registry.serving().version == 1
 
 
 def test_where_nothing_comes_again_nothing_serves(registry):
-    sessions = [Dated(float(s), [Step(f"data/{s}-{n}") for n in range(5)]) for s in range(20)]
+    sessions = [DatedSession(float(s), [AccessStep(f"data/{s}-{n}") for n in range(5)]) for s in range(20)]
     manifest = train(sessions, registry, PLAIN, quiet)
     assert manifest.winner == "none"
     assert registry.serving().version == 0
 
 
-class Oracle(OneByOne):
+class Oracle(SequentialPredictor):
     """Stands for a network that is better, or worse."""
 
     name = "lstm"
@@ -128,13 +128,13 @@ class Oracle(OneByOne):
 
 @pytest.mark.parametrize("wins", [True, False])
 def test_a_network_that_loses_to_markov_has_no_say(wins):
-    tables = count([[Step(f"a{number}"), Step("usual")] for number in range(30)])
-    asked = places([[Step(f"b{number}"), Step("new" if wins else "usual")] for number in range(20)])
+    tables = count([[AccessStep(f"a{number}"), AccessStep("usual")] for number in range(30)])
+    asked = held_out_steps([[AccessStep(f"b{number}"), AccessStep("new" if wins else "usual")] for number in range(20)])
     singles = {
-        "none": Nothing(),
-        "popular": Popular(tables),
-        "markov1": Markov(tables, 1),
-        "markov2": Markov(tables, 2),
+        "none": NoPredictor(),
+        "popular": PopularPredictor(tables),
+        "markov1": MarkovPredictor(tables, 1),
+        "markov2": MarkovPredictor(tables, 2),
         "lstm": Oracle("new"),
     }
     choice = choose(singles, asked, frozenset())

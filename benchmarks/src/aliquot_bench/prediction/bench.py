@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from aliquot.learn.registry import Point
-from aliquot.learn.training import Progress
+from aliquot.learn.registry import EpochResult
+from aliquot.learn.training import TrainingProgress
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.prediction import interference, trial
 from aliquot_bench.prediction.interference import InterferenceScores
@@ -32,7 +32,7 @@ class PredictionBench:
         self._request = request
         self._trials: dict[str, SetResult] = {}
         self._missing: list[str] = []
-        self._curve: list[Point] = []
+        self._curve: list[EpochResult] = []
         self._outcome: InterferenceScores | None = None
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
@@ -154,5 +154,5 @@ def _of_set(one: SetResult) -> ResultTable:
     )
 
 
-def _ignore(_: Progress) -> None:
+def _ignore(_: TrainingProgress) -> None:
     pass

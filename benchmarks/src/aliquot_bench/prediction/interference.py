@@ -6,8 +6,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from aliquot.learn.markov import Markov
-from aliquot.learn.scoring import Place, Score, score
+from aliquot.learn.markov import MarkovPredictor
+from aliquot.learn.scoring import HeldOutStep, Score, score
 from aliquot.learn.tables import Tables, count
 from aliquot.storage.log import AccessLog
 from aliquot.storage.log.access_log import read_sessions
@@ -66,21 +66,21 @@ def _learn(path: Path, users: Sequence[UserSessions]) -> Tables:
 def _try(path: Path, tables: Tables, users: Sequence[UserSessions]) -> tuple[Score, Score]:
     """Score the predictions before each access, with the history of its session and with that of all users."""
     log = AccessLog(path)
-    own: list[Place] = []
-    of_all: list[Place] = []
+    own: list[HeldOutStep] = []
+    of_all: list[HeldOutStep] = []
     last: list[Access] = []
     running: dict[str, str] = {}
     for access in _interleaved([user.tried for user in users]):
         called = access.function if running.get(access.session) != access.invocation else None
         running[access.session] = access.invocation
         file = as_step(access).file
-        own.append(Place(history_of(log.recent(access.tenant, access.session), access.tenant, called), file))
-        of_all.append(Place(history_of(last, access.tenant, called), file))
+        own.append(HeldOutStep(history_of(log.recent(access.tenant, access.session), access.tenant, called), file))
+        of_all.append(HeldOutStep(history_of(last, access.tenant, called), file))
         log.add(access)
         last = [*last[-9:], access]
     log.close()
     marks = frozenset(step.file for step in tables.steps if step.is_mark)
-    model = Markov(tables, 2)
+    model = MarkovPredictor(tables, 2)
     return score(model, own, marks), score(model, of_all, marks)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aliquot.core.errors import InputError
-from aliquot.learn.registry import Point
+from aliquot.learn.registry import EpochResult
 from aliquot.sim.plots import COLOURS
 from aliquot_bench.prediction.trial import SetResult
 from aliquot_bench.result import PERCENT
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SHOWN = ("popular", "markov1", "markov2", "lstm", "blend")
 
 
-def draw(trials: Sequence[SetResult], curve: Sequence[Point], path: Path) -> None:
+def draw(trials: Sequence[SetResult], curve: Sequence[EpochResult], path: Path) -> None:
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import
 
     figure = Figure(figsize=(13, 9), layout="constrained")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aliquot.learn.steps import OPEN, Session, Step, begin, call
+from aliquot.learn.steps import OPEN, AccessStep, Session, begin, call
 from aliquot.storage.records import Access, Found
 
 IDLE_S = 30 * 60
@@ -31,7 +31,7 @@ def fifa(data: Path) -> list[Session]:
     """Read web sessions, one per line. Without times, their order in the file is their order in time."""
     with _lines(data / "web_sessions" / "ipredict_FIFA.dat.gz") as lines:
         rows = [[page for page in line.split() if page not in {"-1", "-2"}] for line in lines]
-    return [[Step(page) for page in row] for row in rows if row]
+    return [[AccessStep(page) for page in row] for row in rows if row]
 
 
 def bms(data: Path) -> list[Session]:
@@ -39,7 +39,7 @@ def bms(data: Path) -> list[Session]:
     with _lines(data / "web_sessions" / "ipredict_BMS.dat.gz") as lines:
         for line in lines:
             session, item = line.split()
-            sessions.setdefault(session, []).append(Step(item))
+            sessions.setdefault(session, []).append(AccessStep(item))
     return list(sessions.values())
 
 
@@ -78,16 +78,16 @@ def starts_by_user(data: Path) -> dict[str, list[list[Access]]]:
 
 def sprite(data: Path) -> list[Session]:
     with _lines(data / "block_traces" / "lirs_sprite.txt.gz") as lines:
-        blocks = [Step(line.strip(), PAGE_BYTES) for line in lines if line.strip().isdigit()]
+        blocks = [AccessStep(line.strip(), PAGE_BYTES) for line in lines if line.strip().isdigit()]
     return [blocks[begin : begin + SESSION_BLOCKS] for begin in range(0, len(blocks), SESSION_BLOCKS)]
 
 
 def shuffled(data: Path) -> list[Session]:
     """Read training runs that open their files in a new order each epoch, so that the next is unpredictable."""
-    sessions: dict[tuple[str, str], list[tuple[float, Step]]] = {}
+    sessions: dict[tuple[str, str], list[tuple[float, AccessStep]]] = {}
     with _lines(data / "dftracer_ml_io" / "ml_file_opens.csv.gz") as lines:
         for row in csv.DictReader(lines):
-            step = Step(row["path"], int(row["read_bytes"] or 0))
+            step = AccessStep(row["path"], int(row["read_bytes"] or 0))
             sessions.setdefault((row["trace"], row["pid"]), []).append((float(row["t_us"]), step))
     ordered = sorted(sessions.values(), key=lambda opens: min(time for time, _ in opens))
     return [[step for _, step in sorted(opens, key=lambda pair: pair[0])] for opens in ordered]
@@ -135,7 +135,7 @@ def _edits(path: Path) -> list[Session]:
             sessions.append((time, session))
         else:
             session = last[1]
-        session.append(Step(row["path"]))
+        session.append(AccessStep(row["path"]))
         under_way[row["user"]] = (time, session)
     return [session for _, session in sessions]
 
@@ -151,7 +151,7 @@ def _starts(data: Path, wanted: Callable[[dict[str, str]], bool], *, marks: bool
                 session.append(call(row["user"], row["function"]))
                 invocations[key] = row["invocation"]
             if wanted(row):
-                step = Step(row["path"], int(row["bytes"] or 0), "write" if row["write"] == "1" else OPEN)
+                step = AccessStep(row["path"], int(row["bytes"] or 0), "write" if row["write"] == "1" else OPEN)
                 sessions.setdefault(key, []).append(step)
     return list(sessions.values())
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 import aliquot.learn
-from aliquot.learn.parts import Parts, open_parts
-from aliquot.learn.registry import BrokenVersionError, Manifest, Registry
+from aliquot.learn.parts import VersionParts, open_parts
+from aliquot.learn.registry import BrokenVersionError, Manifest, ModelRegistry
 from aliquot.learn.settings import LearnSettings
 from aliquot.learn.steps import Session
-from aliquot.learn.training import Dated, Progress, learn, split
+from aliquot.learn.training import DatedSession, TrainingProgress, learn, split
 from aliquot_bench.environments import cache_folder
 from aliquot_bench.prediction.sets import RecordedSet
 
@@ -24,16 +24,16 @@ _VERSION = 1
 class TrainedSet:
     """The manifest and the predictors of a set, and the sizes of their files."""
 
-    def __init__(self, manifest: Manifest, parts: Parts, sizes: dict[str, int]) -> None:
+    def __init__(self, manifest: Manifest, parts: VersionParts, sizes: dict[str, int]) -> None:
         self.manifest = manifest
         self.parts = parts
         self.sizes = sizes
 
 
-def load_or_train(recorded: RecordedSet, *, quick: bool, on_progress: Callable[[Progress], None]) -> TrainedSet:
+def load_or_train(recorded: RecordedSet, *, quick: bool, on_progress: Callable[[TrainingProgress], None]) -> TrainedSet:
     """Load the predictors from the cache, or train them, which takes minutes for a large set."""
     settings = _settings(recorded, quick=quick)
-    registry = Registry(cache_folder().parent / "prediction" / _key(recorded, settings))
+    registry = ModelRegistry(cache_folder().parent / "prediction" / _key(recorded, settings))
     try:
         return _read(registry)
     except BrokenVersionError:
@@ -45,7 +45,7 @@ def load_or_train(recorded: RecordedSet, *, quick: bool, on_progress: Callable[[
         return _read(registry)
 
 
-def _read(registry: Registry) -> TrainedSet:
+def _read(registry: ModelRegistry) -> TrainedSet:
     manifest = registry.manifest(_VERSION)
     return TrainedSet(manifest, open_parts(manifest, registry.read(manifest)), registry.sizes(_VERSION))
 
@@ -60,9 +60,9 @@ def _settings(recorded: RecordedSet, *, quick: bool) -> LearnSettings:
     return LearnSettings(epochs=rounds, threads=os.cpu_count() or 1, most_steps=10 * _TOTAL_STEPS)
 
 
-def _dated(sessions: Sequence[Session]) -> list[Dated]:
+def _dated(sessions: Sequence[Session]) -> list[DatedSession]:
     """Give each session its position as its time."""
-    return [Dated(float(number), session) for number, session in enumerate(sessions)]
+    return [DatedSession(float(number), session) for number, session in enumerate(sessions)]
 
 
 def _key(recorded: RecordedSet, settings: LearnSettings) -> str:

@@ -10,7 +10,7 @@ from aliquot.learn.lstm import LstmError
 from aliquot.learn.model import tried_sets
 from aliquot.learn.parts import NETWORK, TABLES, VOCABULARY
 from aliquot.learn.predictor import Predictor
-from aliquot.learn.scoring import THETA, Place, Score, places, score
+from aliquot.learn.scoring import THETA, HeldOutStep, Score, held_out_steps, score
 from aliquot_bench.prediction.sets import RecordedSet
 from aliquot_bench.prediction.trained import TrainedSet
 
@@ -59,7 +59,7 @@ class SetResult(Struct, frozen=True):
 
 def run(recorded: RecordedSet, made: TrainedSet, max_places: int) -> SetResult:
     """Score each predictor on at most `max_places` accesses."""
-    asked = places(recorded.tried, max_places)
+    asked = held_out_steps(recorded.tried, max_places)
     marks = frozenset(step.file for step in made.parts.tables.steps if step.is_mark)
     found = {}
     for name in SIMPLEST_FIRST:
@@ -81,7 +81,7 @@ def run(recorded: RecordedSet, made: TrainedSet, max_places: int) -> SetResult:
     )  # fmt: skip
 
 
-def _times(predictor: Predictor, asked: Sequence[Place]) -> list[float]:
+def _times(predictor: Predictor, asked: Sequence[HeldOutStep]) -> list[float]:
     """Return the times of single predictions, sorted."""
     every = max(1, len(asked) // _TIMED_PREDICTIONS)
     for place in asked[: 5 * every : every]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from aliquot.core.units import GIB
 from aliquot.storage.cache import CacheSettings, NodeCache
 from aliquot.storage.origins.local import LocalOrigin
-from aliquot.storage.view.views import Views
+from aliquot.storage.view.views import ViewServer
 
 CACHE_BYTES = 8 * GIB
 
@@ -20,7 +20,7 @@ def main() -> None:
     origin = LocalOrigin(str(folder / "origin"), {})
     cache = NodeCache(folder / f"cache-{way}", CacheSettings(CACHE_BYTES, revalidate_s=3600), lambda _: origin)
     cache.warm("data").result()
-    views = Views(cache, lambda _: None, passthrough=way == "passed")
+    views = ViewServer(cache, lambda _: None, passthrough=way == "passed")
     views.open(1, device, ["data"])
     sys.stdout.write("ready\n")
     sys.stdout.flush()

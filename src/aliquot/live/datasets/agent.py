@@ -11,8 +11,8 @@ import msgspec
 import structlog
 
 from aliquot.live.datasets.handover import Handover
-from aliquot.storage.frames import frame, from_agent, next_message
-from aliquot.storage.messages import Begin, FromAgent, ToAgent
+from aliquot.storage.frames import frame, from_agent_decoder, next_message
+from aliquot.storage.messages import FromAgent, StartAgent, ToAgent
 
 _MODULE = "aliquot.storage.agent.process"
 _STOP_S = 5
@@ -25,7 +25,7 @@ log = structlog.get_logger("aliquot.fabric")
 class Peer(Protocol):
     """Who speaks with the agent: the fabric."""
 
-    def greeting(self) -> Begin:
+    def greeting(self) -> StartAgent:
         """What each agent must know before anything else."""
         ...
 
@@ -111,7 +111,7 @@ class Agent:
             writer.writelines(waiting)
             self._writer = writer
             self.handover.connect(hands)
-            while (said := await next_message(reader, from_agent)) is not None:
+            while (said := await next_message(reader, from_agent_decoder)) is not None:
                 self._hear(said)
         finally:
             self._writer = None

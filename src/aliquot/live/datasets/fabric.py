@@ -18,32 +18,32 @@ from aliquot.live.datasets.readers import Readers
 from aliquot.live.datasets.requests import AgentError, AgentLostError, Requests, Value
 from aliquot.live.store.base import Store
 from aliquot.storage.messages import (
-    Answered,
+    AgentFailed,
+    AgentFigures,
     AskModel,
-    Begin,
     CancelPrefetch,
     CheckDataset,
     EndSession,
     EvictDataset,
-    Failed,
-    Figures,
     FromAgent,
-    ModelsTold,
+    ModelsReply,
     Predicted,
-    Prefetch,
-    Prefetched,
-    Progress,
+    PrefetchEnded,
     PutDataset,
     RemoveDataset,
+    Reply,
     RollBackModel,
     RunSettled,
     ShowDataset,
     ShowModels,
+    StartAgent,
+    StartPrefetch,
     StopWarming,
     ToAgent,
     TrainModel,
     UseModel,
-    Warm,
+    WarmDataset,
+    WarmProgress,
 )
 from aliquot.storage.models import ModelsState
 from aliquot.storage.records import Dataset
@@ -98,9 +98,9 @@ class Fabric:
         """Its files leave the node. Raises `AgentError`."""
         return await self._ask(lambda number: EvictDataset(number, name))
 
-    async def warm(self, name: str, patterns: tuple[str, ...], told: Callable[[Progress], None]) -> Value:
+    async def warm(self, name: str, patterns: tuple[str, ...], told: Callable[[WarmProgress], None]) -> Value:
         """Bring all that matches; when the caller is cancelled, it stops. Raises `AgentError`."""
-        number = self._begin(lambda number: Warm(number, name, patterns), told)
+        number = self._begin(lambda number: WarmDataset(number, name, patterns), told)
         try:
             value: Value = await self._requests.answer(number)
         except asyncio.CancelledError:
@@ -129,7 +129,7 @@ class Fabric:
         state: ModelsState = await self._requests.answer(self._begin(make))
         return state
 
-    def _begin(self, make: Callable[[int], ToAgent], told: Callable[[Progress], None] = lambda _: None) -> int:
+    def _begin(self, make: Callable[[int], ToAgent], told: Callable[[WarmProgress], None] = lambda _: None) -> int:
         if self._settings is None:
             raise AgentError("no storage agent runs here")
         number = self._requests.next(told)
@@ -180,7 +180,7 @@ class Fabric:
     def fetch(self, command: Fetch) -> None:
         self._fetches[command.fetch] = None
         self._agent.send(
-            Prefetch(command.fetch, command.tenant, command.session, command.dataset, command.path, command.reason)
+            StartPrefetch(command.fetch, command.tenant, command.session, command.dataset, command.path, command.reason)
         )
 
     def cancel(self, command: CancelFetch) -> None:
@@ -189,25 +189,25 @@ class Fabric:
 
     # --- Peer ---------------------------------------------------------------------------------------------
 
-    def greeting(self) -> Begin:
-        return Begin(self._settings or FabricSettings(), tuple(self.datasets.all()))
+    def greeting(self) -> StartAgent:
+        return StartAgent(self._settings or FabricSettings(), tuple(self.datasets.all()))
 
     def heard(self, message: FromAgent) -> None:
         match message:
-            case Answered() | ModelsTold() | Progress():
+            case Reply() | ModelsReply() | WarmProgress():
                 self._requests.heard(message)
-            case Failed():
+            case AgentFailed():
                 log.error("the storage agent cannot work", error=message.error)
                 self._failure = message.error
             case RunSettled():
                 self.readers.settled(message)
-            case Figures():
+            case AgentFigures():
                 self.figures = message.values
             case Predicted():
                 self._asked.pop((message.tenant, message.session), None)
                 files = tuple(LikelyFile(one.dataset, one.path, one.size, one.probability) for one in message.files)
                 self.post(FilesPredicted(message.tenant, message.session, message.model, files))
-            case Prefetched() if message.fetch in self._fetches:
+            case PrefetchEnded() if message.fetch in self._fetches:
                 del self._fetches[message.fetch]
                 self.post(FetchEnded(message.fetch, message.seconds, message.error))
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from aliquot.storage.frames import packet
-from aliquot.storage.messages import Handed
+from aliquot.storage.messages import ViewMessage
 
 
 class Handover:
@@ -16,7 +16,7 @@ class Handover:
         self._sock: socket.socket | None = None
         self._waiting: deque[tuple[bytes, int | None]] = deque()
 
-    def send(self, message: Handed, descriptor: int | None = None) -> None:
+    def send(self, message: ViewMessage, descriptor: int | None = None) -> None:
         """In order. The descriptor is taken over, and closed once the agent has it."""
         self._waiting.append((packet(message), descriptor))
         if self._sock is None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
-from aliquot.storage.messages import Answered, ModelsTold, Progress
+from aliquot.storage.messages import ModelsReply, Reply, WarmProgress
 
 Value: TypeAlias = dict[str, int | float | str | None]
 
@@ -20,7 +20,7 @@ class AgentLostError(AgentError):
 
 class _Request(NamedTuple):
     answer: asyncio.Future[Any]
-    told: Callable[[Progress], None]
+    told: Callable[[WarmProgress], None]
 
 
 class Requests:
@@ -28,7 +28,7 @@ class Requests:
         self._numbers = count(1)
         self._waiting: dict[int, _Request] = {}
 
-    def next(self, told: Callable[[Progress], None] = lambda _: None) -> int:
+    def next(self, told: Callable[[WarmProgress], None] = lambda _: None) -> int:
         """The number of a new one. Whoever takes it waits for its `answer`."""
         number = next(self._numbers)
         self._waiting[number] = _Request(asyncio.get_running_loop().create_future(), told)
@@ -41,17 +41,17 @@ class Requests:
         finally:
             del self._waiting[number]
 
-    def heard(self, message: Answered | ModelsTold | Progress) -> None:
+    def heard(self, message: Reply | ModelsReply | WarmProgress) -> None:
         """Of one that nobody waits for any more, nothing."""
         request = self._waiting.get(message.request)
         if request is None or request.answer.done():
             return
-        if isinstance(message, Progress):
+        if isinstance(message, WarmProgress):
             request.told(message)
         elif message.error:
             request.answer.set_exception(AgentError(message.error))
         else:
-            request.answer.set_result(message.state if isinstance(message, ModelsTold) else message.value)
+            request.answer.set_result(message.state if isinstance(message, ModelsReply) else message.value)
 
     def fail(self, error: AgentLostError) -> None:
         for request in self._waiting.values():

@@ -22,7 +22,7 @@ from aliquot.live.gateway.warming import OPERATOR, Warmed, Warming, Warmings, Wa
 from aliquot.live.store.records import Action
 from aliquot.storage.addresses import without_secrets
 from aliquot.storage.records import Dataset
-from aliquot.storage.telling import for_tenants
+from aliquot.storage.telling import redact_for_tenants
 
 _ALL, _ONE = "/operator/v1/datasets", "/operator/v1/datasets/{dataset}"
 _SEEN, _SEEN_ONE = "/api/v1/datasets", "/api/v1/datasets/{dataset}"
@@ -189,7 +189,7 @@ class DatasetPages:
         dataset = self._datasets.find_shown(asked.namespace, asked.names["dataset"])
         figures = await self._figures(dataset)
         if figures["trouble"] is not None:
-            figures["trouble"] = for_tenants(figures["trouble"], dataset)
+            figures["trouble"] = redact_for_tenants(figures["trouble"], dataset)
         return json(DatasetEntity(dataset.name, _origin(dataset), dataset.created, **figures))
 
     async def warm(self, asked: Asked) -> Answer:

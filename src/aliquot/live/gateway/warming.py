@@ -12,9 +12,9 @@ from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.datasets.requests import AgentError
 from aliquot.live.gateway.events import Events
 from aliquot.live.gateway.refusal import Refusal
-from aliquot.storage.messages import Progress
+from aliquot.storage.messages import WarmProgress
 from aliquot.storage.records import Dataset
-from aliquot.storage.telling import for_tenants
+from aliquot.storage.telling import redact_for_tenants
 
 OPERATOR = ""  # no namespace has that name
 MOST_WARMINGS = 4  # of one namespace at a time; the node does four times as many
@@ -87,18 +87,18 @@ class Warming:
         else:
             events.warmed(warmed)
 
-    async def _warm(self, told: Callable[[Progress], None]) -> Warmed:
+    async def _warm(self, told: Callable[[WarmProgress], None]) -> Warmed:
         try:
             value = await self._fabric.warm(self._dataset.name, self._patterns, told)
         except AgentError as error:
-            raise type(error)(for_tenants(str(error), self._dataset)) from None
+            raise type(error)(redact_for_tenants(str(error), self._dataset)) from None
         return msgspec.convert(value, Warmed)
 
 
 class WarmEvents(Events):
     task: asyncio.Task[None]
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: WarmProgress) -> None:
         told = {name: getattr(progress, name) for name in ("files", "of_files", "bytes", "of_bytes")}
         self._tell(b"progress", b"", msgspec.json.encode(told))
 

@@ -6,11 +6,11 @@ from functools import partial
 
 from aliquot.core.events import LikelyFile
 from aliquot.core.prefetching.records import AudienceKey, FileKey, audience_of
-from aliquot.learn.markov import Markov, Popular
-from aliquot.learn.model import Model
+from aliquot.learn.later import LaterPredictor, count_later
+from aliquot.learn.markov import MarkovPredictor, PopularPredictor
+from aliquot.learn.model import PredictionModel
 from aliquot.learn.predictor import Predictor
-from aliquot.learn.reach import Outlook, reach_of
-from aliquot.learn.steps import Session, Step, begin, call, seen_until
+from aliquot.learn.steps import AccessStep, Session, begin, call, seen_until
 from aliquot.learn.tables import Tables, count
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.fabric.storage import file_key
@@ -78,9 +78,9 @@ class LearnedPredictor(FilePredictor):
         self._make = make
         self._sessions: list[Session] = []
         self._under_way: dict[AudienceKey, Session] = {}
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, AccessStep] = {}
         self._opens = self._learned = 0
-        self._model: Model | None = None
+        self._model: PredictionModel | None = None
 
     def began(self, audience: AudienceKey) -> None:
         self._begin(audience, begin(audience[0]))
@@ -94,7 +94,7 @@ class LearnedPredictor(FilePredictor):
 
     def opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
         self._opens += 1
-        self._note(audience, Step("/".join(key), size))
+        self._note(audience, AccessStep("/".join(key), size))
 
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
         if self._opens >= max(MIN_OPENS, RETRAIN_GROWTH * self._learned):
@@ -107,25 +107,25 @@ class LearnedPredictor(FilePredictor):
         guesses = self._model.likely(seen_until(history, len(history)))
         return [LikelyFile(*file_key(file), self._steps[file].size, chance) for file, chance in guesses]
 
-    def _begin(self, audience: AudienceKey, step: Step) -> None:
+    def _begin(self, audience: AudienceKey, step: AccessStep) -> None:
         self._under_way[audience] = []
         self._sessions.append(self._under_way[audience])
         self._note(audience, step)
 
-    def _note(self, audience: AudienceKey, step: Step) -> None:
+    def _note(self, audience: AudienceKey, step: AccessStep) -> None:
         self._steps[step.file] = step
         self._under_way[audience].append(step)
 
     def _learn(self) -> None:
         self._learned = self._opens
-        outlook = Outlook(reach_of(self._sessions))
-        self._model = Model(self._make(count(self._sessions)), outlook, self._steps.__getitem__)
+        outlook = LaterPredictor(count_later(self._sessions))
+        self._model = PredictionModel(self._make(count(self._sessions)), outlook, self._steps.__getitem__)
 
 
 LEARNED: dict[str, Callable[[Tables], Predictor]] = {
-    "markov1": partial(Markov, order=1),
-    "markov2": partial(Markov, order=2),
-    "popular": Popular,
+    "markov1": partial(MarkovPredictor, order=1),
+    "markov2": partial(MarkovPredictor, order=2),
+    "popular": PopularPredictor,
 }
 PREDICTORS = ("clairvoyant", *sorted(LEARNED), "none")
 

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Iterable
 
 from aliquot.core.prefetching.records import AudienceKey, audience_of, function_of
-from aliquot.storage.agent.brought import Brought
+from aliquot.storage.agent.brought import UnopenedPrefetches
 from aliquot.storage.messages import BeginRun, RunSettled
 from aliquot.storage.records import FileKey, Found
-from aliquot.storage.view.base import FileOpened, PieceWaited
+from aliquot.storage.view.events import FileOpened, PieceWaited
 
-_MOST_EARLY = 10_000  # opens of one sandbox that belong to no run yet
-_MOST_REASONS = 10_000  # that are remembered
-_MOST_OVER = 10_000  # sessions that have ended, and of which something may still be told
-_MOST_TOLD = 16  # in a record
-UNKNOWN = "the storage agent knows nothing of it"
+_MAX_EARLY_OPENS = 10_000  # opens of one sandbox that belong to no run yet
+_MAX_REASONS = 10_000  # that are remembered
+_MAX_ENDED_SESSIONS = 10_000  # sessions that have ended, and of which something may still be told
+_MAX_REASONS_IN_RECORD = 16  # in a record
+UNKNOWN_RUN = "the storage agent knows nothing of it"
 
 
-class Run:
+class RunAccount:
     """An invocation from its beginning to its record."""
 
     __slots__ = ("audience", "begun", "data_s", "error", "opened", "prefetched", "reasons")
@@ -30,16 +30,16 @@ class Run:
         self.reasons: list[str] = []
 
 
-class Accounts:
+class RunAccounts:
     """`accessed` is told of every open once it is known whose it is."""
 
-    def __init__(self, accessed: Callable[[Run, FileOpened], None]) -> None:
+    def __init__(self, accessed: Callable[[RunAccount, FileOpened], None]) -> None:
         self._accessed = accessed
-        self._by_sandbox: dict[int, list[Run]] = {}  # the innermost last: functions of a group call each other
-        self._by_invocation: dict[str, Run] = {}
+        self._by_sandbox: dict[int, list[RunAccount]] = {}  # the innermost last: functions of a group call each other
+        self._by_invocation: dict[str, RunAccount] = {}
         self._early: dict[int, list[FileOpened]] = {}
         self._early_s: dict[int, float] = {}  # waits for parts, likewise
-        self._brought = Brought()
+        self._brought = UnopenedPrefetches()
         self._cancelled: dict[AudienceKey, int] = {}  # bytes that no record has told of yet
         self._overtook: dict[FileKey, float] = {}  # opened while a prefetch brought them: how long that took
         self._reasons: dict[FileKey, str] = {}  # the latest last
@@ -53,7 +53,7 @@ class Accounts:
     # --- runs ---------------------------------------------------------------------------------------------
 
     def begin(self, begun: BeginRun) -> None:
-        run = Run(begun)
+        run = RunAccount(begun)
         self.returned(run.audience)
         self._by_invocation[begun.invocation] = run
         self._by_sandbox.setdefault(begun.sandbox, []).append(run)
@@ -64,7 +64,7 @@ class Accounts:
     def opened(self, opened: FileOpened) -> None:
         if runs := self._by_sandbox.get(opened.sandbox):
             self._count(runs[-1], opened)
-        elif len(early := self._early.setdefault(opened.sandbox, [])) < _MOST_EARLY:
+        elif len(early := self._early.setdefault(opened.sandbox, [])) < _MAX_EARLY_OPENS:
             early.append(opened)
 
     def waited(self, waited: PieceWaited) -> None:
@@ -81,7 +81,7 @@ class Accounts:
         """`expected`: what the model still believes to come for the run's audience."""
         run = self._by_invocation.pop(invocation, None)
         if run is None:
-            return RunSettled(invocation, 0, {}, 0, 0, UNKNOWN)
+            return RunSettled(invocation, 0, {}, 0, 0, UNKNOWN_RUN)
         runs = [other for other in self._by_sandbox.pop(sandbox, ()) if other is not run]
         if runs:
             self._by_sandbox[sandbox] = runs
@@ -105,7 +105,7 @@ class Accounts:
         """It is on its way because it was predicted."""
         self._reasons.pop(key, None)
         self._reasons[key] = reason
-        if len(self._reasons) > _MOST_REASONS:
+        if len(self._reasons) > _MAX_REASONS:
             del self._reasons[next(iter(self._reasons))]
 
     def brought(self, audience: AudienceKey, key: FileKey, size: int, seconds: float) -> None:
@@ -131,7 +131,7 @@ class Accounts:
     def dismiss(self, audience: AudienceKey) -> None:
         """A session is over: what it did not open was brought for nothing."""
         self._over[audience] = None
-        if len(self._over) > _MOST_OVER:
+        if len(self._over) > _MAX_ENDED_SESSIONS:
             del self._over[next(iter(self._over))]
         self._cancelled.pop(audience, None)
         self.wasted_bytes += self._brought.give_up(audience)
@@ -155,7 +155,7 @@ class Accounts:
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    def _count(self, run: Run, opened: FileOpened) -> None:
+    def _count(self, run: RunAccount, opened: FileOpened) -> None:
         key = opened.key
         run.data_s += opened.waited_s
         self.waited_s += opened.waited_s
@@ -168,7 +168,7 @@ class Accounts:
         if opened.found is Found.PREFETCHED and key not in run.prefetched:
             run.prefetched[key] = opened.size
             self.used_bytes += opened.size
-            if len(run.reasons) < _MOST_TOLD and (reason := self._reasons.get(key)):
+            if len(run.reasons) < _MAX_REASONS_IN_RECORD and (reason := self._reasons.get(key)):
                 run.reasons.append(f"{key}: {reason}")
         self._found_use(key, opened)
         self._accessed(run, opened)
@@ -181,10 +181,10 @@ class Accounts:
                 self.cancelled(audience, size)
             else:
                 self.hidden_s += max(0.0, took_s - opened.waited_s)
-        elif opened.found is Found.PREFETCHED and len(self._overtook) < _MOST_EARLY:
+        elif opened.found is Found.PREFETCHED and len(self._overtook) < _MAX_EARLY_OPENS:
             self._overtook[key] = opened.waited_s
 
-    def _give_up(self, run: Run, expected: set[FileKey]) -> int:
+    def _give_up(self, run: RunAccount, expected: set[FileKey]) -> int:
         """What was brought for its audience, was not opened, and is not expected any more."""
         if function_of(run.audience[1]) is not None:
             if any(other.audience == run.audience for other in self._by_invocation.values()):

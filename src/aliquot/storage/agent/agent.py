@@ -17,18 +17,17 @@ import structlog
 from msgspec.structs import replace
 
 from aliquot.core.errors import AliquotError
-from aliquot.storage.agent.accounts import Accounts, Run
-from aliquot.storage.agent.guesses import Guesses
-from aliquot.storage.agent.model_desk import ModelDesk
+from aliquot.storage.agent.accounts import RunAccount, RunAccounts
+from aliquot.storage.agent.datasets import NodeDatasets
+from aliquot.storage.agent.model_requests import ModelRequests
+from aliquot.storage.agent.predictions import Predictions
 from aliquot.storage.agent.prefetches import Prefetches
-from aliquot.storage.agent.shelf import Shelf
 from aliquot.storage.cache import WarmResult
-from aliquot.storage.frames import PACKET_BYTES, handed
-from aliquot.storage.looks import Looks
+from aliquot.storage.frames import PACKET_BYTES, view_message_decoder
+from aliquot.storage.lookups import DatasetLookups
 from aliquot.storage.messages import (
-    Answered,
+    AgentFigures,
     AskModel,
-    Begin,
     BeginRun,
     CancelPrefetch,
     CheckDataset,
@@ -36,44 +35,45 @@ from aliquot.storage.messages import (
     EndRun,
     EndSession,
     EvictDataset,
-    Figures,
     FromAgent,
     HideDataset,
-    Prefetch,
-    Progress,
     PutDataset,
     RemoveDataset,
+    Reply,
     RollBackModel,
     ShowDataset,
     ShowModels,
+    StartAgent,
+    StartPrefetch,
     StopWarming,
     ToAgent,
     TrainModel,
     UseModel,
-    Warm,
+    WarmDataset,
+    WarmProgress,
 )
 from aliquot.storage.origins import Origin
 from aliquot.storage.records import Access
-from aliquot.storage.view.base import FileOpened, PieceWaited
-from aliquot.storage.view.views import Views
+from aliquot.storage.view.events import FileOpened, PieceWaited
+from aliquot.storage.view.views import ViewServer
 
 log = structlog.get_logger("aliquot.storage")
 
-_FIGURES_S, _FIGURES_PART = 0.5, 100
-_LET_GO_S = 60.0
+_FIGURES_INTERVAL_S, _FIGURES_COST_FACTOR = 0.5, 100
+_ORIGIN_CLOSE_DELAY_S = 60.0
 _ORIGIN_THREADS = 8  # for what may wait for origins, opens, transfers and listings aside
 _PRIME_THREADS = 4
 _DISK_THREADS = 2
 _MODEL_THREADS = 2
-LOOK_S = 5.0  # after which it is told what is known, without what an origin has not said yet
-LOOKING = "its files are still being listed; look again later"
+LOOKUP_TIMEOUT_S = 5.0  # after which it is told what is known, without what an origin has not said yet
+STILL_LISTING = "its files are still being listed; look again later"
 STOPPED = "it was stopped"
 Send = Callable[[FromAgent], None]
 Value = dict[str, int | float | str | None]
 
 
-class Agent:
-    def __init__(self, begin: Begin, send: Send) -> None:
+class StorageAgent:
+    def __init__(self, begin: StartAgent, send: Send) -> None:
         self._send = send
         self._loop = asyncio.get_running_loop()
         # Apart, so that origins which hang keep nobody from what does not need them.
@@ -81,17 +81,17 @@ class Agent:
         self._priming = ThreadPoolExecutor(_PRIME_THREADS, "priming")
         self._disk = ThreadPoolExecutor(_DISK_THREADS, "disk")
         model_threads = ThreadPoolExecutor(_MODEL_THREADS, "models")
-        self._shelf = Shelf(begin.settings, begin.datasets)
+        self._shelf = NodeDatasets(begin.settings, begin.datasets)
         self._cache = self._shelf.cache
-        self._looks = Looks(self._shelf.look)
+        self._looks = DatasetLookups(self._shelf.look)
         self._showing: set[asyncio.Task[None]] = set()
-        self._accounts = Accounts(self._accessed)
-        self._guesses = Guesses(
+        self._accounts = RunAccounts(self._accessed)
+        self._guesses = Predictions(
             Path(begin.settings.directory), self._shelf, self._accounts, send, begin.settings.learning
         )
-        models = ModelDesk(self._guesses.serving, model_threads, lambda told: self._soon(send, told))
+        models = ModelRequests(self._guesses.serving, model_threads, lambda told: self._soon(send, told))
         self._prefetches = Prefetches(self._cache, self._accounts, send)
-        self._views = Views(self._cache, self._seen)
+        self._views = ViewServer(self._cache, self._seen)
         for dataset in begin.datasets:
             self._priming.submit(self._shelf.prime, dataset.name)
         self._warming: dict[int, Future[WarmResult]] = {}
@@ -104,13 +104,13 @@ class Agent:
             HideDataset: lambda message: self._views.hide(message.name, message.sandboxes),
             EvictDataset: lambda message: self._answer(self._disk, message.request, self._shelf.evict, message.name),
             ShowDataset: self._show,
-            Warm: self._warm,
+            WarmDataset: self._warm,
             StopWarming: self._stop_warming,
             BeginRun: self._accounts.begin,
             EndRun: self._end_run,
             EndSession: self._end_session,
             AskModel: self._guesses.ask,
-            Prefetch: self._prefetches.begin,
+            StartPrefetch: self._prefetches.begin,
             CancelPrefetch: self._prefetches.cancel,
             ShowModels: models.ask,
             TrainModel: models.ask,
@@ -136,7 +136,7 @@ class Agent:
         if not data:
             self._loop.remove_reader(hands.fileno())
             return
-        message = handed.decode(data)
+        message = view_message_decoder.decode(data)
         if isinstance(message, CloseView):
             self._views.close(message.sandbox)
             self._accounts.close(message.sandbox)
@@ -163,12 +163,12 @@ class Agent:
     def _answered(self, request: int, done: Future[Value]) -> None:
         error = done.exception()
         if error is None:
-            answer = Answered(request, done.result())
+            answer = Reply(request, done.result())
         elif isinstance(error, AliquotError):
-            answer = Answered(request, error=str(error))
+            answer = Reply(request, error=str(error))
         else:
             log.error("a question could not be answered", exc_info=error)
-            answer = Answered(request, error=f"the storage agent failed: {type(error).__name__}")
+            answer = Reply(request, error=f"the storage agent failed: {type(error).__name__}")
         self._send(answer)
 
     def _show(self, message: ShowDataset) -> None:
@@ -179,8 +179,8 @@ class Agent:
     async def _tell_shown(self, message: ShowDataset) -> None:
         """What is here, and what is there if that is known in time."""
         looking = self._looks.begin(message.name)
-        await asyncio.wait({asyncio.wrap_future(looking)}, timeout=LOOK_S)
-        known: Value = looking.result() if looking.done() else {"trouble": LOOKING}
+        await asyncio.wait({asyncio.wrap_future(looking)}, timeout=LOOKUP_TIMEOUT_S)
+        known: Value = looking.result() if looking.done() else {"trouble": STILL_LISTING}
         self._answer(self._disk, message.request, lambda: self._shelf.here(message.name) | known)
 
     def _put(self, message: PutDataset) -> None:
@@ -198,11 +198,11 @@ class Agent:
     def _let_go(self, origin: Origin | None) -> None:
         """Of an origin that is no dataset's any more; transfers that are under way may come to their end before."""
         if origin is not None:
-            self._loop.call_later(_LET_GO_S, self._origins.submit, origin.close)
+            self._loop.call_later(_ORIGIN_CLOSE_DELAY_S, self._origins.submit, origin.close)
 
-    def _warm(self, message: Warm) -> None:
+    def _warm(self, message: WarmDataset) -> None:
         def told(files: int, of_files: int, size: int, of_bytes: int) -> None:
-            self._soon(self._send, Progress(message.request, files, of_files, size, of_bytes))
+            self._soon(self._send, WarmProgress(message.request, files, of_files, size, of_bytes))
 
         ticket = self._warming[message.request] = self._cache.warm(message.name, message.patterns, told)
         ticket.add_done_callback(lambda done: self._soon(self._warmed, message.request, done))
@@ -210,17 +210,17 @@ class Agent:
     def _warmed(self, request: int, done: Future[WarmResult]) -> None:
         del self._warming[request]
         if done.cancelled():
-            self._send(Answered(request, error=STOPPED))
+            self._send(Reply(request, error=STOPPED))
             return
         if (error := done.exception()) is not None:
-            self._send(Answered(request, error=str(error)))
+            self._send(Reply(request, error=str(error)))
             return
         warmed = done.result()
         if warmed.failed:
             text = f"{warmed.failed} files did not come, {warmed.files} are here; the first: {warmed.error}"
-            self._send(Answered(request, error=text))
+            self._send(Reply(request, error=text))
         else:
-            self._send(Answered(request, {"files": warmed.files, "bytes": warmed.bytes}))
+            self._send(Reply(request, {"files": warmed.files, "bytes": warmed.bytes}))
 
     def _stop_warming(self, message: StopWarming) -> None:
         if (ticket := self._warming.get(message.request)) is not None:
@@ -235,10 +235,10 @@ class Agent:
             return
         if told.error:
             log.info("a file could not be opened", file=str(told.key), error=told.error)
-            told = replace(told, error=self._shelf.for_tenants(told.key.dataset, told.error))
+            told = replace(told, error=self._shelf.redact_for_tenants(told.key.dataset, told.error))
         self._soon(self._accounts.opened, told)
 
-    def _accessed(self, run: Run, opened: FileOpened) -> None:
+    def _accessed(self, run: RunAccount, opened: FileOpened) -> None:
         begun = run.begun
         assert opened.found is not None  # noqa: S101 - one that failed is no access
         access = Access(
@@ -273,13 +273,15 @@ class Agent:
         told: dict[str, float] = {}
         took_s = 0.0
         while True:
-            await asyncio.sleep(max(_FIGURES_S, _FIGURES_PART * took_s))  # of many files it takes a while
+            await asyncio.sleep(
+                max(_FIGURES_INTERVAL_S, _FIGURES_COST_FACTOR * took_s)
+            )  # of many files it takes a while
             begun_s = time.monotonic()
             figures = await asyncio.to_thread(self._shelf.figures) | self._accounts.figures()
             took_s = time.monotonic() - begun_s
             if figures != told:
                 told = figures
-                self._send(Figures(figures))
+                self._send(AgentFigures(figures))
 
     def _soon(self, call: Callable[..., None], *args: object) -> None:
         with suppress(RuntimeError):  # the loop has ended, and with it whoever would want to know

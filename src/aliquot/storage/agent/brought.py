@@ -6,7 +6,7 @@ from aliquot.core.prefetching.records import AudienceKey
 from aliquot.storage.records import FileKey
 
 
-class Brought:
+class UnopenedPrefetches:
     def __init__(self) -> None:
         self._files: dict[AudienceKey, dict[FileKey, tuple[int, float]]] = {}  # bytes, seconds it took
         self._audiences: dict[FileKey, set[AudienceKey]] = {}  # that it was brought for

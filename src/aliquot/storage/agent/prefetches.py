@@ -9,23 +9,23 @@ from contextlib import suppress
 import structlog
 
 from aliquot.core.errors import AliquotError
-from aliquot.storage.agent.accounts import Accounts
+from aliquot.storage.agent.accounts import RunAccounts
 from aliquot.storage.cache import Cache, FetchResult, TransferFuture, Urgency
-from aliquot.storage.messages import CancelPrefetch, FromAgent, Prefetch, Prefetched
+from aliquot.storage.messages import CancelPrefetch, FromAgent, PrefetchEnded, StartPrefetch
 from aliquot.storage.records import FileKey, Found
 
 log = structlog.get_logger("aliquot.storage")
 
 
 class Prefetches:
-    def __init__(self, cache: Cache, accounts: Accounts, send: Callable[[FromAgent], None]) -> None:
+    def __init__(self, cache: Cache, accounts: RunAccounts, send: Callable[[FromAgent], None]) -> None:
         self._cache = cache
         self._accounts = accounts
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[int, tuple[TransferFuture[FetchResult], float]] = {}
 
-    def begin(self, message: Prefetch) -> None:
+    def begin(self, message: StartPrefetch) -> None:
         begun_s = time.monotonic()
         key = FileKey(message.dataset, message.path)
         try:
@@ -43,11 +43,11 @@ class Prefetches:
         if under_way is not None:
             under_way[0].cancel()
 
-    def _soon(self, message: Prefetch, done: Future[FetchResult]) -> None:
+    def _soon(self, message: StartPrefetch, done: Future[FetchResult]) -> None:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._ended, message, done)
 
-    def _ended(self, message: Prefetch, done: Future[FetchResult]) -> None:
+    def _ended(self, message: StartPrefetch, done: Future[FetchResult]) -> None:
         ticket, begun_s = self._under_way.pop(message.fetch)
         seconds = time.monotonic() - begun_s
         try:
@@ -58,16 +58,16 @@ class Prefetches:
         except Exception as error:  # noqa: BLE001 - of the transfer, or of ours
             self._failed(message, seconds, error)
         else:
-            self._send(Prefetched(message.fetch, seconds))
+            self._send(PrefetchEnded(message.fetch, seconds))
 
-    def _count(self, message: Prefetch, fetched: FetchResult, seconds: float) -> None:
+    def _count(self, message: StartPrefetch, fetched: FetchResult, seconds: float) -> None:
         key = FileKey(message.dataset, message.path)
         if fetched.found is Found.PREFETCHED:
             self._accounts.brought((message.tenant, message.session), key, fetched.listed.size, seconds)
         else:
             self._accounts.overtaken(key, seconds)
 
-    def _failed(self, message: Prefetch, seconds: float, error: Exception) -> None:
+    def _failed(self, message: StartPrefetch, seconds: float, error: Exception) -> None:
         if not isinstance(error, AliquotError):
             log.error("a prefetch failed", dataset=message.dataset, exc_info=error)
-        self._send(Prefetched(message.fetch, seconds, str(error) or type(error).__name__))
+        self._send(PrefetchEnded(message.fetch, seconds, str(error) or type(error).__name__))

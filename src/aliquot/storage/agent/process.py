@@ -14,12 +14,12 @@ from contextlib import suppress
 
 from aliquot.core.errors import AliquotError
 from aliquot.logs import set_up_logs
-from aliquot.storage.agent.agent import Agent
-from aliquot.storage.frames import frame, next_message, to_agent
-from aliquot.storage.messages import Begin, Failed, FromAgent
+from aliquot.storage.agent.agent import StorageAgent
+from aliquot.storage.frames import frame, next_message, to_agent_decoder
+from aliquot.storage.messages import AgentFailed, FromAgent, StartAgent
 
 NICE = 5  # calls that need no files come first
-_END_S = 4.0
+_CLOSE_TIMEOUT_S = 4.0
 
 
 async def serve(channel: socket.socket, hands: socket.socket) -> None:
@@ -29,23 +29,23 @@ async def serve(channel: socket.socket, hands: socket.socket) -> None:
     def send(message: FromAgent) -> None:
         writer.write(frame(message))
 
-    begin = await next_message(reader, to_agent)
-    if not isinstance(begin, Begin):
+    begin = await next_message(reader, to_agent_decoder)
+    if not isinstance(begin, StartAgent):
         return
     try:
-        agent = Agent(begin, send)
+        agent = StorageAgent(begin, send)
     except (AliquotError, OSError) as error:
-        send(Failed(str(error)))
+        send(AgentFailed(str(error)))
         await writer.drain()
         return
     hands.setblocking(False)
     asyncio.get_running_loop().add_reader(hands.fileno(), agent.take, hands)
     figures = asyncio.create_task(agent.tell_figures())
-    while (message := await next_message(reader, to_agent)) is not None:
+    while (message := await next_message(reader, to_agent_decoder)) is not None:
         agent.hear(message)
     figures.cancel()
     # Threads that wait for an origin which does not answer must not keep the process.
-    watchdog = threading.Timer(_END_S, os._exit, (1,))
+    watchdog = threading.Timer(_CLOSE_TIMEOUT_S, os._exit, (1,))
     watchdog.daemon = True
     watchdog.start()
     await asyncio.to_thread(agent.close)

@@ -20,11 +20,11 @@ from aliquot.storage.log.schema import COLUMNS, INSERT, Row, connect, connect_me
 from aliquot.storage.log.sessions import LoggedSession, split
 from aliquot.storage.records import Access
 
-RECENT = 10  # accesses of an audience that a prediction looks at
-_GATHER_S = 0.05  # a group is what comes within it
-_MOST_WAITING = 100_000  # accesses that are not on disk yet; beyond that the oldest are lost
-_AUDIENCES = 4096  # whose last accesses are kept in memory
-_PRUNED = 10  # a tenth of the rows goes at once, so that pruning is seldom
+MAX_RECENT = 10  # accesses of an audience that a prediction looks at
+_GROUP_INTERVAL_S = 0.05  # a group is what comes within it
+_MAX_WAITING = 100_000  # accesses that are not on disk yet; beyond that the oldest are lost
+_MAX_AUDIENCES = 4096  # whose last accesses are kept in memory
+_PRUNE_DIVISOR = 10  # a tenth of the rows goes at once, so that pruning is seldom
 _log = structlog.get_logger(__name__)
 
 
@@ -72,7 +72,7 @@ class AccessLog:
             self._recent.move_to_end(key)
             self._waiting.append(to_row(access))
             self._added += 1
-            if len(self._waiting) > _MOST_WAITING:
+            if len(self._waiting) > _MAX_WAITING:
                 self._waiting.popleft()
                 self._added -= 1
                 self._lost += 1
@@ -83,7 +83,7 @@ class AccessLog:
         """How many were added since it was opened."""
         return self._added
 
-    def recent(self, tenant: str, session: str, function: str = "", k: int = RECENT) -> list[Access]:
+    def recent(self, tenant: str, session: str, function: str = "", k: int = MAX_RECENT) -> list[Access]:
         """The last accesses of a session, or, where there is none, of a function; the oldest first.
 
         An audience's own name, `function/NAME`, is as good as the function's.
@@ -141,9 +141,9 @@ class AccessLog:
     # --- memory -------------------------------------------------------------------------------------------
 
     def _remember(self, key: tuple[str, str], accesses: list[Access]) -> deque[Access]:
-        while len(self._recent) >= _AUDIENCES:
+        while len(self._recent) >= _MAX_AUDIENCES:
             self._recent.popitem(last=False)
-        known = self._recent[key] = deque(accesses, maxlen=RECENT)
+        known = self._recent[key] = deque(accesses, maxlen=MAX_RECENT)
         return known
 
     def _read_recent(self, tenant: str, session: str, function: str) -> list[Access]:
@@ -153,7 +153,7 @@ class AccessLog:
         where, values = "session = ?", (tenant, session)
         if (name := function_of(audience_of(session, function))) is not None:
             where, values = "session = '' AND function = ?", (tenant, name)
-        query = f"SELECT {COLUMNS} FROM accesses WHERE tenant = ? AND {where} ORDER BY id DESC LIMIT {RECENT}"  # noqa: S608 - values are bound
+        query = f"SELECT {COLUMNS} FROM accesses WHERE tenant = ? AND {where} ORDER BY id DESC LIMIT {MAX_RECENT}"  # noqa: S608 - values are bound
         try:
             with closing(connect_reader(self.path)) as reader:
                 return [to_access(row) for row in reader.execute(query, values)][::-1]
@@ -167,7 +167,7 @@ class AccessLog:
         while True:
             self._wake.wait()
             if not self._closing:
-                threading.Event().wait(_GATHER_S)
+                threading.Event().wait(_GROUP_INTERVAL_S)
             self._wake.clear()
             with self._lock:
                 group, self._waiting = self._waiting, deque()
@@ -203,7 +203,7 @@ class AccessLog:
             least = self._connection.execute("SELECT min(id) FROM accesses").fetchone()[0]
             if least is None:
                 return
-            going = max(rows // _PRUNED, rows - self._limits.rows, 1)
+            going = max(rows // _PRUNE_DIVISOR, rows - self._limits.rows, 1)
             gone = self._connection.execute("DELETE FROM accesses WHERE id < ?", (least + going,)).rowcount
             self._rows -= gone
             self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from aliquot.core.prefetching.records import audience_of
 from aliquot.storage.records import Access
 
-IDLE_S = 30 * 60.0
+SESSION_IDLE_TIMEOUT_S = 30 * 60.0
 
 
 class LoggedSession(NamedTuple):
@@ -23,7 +23,7 @@ class LoggedSession(NamedTuple):
         return self.accesses[0].user
 
 
-def split(accesses: Iterable[Access], idle_s: float = IDLE_S) -> Iterator[LoggedSession]:
+def split(accesses: Iterable[Access], idle_s: float = SESSION_IDLE_TIMEOUT_S) -> Iterator[LoggedSession]:
     """In the order in which they end. Accesses come in the order in which they happened, or nearly so."""
     under_way: dict[tuple[str, str], LoggedSession] = {}
     for access in accesses:

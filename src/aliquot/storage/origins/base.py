@@ -12,7 +12,7 @@ from aliquot.storage.errors import OriginError
 from aliquot.storage.origins.options import secret_texts
 from aliquot.storage.records import Listed
 
-Go: TypeAlias = Callable[[int], bool]  # told the bytes so far; False: pause; raises when it is to stop
+CopyProgress: TypeAlias = Callable[[int], bool]  # told the bytes so far; False: pause; raises when it is to stop
 
 # With another value of these the same address is another place: a user may see other files than another.
 PLACE_OPTIONS = (
@@ -26,12 +26,12 @@ PLACE_OPTIONS = (
     "user",
     "username",
 )
-LONGEST_REASON = 300
+MAX_REASON_CHARACTERS = 300
 PIECE_BYTES = 1 << 18
 _own = local()
 
 
-def scratch() -> memoryview:
+def thread_buffer() -> memoryview:
     """The thread's buffer for pieces: fresh memory for each of them costs more than to fill it."""
     buffer: memoryview | None = getattr(_own, "buffer", None)
     if buffer is None:
@@ -89,7 +89,7 @@ class Origin(ABC):
         """All of `pieces` at once."""
         return b"".join(bytes(piece) for piece in self.pieces(listed, offset, length))
 
-    def copy(self, listed: Listed, target: Path, go: Go) -> None:
+    def copy(self, listed: Listed, target: Path, go: CopyProgress) -> None:
         """All of it into a file that is not there yet; asks `go` several times a second. As `pieces` otherwise."""
         raise OriginError(f"{self.shown_url}: {listed.path} is read in parts")
 
@@ -104,7 +104,7 @@ class Origin(ABC):
         """An error for people: what was done and why it failed."""
         said = str(cause).encode(errors="backslashreplace").decode()  # programs and names of files may be no UTF-8
         reason = " ".join(said.split()) or type(cause).__name__
-        return OriginError(f"{self.shown_url}: {doing}: {self._without_secrets(reason)[:LONGEST_REASON]}")
+        return OriginError(f"{self.shown_url}: {doing}: {self._without_secrets(reason)[:MAX_REASON_CHARACTERS]}")
 
     def _without_secrets(self, text: str) -> str:
         for secret in self._secrets:

@@ -4,12 +4,12 @@ import subprocess
 from threading import Thread
 from typing import IO
 
-MOST_LINES = 100
-LONGEST_LINE = 4096
-LAST_WORDS_S = 5.0
+MAX_STDERR_LINES = 100
+MAX_STDERR_LINE_BYTES = 4096
+STDERR_TIMEOUT_S = 5.0
 
 
-class Complaints:
+class StderrReader:
     """The first lines are kept; the rest is heard and forgotten."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
@@ -21,11 +21,11 @@ class Complaints:
 
     def all(self) -> bytes:
         """When the program has ended."""
-        self._thread.join(LAST_WORDS_S)  # a shell that it started may be left, and has nothing to say about it
+        self._thread.join(STDERR_TIMEOUT_S)  # a shell that it started may be left, and has nothing to say about it
         return b"".join(self._kept)
 
     def _hear(self, said: IO[bytes]) -> None:
         with said:
-            while line := said.readline(LONGEST_LINE):
-                if len(self._kept) < MOST_LINES:
+            while line := said.readline(MAX_STDERR_LINE_BYTES):
+                if len(self._kept) < MAX_STDERR_LINES:
                     self._kept.append(line)

@@ -16,19 +16,19 @@ from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from aliquot.storage.origins.base import scratch
+from aliquot.storage.origins.base import thread_buffer
 
-CONNECT_S = 10.0
-SILENT_S = 30.0  # without a byte: given up
-MOST_KEPT = 16
-MOST_REDIRECTS = 5
+CONNECT_TIMEOUT_S = 10.0
+SILENCE_TIMEOUT_S = 30.0  # without a byte: given up
+MAX_KEPT = 16
+MAX_REDIRECTS = 5
 REDIRECTS = (301, 302, 303, 307, 308)
-TROUBLE = (HTTPException, OSError, ValueError)  # whatever a connection may end in
+CONNECTION_ERRORS = (HTTPException, OSError, ValueError)  # whatever a connection may end in
 
-_Place: TypeAlias = tuple[str, str]  # scheme, and host with port
+_HostKey: TypeAlias = tuple[str, str]  # scheme, and host with port
 
 
-class Answer:
+class OriginResponse:
     """Read once, from the beginning; what is left unread costs the connection."""
 
     def __init__(self, response: HTTPResponse) -> None:
@@ -41,7 +41,7 @@ class Answer:
 
     def pieces(self, most: int) -> Iterator[memoryview]:
         """So many bytes, or fewer if it ends before; a piece is good until the next one is asked for."""
-        buffer = scratch()
+        buffer = thread_buffer()
         while most > 0 and (count := self._response.readinto(buffer[:most])):
             yield buffer[:count]
             most -= count
@@ -61,28 +61,30 @@ class Answer:
         return self._response.isclosed()
 
 
-class Connections:
+class ConnectionPool:
     """Thread-safe. `headers` go with every request to the host that was named, and not to where it leads elsewhere."""
 
     def __init__(self, headers: Mapping[str, str], user: str, password: str) -> None:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "aliquot", **headers}
         if user:
             self._headers["Authorization"] = _basic(user, password)
-        self._kept: dict[_Place, list[HTTPConnection]] = {}
+        self._kept: dict[_HostKey, list[HTTPConnection]] = {}
         self._lock = Lock()
         self._tls = ssl.create_default_context()
         self._closed = False
         self._nearness = ""  # of the origin itself
 
     @contextmanager
-    def answer(self, method: str, url: str, headers: Mapping[str, str]) -> Iterator[Answer]:
-        """The answer, after redirects; raises one of `TROUBLE`."""
+    def answer(self, method: str, url: str, headers: Mapping[str, str]) -> Iterator[OriginResponse]:
+        """The answer, after redirects; raises one of `CONNECTION_ERRORS`."""
         first = urlsplit(url)
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             parts = urlsplit(url)
-            own = self._headers if _may_know(first, parts) else {"Accept-Encoding": "identity"}
-            connection, response = self._ask(method, parts, {**own, **headers}, is_led=_place(parts) != _place(first))
-            answer = Answer(response)
+            own = self._headers if _may_receive_credentials(first, parts) else {"Accept-Encoding": "identity"}
+            connection, response = self._ask(
+                method, parts, {**own, **headers}, is_led=_host_key(parts) != _host_key(first)
+            )
+            answer = OriginResponse(response)
             if answer.status in REDIRECTS and answer.header("Location"):
                 connection.close()
                 url = urljoin(url, answer.header("Location"))
@@ -92,7 +94,7 @@ class Connections:
             finally:
                 self._give_back(parts, connection, keep=answer.is_read and not response.will_close)
             return
-        raise HTTPException(f"more than {MOST_REDIRECTS} redirects")
+        raise HTTPException(f"more than {MAX_REDIRECTS} redirects")
 
     def close(self) -> None:
         with self._lock:
@@ -111,20 +113,20 @@ class Connections:
             try:
                 connection.request(method, self._target(parts), headers=dict(headers))
                 return connection, connection.getresponse()
-            except TROUBLE:
+            except CONNECTION_ERRORS:
                 connection.close()
                 if kept is None:  # one that was kept may have been closed by the other side meanwhile
                     raise
 
     def _take(self, parts: SplitResult) -> HTTPConnection | None:
         with self._lock:
-            kept = self._kept.get(_place(parts))
+            kept = self._kept.get(_host_key(parts))
             return kept.pop() if kept else None
 
     def _give_back(self, parts: SplitResult, connection: HTTPConnection, *, keep: bool) -> None:
         with self._lock:
-            kept = self._kept.setdefault(_place(parts), [])
-            if keep and len(kept) < MOST_KEPT and not self._closed:
+            kept = self._kept.setdefault(_host_key(parts), [])
+            if keep and len(kept) < MAX_KEPT and not self._closed:
                 kept.append(connection)
                 return
         connection.close()
@@ -138,13 +140,13 @@ class Connections:
             place, tunnel = proxy, parts.scheme == "https"
         host = place.hostname or ""
         if parts.scheme == "https":
-            connection: HTTPConnection = HTTPSConnection(host, place.port, timeout=CONNECT_S, context=self._tls)
+            connection: HTTPConnection = HTTPSConnection(host, place.port, timeout=CONNECT_TIMEOUT_S, context=self._tls)
         else:
-            connection = HTTPConnection(host, place.port, timeout=CONNECT_S)
+            connection = HTTPConnection(host, place.port, timeout=CONNECT_TIMEOUT_S)
         if tunnel:
             connection.set_tunnel(parts.hostname or "", parts.port)
         connection.connect()
-        connection.sock.settimeout(SILENT_S)
+        connection.sock.settimeout(SILENCE_TIMEOUT_S)
         if proxy is None:
             self._look_at(connection, is_led=is_led)
         return connection
@@ -153,7 +155,7 @@ class Connections:
         """By the address that was reached: what a name means may change from one question to the next."""
         reached = str(connection.sock.getpeername()[0])
         if not is_led:
-            self._nearness = _nearness(reached)
+            self._nearness = _local_scope(reached)
             return
         try:
             self._refuse_near(reached)
@@ -162,7 +164,7 @@ class Connections:
             raise
 
     def _refuse_near(self, address: str) -> None:
-        if _nearness(address) not in {"", self._nearness}:
+        if _local_scope(address) not in {"", self._nearness}:
             raise HTTPException("a redirect to this machine or its link, where the origin is not")
 
     @staticmethod
@@ -172,16 +174,16 @@ class Connections:
         return f"http://{parts.netloc.rpartition('@')[2]}{path}" if by_proxy else path
 
 
-def _place(parts: SplitResult) -> _Place:
+def _host_key(parts: SplitResult) -> _HostKey:
     return parts.scheme, parts.netloc
 
 
-def _may_know(first: SplitResult, parts: SplitResult) -> bool:
+def _may_receive_credentials(first: SplitResult, parts: SplitResult) -> bool:
     """Whether this place may be told what was meant for the first: the same one, or the same by TLS."""
     return parts.netloc == first.netloc and parts.scheme in {first.scheme, "https"}
 
 
-def _nearness(address: str) -> str:
+def _local_scope(address: str) -> str:
     """Whether it is an address that only this machine, or its link, has: services there take who asks for a friend."""
     try:
         ip = ip_address(address.partition("%")[0])

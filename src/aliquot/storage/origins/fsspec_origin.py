@@ -29,7 +29,7 @@ TIMES = (
 PACKAGES = {"aiohttp": "fsspec[http]", "smbclient": "smbprotocol"}
 
 
-class _Driver(NamedTuple):
+class _FsspecDriver(NamedTuple):
     files: Any  # an fsspec file system: it has no types
     root: str
 
@@ -42,11 +42,11 @@ class FsspecOrigin(Origin):
         self._url = url
         self._values = option_values(options)
         self._manifest = str(self._values.pop("manifest", ""))
-        self._made: _Driver | None = None
+        self._made: _FsspecDriver | None = None
         self._making = Lock()
 
     @property
-    def _driver(self) -> _Driver:
+    def _driver(self) -> _FsspecDriver:
         """Made when it is first used: some drivers connect then, and whoever only names a file must not wait."""
         with self._making:
             if self._made is None:
@@ -121,7 +121,7 @@ class FsspecOrigin(Origin):
             raise self.failed(doing, error) from error
 
 
-def _driver(url: str, values: dict[str, object], origin: Origin) -> _Driver:
+def _driver(url: str, values: dict[str, object], origin: Origin) -> _FsspecDriver:
     core = import_module("fsspec.core")
     # What a driver remembers of directories would hide that a file has changed.
     fresh: dict[str, object] = {"use_listings_cache": False, "skip_instance_cache": True}
@@ -131,7 +131,7 @@ def _driver(url: str, values: dict[str, object], origin: Origin) -> _Driver:
         raise OriginError(f"{origin.shown_url}: {_needed(url, error)}") from error
     except Exception as error:
         raise origin.failed("cannot be opened", error) from error
-    return _Driver(files, str(root))
+    return _FsspecDriver(files, str(root))
 
 
 def _needed(url: str, error: ImportError) -> str:

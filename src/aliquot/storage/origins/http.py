@@ -18,20 +18,20 @@ from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
-from aliquot.storage.origins.base import Go, Origin
-from aliquot.storage.origins.connections import TROUBLE, Answer, Connections
+from aliquot.storage.origins.base import CopyProgress, Origin
+from aliquot.storage.origins.connections import CONNECTION_ERRORS, ConnectionPool, OriginResponse
 from aliquot.storage.origins.manifest import read_manifest
 from aliquot.storage.origins.options import option_values
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
-ASKED_AT_ONCE = 8  # files of a listing page, which has no sizes
-MOST_PAGES = 100_000
-MOST_REMEMBERED = 100_000  # files of which it is known whether parts of them are sent
-LARGEST_PAGE_BYTES = 1 << 28
-PAUSE_S = 0.02
+STAT_THREADS = 8  # files of a listing page, which has no sizes
+MAX_PAGES = 100_000
+MAX_REMEMBERED = 100_000  # files of which it is known whether parts of them are sent
+MAX_PAGE_BYTES = 1 << 28
+PAUSE_INTERVAL_S = 0.02
 SETTLED_S = 1.1  # times are told in seconds, as by rsync
-UNNAMED = "unnamed-"  # begins the version of a file of which the server tells none
+UNVERSIONED = "unnamed-"  # begins the version of a file of which the server tells none
 OK, PARTIAL, OUT_OF_RANGE, GONE = 200, 206, 416, (404, 410)
 
 
@@ -53,7 +53,7 @@ class HttpOrigin(Origin):
         self._ranged: dict[str, bool] = {}  # whether the server sends parts of a file, as it said last
         self._lock = Lock()
         named = {str(name): str(value) for name, value in headers.items()}
-        self._connections = Connections(named, user or parts.username or "", password or parts.password or "")
+        self._connections = ConnectionPool(named, user or parts.username or "", password or parts.password or "")
 
     @property
     def link(self) -> str:
@@ -68,7 +68,7 @@ class HttpOrigin(Origin):
             with self._answer("GET", self._manifest, "the manifest cannot be read") as answer:
                 yield from read_manifest(answer.line, self.shown_url)
             return
-        with ThreadPoolExecutor(ASKED_AT_ONCE, "listing") as pool:
+        with ThreadPoolExecutor(STAT_THREADS, "listing") as pool:
             for page in self._pages():
                 for listed in pool.map(self._listed_or_gone, page):
                     if listed is not None:
@@ -81,7 +81,7 @@ class HttpOrigin(Origin):
             time.sleep(SETTLED_S - age_s)
             listed = self._stat(path)
         # One that the server gives no version is of another at each question: it is brought anew.
-        return listed if listed.version else replace(listed, version=f"{UNNAMED}{time.time_ns():x}")
+        return listed if listed.version else replace(listed, version=f"{UNVERSIONED}{time.time_ns():x}")
 
     def _stat(self, path: str) -> Listed:
         with self._answer("HEAD", check_path(path), f"{path} cannot be asked after") as answer:
@@ -97,7 +97,7 @@ class HttpOrigin(Origin):
     def _remember(self, path: str, *, is_ranged: bool) -> None:
         with self._lock:
             self._ranged[path] = is_ranged
-            if len(self._ranged) > MOST_REMEMBERED:
+            if len(self._ranged) > MAX_REMEMBERED:
                 del self._ranged[next(iter(self._ranged))]
 
     def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
@@ -118,15 +118,15 @@ class HttpOrigin(Origin):
     def confirm(self, listed: Listed) -> None:
         # An answer has the version that the file had when it began; one that was written to meanwhile is another now.
         now = self.stat(listed.path)
-        is_named = not (listed.version.startswith(UNNAMED) and now.version.startswith(UNNAMED))
+        is_named = not (listed.version.startswith(UNVERSIONED) and now.version.startswith(UNVERSIONED))
         if now.size != listed.size or (is_named and now.version != listed.version):
             raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
-    def copy(self, listed: Listed, target: Path, go: Go) -> None:
+    def copy(self, listed: Listed, target: Path, go: CopyProgress) -> None:
         with target.open("xb") as file:
             for piece in self._whole(listed):
                 while not go(file.tell()):
-                    time.sleep(PAUSE_S)
+                    time.sleep(PAUSE_INTERVAL_S)
                 file.write(piece)
             if file.tell() != listed.size:
                 raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
@@ -140,7 +140,9 @@ class HttpOrigin(Origin):
         self._connections.close()
 
     @contextmanager
-    def _answer(self, method: str, path: str, doing: str, headers: Mapping[str, str] | None = None) -> Iterator[Answer]:
+    def _answer(
+        self, method: str, path: str, doing: str, headers: Mapping[str, str] | None = None
+    ) -> Iterator[OriginResponse]:
         address = urljoin(self._root, quote(path)) + self._query
         try:
             with self._connections.answer(method, address, headers or {}) as answer:
@@ -151,7 +153,7 @@ class HttpOrigin(Origin):
                 if answer.status not in {OK, PARTIAL}:
                     raise OriginError(f"{self.shown_url}: {doing}: the server answers {answer.status}")
                 yield answer
-        except TROUBLE as error:
+        except CONNECTION_ERRORS as error:
             raise self.failed(doing, error) from error
 
     def _pages(self) -> Iterator[list[str]]:
@@ -161,12 +163,12 @@ class HttpOrigin(Origin):
             pages += 1
             directory = waiting.pop(0)
             with self._answer("GET", directory, f"{directory or 'the root'} cannot be listed") as answer:
-                links = _links(answer.read_all(LARGEST_PAGE_BYTES).decode(errors="replace"))
+                links = _links(answer.read_all(MAX_PAGE_BYTES).decode(errors="replace"))
             found = [path for link in links if (path := self._below(directory, link)) is not None]
             fresh = [path for path in dict.fromkeys(found) if path not in seen]
             seen.update(fresh)
             waiting += [path for path in fresh if path.endswith("/")]
-            if pages + len(waiting) > MOST_PAGES:
+            if pages + len(waiting) > MAX_PAGES:
                 raise OriginError(f"{self.shown_url}: its pages lead on without an end; give a manifest")
             yield [path for path in fresh if not path.endswith("/")]
 
@@ -190,7 +192,7 @@ class HttpOrigin(Origin):
             return None
 
 
-class _Links(HTMLParser):
+class _LinkParser(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
@@ -201,13 +203,13 @@ class _Links(HTMLParser):
 
 
 def _links(page: str) -> list[str]:
-    parser = _Links()
+    parser = _LinkParser()
     parser.feed(page)
     parser.close()
     return parser.found
 
 
-def _listed(path: str, answer: Answer) -> Listed:
+def _listed(path: str, answer: OriginResponse) -> Listed:
     size = answer.header("Content-Length")
     if not size.isdecimal():
         raise OriginError(f"{path}: the server does not say how large it is")
@@ -221,14 +223,14 @@ def _time(text: str) -> float:
         return 0.0
 
 
-def _version(answer: Answer, size: int) -> str:
+def _version(answer: OriginResponse, size: int) -> str:
     """Empty where the server tells nothing that changes with the content."""
     tag, when = answer.header("ETag"), answer.header("Last-Modified")
     return tag or (f"{when}-{size:x}" if when else "")
 
 
-def _same(listed: Listed, answer: Answer, where: str) -> None:
+def _same(listed: Listed, answer: OriginResponse, where: str) -> None:
     total = answer.header("Content-Range").rpartition("/")[2] or answer.header("Content-Length")
-    expected = "" if listed.version.startswith(UNNAMED) else listed.version
+    expected = "" if listed.version.startswith(UNVERSIONED) else listed.version
     if not total.isdecimal() or int(total) != listed.size or _version(answer, listed.size) != expected:
         raise ChangedError(f"{where}: {listed.path} has changed")

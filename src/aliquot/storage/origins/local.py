@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, StorageError
-from aliquot.storage.origins.base import Origin, scratch
+from aliquot.storage.origins.base import Origin, thread_buffer
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
 # A file system's clock ticks up to every 10 ms: only a file that was left alone for longer than a tick is sure to have
 # another time after the next write.
 SETTLED_S = 0.02
-HOLE_BYTES = 1 << 16  # to read less than this takes no longer than to ask whether it is a hole
+MIN_HOLE_BYTES = 1 << 16  # to read less than this takes no longer than to ask whether it is a hole
 
 
 class LocalOrigin(Origin):
@@ -94,7 +94,7 @@ class LocalOrigin(Origin):
             return _listed(path, about)
 
     def empty(self, listed: Listed, offset: int, length: int) -> bool:
-        if length < HOLE_BYTES:
+        if length < MIN_HOLE_BYTES:
             return False
         with self._opened(listed.path) as fd:
             try:
@@ -104,7 +104,7 @@ class LocalOrigin(Origin):
             return data >= offset + length and self._same(listed, fd)
 
     def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
-        buffer = scratch()
+        buffer = thread_buffer()
         with self._opened(listed.path) as fd:
             if time.time() - os.fstat(fd).st_mtime < SETTLED_S:
                 time.sleep(SETTLED_S)

@@ -10,23 +10,23 @@ import msgspec
 from aliquot.storage.errors import OriginError
 from aliquot.storage.records import Listed
 
-LONGEST_LINE = 1 << 16
+MAX_LINE_BYTES = 1 << 16
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _ManifestLine(msgspec.Struct, frozen=True):
     path: str
     size: int
     checksum: str = ""
 
 
-_decoder = msgspec.json.Decoder(_Line)
+_decoder = msgspec.json.Decoder(_ManifestLine)
 
 
 def read_manifest(readline: Callable[[int], str], where: str) -> Iterator[Listed]:
     """Without versions: the origin is asked for those, file by file, when it is needed."""
-    for number, line in enumerate(iter(lambda: readline(LONGEST_LINE + 1), ""), start=1):
-        if len(line) > LONGEST_LINE:
-            raise OriginError(f"{where}: manifest, line {number}: it is longer than {LONGEST_LINE} bytes")
+    for number, line in enumerate(iter(lambda: readline(MAX_LINE_BYTES + 1), ""), start=1):
+        if len(line) > MAX_LINE_BYTES:
+            raise OriginError(f"{where}: manifest, line {number}: it is longer than {MAX_LINE_BYTES} bytes")
         if not line.strip():
             continue
         try:

@@ -16,19 +16,19 @@ from urllib.parse import unquote, urlsplit
 
 from aliquot.core.errors import InputError
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError
-from aliquot.storage.origins.base import Go, Origin
-from aliquot.storage.origins.complaints import Complaints
+from aliquot.storage.origins.base import CopyProgress, Origin
+from aliquot.storage.origins.complaints import StderrReader
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
 # -rw-r--r--          1,234 2026/01/02 03:04:05 train/0001.png
 _LINE = re.compile(r"(?P<kind>.)\S+\s+(?P<size>[\d,]+) (?P<time>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) (?P<path>.*)")
 _ESCAPED = re.compile(rb"\\#(\d{3})")
-LOOKED_AT_S = 0.02
+POLL_INTERVAL_S = 0.02
 SETTLED_S = 1.1  # rsync tells times in seconds: a file that was left alone for longer has another after the next write
-SILENT_S = 30  # without a byte: given up
-GONE = 23  # "partial transfer": the named file is not there, among others
-LONGEST_LINE = 1 << 15  # a path, every byte of it escaped, and what is said of it
+SILENCE_TIMEOUT_S = 30  # without a byte: given up
+PARTIAL_TRANSFER = 23  # "partial transfer": the named file is not there, among others
+MAX_LINE_BYTES = 1 << 15  # a path, every byte of it escaped, and what is said of it
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
 
 
@@ -57,7 +57,7 @@ class RsyncOrigin(Origin):
 
     def files(self) -> Iterator[Listed]:
         with self._running(["--list-only", "--recursive"]) as process:
-            complaints = Complaints(process)
+            complaints = StderrReader(process)
             if process.stdin is not None:
                 process.stdin.close()
             for line in self._lines(process):
@@ -90,7 +90,7 @@ class RsyncOrigin(Origin):
     def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
         raise OriginError(f"{self.shown_url}: rsync brings whole files, no parts of {listed.path}")
 
-    def copy(self, listed: Listed, target: Path, go: Go) -> None:
+    def copy(self, listed: Listed, target: Path, go: CopyProgress) -> None:
         check_path(listed.path)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as folder:
             self._bring(listed, Path(folder), go)
@@ -105,29 +105,29 @@ class RsyncOrigin(Origin):
         if self.stat(listed.path).version != listed.version:
             raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
-    def _bring(self, listed: Listed, folder: Path, go: Go) -> None:
+    def _bring(self, listed: Listed, folder: Path, go: CopyProgress) -> None:
         # --inplace: the file grows under its own name, in a folder of its own, and can be watched.
         options = ["--files-from=-", "--from0", "--no-relative", "--inplace", "--partial", "--sparse", "--whole-file"]
         name = folder / listed.path.rpartition("/")[2]
         with self._running(options, folder) as process:
             self._tell(process, listed.path.encode() + b"\0")
-            complaints = Complaints(process)
+            complaints = StderrReader(process)
             paused = False
             while process.poll() is None:
                 goes_on = go(name.stat().st_size if name.exists() else 0)
                 if goes_on is paused:  # it is stopped by a signal: the other side stops when the connection is full
                     process.send_signal(signal.SIGCONT if goes_on else signal.SIGSTOP)
                     paused = not goes_on
-                time.sleep(LOOKED_AT_S)
+                time.sleep(POLL_INTERVAL_S)
             self._judge(process.wait(), complaints.all(), f"{listed.path} cannot be read", listed.path)
 
     def _run(self, options: list[str], doing: str, said: bytes = b"", path: str = "") -> str:
         # A list of names wants a target, though nothing is written there.
         with self._running(options, Path("/nonexistent") if said else None) as process:
             try:
-                out, errors = process.communicate(said, timeout=2 * SILENT_S)
+                out, errors = process.communicate(said, timeout=2 * SILENCE_TIMEOUT_S)
             except subprocess.TimeoutExpired as error:
-                raise OriginError(f"{self.shown_url}: {doing}: no answer for {2 * SILENT_S} s") from error
+                raise OriginError(f"{self.shown_url}: {doing}: no answer for {2 * SILENCE_TIMEOUT_S} s") from error
             self._judge(process.returncode, errors, doing, path)
             return os.fsdecode(out)
 
@@ -136,7 +136,14 @@ class RsyncOrigin(Origin):
         program = shutil.which("rsync")
         if program is None:
             raise OriginError(f"{self.shown_url}: needs the program rsync, which is not installed here")
-        command = [program, "--8-bit-output", "--no-human-readable", "--no-motd", "--times", f"--timeout={SILENT_S}"]
+        command = [
+            program,
+            "--8-bit-output",
+            "--no-human-readable",
+            "--no-motd",
+            "--times",
+            f"--timeout={SILENCE_TIMEOUT_S}",
+        ]
         command += [*self._shell, *options, self._source, *([f"{target}/"] if target else [])]
         # Times in UTC, for a listing shows them in this machine's; a group of its own, for Ctrl-C is not for it.
         surroundings = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "RSYNC_PASSWORD": self._password}
@@ -165,14 +172,14 @@ class RsyncOrigin(Origin):
 
     def _lines(self, process: "subprocess.Popen[bytes]") -> Iterator[str]:
         assert process.stdout is not None  # noqa: S101 - it is a pipe
-        while line := process.stdout.readline(LONGEST_LINE + 1):
-            if len(line) > LONGEST_LINE:
-                raise OriginError(f"{self.shown_url}: cannot be listed: a line of more than {LONGEST_LINE} bytes")
+        while line := process.stdout.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:
+                raise OriginError(f"{self.shown_url}: cannot be listed: a line of more than {MAX_LINE_BYTES} bytes")
             yield os.fsdecode(line.rstrip(b"\n"))
 
     def _judge(self, code: int, errors: bytes, doing: str, path: str) -> None:
         said = os.fsdecode(errors).strip()
-        if code == GONE and path and "No such file" in said:
+        if code == PARTIAL_TRANSFER and path and "No such file" in said:
             raise AbsentError(f"{self.shown_url}: has no file {path}")
         if code != 0 and os.strerror(errno.ENOSPC) in said:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

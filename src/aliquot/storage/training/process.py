@@ -12,23 +12,23 @@ from pathlib import Path
 
 import msgspec
 
-from aliquot.learn.registry import Registry
+from aliquot.learn.registry import ModelRegistry
 from aliquot.learn.settings import LearnSettings
-from aliquot.learn.training import Progress, TooLittleError, train
+from aliquot.learn.training import TooLittleError, TrainingProgress, train
 from aliquot.storage.log.access_log import read_sessions
 from aliquot.storage.training.steps import as_dated
 
 FAILED = 1
 
 
-class Ended(msgspec.Struct, frozen=True):
+class TrainingEnded(msgspec.Struct, frozen=True):
     """The last line: which version was made, or why none was."""
 
     version: int = 0
     error: str = ""
 
 
-def step_back(settings: LearnSettings) -> None:
+def lower_priority(settings: LearnSettings) -> None:
     """Behind everybody else."""
     os.nice(settings.niceness)
     if settings.when_idle:
@@ -36,20 +36,20 @@ def step_back(settings: LearnSettings) -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-def run(log: Path, registry: Path, settings: LearnSettings) -> Ended:
-    def tell(progress: Progress) -> None:
+def run(log: Path, registry: Path, settings: LearnSettings) -> TrainingEnded:
+    def tell(progress: TrainingProgress) -> None:
         _say(msgspec.json.encode(progress))
 
     try:
         sessions = [as_dated(session) for session in read_sessions(log)]
-        manifest = train(sessions, Registry(registry), settings, tell)
+        manifest = train(sessions, ModelRegistry(registry), settings, tell)
     except TooLittleError as error:
-        return Ended(error=str(error))
+        return TrainingEnded(error=str(error))
     except BlockingIOError:
-        return Ended(error="another training is under way")
+        return TrainingEnded(error="another training is under way")
     except (OSError, sqlite3.Error) as error:
-        return Ended(error=f"{type(error).__name__}: {error}")
-    return Ended(manifest.version)
+        return TrainingEnded(error=f"{type(error).__name__}: {error}")
+    return TrainingEnded(manifest.version)
 
 
 def _say(line: bytes) -> None:
@@ -60,7 +60,7 @@ def _say(line: bytes) -> None:
 
 if __name__ == "__main__":
     chosen = msgspec.json.decode(sys.argv[3], type=LearnSettings)
-    step_back(chosen)
+    lower_priority(chosen)
     ended = run(Path(sys.argv[1]), Path(sys.argv[2]), chosen)
     _say(msgspec.json.encode(ended))
     sys.exit(FAILED if ended.error else 0)

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from aliquot.learn.steps import Session, Step, begin_marks, call_marks
-from aliquot.learn.training import Dated
+from aliquot.learn.steps import AccessStep, Session, begin_marks, call_marks
+from aliquot.learn.training import DatedSession
 from aliquot.storage.log import LoggedSession
 from aliquot.storage.records import Access, FileKey
 
 
-def as_step(access: Access) -> Step:
-    return Step(str(FileKey(access.dataset, access.path)), access.size, access.operation)
+def as_step(access: Access) -> AccessStep:
+    return AccessStep(str(FileKey(access.dataset, access.path)), access.size, access.operation)
 
 
 def as_key(file: str) -> FileKey:
@@ -30,8 +30,8 @@ def as_steps(accesses: Sequence[Access]) -> Session:
     return steps
 
 
-def as_dated(session: LoggedSession) -> Dated:
-    return Dated(session.began_s, [*begin_marks(session.tenant, session.user), *as_steps(session.accesses)])
+def as_dated(session: LoggedSession) -> DatedSession:
+    return DatedSession(session.began_s, [*begin_marks(session.tenant, session.user), *as_steps(session.accesses)])
 
 
 def history_of(recent: Sequence[Access], tenant: str, function: str | None, user: str = "") -> Session:

@@ -12,20 +12,20 @@ import msgspec
 import structlog
 
 from aliquot.learn.settings import LearnSettings
-from aliquot.learn.training import Progress
-from aliquot.storage.models import Training
-from aliquot.storage.training.process import Ended
+from aliquot.learn.training import TrainingProgress
+from aliquot.storage.models import TrainingState
+from aliquot.storage.training.process import TrainingEnded
 
 _MODULE = "aliquot.storage.training.process"
-_STOP_S = 2.0
-_BROKEN_OFF = Ended(error="it ended before it was done")
+_STOP_TIMEOUT_S = 2.0
+_BROKEN_OFF = TrainingEnded(error="it ended before it was done")
 _log = structlog.get_logger(__name__)
 
 
 class Trainer:
     """`on_end` is called on a thread of its own. May be used from any thread."""
 
-    def __init__(self, log: Path, registry: Path, on_end: Callable[[Training], None]) -> None:
+    def __init__(self, log: Path, registry: Path, on_end: Callable[[TrainingState], None]) -> None:
         self._log_path = log
         self._registry = registry
         self._on_end = on_end
@@ -33,7 +33,7 @@ class Trainer:
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
-        self.last: Training | None = None
+        self.last: TrainingState | None = None
 
     def start(self, settings: LearnSettings) -> bool:
         """Whether there is one now that there was not before."""
@@ -47,7 +47,7 @@ class Trainer:
             process = self._process = subprocess.Popen(  # noqa: S603 - our own
                 command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **quiet}
             )
-            self.last = Training(True, "reading the access log", 0.0, int(time.time() * 1000))
+            self.last = TrainingState(True, "reading the access log", 0.0, int(time.time() * 1000))
             self._thread = threading.Thread(target=self._follow, args=(process,), name="aliquot-training", daemon=True)
             self._thread.start()
             return True
@@ -60,7 +60,7 @@ class Trainer:
         if process is not None:
             process.terminate()
             try:
-                process.wait(_STOP_S)
+                process.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
         if thread is not None:
@@ -78,25 +78,25 @@ class Trainer:
                 try:
                     told = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
                     if "what" in told:
-                        self._note(msgspec.json.decode(line, type=Progress))
+                        self._note(msgspec.json.decode(line, type=TrainingProgress))
                     else:
-                        ended = msgspec.json.decode(line, type=Ended)
+                        ended = msgspec.json.decode(line, type=TrainingEnded)
                 except msgspec.DecodeError:
                     said.append(line)
             listener.join()
         if said and ended == _BROKEN_OFF:  # a traceback's last line says what it was
-            ended = Ended(error=f"{_BROKEN_OFF.error}: {said[-1].decode(errors='replace').strip()}")
+            ended = TrainingEnded(error=f"{_BROKEN_OFF.error}: {said[-1].decode(errors='replace').strip()}")
         if ended.error and said:
             _log.warning("training failed", error=ended.error, said=b"".join(said[-5:]).decode(errors="replace"))
         self._end(ended)
 
-    def _note(self, progress: Progress) -> None:
+    def _note(self, progress: TrainingProgress) -> None:
         with self._lock:
             if self.last is not None:
                 curve = (*self.last.curve, progress.point) if progress.point is not None else self.last.curve
                 self.last = msgspec.structs.replace(self.last, what=progress.what, done=progress.done, curve=curve)
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, ended: TrainingEnded) -> None:
         """Whoever waits for the end finds the new version serving already."""
         with self._lock:
             assert self.last is not None  # noqa: S101 - it has begun

@@ -9,11 +9,11 @@ from aliquot.storage.view import wire
 _NOTHING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOENT})
 
 
-class GoneError(Exception):
+class UnmountedError(Exception):
     """The mount is no more."""
 
 
-class Channel:
+class FuseDevice:
     """Used on the views' thread alone: another connection may get the number of a closed descriptor."""
 
     def __init__(self, device: int) -> None:
@@ -27,7 +27,7 @@ class Channel:
         except OSError as error:
             if error.errno in _NOTHING:
                 return None
-            raise GoneError from error
+            raise UnmountedError from error
         _, operation, unique, inode, *_ = wire.REQUEST.unpack_from(data)
         return operation, unique, inode, data[wire.REQUEST.size :]
 

@@ -14,15 +14,15 @@ from aliquot.storage.cache import Cache, FileHandle
 from aliquot.storage.errors import StorageError
 from aliquot.storage.records import FileKey
 from aliquot.storage.view import wire
-from aliquot.storage.view.base import FileOpened, PieceWaited, Post, Tell
-from aliquot.storage.view.channel import Channel
+from aliquot.storage.view.channel import FuseDevice
+from aliquot.storage.view.contents import NodeContents
 from aliquot.storage.view.directories import Directories
+from aliquot.storage.view.events import FileOpened, OnViewEvent, PieceWaited, PostWork
+from aliquot.storage.view.file_operations import FileOperations, OpenCallbacks
 from aliquot.storage.view.files import OpenFiles
-from aliquot.storage.view.inodes import Inodes, Node
-from aliquot.storage.view.names import Names
-from aliquot.storage.view.naming import Naming
-from aliquot.storage.view.reading import Heard, Reading
-from aliquot.storage.view.requests import Requests
+from aliquot.storage.view.inodes import Inode, InodeTable
+from aliquot.storage.view.name_operations import NameOperations
+from aliquot.storage.view.requests import ViewRequests
 from aliquot.storage.view.wire import Operation
 
 log = structlog.get_logger("aliquot.view")
@@ -30,29 +30,29 @@ log = structlog.get_logger("aliquot.view")
 _PIECE_BYTES = 128 * 1024  # what programs are told to read at a time where each piece is asked for
 
 
-class Connection:
+class ViewConnection:
     def __init__(
-        self, sandbox: int, device: int, datasets: Sequence[str], *, cache: Cache, names: Names, tell: Tell,
-        post: Post, passthrough: bool,
+        self, sandbox: int, device: int, datasets: Sequence[str], *, cache: Cache, names: NodeContents,
+        tell: OnViewEvent, post: PostWork, passthrough: bool,
     ) -> None:  # fmt: skip
         self.sandbox = sandbox
         self.device = device
         self._passthrough = passthrough
         self._tell = tell
-        self._requests = Requests(Channel(device), post)
-        inodes = Inodes()
+        self._requests = ViewRequests(FuseDevice(device), post)
+        inodes = InodeTable()
         self._directories = Directories(names, inodes, datasets)
         self._files = OpenFiles(device)
         self._files.passes = passthrough
-        self._naming = naming = Naming(self._requests, inodes, self._directories, names, self._failed)
-        self._reading = Reading(
+        self._naming = naming = NameOperations(self._requests, inodes, self._directories, names, self._failed)
+        self._reading = FileOperations(
             self._requests,
             inodes,
             self._files,
             self._directories,
             cache,
             names,
-            Heard(self._succeeded, self._failed, self._waited),
+            OpenCallbacks(self._succeeded, self._failed, self._waited),
         )
         self._operations: dict[int, Callable[[int, int, bytes], None]] = {
             Operation.INIT: self._init,
@@ -119,7 +119,7 @@ class Connection:
         waited_s = opened.waited_s + self._naming.waited_s()
         self._tell(FileOpened(self.sandbox, opened.key, opened.listed.size, waited_s, opened.found))
 
-    def _failed(self, node: Node, error: BaseException, waited_s: float = 0.0) -> None:
+    def _failed(self, node: Inode, error: BaseException, waited_s: float = 0.0) -> None:
         self._tell(FileOpened(self.sandbox, node.key, 0, waited_s, None, str(error) or type(error).__name__))
 
     def _waited(self, key: FileKey, waited_s: float) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from aliquot.storage.view import wire
-from aliquot.storage.view.inodes import ROOT, Inodes, Node
-from aliquot.storage.view.names import Contents, Names
+from aliquot.storage.view.contents import DatasetContents, NodeContents
+from aliquot.storage.view.inodes import ROOT, Inode, InodeTable
 from aliquot.storage.view.numbers import numbers
 
 VALID_S = 10  # for which the kernel need not ask again; an open always does
@@ -16,15 +16,15 @@ _DOTS = (b".", b"..")
 _NO_ENTRY = bytes(wire.ENTRY_OUT.size)  # of `.` and `..`, which it knows
 
 
-class Read(Struct, eq=False):
+class OpenDirectory(Struct, eq=False):
     """A directory that is being read: what was in it when it was opened."""
 
-    node: Node
+    node: Inode
     names: Sequence[str]
 
 
 class Directories:
-    def __init__(self, names: Names, inodes: Inodes, datasets: Sequence[str]) -> None:
+    def __init__(self, names: NodeContents, inodes: InodeTable, datasets: Sequence[str]) -> None:
         self._datasets = tuple(sorted(datasets))
         self._hidden: set[str] = set()  # what was taken from the sandbox does not come back to it
         self.block = 4096  # how much programs are told to read at a time
@@ -32,12 +32,12 @@ class Directories:
         self._inodes = inodes
         self._made_s = time.time()
         self._handles = numbers()
-        self._open: dict[int, Read] = {}
+        self._open: dict[int, OpenDirectory] = {}
 
-    def child(self, node: Node, name: str) -> Node | None:
+    def child(self, node: Inode, name: str) -> Inode | None:
         """What is called so in this directory. Its dataset's listing is known."""
         if not node.dataset:
-            return Node(name) if name in self._shown() else None
+            return Inode(name) if name in self._shown() else None
         return _child(node, name, self._names.contents(node.dataset))
 
     def hide(self, dataset: str) -> None:
@@ -51,22 +51,22 @@ class Directories:
 
     # --- what the kernel is told of them --------------------------------------------------------------------
 
-    def attributes(self, node: Node, inode: int) -> tuple[int, ...]:
+    def attributes(self, node: Inode, inode: int) -> tuple[int, ...]:
         listed = node.listed
         if listed is None:
             return wire.attributes(inode, 4096, self._made_s, directory=True, block=4096)
         return wire.attributes(inode, listed.size, listed.mtime_s, directory=False, block=self.block)
 
-    def entry(self, node: Node, inode: int) -> bytes:
+    def entry(self, node: Inode, inode: int) -> bytes:
         return wire.ENTRY_OUT.pack(inode, 0, VALID_S, VALID_S, 0, 0, *self.attributes(node, inode))
 
     # --- reading them -----------------------------------------------------------------------------------------
 
-    def open(self, node: Node) -> int:
+    def open(self, node: Inode) -> int:
         """`KeyError` when it is no directory any more."""
         names = self._names.contents(node.dataset).listing.names(node.path) if node.dataset else self._shown()
         handle = next(self._handles)
-        self._open[handle] = Read(node, names)
+        self._open[handle] = OpenDirectory(node, names)
         return handle
 
     def release(self, handle: int) -> None:
@@ -92,12 +92,12 @@ class Directories:
             room -= _entry_bytes(name, plus=plus)
             if room < 0:
                 break
-            node = Node(name) if contents is None else _child(read.node, name, contents)
+            node = Inode(name) if contents is None else _child(read.node, name, contents)
             if node is not None:  # or it has gone since
                 parts.append(self._entry(node, place, name.encode(), plus=plus))
         return b"".join(parts)
 
-    def _entry(self, node: Node, place: int, name: bytes, *, plus: bool) -> bytes:
+    def _entry(self, node: Inode, place: int, name: bytes, *, plus: bool) -> bytes:
         kind = wire.DIRECTORY_TYPE if node.listed is None else wire.FILE_TYPE
         if not plus:
             return wire.dirent(_UNKNOWN, place, name, kind)
@@ -105,12 +105,12 @@ class Directories:
         return self.entry(node, inode) + wire.dirent(inode, place, name, kind)
 
 
-def _child(node: Node, name: str, contents: Contents) -> Node | None:
+def _child(node: Inode, name: str, contents: DatasetContents) -> Inode | None:
     path = f"{node.path}/{name}" if node.path else name
     listed = contents.find(path)
     if listed is not None:
-        return Node(node.dataset, listed.path, listed)  # its own text: there are many
-    return Node(node.dataset, path) if contents.listing.is_directory(path) else None
+        return Inode(node.dataset, listed.path, listed)  # its own text: there are many
+    return Inode(node.dataset, path) if contents.listing.is_directory(path) else None
 
 
 def _entry_bytes(name: str, *, plus: bool) -> int:

@@ -8,7 +8,7 @@ from aliquot.storage.view.numbers import numbers
 ROOT = 1
 
 
-class Node(Struct, eq=False, gc=False):
+class Inode(Struct, eq=False, gc=False):
     """The view's root has no dataset. A file is its version: another version is another node."""
 
     dataset: str = ""
@@ -29,19 +29,19 @@ class Node(Struct, eq=False, gc=False):
         return mine.version == listed.version and mine.size == listed.size
 
 
-class Inodes:
+class InodeTable:
     def __init__(self) -> None:
         self._numbers = numbers()
-        self._nodes = {ROOT: Node(number=ROOT)}
-        self._newest: dict[str, dict[str, Node]] = {}  # by dataset and path
+        self._nodes = {ROOT: Inode(number=ROOT)}
+        self._newest: dict[str, dict[str, Inode]] = {}  # by dataset and path
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def get(self, number: int) -> Node | None:
+    def get(self, number: int) -> Inode | None:
         return self._nodes.get(number)
 
-    def told(self, node: Node) -> int:
+    def told(self, node: Inode) -> int:
         """Its number, which the kernel now knows once more."""
         newest = self._newest.setdefault(node.dataset, {})
         known = newest.get(node.path)

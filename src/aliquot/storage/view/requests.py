@@ -9,14 +9,14 @@ import structlog
 
 from aliquot.storage.errors import StorageError
 from aliquot.storage.view import wire
-from aliquot.storage.view.base import Post
-from aliquot.storage.view.channel import Channel
+from aliquot.storage.view.channel import FuseDevice
+from aliquot.storage.view.events import PostWork
 
 log = structlog.get_logger("aliquot.view")
 
 
-class Requests:
-    def __init__(self, channel: Channel, post: Post) -> None:
+class ViewRequests:
+    def __init__(self, channel: FuseDevice, post: PostWork) -> None:
         self.channel = channel
         self._post = post
         self._waiting: dict[int, Future[Any]] = {}

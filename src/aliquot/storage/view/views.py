@@ -13,26 +13,26 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from aliquot.storage.cache import Cache
-from aliquot.storage.view.base import Tell
-from aliquot.storage.view.channel import GoneError
-from aliquot.storage.view.connection import Connection
-from aliquot.storage.view.names import Names
+from aliquot.storage.view.channel import UnmountedError
+from aliquot.storage.view.connection import ViewConnection
+from aliquot.storage.view.contents import NodeContents
+from aliquot.storage.view.events import OnViewEvent
 
 log = structlog.get_logger("aliquot.view")
 
-_MOST_EARLY = 10_000  # sandboxes that something is hidden from before their views are here
+_MAX_EARLY_HIDDEN = 10_000  # sandboxes that something is hidden from before their views are here
 
 
-class Views:
+class ViewServer:
     """Every method may be called from any thread and returns at once, but `stop`."""
 
-    def __init__(self, cache: Cache, tell: Tell, *, passthrough: bool = True) -> None:
+    def __init__(self, cache: Cache, tell: OnViewEvent, *, passthrough: bool = True) -> None:
         """`passthrough`: the kernel reads whole files by itself, where it can and this process may say so."""
         self._passthrough = passthrough and os.geteuid() == 0
         self._cache = cache
         self._tell = tell
-        self._names = Names(cache, self._post)
-        self._connections: dict[int, Connection] = {}  # by descriptor
+        self._names = NodeContents(cache, self._post)
+        self._connections: dict[int, ViewConnection] = {}  # by descriptor
         self._hidden: dict[int, list[str]] = {}  # by sandbox, until its view is here
         self._posted: deque[Callable[[], None]] = deque()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -95,10 +95,10 @@ class Views:
             self._end(connection)
         self._epoll.close()
 
-    def _serve_one(self, connection: Connection) -> None:
+    def _serve_one(self, connection: ViewConnection) -> None:
         try:
             connection.serve()
-        except GoneError:
+        except UnmountedError:
             try:
                 self._end(connection)
             except Exception:  # one sandbox's trouble is not the others'
@@ -113,7 +113,7 @@ class Views:
                 log.exception("a view's work failed")
 
     def _open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
-        connection = Connection(
+        connection = ViewConnection(
             sandbox, device, datasets, cache=self._cache, names=self._names, tell=self._tell, post=self._post,
             passthrough=self._passthrough,
         )  # fmt: skip
@@ -127,7 +127,7 @@ class Views:
         for sandbox in sandboxes:
             if sandbox in connections:
                 connections[sandbox].hide(dataset)
-            elif len(self._hidden) < _MOST_EARLY:  # its view comes by another way, and may come later
+            elif len(self._hidden) < _MAX_EARLY_HIDDEN:  # its view comes by another way, and may come later
                 self._hidden.setdefault(sandbox, []).append(dataset)
 
     def _close_of(self, sandbox: int) -> None:
@@ -135,7 +135,7 @@ class Views:
         for connection in [each for each in self._connections.values() if each.sandbox == sandbox]:
             self._end(connection)
 
-    def _end(self, connection: Connection) -> None:
+    def _end(self, connection: ViewConnection) -> None:
         del self._connections[connection.device]
         self._epoll.unregister(connection.device)
         connection.close()

@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 from aliquot.storage.errors import StorageError
 from aliquot.storage.view import wire
+from aliquot.storage.view.contents import NodeContents
 from aliquot.storage.view.directories import VALID_S, Directories
-from aliquot.storage.view.inodes import Inodes, Node
-from aliquot.storage.view.names import Names
-from aliquot.storage.view.requests import Requests
+from aliquot.storage.view.inodes import Inode, InodeTable
+from aliquot.storage.view.requests import ViewRequests
 
-Failed = Callable[[Node, BaseException], None]
+Failed = Callable[[Inode, BaseException], None]
 
 
-class Naming:
+class NameOperations:
     def __init__(
         self,
-        requests: Requests,
-        inodes: Inodes,
+        requests: ViewRequests,
+        inodes: InodeTable,
         directories: Directories,
-        names: Names,
+        names: NodeContents,
         failed: Failed,
     ) -> None:
         self._requests = requests
@@ -34,7 +34,7 @@ class Naming:
         name = body.rstrip(b"\0").decode(errors="surrogateescape")  # what is not UTF-8 names no file
         self._in_directory(unique, inode, lambda node: self._look_up(unique, node, name))
 
-    def _look_up(self, unique: int, node: Node, name: str) -> None:
+    def _look_up(self, unique: int, node: Inode, name: str) -> None:
         child = self._directories.child(node, name)
         if child is None:
             self._requests.refuse(unique, errno.ENOENT)
@@ -64,7 +64,7 @@ class Naming:
     def open_directory(self, unique: int, inode: int, _body: bytes) -> None:
         self._in_directory(unique, inode, lambda node: self._open_directory(unique, node))
 
-    def _open_directory(self, unique: int, node: Node) -> None:
+    def _open_directory(self, unique: int, node: Inode) -> None:
         try:
             handle = self._directories.open(node)
         except KeyError:
@@ -96,7 +96,7 @@ class Naming:
 
     # --- listings -----------------------------------------------------------------------------------------
 
-    def _in_directory(self, unique: int, inode: int, then: Callable[[Node], None]) -> None:
+    def _in_directory(self, unique: int, inode: int, then: Callable[[Inode], None]) -> None:
         """`then`, once it is known what is in the directory; that may have to be waited for."""
         node = self._inodes.get(inode)
         if node is None:
@@ -115,7 +115,7 @@ class Naming:
 
             self._requests.wait(unique, future, learnt)
 
-    def _learnt(self, unique: int, node: Node, error: BaseException | None, then: Callable[[Node], None]) -> None:
+    def _learnt(self, unique: int, node: Inode, error: BaseException | None, then: Callable[[Inode], None]) -> None:
         if error is None and self._directories.shows(node.dataset):
             then(node)
         elif error is None:  # it was taken from the sandbox while it waited

@@ -11,15 +11,15 @@ from aliquot.storage.errors import AbsentError
 from aliquot.storage.origins import Origin, origin_for
 from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
-from aliquot.storage.telling import for_tenants
+from aliquot.storage.telling import redact_for_tenants
 
 Value = dict[str, int | float | str | None]
 
 
-GONE = "there is no such dataset any more"
+REMOVED = "there is no such dataset any more"
 
 
-class Shelf:
+class NodeDatasets:
     def __init__(self, settings: FabricSettings, datasets: Iterable[Dataset]) -> None:
         self._lock = threading.Lock()
         self._datasets = {dataset.name: dataset for dataset in datasets}
@@ -110,11 +110,11 @@ class Shelf:
             dataset = self._datasets.get(name)
         return dataset is not None and dataset.is_shown_to(tenant)
 
-    def for_tenants(self, name: str, error: str) -> str:
+    def redact_for_tenants(self, name: str, error: str) -> str:
         """What tenants may read of what went wrong."""
         with self._lock:
             dataset = self._datasets.get(name)
-        return for_tenants(error, dataset) if dataset is not None else GONE
+        return redact_for_tenants(error, dataset) if dataset is not None else REMOVED
 
     def figures(self) -> dict[str, float]:
         stats = self.cache.stats()

@@ -10,21 +10,21 @@ import structlog
 
 from aliquot.core.prefetching.records import AudienceKey
 from aliquot.learn.settings import LearnSettings
-from aliquot.storage.agent.accounts import Accounts
-from aliquot.storage.agent.shelf import Shelf
+from aliquot.storage.agent.accounts import RunAccounts
+from aliquot.storage.agent.datasets import NodeDatasets
 from aliquot.storage.log import AccessLog
 from aliquot.storage.messages import AskModel, FromAgent, Predicted
+from aliquot.storage.model_service import ModelService
 from aliquot.storage.records import Access, FileKey, Likely
-from aliquot.storage.serving import Serving
 
 log = structlog.get_logger("aliquot.storage")
 
 LOG, MODELS = "accesses.db", "models"
 
 
-class Guesses:
+class Predictions:
     def __init__(
-        self, directory: Path, shelf: Shelf, accounts: Accounts, send: Callable[[FromAgent], None],
+        self, directory: Path, shelf: NodeDatasets, accounts: RunAccounts, send: Callable[[FromAgent], None],
         learning: LearnSettings,
     ) -> None:  # fmt: skip
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ class Guesses:
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._log = AccessLog(directory / LOG)
-        self.serving = Serving(directory / MODELS, self._log, learning)
+        self.serving = ModelService(directory / MODELS, self._log, learning)
         self._thread = ThreadPoolExecutor(1, "model")  # one: what is asked first is answered first
         self._lock = threading.Lock()
         self._asking: dict[AudienceKey, AskModel | None] = {}  # to be asked: for the core, or None after an open

@@ -6,37 +6,37 @@ from typing import TypeAlias
 
 import structlog
 
-from aliquot.storage.messages import ModelsTold, RollBackModel, ShowModels, TrainModel, UseModel
+from aliquot.storage.messages import ModelsReply, RollBackModel, ShowModels, TrainModel, UseModel
+from aliquot.storage.model_service import ModelError, ModelService
 from aliquot.storage.models import ModelsState
-from aliquot.storage.serving import ModelError, Serving
 
-Question: TypeAlias = ShowModels | TrainModel | UseModel | RollBackModel
+ModelRequest: TypeAlias = ShowModels | TrainModel | UseModel | RollBackModel
 
 log = structlog.get_logger("aliquot.storage")
 
 
-class ModelDesk:
+class ModelRequests:
     """`tell` is called from a thread."""
 
-    def __init__(self, serving: Serving, threads: Executor, tell: Callable[[ModelsTold], None]) -> None:
+    def __init__(self, serving: ModelService, threads: Executor, tell: Callable[[ModelsReply], None]) -> None:
         self._serving = serving
         self._threads = threads
         self._tell = tell
 
-    def ask(self, message: Question) -> None:
+    def ask(self, message: ModelRequest) -> None:
         self._threads.submit(self._work, message)
 
-    def _work(self, message: Question) -> None:
+    def _work(self, message: ModelRequest) -> None:
         try:
-            told = ModelsTold(message.request, self._answer(message))
+            told = ModelsReply(message.request, self._answer(message))
         except ModelError as error:
-            told = ModelsTold(message.request, error=str(error))
+            told = ModelsReply(message.request, error=str(error))
         except Exception as error:
             log.exception("a question about models could not be answered")
-            told = ModelsTold(message.request, error=f"the storage agent failed: {type(error).__name__}: {error}")
+            told = ModelsReply(message.request, error=f"the storage agent failed: {type(error).__name__}: {error}")
         self._tell(told)
 
-    def _answer(self, message: Question) -> ModelsState:
+    def _answer(self, message: ModelRequest) -> ModelsState:
         match message:
             case TrainModel():
                 return self._serving.train()

@@ -11,19 +11,19 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aliquot.learn.steps import USER, History, Session, Step, marks_of, under
+from aliquot.learn.steps import USER, AccessStep, History, Session, marks_of, under
 
 AHEAD = 32  # files after an open that count as later; after a call or a beginning:
 AHEAD_OF_MARK = 256
-_CROWD = 512  # files noted of one context; beyond that those seen least are dropped
-_LEAST = 0.5  # a file that is less likely is not kept: nobody would fetch it
+_MAX_COUNTED_FILES = 512  # files noted of one context; beyond that those seen least are dropped
+_MIN_SHARE = 0.5  # a file that is less likely is not kept: nobody would fetch it
 _PRIOR = 2.0  # how many sights of a context what is known before is worth
 
 
 _Chances: TypeAlias = dict[int, tuple[float, float]]  # by file: how likely, and after how many others
 
 
-class Later(Struct, frozen=True, array_like=True, gc=False):
+class LaterCounts(Struct, frozen=True, array_like=True, gc=False):
     seen: int
     constancy: float  # of all that could have come again at later sights, how much did
     files: list[int]
@@ -31,34 +31,34 @@ class Later(Struct, frozen=True, array_like=True, gc=False):
     gaps: list[int]  # how many other files came before each, in the mean
 
 
-class Reach(Struct, frozen=True, array_like=True):
-    steps: list[Step]  # as last seen
-    after: dict[int, Later]  # by a step's number
-    within: dict[int, Later]  # by a mark's and a step's: `mark * len(steps) + step`
+class LaterTables(Struct, frozen=True, array_like=True):
+    steps: list[AccessStep]  # as last seen
+    after: dict[int, LaterCounts]  # by a step's number
+    within: dict[int, LaterCounts]  # by a mark's and a step's: `mark * len(steps) + step`
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Reach":
+    def from_bytes(cls, data: bytes) -> "LaterTables":
         """Raises `msgspec.DecodeError`."""
         return msgspec.msgpack.decode(data, type=cls)
 
 
-class Coming(NamedTuple):
+class LaterGuess(NamedTuple):
     file: str
     probability: float
     gap: float  # files that come before it
 
 
-class Outlook:
-    """Asks a `Reach`; made once for many questions."""
+class LaterPredictor:
+    """Asks a `LaterTables`; made once for many questions."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: LaterTables) -> None:
         self._reach = reach
         self._numbers = {step.file: number for number, step in enumerate(reach.steps)}
 
-    def later(self, history: History) -> list[Coming]:
+    def later(self, history: History) -> list[LaterGuess]:
         """Files that are likely to be opened at all from here on."""
         number = self._numbers.get(history[-1].file) if history else None
         if number is None:
@@ -72,10 +72,10 @@ class Outlook:
         for mark in marks:
             if mark is not None:
                 likely = _chances(self._reach.within.get(mark * len(self._numbers) + number), likely)
-        return [Coming(self._reach.steps[file].file, *chance) for file, chance in likely.items()]
+        return [LaterGuess(self._reach.steps[file].file, *chance) for file, chance in likely.items()]
 
 
-def _chances(later: Later | None, shorter: _Chances) -> _Chances:
+def _chances(later: LaterCounts | None, shorter: _Chances) -> _Chances:
     """The context's own shares, leaning on what is known without them: its constancy, or the shorter context.
 
     Of many files that come by chance some will have come every time so far: where little else comes again, neither
@@ -90,7 +90,7 @@ def _chances(later: Later | None, shorter: _Chances) -> _Chances:
     return likely
 
 
-class _Note:
+class _LaterCounter:
     __slots__ = ("counts", "gaps", "kinds", "seen", "sights")
 
     def __init__(self) -> None:
@@ -106,26 +106,26 @@ class _Note:
             count = self.counts.get(file, 0)
             self.kinds += count == 0
             self.counts[file] = count + 1
-        if len(self.counts) > _CROWD:
-            best = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))[: _CROWD // 2]
+        if len(self.counts) > _MAX_COUNTED_FILES:
+            best = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))[: _MAX_COUNTED_FILES // 2]
             self.counts = dict(best)
             self.gaps = {file: self.gaps[file] for file in self.counts}
 
-    def kept(self) -> Later:
+    def kept(self) -> LaterCounts:
         best = sorted(
-            ((file, count) for file, count in self.counts.items() if count >= _LEAST * self.seen),
+            ((file, count) for file, count in self.counts.items() if count >= _MIN_SHARE * self.seen),
             key=lambda pair: (-pair[1], pair[0]),
         )
         constancy = (self.sights - self.kinds) / (self.kinds * (self.seen - 1) + 1)
         gaps = [self.gaps[file] // count for file, count in best]
-        return Later(self.seen, constancy, [file for file, _ in best], [count for _, count in best], gaps)
+        return LaterCounts(self.seen, constancy, [file for file, _ in best], [count for _, count in best], gaps)
 
 
-def reach_of(sessions: Iterable[Session]) -> Reach:
+def count_later(sessions: Iterable[Session]) -> LaterTables:
     numbers: dict[str, int] = {}
-    steps: list[Step] = []
-    after: dict[int, _Note] = {}
-    within: dict[tuple[int, int], _Note] = {}
+    steps: list[AccessStep] = []
+    after: dict[int, _LaterCounter] = {}
+    within: dict[tuple[int, int], _LaterCounter] = {}
     for session in sessions:
         for step in session:
             number = numbers.setdefault(step.file, len(numbers))
@@ -133,7 +133,7 @@ def reach_of(sessions: Iterable[Session]) -> Reach:
                 steps.append(step)
             steps[number] = step
         _note_session(session, numbers, after, within)
-    return Reach(
+    return LaterTables(
         steps,
         {number: note.kept() for number, note in after.items()},
         {mark * len(steps) + number: note.kept() for (mark, number), note in within.items()},
@@ -143,8 +143,8 @@ def reach_of(sessions: Iterable[Session]) -> Reach:
 def _note_session(
     session: Session,
     numbers: dict[str, int],
-    after: dict[int, _Note],
-    within: dict[tuple[int, int], _Note],
+    after: dict[int, _LaterCounter],
+    within: dict[tuple[int, int], _LaterCounter],
 ) -> None:
     marks: Session = []
     blind: dict[tuple[int | None, int], int] = {}  # up to where a context has looked: what it sees twice counts once
@@ -157,8 +157,8 @@ def _note_session(
         coming = dict.fromkeys(row[at] for at in range(place + 1, min(end, len(row))) if not session[at].is_mark)
         if place >= blind.get((None, number), 0):
             blind[None, number] = end
-            after.setdefault(number, _Note()).add(coming)
+            after.setdefault(number, _LaterCounter()).add(coming)
         for mark in (numbers[one.file] for one in marks):
             if place >= blind.get((mark, number), 0):
                 blind[mark, number] = end
-                within.setdefault((mark, number), _Note()).add(coming)
+                within.setdefault((mark, number), _LaterCounter()).add(coming)

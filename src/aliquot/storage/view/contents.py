@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 from aliquot.storage.cache import Cache, Listing
 from aliquot.storage.errors import AbsentError
-from aliquot.storage.looks import Looks
+from aliquot.storage.lookups import DatasetLookups
 from aliquot.storage.records import FileKey, Listed
-from aliquot.storage.view.base import Post
+from aliquot.storage.view.events import PostWork
 
-LOOK_AGAIN_S = 1.0  # after which the cache is asked whether it has another listing
-CORRECTED_S = 30.0  # in which what an open has found counts for more than the listing: it may have been for a moment
+REFRESH_INTERVAL_S = 1.0  # after which the cache is asked whether it has another listing
+CORRECTION_LIFETIME_S = (
+    30.0  # in which what an open has found counts for more than the listing: it may have been for a moment
+)
 
 
 class _Correction(NamedTuple):
@@ -19,7 +21,7 @@ class _Correction(NamedTuple):
     until_s: float
 
 
-class Contents:
+class DatasetContents:
     """A dataset's, as they are known right now: its listing, but for what an open has found to be otherwise since."""
 
     def __init__(self, listing: Listing) -> None:
@@ -37,14 +39,14 @@ class Contents:
         return correction.listed
 
     def correct(self, path: str, listed: Listed | None) -> None:
-        self._newer[path] = _Correction(listed, time.monotonic() + CORRECTED_S)
+        self._newer[path] = _Correction(listed, time.monotonic() + CORRECTION_LIFETIME_S)
 
 
-class Names:
-    def __init__(self, cache: Cache, post: Post) -> None:
-        self._looks = Looks(cache.listing)
+class NodeContents:
+    def __init__(self, cache: Cache, post: PostWork) -> None:
+        self._looks = DatasetLookups(cache.listing)
         self._post = post
-        self._contents: dict[str, Contents] = {}
+        self._contents: dict[str, DatasetContents] = {}
         self._asked: dict[str, Future[Listing]] = {}  # one question at a time, however many wait
         self._waiting: dict[str, list[Future[None]]] = {}
         self._gone: set[str] = set()  # datasets that were removed
@@ -52,12 +54,12 @@ class Names:
     def is_known(self, dataset: str) -> bool:
         return dataset in self._contents
 
-    def contents(self, dataset: str) -> Contents:
+    def contents(self, dataset: str) -> DatasetContents:
         """Of one that is known. `AbsentError` when it has just gone."""
         known = self._contents.get(dataset)
         if known is None:
             raise AbsentError(f"dataset {dataset}: it is not known any more")
-        if time.monotonic() - known.looked_s > LOOK_AGAIN_S:
+        if time.monotonic() - known.looked_s > REFRESH_INTERVAL_S:
             self._ask(dataset)
         return known
 
@@ -111,7 +113,7 @@ class Names:
         if known is not None:
             known.looked_s = time.monotonic()
         if error is None and (known is None or known.listing is not done.result()):
-            self._contents[dataset] = Contents(done.result())
+            self._contents[dataset] = DatasetContents(done.result())
         self._answer(dataset, error)
 
     def _answer(self, dataset: str, error: BaseException | None) -> None:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Looks(Generic[T]):
+class DatasetLookups(Generic[T]):
     """`look` waits for an origin; what it raises, whoever asked is told."""
 
     def __init__(self, look: Callable[[str], T]) -> None:

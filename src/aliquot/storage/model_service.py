@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from aliquot.core.errors import AliquotError
 from aliquot.learn.lstm import LstmError
-from aliquot.learn.model import Model
+from aliquot.learn.model import PredictionModel
 from aliquot.learn.parts import PREDICTORS, open_parts
-from aliquot.learn.registry import BrokenVersionError, Registry
-from aliquot.learn.registry import Serving as Served
+from aliquot.learn.registry import BrokenVersionError, ModelRegistry, ServingState
 from aliquot.learn.settings import AUTO, LearnSettings
 from aliquot.storage.log import AccessLog
-from aliquot.storage.models import BEST, ModelsState, ModelVersion, Training
+from aliquot.storage.models import BEST, ModelsState, ModelVersion, TrainingState
 from aliquot.storage.records import Likely
 from aliquot.storage.training.steps import as_key, history_of
 from aliquot.storage.training.trainer import Trainer
@@ -30,16 +29,16 @@ class ModelError(AliquotError):
     """What was asked cannot be done; the text is for people."""
 
 
-class Serving:
+class ModelService:
     """May be used from any thread."""
 
     def __init__(self, directory: Path, log: AccessLog, settings: LearnSettings = LearnSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._log = log
-        self._registry = Registry(directory)
+        self._registry = ModelRegistry(directory)
         self._lock = threading.Lock()  # one loads at a time
-        self._now: tuple[str, Model | None] = (NOTHING, None)
-        self._loaded: Served | None = None
+        self._now: tuple[str, PredictionModel | None] = (NOTHING, None)
+        self._loaded: ServingState | None = None
         self._error = ""
         self._trained_at = self._newest_count()
         self._trainer = Trainer(log.path, directory, self._after_training)
@@ -127,7 +126,7 @@ class Serving:
                 self._error = str(error)
                 _log.error("the model that is to serve cannot; the one before goes on", error=self._error)
 
-    def _load(self, served: Served) -> tuple[str, Model | None]:
+    def _load(self, served: ServingState) -> tuple[str, PredictionModel | None]:
         if not served.version:
             return NOTHING, None
         manifest = self._registry.manifest(served.version)
@@ -142,7 +141,7 @@ class Serving:
             known = ", ".join(map(str, numbers)) or "none yet: `aliquot model train` makes one"
             raise ModelError(f"there is no version {version}; there are {known}")
         try:
-            self._load(Served(version, predictor="" if predictor == AUTO else predictor))
+            self._load(ServingState(version, predictor="" if predictor == AUTO else predictor))
         except (BrokenVersionError, LstmError) as error:
             raise ModelError(f"version {version} cannot serve: {error}") from error
 
@@ -156,7 +155,7 @@ class Serving:
                 self._trained_at = self._log.added
                 self._trainer.start(self.settings)
 
-    def _after_training(self, training: Training) -> None:
+    def _after_training(self, training: TrainingState) -> None:
         if training.error:
             _log.info("nothing was learned", why=training.error)
         self.reload()

@@ -11,32 +11,32 @@ from aliquot.storage.cache import Cache, FileHandle, TransferFuture
 from aliquot.storage.errors import AbsentError, PathError, StorageError
 from aliquot.storage.records import FileKey
 from aliquot.storage.view import wire
+from aliquot.storage.view.contents import NodeContents
 from aliquot.storage.view.directories import Directories
 from aliquot.storage.view.files import OpenFile, OpenFiles
-from aliquot.storage.view.inodes import Inodes, Node
-from aliquot.storage.view.names import Names
-from aliquot.storage.view.requests import Requests
+from aliquot.storage.view.inodes import Inode, InodeTable
+from aliquot.storage.view.requests import ViewRequests
 
-MOST_OPEN = 4096  # of one sandbox at a time: the agent holds as many for it
-_AGAIN_S = 2.0  # in which the kernel comes again for the version that there is
+MAX_OPEN_FILES = 4096  # of one sandbox at a time: the agent holds as many for it
+_REOPEN_TIMEOUT_S = 2.0  # in which the kernel comes again for the version that there is
 
 
-class Heard(NamedTuple):
+class OpenCallbacks(NamedTuple):
     """Who is told of what came of opens and reads; seconds are those that the sandbox waited."""
 
     succeeded: Callable[[FileHandle], None]
-    failed: Callable[[Node, BaseException, float], None]
+    failed: Callable[[Inode, BaseException, float], None]
     waited: Callable[[FileKey, float], None]  # for a piece
 
 
-class TooManyError(StorageError):
+class TooManyFilesError(StorageError):
     errno = errno.ENFILE
 
 
-class Reading:
+class FileOperations:
     def __init__(
-        self, requests: Requests, inodes: Inodes, files: OpenFiles, directories: Directories, cache: Cache,
-        names: Names, heard: Heard,
+        self, requests: ViewRequests, inodes: InodeTable, files: OpenFiles, directories: Directories, cache: Cache,
+        names: NodeContents, heard: OpenCallbacks,
     ) -> None:  # fmt: skip
         self._requests = requests
         self._inodes = inodes
@@ -56,8 +56,8 @@ class Reading:
         if not self._directories.shows(node.dataset):
             self._requests.refuse(unique, errno.ENOENT)
             return
-        if len(self._files) >= MOST_OPEN:
-            error = TooManyError(f"{node.key}: the function has {MOST_OPEN} files of datasets open already")
+        if len(self._files) >= MAX_OPEN_FILES:
+            error = TooManyFilesError(f"{node.key}: the function has {MAX_OPEN_FILES} files of datasets open already")
             self._heard.failed(node, error, 0.0)
             self._requests.refuse(unique, errno.ENFILE)
             return
@@ -80,7 +80,9 @@ class Reading:
             unique, ticket, lambda: self._arrived(unique, inode, node, ticket, begun_s), lambda: _close_unwanted(ticket)
         )
 
-    def _arrived(self, unique: int, inode: int, node: Node, ticket: TransferFuture[FileHandle], begun_s: float) -> None:
+    def _arrived(
+        self, unique: int, inode: int, node: Inode, ticket: TransferFuture[FileHandle], begun_s: float
+    ) -> None:
         try:
             opened = ticket.result()
         except CancelledError as error:
@@ -94,7 +96,7 @@ class Reading:
         else:
             self._have(unique, inode, node, opened)
 
-    def _have(self, unique: int, inode: int, node: Node, opened: FileHandle) -> None:
+    def _have(self, unique: int, inode: int, node: Inode, opened: FileHandle) -> None:
         if not self._directories.shows(node.dataset):  # it was taken from the sandbox while it waited
             opened.close()
             self._requests.refuse(unique, errno.ENOENT)
@@ -114,7 +116,7 @@ class Reading:
         before = self._newer.pop(key, None)
         if before is not None:
             before[0].close()
-        self._newer[key] = opened, time.monotonic() + _AGAIN_S
+        self._newer[key] = opened, time.monotonic() + _REOPEN_TIMEOUT_S
 
     def _take_newer(self, key: FileKey) -> FileHandle | None:
         """If whoever asked for another version has just come again for this one."""

@@ -9,9 +9,9 @@ import pytest
 
 from aliquot.learn.settings import LearnSettings
 from aliquot.storage.log import AccessLog
+from aliquot.storage.model_service import ModelError, ModelService
 from aliquot.storage.models import BEST
 from aliquot.storage.records import Access, Found
-from aliquot.storage.serving import ModelError, Serving
 from aliquot.storage.training.steps import history_of
 from aliquot.testing.waiting import wait_until
 
@@ -43,7 +43,7 @@ def log(tmp_path):
 
 @pytest.fixture
 def serving(tmp_path, log):
-    made = Serving(tmp_path / "models", log, PLAIN)
+    made = ModelService(tmp_path / "models", log, PLAIN)
     yield made
     made.close()
 
@@ -111,11 +111,11 @@ def test_what_served_serves_after_a_restart_and_a_broken_version_does_not(tmp_pa
     fill(log, 20)
     serving.train()
     wait_for(serving)
-    again = Serving(tmp_path / "models", log, PLAIN)
+    again = ModelService(tmp_path / "models", log, PLAIN)
     assert again.state().model == serving.state().model
     again.close()
     (tmp_path / "models" / "000001" / "tables.msgpack").write_bytes(b"broken")
-    broken = Serving(tmp_path / "models", log, PLAIN)
+    broken = ModelService(tmp_path / "models", log, PLAIN)
     assert broken.next_files("user0", "new", "") == ("none", [])
     assert "not as it was written" in broken.state().error
     broken.close()
@@ -124,7 +124,7 @@ def test_what_served_serves_after_a_restart_and_a_broken_version_does_not(tmp_pa
 
 def test_enough_new_accesses_have_it_learn_by_itself(tmp_path, log):
     eager = LearnSettings(with_lstm=False, look_every_s=0.05, new_accesses=40, niceness=0, when_idle=False)
-    serving = Serving(tmp_path / "models", log, eager)
+    serving = ModelService(tmp_path / "models", log, eager)
     fill(log, 20)
     wait_until(serving.state, lambda state: state.versions, what="a version that it learned by itself")
     serving.close()
@@ -175,8 +175,8 @@ def test_users_of_one_namespace_are_told_apart_and_one_never_seen_has_what_all_o
 
 def test_a_training_steps_back_behind_everybody():
     code = (
-        "import os; from aliquot.storage.training.process import step_back; "
-        "from aliquot.learn.settings import LearnSettings; step_back(LearnSettings()); "
+        "import os; from aliquot.storage.training.process import lower_priority; "
+        "from aliquot.learn.settings import LearnSettings; lower_priority(LearnSettings()); "
         "print(os.nice(0), os.sched_getscheduler(0) == os.SCHED_IDLE, flush=True); os._exit(0)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -28,6 +28,6 @@ class PieceWaited(Struct, frozen=True):
 
 
 # Called on the views' own thread, before the sandbox has its answer: what takes long belongs elsewhere.
-Tell: TypeAlias = Callable[[FileOpened | PieceWaited], None]
+OnViewEvent: TypeAlias = Callable[[FileOpened | PieceWaited], None]
 # Has something done on the views' own thread; from any other.
-Post: TypeAlias = Callable[[Callable[[], None]], None]
+PostWork: TypeAlias = Callable[[Callable[[], None]], None]
