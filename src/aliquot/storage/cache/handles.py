@@ -29,8 +29,8 @@ class CacheFileHandle:
         self.origin = origin
         self.found = found
         self.waited_s = waited_s
-        self.next_offset = 0  # where a sequential reader reads next
         self._fd = fd
+        self._next_offset = 0  # where a sequential reader reads next
         self._owner: HandleOwner | None = owner  # None: closed
 
     @property
@@ -49,6 +49,11 @@ class CacheFileHandle:
         if self._owner is None:
             raise ValueError(f"{self.key}: is closed")
         return self._owner.read(self, offset, length)
+
+    def continues_at(self, offset: int, length: int) -> bool:
+        """Note a read, and return whether it continues the one before."""
+        is_sequential, self._next_offset = offset == self._next_offset, offset + length
+        return is_sequential
 
     def close(self) -> None:
         owner, self._owner = self._owner, None

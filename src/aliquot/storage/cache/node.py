@@ -34,10 +34,6 @@ class NodeCache:
         self._requests = CacheRequests(directory, settings)
         self._machine = self._requests.machine
         self._warmings: dict[DatasetWarming, None] = {}
-        with self._requests.decide() as now:
-            for entry in self._requests.directory.recover():
-                self._machine.space.add(entry, now=now)
-            self._machine.space.make_room(0, now=now)  # the limit may be lower than before
 
     def has(self, key: FileKey) -> bool:
         with self._requests.lock:
@@ -123,11 +119,8 @@ class NodeCache:
         requests = self._requests
         for warming in list(self._warmings):
             warming.stop()
-        with requests.decide(wakes_workers=True) as now:
-            if requests.closed:
-                return
-            requests.closed = True
-            self._machine.fail_all(now=now)
+        if not requests.close():
+            return
         requests.workers.close()
         requests.listings.close(CLOSE_TIMEOUT_S)
         ends_s = time.monotonic() + CLOSE_TIMEOUT_S

@@ -50,6 +50,10 @@ class CacheRequests:
         # Entries of closed handles, counted at the next decision. The garbage collector closes handles, too, and must
         # not wait for the lock.
         self._given_back: deque[CacheEntry] = deque()
+        with self.decide() as now:
+            for entry in self.directory.recover():
+                self.machine.space.add(entry, now=now)
+            self.machine.space.make_room(0, now=now)  # the limit may be lower than before
 
     @contextmanager
     def decide(self, *, wakes_workers: bool = False) -> Iterator[float]:
@@ -88,6 +92,14 @@ class CacheRequests:
                     case HandOver():
                         others += self._hand_over(decision, now)
         return removals + others
+
+    def close(self) -> bool:
+        """Fail all requests, and refuse those to come. Return False if that was done before."""
+        with self.decide() as now:
+            is_first, self.closed = not self.closed, True
+            if is_first:
+                self.machine.fail_all(now=now)
+        return is_first
 
     # --- files --------------------------------------------------------------------------------------------
 
@@ -161,8 +173,7 @@ class CacheRequests:
         future: TransferFuture[bytes] = TransferFuture(cancelled=partial(self._cancel, request))
         with self.decide(wakes_workers=True) as now:
             self._futures[request] = future
-            is_sequential = offset == handle.next_offset
-            handle.next_offset = offset + length
+            is_sequential = handle.continues_at(offset, length)
             self.machine.read(handle.entry, request, is_sequential=is_sequential, now=now)
         return future
 

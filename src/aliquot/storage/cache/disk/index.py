@@ -10,7 +10,7 @@ from time import time_ns
 import msgspec
 
 from aliquot.storage.cache.disk.files import DIGEST_BYTES, CacheFile, file_of
-from aliquot.storage.cache.transfers.entry import CacheEntry
+from aliquot.storage.cache.transfers.entry import CacheEntry, SavedState
 from aliquot.storage.records import FileKey, Listed
 
 _SPARE_LINES = 1000
@@ -114,9 +114,6 @@ def _encode(entry: CacheEntry, name: str, boot: str) -> bytes:
 
 def entry_from(line: IndexLine, path: Path, boot: str) -> CacheEntry:
     """Build the entry of a whole file. It is trusted if it was written since the machine's last boot."""
-    entry = CacheEntry(line.key, line.listed, line.origin, CacheFile(path), line.chunk_bytes)
-    starts = range(0, len(line.digests), DIGEST_BYTES)
-    entry.digests = {chunk: line.digests[start : start + DIGEST_BYTES] for chunk, start in enumerate(starts)}
-    entry.whole, entry.trusted = True, line.boot == boot
-    entry.disk_bytes, entry.reload_s, entry.opens = line.disk_bytes, line.reload_s, line.uses
-    return entry
+    digests = [line.digests[start : start + DIGEST_BYTES] for start in range(0, len(line.digests), DIGEST_BYTES)]
+    saved = SavedState(digests, line.disk_bytes, line.reload_s, line.uses, line.boot == boot)
+    return CacheEntry(line.key, line.listed, line.origin, CacheFile(path), line.chunk_bytes, saved)

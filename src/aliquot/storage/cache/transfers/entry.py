@@ -1,39 +1,54 @@
 """One version of one file in the cache: whole, or the chunks that have arrived so far."""
 
 from hashlib import blake2b
+from typing import NamedTuple
 
 from aliquot.storage.records import FileKey, Listed
+
+
+class SavedState(NamedTuple):
+    """The state of a whole file that survives a restart."""
+
+    digests: list[bytes]  # of all chunks
+    disk_bytes: int
+    reload_s: float
+    opens: int
+    trusted: bool
 
 
 class CacheEntry:
     """The state of a cached file and of its chunks. Eviction policies see `id`, `bytes`, `uses` and `reload_s`.
 
-    `file` belongs to whoever created the entry. Nothing in this package looks into it.
+    `file` belongs to the creator of the entry. Nothing in this package looks into it. With `saved` the file is whole,
+    otherwise no chunk of it is here.
     """
 
-    def __init__(self, key: FileKey, listed: Listed, origin: str, file: object, chunk_bytes: int) -> None:
+    def __init__(
+        self, key: FileKey, listed: Listed, origin: str, file: object, chunk_bytes: int, saved: SavedState | None = None
+    ) -> None:
         self.key = key
         self.listed = listed
         self.origin = origin  # identity of the origin
         self.file = file
         self.chunk_bytes = chunk_bytes
-        self.digests: dict[int, bytes] = {}  # of the chunks on disk
+        self.digests = dict(enumerate(saved.digests)) if saved is not None else {}  # of the chunks on disk
         self.unconfirmed: set[int] = set()  # chunks on disk that are valid only if the origin still has this version
         self.holes: set[int] = set()  # chunks on disk that are all zeros and take no space
         self.written: set[int] = set()  # chunks whose place on disk may hold bytes of a failed attempt
-        self.whole = False
-        self.trusted = True  # False: written before the machine's last boot, to be compared with its digests before use
+        self.whole = saved is not None
+        # False: written before the machine's last boot, to be compared with its digests before use.
+        self.trusted = saved is None or saved.trusted
         self.dropped = False  # it has left the cache; only open handles still see it
         self.pins = 0  # open handles
         self.busy = False  # a transfer uses it
         self.idle = False  # it may be evicted
-        self.disk_bytes = 0
+        self.disk_bytes = saved.disk_bytes if saved is not None else 0
         self.reserved_bytes = 0
         self.freed_count = 0  # how many chunks have been freed again
         self.predicted = False  # fetched for a prediction and not opened since
         self.checked_s = float("-inf")  # when its origin last confirmed this version
-        self.reload_s = 0.0  # how long its transfer took
-        self.opens = 0
+        self.reload_s = saved.reload_s if saved is not None else 0.0  # how long its transfer took
+        self.opens = saved.opens if saved is not None else 0
         self._last_use_s: float | None = None  # since the process started
         self._gap_s: float | None = None
         # The same for a file at any time, because policies remember files that come back.

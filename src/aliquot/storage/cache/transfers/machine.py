@@ -202,8 +202,16 @@ class TransferMachine:
     def chunk_freed(self, free: FreeChunk) -> None:
         self._reservations.chunk_freed(free)
 
+    def chunk_begun(self, entry: CacheEntry, chunk: int) -> None:
+        """Note that bytes of a chunk are being written, which a failure may leave behind."""
+        entry.written.add(chunk)
+
     def half_arrived(self, step: Step) -> None:
         step.transfer.half_arrived(step)
+
+    def chunk_moved(self, step: Step, moved_bytes: int) -> None:
+        """Count the bytes that came over the link for a chunk, whether or not it arrived."""
+        step.transfer.moved_bytes += moved_bytes
 
     def chunk_arrived(self, step: Step, digest: bytes, *, is_hole: bool, is_confirmed: bool, now: float) -> None:
         """Count a chunk that is on disk. Readers get it once it is confirmed to be of the entry's version."""
@@ -306,6 +314,12 @@ class TransferMachine:
         step.transfer.running.discard(step)
         if step.is_current:
             self._table.end_if_unwanted(step.transfer, now=now)
+
+    def file_checked(self, entry: CacheEntry, *, is_intact: bool, now: float) -> None:
+        """Trust a whole file that was compared with its digests, or drop it."""
+        entry.trusted = is_intact
+        if not is_intact:
+            self.space.drop(entry, now=now)
 
     # --- whole cache --------------------------------------------------------------------------------------
 

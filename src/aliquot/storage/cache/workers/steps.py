@@ -76,18 +76,16 @@ class StepRunner:
         try:
             fd = file.acquire(entry.listed.size)
         except FileNotFoundError:
-            is_same = False
+            is_intact = False
         else:
             try:
                 digests = chunk_digests(fd, entry.listed.size, entry.chunk_bytes, self._progress.worked)
             finally:
                 file.release()
-            is_same = digests == [entry.digests[chunk] for chunk in range(entry.chunk_count)]
+            is_intact = digests == [entry.digests[chunk] for chunk in range(entry.chunk_count)]
         with self._decide() as now:
-            entry.trusted = is_same
-            if not is_same:
-                self._machine.space.drop(entry, now=now)
-        return is_same
+            self._machine.file_checked(entry, is_intact=is_intact, now=now)
+        return is_intact
 
     # --- the kinds of steps -------------------------------------------------------------------------------
 
@@ -134,7 +132,8 @@ class StepRunner:
             if writer.is_fresh and origin.empty(entry.listed, offset, length):
                 digest = digest_of_zeros(length)
             else:
-                entry.written.add(step.chunk)
+                with self._decide():
+                    self._machine.chunk_begun(entry, step.chunk)
                 self._fill(writer, step, entry, origin)
                 digest = writer.digest
             # Readers get the chunk at once if they have the file open. Otherwise it is confirmed when all is here.
@@ -144,7 +143,7 @@ class StepRunner:
         finally:
             file.release()
             with self._decide():
-                transfer.moved_bytes += writer.length
+                self._machine.chunk_moved(step, writer.length)
         with self._decide() as now:
             self._machine.chunk_arrived(step, digest, is_hole=writer.is_hole, is_confirmed=is_confirmed, now=now)
 
