@@ -15,8 +15,8 @@ P = TypeVar("P", bound=Struct)
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 2**40, "B": 1}
-LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6  # beyond that virtual times lose their meaning
-_MOST_BYTES = 2**60
+MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6  # beyond that virtual times lose their meaning
+_MAX_BYTES = 2**60
 PACKING_DEFAULT = "first_fit"
 
 
@@ -38,7 +38,7 @@ def parse_size(text: str, key: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = _UNITS.get(match[2].upper()) if match else None
     size = float(match[1]) * unit if match and unit else inf
-    if size > _MOST_BYTES:
+    if size > _MAX_BYTES:
         raise InputError(f"{key}: '{text}' is not a size, such as 16GiB, 512MB or a number of bytes")
     return round(size)
 
@@ -74,8 +74,8 @@ def parse_weights(texts: list[str], key: str) -> dict[str, float]:
             weights[name] = float(value)
         except ValueError:
             weights[name] = 0.0
-        if not LEAST_WEIGHT <= weights[name] <= MOST_WEIGHT:
-            takes = f"it takes a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        if not MIN_WEIGHT <= weights[name] <= MAX_WEIGHT:
+            takes = f"it takes a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
             raise InputError(f"{key}: the weight of {name} is '{value}'; {takes}")
     return weights
 

@@ -110,8 +110,8 @@ def test_every_fetch_ends_once_and_nothing_is_left_over(moments):
     prefetcher = harness.scheduler.prefetcher
     assert not prefetcher.audiences
     assert not prefetcher.files
-    assert not prefetcher.turns.lines
-    assert not prefetcher.turns.bytes
+    assert not prefetcher.queue.tenants
+    assert not prefetcher.queue.bytes
 
 
 SIZES = {("d", "1"): MIB, ("d", "2"): 30 * MIB, ("d", "3"): 0, ("e", "1"): 8 * MIB, ("e", "2"): 100 * MIB}

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from aliquot.core.clock import after, between
 from aliquot.core.model import FlowKey
+from aliquot.policies.queueing.parts.blocked_flows import BlockedFlows
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
-from aliquot.policies.queueing.parts.passed_over import PassedOver
 from aliquot.policies.queueing.parts.virtual_time import FairClock, Window
 from aliquot.sim import fairness
 from aliquot.sim.fairness import FairnessMeter
@@ -127,22 +127,22 @@ def test_the_only_one_to_choose_would_be_first_if_it_waited(changes, index):
 
 class Device:
     def __init__(self, index):
-        self.index, self.freed = index, 0
+        self.index, self.releases = index, 0
 
 
 def test_who_is_passed_over_is_ready_when_room_is_given_back_where_it_waits_or_in_time():
     flows, devices = [Numbered(index) for index in range(3)], [Device(0), Device(1)]
-    passed_over = PassedOver()
+    passed_over = BlockedFlows()
     passed_over.add(flows[0], devices[:1], 10)
     passed_over.add(flows[1], devices, math.inf)
     passed_over.add(flows[2], (), 5)
     assert not passed_over.ready(1)
-    devices[1].freed += 1
+    devices[1].releases += 1
     assert [*passed_over.ready(1)] == [flows[1]]
     passed_over.discard(flows[1])
     assert not passed_over.ready(1)
     assert [*passed_over.ready(5)] == [flows[2]]
-    devices[0].freed += 1
+    devices[0].releases += 1
     assert [*passed_over.ready(5)] == [flows[0]]
     assert passed_over.take_all() == [flows[0], flows[2]]
     assert not passed_over.ready(99)

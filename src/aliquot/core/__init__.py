@@ -1,1 +1,1 @@
-"""The pure core: events and time go in, commands come out; nothing here reads a clock or touches a socket."""
+"""The pure core: events and time go in, commands come out. Nothing here reads a clock or does I/O."""

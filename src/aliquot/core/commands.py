@@ -1,8 +1,8 @@
-"""What shall be done: all that leaves the core. Imperative, frozen, performed by a shell, written to its journal.
+"""Commands: the only output of the core. They are frozen, named in the imperative, and written to the journal.
 
-The shell performs the commands of one device in order: a `StartSandbox` or `LoadMemory` begins only when the
-`UnloadMemory` and `StopSandbox` before it are done, for they make its room. A command about a sandbox that was lost in
-the same step has nothing left to act on, and the shell passes over it.
+The shell performs the commands of one device in order. A `StartSandbox` or `LoadMemory` begins only when the
+`UnloadMemory` and `StopSandbox` commands before it are done, because they free its memory. The shell ignores a command
+about a sandbox that was lost in the same step.
 """
 
 from enum import StrEnum
@@ -14,15 +14,15 @@ from aliquot.core.places import Place
 
 
 class Start(StrEnum):
-    """What an invocation found when it was dispatched."""
+    """The kind of start that an invocation had when it was dispatched."""
 
     COLD = "cold"  # a sandbox had to be started
-    SWAP_IN = "swap_in"  # a sandbox was there, its bytes had to be brought back
-    WARM = "warm"  # ready to run at once
+    SWAP_IN = "swap_in"  # the bytes of an idle sandbox had to be loaded again
+    WARM = "warm"  # a sandbox was ready to run at once
 
 
 class Dispatch(Struct, frozen=True, tag=True, gc=False):
-    """The invocation has its sandbox; `Run` follows as soon as that is ready. Its data may be fetched now."""
+    """Assign the invocation to a sandbox. `Run` follows as soon as the sandbox is ready."""
 
     invocation: str
     sandbox: int
@@ -32,7 +32,7 @@ class Dispatch(Struct, frozen=True, tag=True, gc=False):
 
 
 class StartSandbox(Struct, frozen=True, tag=True, gc=False):
-    """Start the process and load its bytes to its devices, both at once; then `SandboxStarted`."""
+    """Start a process and load its bytes to its devices at the same time. Answered by `SandboxStarted`."""
 
     sandbox: int
     tenant: str
@@ -42,13 +42,13 @@ class StartSandbox(Struct, frozen=True, tag=True, gc=False):
 
 
 class LoadMemory(Struct, frozen=True, tag=True, gc=False):
-    """Bring a swapped-out sandbox's bytes to its device; then `MemoryLoaded`."""
+    """Load a swapped-out sandbox's bytes to its devices. Answered by `MemoryLoaded`."""
 
     sandbox: int
 
 
 class UnloadMemory(Struct, frozen=True, tag=True, gc=False):
-    """Move the sandbox's bytes from the device to the host."""
+    """Move the sandbox's bytes from its devices to the host."""
 
     sandbox: int
 
@@ -59,10 +59,7 @@ class StopSandbox(Struct, frozen=True, tag=True, gc=False):
 
 
 class SetSlice(Struct, frozen=True, tag=True, gc=False):
-    """From now on the sandbox is due `share` of its device's compute when others want it too, and at most `ceiling`.
-
-    Of each of its devices, where it has several.
-    """
+    """Set the sandbox's part of each of its devices: `share` while others want compute, too, and at most `ceiling`."""
 
     sandbox: int
     share: float
@@ -70,43 +67,43 @@ class SetSlice(Struct, frozen=True, tag=True, gc=False):
 
 
 class Run(Struct, frozen=True, tag=True, gc=False):
-    """Run it in the sandbox; then `RunFinished`."""
+    """Run the invocation in its sandbox. Answered by `RunFinished`."""
 
     invocation: str
     sandbox: int
 
 
 class Complete(Struct, frozen=True, tag=True, gc=False):
-    """The invocation has ended with what its run gave: answer, record. `Fail` and `Reject` are the other two ends."""
+    """End the invocation with the result of its run. `Fail` and `Reject` are the other two ends."""
 
     invocation: str
 
 
 class Fail(Struct, frozen=True, tag=True, gc=False):
-    """The accepted invocation ends here, without a result."""
+    """End an accepted invocation without a result."""
 
     invocation: str
     reason: str
 
 
 class Reject(Struct, frozen=True, tag=True, gc=False):
-    """The invocation is not taken."""
+    """Refuse the invocation."""
 
     invocation: str
     reason: str
 
 
 class Predict(Struct, frozen=True, tag=True, gc=False):
-    """Say which files the audience will open next; then `FilesPredicted`."""
+    """Predict which files the audience will open next. Answered by `FilesPredicted`."""
 
     tenant: str
     session: str
-    function: str  # that was called; empty: none yet
+    function: str  # called last; empty when none has been called
     reason: str
 
 
 class Fetch(Struct, frozen=True, tag=True, gc=False):
-    """Bring the file to the node before anyone asks; then `FetchEnded`. Whoever opens it meanwhile overtakes."""
+    """Fetch the file to the node before it is opened. Answered by `FetchEnded`."""
 
     fetch: int
     tenant: str
@@ -117,14 +114,14 @@ class Fetch(Struct, frozen=True, tag=True, gc=False):
 
 
 class CancelFetch(Struct, frozen=True, tag=True, gc=False):
-    """It was a wrong guess, unless someone has opened it by now; then `FetchEnded`."""
+    """Cancel a fetch that is no longer expected to be useful, unless the file has been opened. `FetchEnded` follows."""
 
     fetch: int
     reason: str
 
 
 class WakeAt(Struct, frozen=True, tag=True, gc=False):
-    """Send `Woke` at that moment; a later `WakeAt` replaces an earlier one."""
+    """Send `Woke` at that time. A later `WakeAt` replaces an earlier one."""
 
     at: float
 

@@ -1,20 +1,20 @@
-"""Every error of Aliquot, by whose fault it is.
+"""The root of Aliquot's errors, and those of the core, by who is at fault.
 
 AliquotError
-├── InputError        the user's file, option or request: names the place and what is expected
+├── InputError        the user: a file, option or request; the text names the field and what it takes
 └── SchedulerError    inside the core
-    ├── EventError      the shell's fault: an event that cannot happen now; the state is untouched
-    ├── PolicyError     the policy's fault: a decision that cannot be carried out
-    └── InvariantError  the core's own fault: its books do not balance
+    ├── EventError      the shell: an event that cannot happen now; the state is unchanged
+    ├── PolicyError     the policy: a decision that cannot be carried out
+    └── InvariantError  the core itself: its counters contradict each other
 """
 
 
 class AliquotError(Exception):
-    """The root: catch this to catch everything that Aliquot raises on purpose."""
+    """The root of all errors that Aliquot raises on purpose."""
 
 
 class InputError(AliquotError):
-    """What the user gave cannot be used; the text names the field and what it takes."""
+    """The user's input cannot be used. The text names the field and what it takes."""
 
 
 class SchedulerError(AliquotError):
@@ -30,4 +30,4 @@ class PolicyError(SchedulerError):
 
 
 class InvariantError(SchedulerError):
-    """The core's books do not balance after a step."""
+    """The core's counters contradict each other after a step."""

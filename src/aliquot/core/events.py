@@ -1,7 +1,7 @@
-"""What happened: the only way anything enters the core. Past tense, frozen, written to the journal as they are.
+"""Events: the only input of the core. They are frozen, named in the past tense, and written to the journal.
 
-Sandboxes are numbered by the core, invocations and devices named by the shell. An event about a sandbox that the
-core has given up in the meantime is late, not wrong, and is passed over.
+The core numbers sandboxes, and the shell names invocations and devices. An event about a sandbox that the core has
+given up in the meantime is late but not wrong, and is ignored.
 """
 
 from typing import TypeAlias
@@ -16,36 +16,36 @@ class DeviceAdded(Struct, frozen=True, tag=True):
 
 
 class DeviceLost(Struct, frozen=True, tag=True):
-    """The device is gone with everything on it."""
+    """A device was lost with everything on it."""
 
     device: str
 
 
 class UtilisationMeasured(Struct, frozen=True, tag=True):
-    """How busy a device's compute really was, 0 to 1, as its driver reports it."""
+    """The utilisation of a device's compute, 0 to 1, as its driver measured it."""
 
     device: str
     utilisation: float
 
 
 class HostMemorySet(Struct, frozen=True, tag=True):
-    """How many bytes of the host all sandboxes together may claim; idle ones are stopped to keep within it.
+    """The host memory that all sandboxes together may claim. Idle ones are stopped to stay within it.
 
-    What runs is bounded by the devices' slots, not by this. Comes before any sandbox.
+    Running sandboxes are limited by the devices' slots, not by this. It must be sent before the first sandbox starts.
     """
 
     memory_bytes: int
 
 
 class TenantWeightSet(Struct, frozen=True, tag=True):
-    """The operator's word; tenants cannot send it."""
+    """The operator set a tenant's weight."""
 
     tenant: str
     weight: float
 
 
 class FunctionDeployed(Struct, frozen=True, tag=True):
-    """A new function, or a new version: sandboxes of the old one are never used again."""
+    """A function is new or has a new version. Sandboxes of an old version are not used again."""
 
     tenant: str
     function: FunctionSpec
@@ -60,9 +60,9 @@ class InvocationArrived(Struct, frozen=True, tag=True, gc=False):
     invocation: str
     tenant: str
     function: str
-    deadline_s: float | None = None  # after arrival
+    deadline_s: float | None = None  # counted from the arrival
     cost_limit: float | None = None
-    session: str | None = None  # of the tenant; it lives from `SessionBegan`, or else the first arrival that names it
+    session: str | None = None  # of the tenant; begun by `SessionBegan` or by the first arrival that names it
 
 
 class InvocationCancelled(Struct, frozen=True, tag=True, gc=False):
@@ -71,7 +71,7 @@ class InvocationCancelled(Struct, frozen=True, tag=True, gc=False):
 
 
 class SandboxStarted(Struct, frozen=True, tag=True, gc=False):
-    """It runs and its bytes are on the device."""
+    """The sandbox is running, and its bytes are on the device."""
 
     sandbox: int
 
@@ -83,36 +83,36 @@ class MemoryLoaded(Struct, frozen=True, tag=True, gc=False):
 
 
 class SandboxLost(Struct, frozen=True, tag=True, gc=False):
-    """It crashed, was killed, or never came up."""
+    """The sandbox crashed, was killed, or failed to start."""
 
     sandbox: int
     reason: str
 
 
 class RunFinished(Struct, frozen=True, tag=True, gc=False):
-    """The invocation has its result, good or bad; the sandbox is fit for another."""
+    """The invocation has a result, good or bad, and its sandbox can take another."""
 
     invocation: str
     sandbox: int
-    run_s: float  # on the device, as measured
+    run_s: float  # measured on the device
 
 
 class SessionEnded(Struct, frozen=True, tag=True, gc=False):
-    """Nobody will name the session again: what it holds is as anything else that is idle."""
+    """No call will name the session again, so no sandbox is kept for it any more."""
 
     tenant: str
     session: str
 
 
 class SessionBegan(Struct, frozen=True, tag=True, gc=False):
-    """A user is here: calls will follow, and the files that they read can be brought before they come."""
+    """A user began a session. Calls will follow, and the files they read can be fetched before."""
 
     tenant: str
     session: str
 
 
 class LikelyFile(Struct, frozen=True, gc=False):
-    """A file of a dataset that is not on the node yet and will probably be opened."""
+    """A file of a dataset that will probably be opened and is not on the node yet."""
 
     dataset: str
     path: str
@@ -121,19 +121,19 @@ class LikelyFile(Struct, frozen=True, gc=False):
 
 
 class FilesPredicted(Struct, frozen=True, tag=True, gc=False):
-    """The answer to `Predict`, or what the model says after further files were opened: most likely first.
+    """The answer to `Predict`, or a newer prediction after further files were opened, most likely file first.
 
-    It takes the place of what was predicted for the same audience before.
+    It replaces the previous prediction for the same audience.
     """
 
     tenant: str
-    session: str  # the audience: a session, or `function/NAME` where there is none
+    session: str  # the audience: a session, or `function/NAME` for calls without one
     model: str
     files: tuple[LikelyFile, ...]
 
 
 class FetchEnded(Struct, frozen=True, tag=True, gc=False):
-    """A prefetch is over: the file is here, or it was cancelled, or `error` says what went wrong."""
+    """A prefetch ended: the file is there, or it was cancelled, or `error` says what went wrong."""
 
     fetch: int
     seconds: float
@@ -141,13 +141,13 @@ class FetchEnded(Struct, frozen=True, tag=True, gc=False):
 
 
 class DatasetRemoved(Struct, frozen=True, tag=True, gc=False):
-    """The operator took it away, or put another origin in its place: what was known of its files holds no longer."""
+    """The operator removed a dataset or gave it another origin, so nothing known about its files holds any more."""
 
     dataset: str
 
 
 class Woke(Struct, frozen=True, tag=True, gc=False):
-    """The moment asked for by `WakeAt` has come."""
+    """The time requested by `WakeAt` has come."""
 
 
 Event: TypeAlias = (

@@ -1,4 +1,4 @@
-"""Can a function ever run on these devices? A refusal lists what stands in the way on each."""
+"""Check whether a function can ever run on a set of devices. A refusal gives the reason for each device."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from aliquot.core.model import DeviceSpec, FunctionSpec
 
 
 def misfit(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> str | None:
-    """None when there are devices that can hold the function; else the reason, device by device."""
+    """Return None if some devices can hold the function, or else the reasons, device by device."""
     reasons = []
     fitting: Counter[str] = Counter()  # by kind
     for device in devices:
@@ -28,7 +28,7 @@ def misfit(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> str | None:
 
 
 def could_hold(function: FunctionSpec, device: DeviceSpec, devices: Sequence[DeviceSpec]) -> bool:
-    """Whether the function could ever be on that device, with others of these beside it where it takes several."""
+    """Return whether the function could ever be on that device, with enough others if it takes several."""
     if _misfit_on(function, device) is not None:
         return False
     count = function.device_count
@@ -38,7 +38,7 @@ def could_hold(function: FunctionSpec, device: DeviceSpec, devices: Sequence[Dev
 
 
 def _largest(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> list[str]:
-    """What of its kind would fit, for whoever asks for too much: as many devices as it can be, then memory."""
+    """Return the largest request that would fit: as many devices as possible, then memory."""
     memory: dict[str, list[float]] = {}  # by kind
     for device in devices:
         if function.runs_on(device):
@@ -51,8 +51,8 @@ def _largest(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> list[str]
         sizes.sort(reverse=True)
         count = min(function.device_count, len(sizes), 1 if alone[kind] else len(sizes))
         found.append((count, sizes[count - 1]))
-    count, most = max(found)
-    each = "any memory" if most == inf else f"{most:.0f} bytes"
+    count, max_bytes = max(found)
+    each = "any memory" if max_bytes == inf else f"{max_bytes:.0f} bytes"
     return [f"the largest that would fit is a share of {count} with {each}{' on each device' if count > 1 else ''}"]
 
 

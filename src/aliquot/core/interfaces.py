@@ -1,7 +1,7 @@
-"""The kinds of policy, and what each may decide. A policy looks at a view and answers; it performs nothing.
+"""The kinds of policy, and what each decides. A policy reads a view and returns a decision. It has no side effects.
 
-The hooks tell a policy what the scheduler has just done, so that it can keep its own books (tags, heaps) and
-answer in O(log n). They may change the policy's own state and nothing else.
+The scheduler calls hooks to tell a policy what it has just done, so that the policy can update its own state (tags,
+heaps) and decide in O(log n). A hook may change the policy's own state and nothing else.
 """
 
 from abc import ABC, abstractmethod
@@ -15,19 +15,19 @@ from aliquot.core.events import LikelyFile
 from aliquot.core.view import DeviceView, FlowView, InvocationView, SandboxView, View
 
 
-class Generator(Protocol):
-    """The seeded source of chance that policies are given; `random.Random` is one."""
+class RandomSource(Protocol):
+    """The seeded source of random numbers that policies are given, such as `random.Random`."""
 
     def random(self) -> float: ...
     def randrange(self, stop: int, /) -> int: ...
 
 
 class Params(Struct, frozen=True, forbid_unknown_fields=True):
-    """A policy's parameters; a policy that has any declares a subclass and names it as its `params_type`."""
+    """The parameters of a policy. A policy that has any declares a subclass and sets it as its `params_type`."""
 
 
 class Choice(Struct, frozen=True, gc=False):
-    """Dispatch the head of `flow` on `device`: into `sandbox`, or into a new one when that is None."""
+    """Dispatch the head of `flow` on `device`, into `sandbox` or, if that is None, into a new one."""
 
     flow: FlowView
     device: DeviceView
@@ -35,10 +35,10 @@ class Choice(Struct, frozen=True, gc=False):
     reason: str
 
 
-class Prefetch(Struct, frozen=True, gc=False):
-    """Bring the memory of the flow's idle sandboxes back, as far as it fits into free memory.
+class SwapIn(Struct, frozen=True, gc=False):
+    """Load the flow's idle, swapped-out sandboxes again, as far as they fit into free memory.
 
-    With `displace`, room is made for the most recently used of them, in eviction order.
+    With `displace`, others are swapped out in eviction order for the most recently used of them.
     """
 
     flow: FlowView
@@ -51,80 +51,80 @@ class SwapOut(Struct, frozen=True, gc=False):
     flow: FlowView
 
 
-Advice: TypeAlias = Prefetch | SwapOut
+Advice: TypeAlias = SwapIn | SwapOut
 
 
 class Companions(Struct, frozen=True):
-    """The keep-alive and eviction that a queueing policy runs with unless the user says otherwise."""
+    """The keep-alive and eviction policies that a queueing policy runs with by default."""
 
     keepalive: str = "none"
     eviction: str = "lru"
     keepalive_params: dict[str, float] = {}
-    pool_slots: int | None = None  # sandboxes per device; None: no bound
+    pool_slots: int | None = None  # maximum of sandboxes per device; None means no limit
 
 
 class Queueing(ABC):
-    """Who runs next, and where. One instance serves one domain: flows that compete for the same devices."""
+    """Decides which flow runs next, and where. One instance serves the flows of one domain."""
 
     params_type: ClassVar[type[Params]] = Params
 
-    def __init__(self, params: Params, generator: Generator) -> None:
+    def __init__(self, params: Params, generator: RandomSource) -> None:
         self.params = params
         self.generator = generator
 
     @classmethod
     def companions(cls, params: Params) -> Companions:
-        """The other two policies that belong to this one."""
+        """Return the default keep-alive and eviction policies for this one."""
         return Companions()
 
     @abstractmethod
     def choose(self, view: View) -> Choice | None:
-        """The next dispatch, or None to wait. Asked again after each one until it answers None."""
+        """Return the next dispatch, or None to wait. Called again after each dispatch until it returns None."""
 
     def advise(self, view: View) -> Sequence[Advice]:
-        """Memory to move, since last asked. Asked before every `choose`."""
+        """Return memory to move since the last call. Called before every `choose`."""
         return ()
 
     def opened(self, flow: FlowView, view: View) -> None:
-        """A flow of this domain exists from now on."""
+        """Called when a flow of this domain is created."""
 
     def closed(self, flow: FlowView, view: View) -> None:
-        """The flow is gone: its queue is empty, and it is not spoken of again, nor may it be."""
+        """Called when a flow is removed. Its queue is empty, and no hook or choice may name it again."""
 
     def redeployed(self, flow: FlowView, view: View) -> None:
-        """The flow's function has a new version: estimates and weight may have changed."""
+        """Called when the flow's function has a new version. Estimates and weight may have changed."""
 
     def devices_changed(self, view: View) -> None:
-        """A device came or went."""
+        """Called when a device is added or lost."""
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        """The invocation is now the last of its flow's queue."""
+        """Called when the invocation has been added to the end of its flow's queue."""
 
     def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        """The invocation has left the queue without being dispatched."""
+        """Called when the invocation has left the queue without being dispatched."""
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
-        """The flow's head has left the queue and is in flight."""
+        """Called when the flow's head has left the queue and is in flight."""
 
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        """The invocation is no longer in flight, however it ended; estimates are up to date."""
+        """Called when the invocation is no longer in flight, however it ended. Estimates are up to date."""
 
     def virtual_time(self, flow: FlowView) -> float | None:
-        """How much service the flow has had by the policy's own count, for people who watch; None: it keeps none."""
+        """Return the service that the flow has had by the policy's count, for display, or None if it has no count."""
         return None
 
     def wake_at(self) -> float | None:
-        """When to be asked again even if nothing happens until then; None: no need. No side effects."""
+        """Return when to call again even if nothing happens, or None. No side effects."""
         return None
 
     def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
-        """`flow.resident_on(device)` has changed."""
+        """Called when `flow.resident_on(device)` has changed."""
 
     def expired(self, flow: FlowView, view: View) -> None:
-        """Keep-alive has given up waiting for the idle flow."""
+        """Called when keep-alive has ended for the idle flow."""
 
     def violations(self, view: View) -> Sequence[str]:
-        """What is wrong with the policy's own books, for the invariants check; normally nothing."""
+        """Return errors in the policy's own state, for the invariants check."""
         return ()
 
 
@@ -135,14 +135,14 @@ class ExpiryAction(StrEnum):
 
 
 class Expiry(Struct, frozen=True, gc=False):
-    """At that moment, if still idle, do this."""
+    """What to do with a flow or sandbox that is still idle at that time."""
 
     at: float
     action: ExpiryAction
 
 
 class KeepAlive:
-    """How long what is idle stays. It is asked each time something turns idle; None means until evicted."""
+    """Decides how long idle flows and sandboxes stay. It is asked when one becomes idle. None means until evicted."""
 
     params_type: ClassVar[type[Params]] = Params
 
@@ -150,23 +150,23 @@ class KeepAlive:
         self.params = params
 
     def sandbox_idled(self, sandbox: SandboxView, *, now: float) -> Expiry | None:
-        """A sandbox has nothing to do, though its flow may be busy elsewhere. No side effects."""
+        """Return when a sandbox that became idle expires. Its flow may be busy in others. No side effects."""
         return None
 
     def flow_idled(self, flow: FlowView, *, now: float) -> Expiry | None:
-        """A flow has nothing queued and nothing in flight; the answer holds for all its idle sandboxes."""
+        """Return when the sandboxes of a flow expire that has nothing queued and nothing in flight."""
         return None
 
     def flow_closed(self, flow: FlowView) -> None:
-        """The flow is gone: forget what was known about it."""
+        """Forget everything about a flow that is removed."""
 
     def flow_expired(self, flow: FlowView, done: Expiry, *, now: float) -> Expiry | None:
-        """What was to be done for the idle flow has been done; what comes next, if it stays idle? No side effects."""
+        """Return the next expiry of a flow that stays idle, after this one has been carried out. No side effects."""
         return None
 
 
 class Packing(ABC):
-    """Where a new sandbox with a declared share goes, of the devices that are otherwise as good."""
+    """Chooses the device for a new sandbox with a declared share, among devices that are otherwise equal."""
 
     params_type: ClassVar[type[Params]] = Params
 
@@ -174,18 +174,18 @@ class Packing(ABC):
         self.params = params
 
     def opened(self, flow: FlowView) -> None:
-        """A flow is there, or asks for another slice than before."""
+        """Called when a flow is new, or asks for another slice than before."""
 
     def closed(self, flow: FlowView) -> None:
-        """The flow is gone."""
+        """Called when a flow is removed."""
 
     @abstractmethod
     def choose(self, flow: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
-        """One of these, which all have room; there are two at least. No side effects."""
+        """Return one of at least two devices, all of which have room. No side effects."""
 
 
-class Slice(Protocol):
-    """A sandbox at work on a device: what it asked for, and how far it may stretch."""
+class SliceView(Protocol):
+    """A running sandbox's slice of a device: the share it asked for, and the limit up to which it may borrow."""
 
     @property
     def sandbox(self) -> int: ...
@@ -196,60 +196,62 @@ class Slice(Protocol):
 
 
 class Allotment(NamedTuple):
-    """Parts of a device's compute."""
+    """The parts of a device's compute that a sandbox gets."""
 
-    share: float  # what it gets at least while others want it too
-    ceiling: float  # what it gets at most
+    share: float  # minimum while others want compute, too
+    ceiling: float  # maximum
 
 
 class Sharing(ABC):
-    """How the compute of one device is divided among those at work there. No side effects, no memory."""
+    """Divides the compute of one device among the sandboxes that run there. It has no state and no side effects."""
 
     params_type: ClassVar[type[Params]] = Params
-    looks_around: ClassVar[bool] = False  # whether what one gets depends on who else is at work
+    depends_on_others: ClassVar[bool] = False  # whether an allotment depends on which others run
 
     def __init__(self, params: Params) -> None:
         self.params = params
 
     @abstractmethod
-    def allot(self, slices: Sequence[Slice]) -> Sequence[Allotment]:
-        """What each gets, in their order; their requests add up to at most 1."""
+    def allot(self, slices: Sequence[SliceView]) -> Sequence[Allotment]:
+        """Return the allotment of each slice, in the same order. The requests add up to at most 1."""
 
 
-class Limits(Struct, frozen=True, gc=False):
-    """How much may be on its way at once that nobody has asked for yet."""
+class FetchLimits(Struct, frozen=True, gc=False):
+    """The budget of prefetches that may be in flight at once."""
 
     bytes: int
     fetches: int
 
 
-class Wish(NamedTuple):
-    """A file to bring before anyone asks, and why, in words for people."""
+class FileChoice(NamedTuple):
+    """A file to fetch before it is opened, and the reason, for people to read."""
 
     file: LikelyFile
     reason: str
 
 
 class Prefetching(ABC):
-    """Which of the files that are likely to be opened are brought to the node before anyone asks."""
+    """Decides which of the predicted files are fetched to the node before they are opened."""
 
     params_type: ClassVar[type[Params]] = Params
-    asks: ClassVar[bool] = True  # whether it wants predictions at all
+    wants_predictions: ClassVar[bool] = True  # whether predictions are asked for at all
 
     def __init__(self, params: Params) -> None:
         self.params = params
-        self.limits = Limits(0, 0)
+        self.limits = FetchLimits(0, 0)
 
     @abstractmethod
-    def choose(self, model: str, files: Sequence[LikelyFile], under_way: Container[tuple[str, str]]) -> Sequence[Wish]:
-        """What of a new prediction to bring, in that order. `under_way`: dataset and path of what is brought already.
+    def choose(
+        self, model: str, files: Sequence[LikelyFile], in_flight: Container[tuple[str, str]]
+    ) -> Sequence[FileChoice]:
+        """Return the files of a new prediction to fetch, in that order. No side effects.
 
-        What of that is not chosen is cancelled. No side effects.
+        `in_flight` has the dataset and path of files that are being fetched. Those that are not chosen are cancelled.
         """
 
 
 class Evictable(Protocol):
-    """Anything that can be brought back at a price: a sandbox's memory, a pool slot, a cached file."""
+    """Anything that can be evicted and loaded again at a cost: a sandbox's memory, a pool slot, a cached file."""
 
     @property
     def id(self) -> int: ...
@@ -266,7 +268,7 @@ E = TypeVar("E", bound=Evictable)
 
 
 class Eviction(ABC, Generic[E]):
-    """Who goes first when there is no room. One instance serves one device's memory, or one pool."""
+    """Decides what is evicted first. One instance serves one device's memory, or one pool."""
 
     params_type: ClassVar[type[Params]] = Params
 
@@ -275,16 +277,16 @@ class Eviction(ABC, Generic[E]):
 
     @abstractmethod
     def add(self, entry: E, *, now: float) -> None:
-        """The entry has just been used and may go from now on."""
+        """Add an entry that has just been used and may be evicted from now on."""
 
     @abstractmethod
     def remove(self, entry: E) -> None:
-        """The entry is in use: nobody to go. Passed over when it is not there."""
+        """Remove an entry that is in use, if it is there."""
 
     def forget(self, entry: E) -> None:
-        """The entry is gone from what is kept here: as the victim that was named, or for reasons of its own."""
+        """Forget an entry that is gone, as a victim or for another reason."""
         self.remove(entry)
 
     @abstractmethod
     def victim(self, *, now: float) -> E | None:
-        """Who goes next; it stays listed until removed. None when there is nobody."""
+        """Return the entry to evict next, or None if there is none. It stays listed until it is removed."""

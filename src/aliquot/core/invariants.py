@@ -1,20 +1,22 @@
-"""Do the books balance? Everything the core counts as it goes is counted again from scratch.
+"""Check the scheduler's state: recompute every count from scratch and compare.
 
-Checked after every step in every test, and by `aliquot simulate --check`; too slow for a service under load.
+Every test checks after every step, and so does `aliquot simulate --check`. It is too slow for a loaded service.
 """
 
 from collections.abc import Iterator
 
+from aliquot.core.device import Device
 from aliquot.core.errors import InvariantError
+from aliquot.core.flow import Flow
 from aliquot.core.lifecycle import InvocationState, SandboxState
 from aliquot.core.prefetching import invariants as prefetching
-from aliquot.core.records import Device, Flow, Sandbox
+from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.core.view import SHARE_TOLERANCE
 
 
 def check(scheduler: Scheduler) -> None:
-    """Raise `InvariantError` with all that is wrong, if anything is."""
+    """Raise `InvariantError` with every violation, if there are any."""
     wrong = list(violations(scheduler))
     if wrong:
         raise InvariantError(f"at {scheduler.now}: " + "; ".join(wrong))
@@ -30,7 +32,7 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
     claimed = sum(sandbox.host_bytes for sandbox in scheduler.pool.sandboxes.values())
     if scheduler.pool.host_bytes != claimed:
         yield f"the host counts {scheduler.pool.host_bytes} bytes claimed, there are {claimed}"
-    yield from _holdings(scheduler)
+    yield from _kept(scheduler)
     yield from prefetching.violations(scheduler.prefetcher)
     for domain in scheduler.registry.domains.values():
         queued = sum(flow.queued for flow in scheduler.registry.flows.values() if flow.domain is domain)
@@ -40,15 +42,15 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
     for invocation in scheduler.invocations.values():
         waits = invocation.id in invocation.flow.queue or invocation.id in invocation.flow.held_back
         if waits != (invocation.state is InvocationState.QUEUED) or invocation.state is InvocationState.ENDED:
-            yield f"is {'' if waits else 'not '}in its queue: {invocation.tell()}"
+            yield f"is {'' if waits else 'not '}in its queue: {invocation.describe()}"
 
 
 def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     name = device.spec.name
-    held = [s.invocation for s in device.sandboxes.values() if s.invocation is not None]
-    shares = sum(invocation.share / len(invocation.devices) for invocation in held)
-    if device.running != len(held) or device.running > device.spec.concurrency:
-        yield f"{name} counts {device.running} running of {device.spec.concurrency}, there are {len(held)}"
+    in_flight = [s.invocation for s in device.sandboxes.values() if s.invocation is not None]
+    shares = sum(invocation.share / len(invocation.devices) for invocation in in_flight)
+    if device.running != len(in_flight) or device.running > device.spec.concurrency:
+        yield f"{name} counts {device.running} running of {device.spec.concurrency}, there are {len(in_flight)}"
     if abs(device.shares_used - shares) > SHARE_TOLERANCE or shares > 1 + SHARE_TOLERANCE:
         yield f"{name} counts {device.shares_used} of its compute used, it is {shares}"
     resident = sum(s.bytes for s in device.sandboxes.values() if s.holds_memory)
@@ -75,45 +77,45 @@ def _flow(flow: Flow) -> Iterator[str]:
     if flow.in_flight != in_flight:
         yield f"{flow.key} counts {flow.in_flight} in flight, there are {in_flight}"
     idle = sorted(s.id for s in flow.sandboxes.values() if s.invocation is None)
-    shelved = sorted(s.id for s in flow.idle_sandboxes())
-    if idle != shelved:
-        yield f"{flow.key} has idle sandboxes {idle}, on its shelves are {shelved}"
-    for shelf in flow.shelves.values():
-        for sandbox in shelf.resident.values():
-            if sandbox.state is not SandboxState.WARM or sandbox.device is not shelf.device:
-                yield f"on the shelf for residents of {shelf.device.spec.name}: {sandbox.tell()}"
+    listed = sorted(s.id for s in flow.idle_sandboxes())
+    if idle != listed:
+        yield f"{flow.key} has idle sandboxes {idle}, listed are {listed}"
+    for here in flow.idle_by_device.values():
+        for sandbox in here.resident.values():
+            if sandbox.state is not SandboxState.WARM or sandbox.device is not here.device:
+                yield f"listed as resident on {here.device.spec.name}: {sandbox.describe()}"
 
 
 def _sandbox(sandbox: Sandbox, scheduler: Scheduler) -> Iterator[str]:
     invocation = sandbox.invocation
     if (sandbox.state is SandboxState.BUSY) and (invocation is None or invocation.state is not InvocationState.RUNNING):
-        yield f"busy without a running invocation: {sandbox.tell()}"
+        yield f"busy without a running invocation: {sandbox.describe()}"
     if invocation is not None and (
         invocation.sandbox is not sandbox or scheduler.invocations.get(invocation.id) is not invocation
     ):
-        yield f"holds what it should not: {sandbox.tell()}, {invocation.tell()}"
+        yield f"holds what it should not: {sandbox.describe()}, {invocation.describe()}"
     if invocation is not None and sandbox.state in {SandboxState.WARM, SandboxState.HOST_WARM}:
-        yield f"held but not on its way: {sandbox.tell()}, {invocation.tell()}"
+        yield f"held but not on its way: {sandbox.describe()}, {invocation.describe()}"
 
 
-def _holdings(scheduler: Scheduler) -> Iterator[str]:
-    holdings = scheduler.pool.holdings
-    held = sorted(s.id for s in scheduler.pool.sandboxes.values() if s.session is not None)
-    by_session = sorted(number for session in holdings.sessions.values() for number in session.held)
-    if not held == by_session == sorted(holdings.held):
-        yield f"sessions hold {by_session}, listed are {sorted(holdings.held)}, there are {held}"
-    if holdings.host_bytes != sum(s.host_bytes for s in holdings.held.values()):
-        yield f"sessions count {holdings.host_bytes} bytes of the host held"
-    for sandbox in holdings.held.values():
+def _kept(scheduler: Scheduler) -> Iterator[str]:
+    sessions = scheduler.pool.session_sandboxes
+    kept = sorted(s.id for s in scheduler.pool.sandboxes.values() if s.session is not None)
+    by_session = sorted(number for session in sessions.sessions.values() for number in session.kept)
+    if not kept == by_session == sorted(sessions.kept):
+        yield f"sessions keep {by_session}, listed are {sorted(sessions.kept)}, there are {kept}"
+    if sessions.host_bytes != sum(s.host_bytes for s in sessions.kept.values()):
+        yield f"sessions count {sessions.host_bytes} bytes of the host kept"
+    for sandbox in sessions.kept.values():
         if sandbox.state is not SandboxState.WARM or sandbox.invocation is not None:
-            yield f"held by a session without being idle and warm: {sandbox.tell()}"
+            yield f"kept for a session without being idle and warm: {sandbox.describe()}"
     for flow in scheduler.registry.flows.values():
         count = sum(s.session is not None for s in flow.sandboxes.values())
-        if flow.held != count:
-            yield f"{flow.key} counts {flow.held} sandboxes held by sessions, there are {count}"
+        if flow.kept != count:
+            yield f"{flow.key} counts {flow.kept} sandboxes kept for sessions, there are {count}"
     for device in scheduler.registry.devices.values():
         here = {s.id: s.bytes for s in device.sandboxes.values() if s.session is not None}
-        if sorted(device.held) != sorted(here) or device.held_bytes != sum(here.values()):
-            yield f"{device.spec.name} counts {sorted(device.held)} held by sessions, there are {sorted(here)}"
-        if holdings.surplus(device) is not None:
-            yield f"{device.spec.name}: sessions hold more than they may"
+        if sorted(device.kept) != sorted(here) or device.kept_bytes != sum(here.values()):
+            yield f"{device.spec.name} counts {sorted(device.kept)} kept for sessions, there are {sorted(here)}"
+        if sessions.surplus(device) is not None:
+            yield f"{device.spec.name}: sessions keep more than they may"

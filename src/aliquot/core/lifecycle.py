@@ -1,4 +1,4 @@
-"""The lives of invocations and sandboxes, as two tables. What is not in the table cannot happen.
+"""The states of invocations and sandboxes, as two transition tables. Any other transition is an error.
 
                                 ┌──── idle ────┐
 start ─▶ STARTING ─ready─▶ WARM ─run─▶ BUSY ─finish─▶ WARM
@@ -14,11 +14,11 @@ from enum import StrEnum
 
 
 class SandboxState(StrEnum):
-    STARTING = "starting"  # the process starts, its bytes go to the device
-    WARM = "warm"  # resident, idle
-    BUSY = "busy"  # resident, runs one invocation
-    HOST_WARM = "host-warm"  # alive, swapped out of device memory
-    LOADING = "loading"  # its bytes come back
+    STARTING = "starting"  # the process starts and its bytes are loaded to the device
+    WARM = "warm"  # resident and ready
+    BUSY = "busy"  # resident, and runs one invocation
+    HOST_WARM = "host-warm"  # alive, but swapped out of device memory
+    LOADING = "loading"  # its bytes are loaded to the device again
     GONE = "gone"
 
 
@@ -33,7 +33,7 @@ class SandboxChange(StrEnum):
 
 class InvocationState(StrEnum):
     QUEUED = "queued"
-    PREPARING = "preparing"  # has its sandbox, which is not ready yet
+    PREPARING = "preparing"  # has a sandbox that is not ready yet
     RUNNING = "running"
     ENDED = "ended"
 
@@ -66,7 +66,7 @@ INVOCATION: dict[tuple[InvocationState, InvocationChange], InvocationState] = {
     (InvocationState.RUNNING, InvocationChange.END): InvocationState.ENDED,
 }
 
-# By name, for what happens with every call: to look a member up in its enum takes as long as a call does.
+# Module-level names for states that every call compares: looking a member up in its enum costs as much as a call.
 WARM, HOST_WARM, BUSY = SandboxState.WARM, SandboxState.HOST_WARM, SandboxState.BUSY
 
 HOLDS_DEVICE_MEMORY = (SandboxState.STARTING, SandboxState.LOADING, SandboxState.WARM, SandboxState.BUSY)

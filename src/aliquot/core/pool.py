@@ -1,27 +1,30 @@
 """The warm pool: sandboxes from start to stop, and the device memory they hold.
 
-An idle sandbox lies on its flow's shelf for its device and in the device's eviction orders; one that an
-invocation holds is in neither. Room for bytes is made by swapping idle sandboxes out in eviction order, room for
-a sandbox in a bounded pool, or on a host with bounded memory, by stopping idle ones; what an invocation holds is never
-touched. An idle sandbox that a session holds (`holdings.py`) lies on its shelf, and in the eviction orders only once it
-is let go, which is when nobody else is left there.
+An idle sandbox is in its flow's list of idle sandboxes on the device, and in the device's eviction orders. A sandbox
+that has an invocation is in neither, and is never evicted. To free device memory the pool swaps out idle sandboxes in
+eviction order. To free a slot of a bounded pool, or bounded host memory, it stops idle ones.
+
+An idle sandbox that is kept for a session (`session_sandboxes.py`) is in the list, but not in the eviction orders. It
+is added to them when it is no longer kept, which the pool forces only when those orders are empty.
 """
 
 from collections.abc import Mapping
 
 from aliquot.core.commands import Command, LoadMemory, StartSandbox, StopSandbox, UnloadMemory
+from aliquot.core.device import Device
 from aliquot.core.errors import EventError, PolicyError
-from aliquot.core.holdings import Holdings
+from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Eviction, Expiry, ExpiryAction, KeepAlive
 from aliquot.core.lifecycle import WARM, SandboxChange
-from aliquot.core.records import Device, Flow, Invocation, Sandbox, Session
-from aliquot.core.slices import Slices
+from aliquot.core.records import Invocation, Sandbox, Session
+from aliquot.core.session_sandboxes import SessionSandboxes
+from aliquot.core.slices import SliceAllocator
 from aliquot.core.timers import Timers
 
 
 class Pool:
     def __init__(
-        self, keepalive: KeepAlive, slots: int | None, timers: Timers, outbox: list[Command], slices: Slices
+        self, keepalive: KeepAlive, slots: int | None, timers: Timers, outbox: list[Command], slices: SliceAllocator
     ) -> None:
         self.sandboxes: dict[int, Sandbox] = {}
         self.started = 0  # also the last number given out
@@ -30,17 +33,17 @@ class Pool:
         self._timers = timers
         self._outbox = outbox
         self._slices = slices
-        self.holdings = Holdings(slots)
+        self.session_sandboxes = SessionSandboxes(slots)
         self.host_bytes = 0  # claimed by all sandboxes
         self.host_limit: int | None = None
-        self._host_order: Eviction[Sandbox] | None = None  # idle, on whichever device: may be stopped
+        self._host_order: Eviction[Sandbox] | None = None  # idle sandboxes of all devices that may be stopped
 
     def bound_host_memory(self, limit: int, order: Eviction[Sandbox]) -> None:
         if self.sandboxes:
             raise EventError("the host's memory must be known before the first sandbox starts")
         if limit < 0:
             raise EventError(f"a host has no {limit} bytes of memory")
-        self.host_limit = self.holdings.host_limit = limit
+        self.host_limit = self.session_sandboxes.host_limit = limit
         self._host_order = order
 
     def start(self, invocation: Invocation, devices: tuple[Device, ...], *, now: float) -> Sandbox:
@@ -62,22 +65,25 @@ class Pool:
             device.resident_bytes += sandbox.bytes
         self.host_bytes += sandbox.host_bytes
         self._outbox.append(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, sandbox.place, invocation.id))
-        self._slices.cut(sandbox)
+        self._slices.create(sandbox)
         return sandbox
 
     def load(self, sandbox: Sandbox, *, now: float) -> None:
-        """Bring a swapped-out sandbox, held by its caller, back to its devices."""
+        """Bring a swapped-out sandbox back to its devices."""
         self._make_room(sandbox.devices, sandbox.bytes, now=now)
         sandbox.change(SandboxChange.LOAD)
         for device in sandbox.devices:
             device.resident_bytes += sandbox.bytes
         self._outbox.append(LoadMemory(sandbox.id))
 
-    def prefetch(self, flow: Flow, *, displace: bool, now: float) -> None:
-        """Bring back what is idle and swapped out: into free memory, or, for the first of them, at others' cost."""
+    def swap_in(self, flow: Flow, *, displace: bool, now: float) -> None:
+        """Bring back the flow's swapped-out sandboxes as far as they fit into free memory.
+
+        With `displace`, other idle sandboxes may be swapped out for the first of them.
+        """
         for sandbox in flow.swapped_out():
             room = min(
-                device.free_bytes + (device.evictable_bytes - device.held_bytes if displace else 0)
+                device.free_bytes + (device.evictable_bytes - device.kept_bytes if displace else 0)
                 for device in sandbox.devices
             )
             if sandbox.bytes <= room:
@@ -88,71 +94,71 @@ class Pool:
         """Move the memory of all idle sandboxes of the flow to the host."""
         for sandbox in flow.idle_sandboxes():
             if sandbox.swappable:
-                self.let_go(sandbox, now=now)
+                self.stop_keeping(sandbox, now=now)
                 self._unload(sandbox)
 
-    def hold(self, sandbox: Sandbox, invocation: Invocation) -> None:
-        """The sandbox is no longer idle: it belongs to this invocation."""
-        self._unshelve(sandbox)
+    def assign(self, sandbox: Sandbox, invocation: Invocation) -> None:
+        """Assign the invocation to the sandbox, which is idle no longer."""
+        self._remove_idle(sandbox)
         sandbox.invocation = invocation
         sandbox.uses += 1
-        sandbox.unwanted = False
-        sandbox.expiry = sandbox.overdue = None
+        sandbox.unload_when_ready = False
+        sandbox.expiry = sandbox.deferred_expiry = None
 
     def release(self, sandbox: Sandbox, *, now: float) -> None:
-        """The sandbox is idle from now on."""
+        """Make the sandbox idle, or stop it if it is retired."""
         sandbox.invocation = None
         if sandbox.retired is not None:
             self.stop(sandbox, sandbox.retired)
             return
-        self._shelve(sandbox, now=now)
-        self._list(sandbox, now=now)
+        self._add_idle(sandbox, now=now)
+        self._make_evictable(sandbox, now=now)
         sandbox.expiry = self._keepalive.sandbox_idled(sandbox, now=now)
         self._timers.arm(sandbox)
 
     def end_session(self, tenant: str, name: str, *, now: float) -> None:
-        for sandbox in self.holdings.end(tenant, name):
-            self.let_go(sandbox, now=now)
+        for sandbox in self.session_sandboxes.end(tenant, name):
+            self.stop_keeping(sandbox, now=now)
 
     def keep(self, sandbox: Sandbox, session: Session, *, now: float) -> None:
-        """The session holds the sandbox that has just been released, if it may; others are let go for it."""
-        if not session.living or sandbox.state is not WARM or not self.holdings.may_hold(sandbox):
+        """Keep a sandbox that has just been released for the session, if the limits allow, instead of older ones."""
+        if not session.alive or sandbox.state is not WARM or not self.session_sandboxes.may_keep(sandbox):
             return
-        self._unlist(sandbox)
-        self.holdings.add(sandbox, session)
+        self._make_unevictable(sandbox)
+        self.session_sandboxes.add(sandbox, session)
         for device in sandbox.devices:
-            while (other := self.holdings.surplus(device)) is not None:
-                self.let_go(other, now=now)
+            while (other := self.session_sandboxes.surplus(device)) is not None:
+                self.stop_keeping(other, now=now)
 
-    def let_go(self, sandbox: Sandbox, *, now: float) -> None:
-        """No session holds it any more: it may be evicted as others may, and keep-alive gets what it wanted."""
+    def stop_keeping(self, sandbox: Sandbox, *, now: float) -> None:
+        """Keep the sandbox for no session, so that eviction and keep-alive apply to it again."""
         if sandbox.session is None:
             return
-        self.holdings.remove(sandbox, sandbox.session)
+        self.session_sandboxes.remove(sandbox, sandbox.session)
         for device in sandbox.devices:
             device.memory_order.add(sandbox, now=now)
-        self._list(sandbox, now=now)
-        if sandbox.overdue is not None:
-            self.expire(sandbox, sandbox.overdue)
+        self._make_evictable(sandbox, now=now)
+        if sandbox.deferred_expiry is not None:
+            self.expire(sandbox, sandbox.deferred_expiry)
 
     def ready(self, sandbox: Sandbox, *, now: float) -> None:
-        """Its bytes are on the device."""
+        """Note that the sandbox's bytes are on its devices."""
         sandbox.change(SandboxChange.READY)
         if sandbox.invocation is None:
-            sandbox.flow.shelf(sandbox.device).others.pop(sandbox.id)
-            self._shelve(sandbox, now=now)
-            if sandbox.unwanted:
+            sandbox.flow.idle_at(sandbox.device).not_resident.pop(sandbox.id)
+            self._add_idle(sandbox, now=now)
+            if sandbox.unload_when_ready:
                 self._unload(sandbox)
-        sandbox.unwanted = False
+        sandbox.unload_when_ready = False
 
     def stop(self, sandbox: Sandbox, reason: str) -> None:
         self.drop(sandbox)
         self._outbox.append(StopSandbox(sandbox.id, reason))
 
     def drop(self, sandbox: Sandbox) -> None:
-        """The sandbox is gone."""
+        """Remove a sandbox that is gone from all lists and counts."""
         if sandbox.invocation is None:
-            self._unshelve(sandbox)
+            self._remove_idle(sandbox)
         if self._host_order is not None:
             self._host_order.forget(sandbox)
         for device in sandbox.devices:
@@ -161,9 +167,9 @@ class Pool:
             del device.sandboxes[sandbox.id]
             if sandbox.holds_memory:
                 device.resident_bytes -= sandbox.bytes
-                device.freed += 1
+                device.releases += 1
         self.host_bytes -= sandbox.host_bytes
-        self._slices.end(sandbox)
+        self._slices.end_run(sandbox)
         sandbox.change(SandboxChange.END)
         sandbox.expiry = None
         del self.sandboxes[sandbox.id], sandbox.flow.sandboxes[sandbox.id]
@@ -177,11 +183,11 @@ class Pool:
         self._keepalive.flow_closed(flow)
 
     def expire_flow(self, flow: Flow, expiry: Expiry, *, now: float) -> None:
-        """Keep-alive has an end for the idle flow, or a next stage."""
+        """Do what keep-alive wants for an idle flow now, and ask it for the next stage."""
         if expiry.action is ExpiryAction.LOAD:
-            self.prefetch(flow, displace=False, now=now)
-            for sandbox in flow.idle_sandboxes() if flow.held else ():
-                sandbox.overdue = None
+            self.swap_in(flow, displace=False, now=now)
+            for sandbox in flow.idle_sandboxes() if flow.kept else ():
+                sandbox.deferred_expiry = None
         else:
             for sandbox in flow.idle_sandboxes():
                 self.expire(sandbox, expiry.action)
@@ -189,58 +195,58 @@ class Pool:
         self._timers.arm(flow)
 
     def expire(self, sandbox: Sandbox, action: ExpiryAction) -> None:
-        """Keep-alive is over for an idle sandbox; one whose bytes are still on their way gives them back on arrival."""
-        sandbox.expiry = sandbox.overdue = None
+        """End keep-alive for an idle sandbox. One that is still loading is swapped out when it is ready."""
+        sandbox.expiry = sandbox.deferred_expiry = None
         if sandbox.session is not None:
-            sandbox.overdue = action
+            sandbox.deferred_expiry = action
         elif action is ExpiryAction.STOP:
             self.stop(sandbox, "keep-alive is over")
         elif sandbox.state is WARM:
             self._unload(sandbox)
         else:
-            sandbox.unwanted = sandbox.holds_memory
+            sandbox.unload_when_ready = sandbox.holds_memory
 
     def _unload(self, sandbox: Sandbox) -> None:
-        """Swap out an idle sandbox; where memory is unbounded it stays."""
+        """Swap out an idle sandbox, unless the memory of its devices is unbounded."""
         device, flow = sandbox.device, sandbox.flow
         if sandbox.state is not WARM or not sandbox.swappable:
             return
-        shelf = flow.shelf(device)
-        del shelf.resident[sandbox.id]
-        shelf.others[sandbox.id] = sandbox
+        idle = flow.idle_at(device)
+        del idle.resident[sandbox.id]
+        idle.not_resident[sandbox.id] = sandbox
         for each in sandbox.devices:
             each.memory_order.forget(sandbox)
             each.evictable_bytes -= sandbox.bytes
             each.resident_bytes -= sandbox.bytes
         sandbox.change(SandboxChange.SWAP_OUT)
         self._outbox.append(UnloadMemory(sandbox.id))
-        if not shelf.resident:
+        if not idle.resident:
             flow.domain.policy.residency_changed(flow, device)
 
-    def _shelve(self, sandbox: Sandbox, *, now: float) -> None:
+    def _add_idle(self, sandbox: Sandbox, *, now: float) -> None:
         device, flow = sandbox.device, sandbox.flow
-        shelf = flow.shelf(device)
+        idle = flow.idle_at(device)
         if sandbox.state is not WARM:
-            shelf.others[sandbox.id] = sandbox
+            idle.not_resident[sandbox.id] = sandbox
             return
-        shelf.resident[sandbox.id] = sandbox
+        idle.resident[sandbox.id] = sandbox
         for each in sandbox.devices:
             each.evictable_bytes += sandbox.bytes
-            each.freed += 1
+            each.releases += 1
             each.memory_order.add(sandbox, now=now)
-        if len(shelf.resident) == 1:
+        if len(idle.resident) == 1:
             flow.domain.policy.residency_changed(flow, device)
 
-    def _list(self, sandbox: Sandbox, *, now: float) -> None:
-        """It is idle and may be stopped."""
+    def _make_evictable(self, sandbox: Sandbox, *, now: float) -> None:
+        """List an idle sandbox among those that may be stopped."""
         if self.slots is not None:
             for device in sandbox.devices:
                 device.pool_order.add(sandbox, now=now)
         if self._host_order is not None:
             self._host_order.add(sandbox, now=now)
 
-    def _unlist(self, sandbox: Sandbox) -> None:
-        """It may neither be swapped out nor stopped."""
+    def _make_unevictable(self, sandbox: Sandbox) -> None:
+        """Take a sandbox out of all eviction orders."""
         if self._host_order is not None:
             self._host_order.remove(sandbox)
         for device in sandbox.devices:
@@ -248,24 +254,24 @@ class Pool:
             if self.slots is not None:
                 device.pool_order.remove(sandbox)
 
-    def _unshelve(self, sandbox: Sandbox) -> None:
+    def _remove_idle(self, sandbox: Sandbox) -> None:
         device, flow = sandbox.device, sandbox.flow
-        shelf = flow.shelf(device)
+        idle = flow.idle_at(device)
         if sandbox.session is not None:
-            self.holdings.remove(sandbox, sandbox.session)
+            self.session_sandboxes.remove(sandbox, sandbox.session)
         if self.slots is not None:
             for each in sandbox.devices:
                 each.pool_order.remove(sandbox)
         if self._host_order is not None:
             self._host_order.remove(sandbox)
-        if shelf.others.pop(sandbox.id, None) is not None:
+        if idle.not_resident.pop(sandbox.id, None) is not None:
             return
-        if shelf.resident.pop(sandbox.id, None) is None:
-            return  # just started: never shelved
+        if idle.resident.pop(sandbox.id, None) is None:
+            return  # it has just started and was never idle
         for each in sandbox.devices:
             each.memory_order.remove(sandbox)
             each.evictable_bytes -= sandbox.bytes
-        if not shelf.resident:
+        if not idle.resident:
             flow.domain.policy.residency_changed(flow, device)
 
     def _make_room(self, devices: tuple[Device, ...], needed: int, *, now: float) -> None:
@@ -274,14 +280,14 @@ class Pool:
                 victim = device.memory_order.victim(now=now)
                 if victim is not None:
                     self._unload(victim)
-                elif not self._let_go_first(device.held, now=now):
+                elif not self._stop_keeping_first(device.kept, now=now):
                     raise PolicyError(f"{device.spec.name}: no room for {needed} bytes, all else is in use")
 
     def _free_instance(self, flow: Flow, instances: int, *, now: float) -> None:
-        """The flow has as many sandboxes as it may, one of them idle where it cannot be used now: that one goes."""
+        """Stop idle sandboxes of a flow that has as many as it may, since those cannot be used now."""
         while len(flow.sandboxes) >= instances and (idle := flow.idle_sandboxes()):
-            self.let_go(idle[-1], now=now)
-            if idle[-1].id in flow.sandboxes:  # keep-alive may have waited for that
+            self.stop_keeping(idle[-1], now=now)
+            if idle[-1].id in flow.sandboxes:  # a deferred expiry may have stopped it
                 self.stop(idle[-1], "its function may have no more")
 
     def _free_pool_slot(self, device: Device, *, now: float) -> None:
@@ -289,21 +295,24 @@ class Pool:
             victim = device.pool_order.victim(now=now)
             if victim is not None:
                 self.stop(victim, "its pool slot is needed")
-            elif not self._let_go_first(device.held, now=now):
+            elif not self._stop_keeping_first(device.kept, now=now):
                 raise PolicyError(f"{device.spec.name}: all {self.slots} pool slots are in use")
 
     def _free_host_memory(self, needed: int, order: Eviction[Sandbox], *, now: float) -> None:
-        """As far as idle sandboxes can give it; what runs may claim more than there is: limits are seldom used up."""
+        """Stop idle sandboxes until the bytes fit, or until none is idle.
+
+        Running sandboxes may together claim more than the host has, because they seldom use their limits.
+        """
         while self.host_limit is not None and self.host_bytes + needed > self.host_limit:
             victim = order.victim(now=now)
             if victim is not None:
                 self.stop(victim, "the host's memory is needed")
-            elif not self._let_go_first(self.holdings.held, now=now):
+            elif not self._stop_keeping_first(self.session_sandboxes.kept, now=now):
                 return
 
-    def _let_go_first(self, held: Mapping[int, Sandbox], *, now: float) -> bool:
-        """Nobody else is left to make room: then the one of these used least recently; whether there was one."""
-        first = next(iter(held.values()), None)
+    def _stop_keeping_first(self, kept: Mapping[int, Sandbox], *, now: float) -> bool:
+        """Stop keeping the least recently used of these sandboxes, and return whether there was one."""
+        first = next(iter(kept.values()), None)
         if first is not None:
-            self.let_go(first, now=now)
+            self.stop_keeping(first, now=now)
         return first is not None

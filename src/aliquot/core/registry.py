@@ -1,14 +1,16 @@
-"""Who is there: devices, tenants' weights, functions with their flows, and the domains they compete in."""
+"""The registry of devices, tenants' weights, flows, and the domains that flows compete in."""
 
 from collections.abc import Callable
 
+from aliquot.core.device import Device
 from aliquot.core.domain import Domain, domain_of
 from aliquot.core.errors import EventError
 from aliquot.core.fit import misfit
+from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Eviction, Packing, Queueing
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
-from aliquot.core.records import Device, Flow, Sandbox
-from aliquot.core.validate import device_complaints
+from aliquot.core.records import Sandbox
+from aliquot.core.validate import device_problems
 
 
 class Registry:
@@ -20,7 +22,7 @@ class Registry:
         pool_slots: int | None,
     ) -> None:
         self.devices: dict[str, Device] = {}
-        self.flows: dict[tuple[str, str], Flow] = {}  # by their keys, or any such pair: those are quicker to make
+        self.flows: dict[tuple[str, str], Flow] = {}  # by `FlowKey`, or by a plain pair, which is quicker to make
         self.domains: dict[str, Domain] = {}
         self.tenant_weights: dict[str, float] = {}
         self._make_queueing = make_queueing
@@ -44,10 +46,11 @@ class Registry:
     def add_device(self, spec: DeviceSpec) -> None:
         if spec.name in self.devices:
             raise EventError(f"there is a device {spec.name} already")
-        for complaint in device_complaints(spec):
-            raise EventError(f"device {spec.name}: {complaint}")
+        for problem in device_problems(spec):
+            raise EventError(f"device {spec.name}: {problem}")
         device = Device(self._devices_seen, spec, self.make_eviction(), self.make_eviction())
-        if self._pool_slots is not None and spec.memory_bytes is not None:  # what is in flight needs a pool slot too
+        if self._pool_slots is not None and spec.memory_bytes is not None:
+            # An invocation in flight needs a pool slot, too.
             device.slots = min(device.slots, self._pool_slots)
         self.devices[spec.name] = device
         self._devices_seen += 1
@@ -56,7 +59,7 @@ class Registry:
     def remove_device(self, device: Device) -> None:
         del self.devices[device.spec.name]
         for flow in self.flows.values():
-            flow.shelves.pop(device.index, None)
+            flow.idle_by_device.pop(device.index, None)
         self._devices_changed()
 
     def set_weight(self, tenant: str, weight: float) -> None:
@@ -65,10 +68,10 @@ class Registry:
         self.tenant_weights[tenant] = weight
         for flow in self.flows.values():
             if flow.key.tenant == tenant:
-                _weigh(flow, weight)
+                _set_weights(flow, weight)
 
     def domain(self, function: FunctionSpec, *, now: float) -> Domain:
-        """The domain that a function competes in, made when its first function comes."""
+        """Return the domain that the function competes in, and create it for its first function."""
         name = domain_of(function)
         domain = self.domains.get(name)
         if domain is None:
@@ -85,10 +88,10 @@ class Registry:
         return flow
 
     def describe(self, flow: Flow, function: FunctionSpec) -> None:
-        """The flow's function is this from now on; what was learned about an older version is forgotten."""
+        """Set the flow's function, and forget the run times of an older version."""
         flow.spec = function
         self._packing.opened(flow)
-        _weigh(flow, self.tenant_weights.get(flow.key.tenant, 1))
+        _set_weights(flow, self.tenant_weights.get(flow.key.tenant, 1))
         flow.forget_runs()
         flow.add_priors(flow.domain.devices)
         flow.misfit = self._misfit(flow)
@@ -110,6 +113,6 @@ class Registry:
         return misfit(flow.spec, [device.spec for device in self.devices.values()])
 
 
-def _weigh(flow: Flow, tenant_weight: float) -> None:
+def _set_weights(flow: Flow, tenant_weight: float) -> None:
     flow.tenant_weight = tenant_weight
     flow.weight = tenant_weight * flow.spec.weight

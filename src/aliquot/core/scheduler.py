@@ -1,10 +1,10 @@
 """The scheduler: a state machine without a clock. `step(now, events)` returns the commands that follow.
 
-All events of one moment are taken in before anything is decided, so that two devices which fall free together
-are both seen to be free. Then the policies are asked, dispatch by dispatch, until each answers that it waits.
+All events of one moment are handled before anything is decided, so that two devices that become free together are both
+seen to be free. Then the policies are asked for one dispatch after another until each of them waits.
 
-An event that cannot have happened changes nothing. The other events of its step are taken in all the same; then
-`EventError` is raised, and the commands that they gave rise to are returned by the next step.
+An event that cannot have happened changes nothing. The other events of its step are handled, and then `EventError` is
+raised. The next step returns the commands that those events caused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 
 from aliquot.core.clock import after
 from aliquot.core.commands import Command, Complete, Fail, Reject, WakeAt
-from aliquot.core.dispatching import Dispatching
+from aliquot.core.dispatcher import Dispatcher
 from aliquot.core.domain import Domain
 from aliquot.core.errors import EventError
 from aliquot.core.events import (
@@ -38,16 +38,17 @@ from aliquot.core.events import (
     UtilisationMeasured,
     Woke,
 )
+from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Eviction, ExpiryAction, KeepAlive, Packing, Prefetching, Queueing, Sharing
 from aliquot.core.lifecycle import BUSY, InvocationChange, InvocationState, SandboxChange, SandboxState
 from aliquot.core.model import FlowKey
 from aliquot.core.pool import Pool
 from aliquot.core.prefetching.prefetcher import Prefetcher
-from aliquot.core.records import Flow, Invocation, Sandbox
+from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
-from aliquot.core.slices import Slices
+from aliquot.core.slices import SliceAllocator
 from aliquot.core.timers import Timers
-from aliquot.core.validate import function_complaints
+from aliquot.core.validate import function_problems
 from aliquot.core.waiting import admit, all_waiting, enqueue, hold_back, withdraw
 
 
@@ -63,17 +64,17 @@ class Scheduler:
         pool_slots: int | None = None,
     ) -> None:
         self.now: float = 0
-        self.policy_names: tuple[str, ...] = ()  # what it was assembled from
+        self.policy_names: tuple[str, ...] = ()  # the policies it was assembled from
         self.invocations: dict[str, Invocation] = {}  # those that have not ended
         self._outbox: list[Command] = []
         self._timers = Timers()
         self.registry = Registry(make_queueing, make_eviction, packing, pool_slots)
-        self.slices = Slices(sharing, self._outbox)
+        self.slices = SliceAllocator(sharing, self._outbox)
         self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
-        self._dispatching = Dispatching(self.registry, self.pool, self.slices, self._outbox)
+        self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self._outbox)
         self.prefetcher = Prefetcher(prefetching, self._outbox)
         self._arrivals = 0
-        self._domains: list[Domain] = []  # those of the registry, for the loops of every step
+        self._domains: list[Domain] = []  # those of the registry, as a list for the loops of every step
         self._handlers = self._make_handlers()
 
     def _make_handlers(self) -> dict[type[Event], Callable[..., None]]:
@@ -100,34 +101,34 @@ class Scheduler:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """All that a snapshot needs: state and policies, not the code that works on them."""
+        """Return the state and the policies for a snapshot, without the table of handlers."""
         return {name: value for name, value in self.__dict__.items() if name != "_handlers"}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         self._handlers = self._make_handlers()
 
-    # --- the one way in ---------------------------------------------------------------------------------
+    # --- the entry point ---------------------------------------------------------------------------------
 
     def step(self, now: float, events: Sequence[Event]) -> list[Command]:
-        """Take in what happened at `now`; return what shall be done."""
+        """Handle what happened at `now`, and return the commands that follow."""
         if now < self.now:
             raise EventError(f"the clock went back from {self.now} to {now}")
         self.now = now
         for domain in self._domains:
             domain.view.now = now
-        wrong = self._take_in(events)
-        domains, timers = self._domains, self._timers  # a function may just have come with a domain of its own
-        self._dispatching.decide(domains, now=now)
-        if self.prefetcher.restless:
+        wrong = self._handle(events)
+        domains, timers = self._domains, self._timers  # a new function may just have added a domain
+        self._dispatcher.decide(domains, now=now)
+        if self.prefetcher.needs_decision:
             self.prefetcher.decide()
         if timers.heap and timers.heap[0][0] <= now:
             self._expire()
         earliest = inf
         for domain in domains:
-            wish = domain.policy.wake_at()
-            if wish is not None and now < wish < earliest:
-                earliest = wish
+            wake = domain.policy.wake_at()
+            if wake is not None and now < wake < earliest:
+                earliest = wake
         wake = timers.next_wake(now, earliest)
         if wake is not None:
             self._outbox.append(WakeAt(wake))
@@ -137,8 +138,8 @@ class Scheduler:
         self._outbox.clear()
         return commands
 
-    def _take_in(self, events: Sequence[Event]) -> list[str]:
-        """Handle each event; returns what was wrong with those that cannot have happened."""
+    def _handle(self, events: Sequence[Event]) -> list[str]:
+        """Handle each event, and return the errors of those that cannot have happened."""
         wrong = []
         for number, event in enumerate(events):
             try:
@@ -159,14 +160,14 @@ class Scheduler:
                 self._fail_queued(flow, flow.misfit)
 
     def _utilisation_measured(self, event: UtilisationMeasured) -> None:
-        self.registry.device(event.device).measured = event.utilisation
+        self.registry.device(event.device).measured_utilisation = event.utilisation
 
     def _host_memory_set(self, event: HostMemorySet) -> None:
         self.pool.bound_host_memory(event.memory_bytes, self.registry.make_eviction())
 
     def _function_deployed(self, event: FunctionDeployed) -> None:
-        for complaint in function_complaints(event.function):
-            raise EventError(f"function {event.function.name}: {complaint}")
+        for problem in function_problems(event.function):
+            raise EventError(f"function {event.function.name}: {problem}")
         key = FlowKey(event.tenant, event.function.name)
         domain = self.registry.domain(event.function, now=self.now)
         self._domains = list(self.registry.domains.values())
@@ -200,7 +201,7 @@ class Scheduler:
         self.registry.close(flow)
 
     def _retire(self, flow: Flow, reason: str) -> None:
-        """Stop what is idle now, and the rest as it falls idle."""
+        """Stop the flow's idle sandboxes now, and the others when they become idle."""
         for sandbox in list(flow.sandboxes.values()):
             sandbox.retired = reason
             if sandbox.invocation is None:
@@ -210,12 +211,12 @@ class Scheduler:
 
     def _invocation_arrived(self, event: InvocationArrived) -> None:
         if event.invocation in self.invocations:
-            raise EventError(f"arrived twice: {self.invocations[event.invocation].tell()}")
+            raise EventError(f"arrived twice: {self.invocations[event.invocation].describe()}")
         flow = self.registry.flows.get((event.tenant, event.function))
-        if flow is None:  # it may have been removed while the call was under way
+        if flow is None:  # it was removed after the call was accepted
             self._outbox.append(Reject(event.invocation, f"tenant {event.tenant} has no function {event.function}"))
             return
-        flow.saw_arrival(self.now)
+        flow.record_arrival(self.now)
         if flow.misfit is not None:
             self._outbox.append(Reject(event.invocation, flow.misfit))
             return
@@ -225,7 +226,7 @@ class Scheduler:
             invocation.deadline = after(self.now, event.deadline_s)
         invocation.cost_limit = event.cost_limit
         if event.session is not None:
-            invocation.session = self.pool.holdings.session(event.tenant, event.session)
+            invocation.session = self.pool.session_sandboxes.session(event.tenant, event.session)
         flow.expiry = None
         self.invocations[invocation.id] = invocation
         enqueue(flow, invocation)
@@ -235,7 +236,7 @@ class Scheduler:
     def _invocation_cancelled(self, event: InvocationCancelled) -> None:
         invocation = self.invocations.get(event.invocation)
         if invocation is None:
-            return  # it ended while the wish was under way
+            return  # it ended before the cancellation arrived
         if invocation.state is InvocationState.QUEUED:
             self._withdraw(invocation)
             self._outbox.append(Fail(invocation.id, event.reason))
@@ -244,7 +245,7 @@ class Scheduler:
             sandbox = invocation.sandbox
             self._end(invocation)
             self._outbox.append(Fail(invocation.id, event.reason))
-            if sandbox.state is BUSY:  # running code stops only with its process
+            if sandbox.state is BUSY:  # running code can be stopped only with its process
                 self.pool.stop(sandbox, f"invocation {invocation.id}: {event.reason}")
             else:
                 self.pool.release(sandbox, now=self.now)
@@ -256,15 +257,15 @@ class Scheduler:
             return
         invocation = sandbox.invocation
         if invocation is None or invocation.id != event.invocation or sandbox.state is not BUSY:
-            raise EventError(f"{event.invocation} cannot have finished in {sandbox.tell()}")
+            raise EventError(f"{event.invocation} cannot have finished in {sandbox.describe()}")
         if not 0 <= event.run_s < inf:
-            raise EventError(f"a run time of {event.run_s} s cannot be: {invocation.tell()}")
+            raise EventError(f"a run time of {event.run_s} s cannot be: {invocation.describe()}")
         flow = invocation.flow
         invocation.run_s = event.run_s
-        if sandbox.retired is None:  # an older version teaches nothing about this one
-            flow.saw_run(sandbox.device.spec.kind, event.run_s)
+        if sandbox.retired is None:  # run times of an older version do not count
+            flow.record_run(sandbox.device.spec.kind, event.run_s)
         sandbox.change(SandboxChange.FINISH)
-        self.slices.end(sandbox)
+        self.slices.end_run(sandbox)
         self.pool.release(sandbox, now=self.now)
         if invocation.session is not None:
             self.pool.keep(sandbox, invocation.session, now=self.now)
@@ -273,16 +274,16 @@ class Scheduler:
         self._settle(flow)
 
     def _withdraw(self, invocation: Invocation) -> None:
-        """Out of the queue, undispatched."""
+        """End an invocation that has not been dispatched."""
         del self.invocations[invocation.id]
         invocation.change(InvocationChange.END, self.now)
         withdraw(invocation)
 
     def _end(self, invocation: Invocation) -> None:
-        """No longer in flight."""
+        """End an invocation that is in flight."""
         flow, sandbox = invocation.flow, invocation.sandbox
         if sandbox is None:
-            raise EventError(f"ends before it was dispatched: {invocation.tell()}")
+            raise EventError(f"ends before it was dispatched: {invocation.describe()}")
         invocation.change(InvocationChange.END, self.now)
         del self.invocations[invocation.id]
         invocation.free_slots()
@@ -313,10 +314,10 @@ class Scheduler:
             return
         expected = SandboxState.STARTING if isinstance(event, SandboxStarted) else SandboxState.LOADING
         if sandbox.state is not expected:
-            raise EventError(f"it was not {expected}: {sandbox.tell()}")
+            raise EventError(f"it was not {expected}: {sandbox.describe()}")
         self.pool.ready(sandbox, now=self.now)
         if sandbox.invocation is not None:
-            self._dispatching.run(sandbox, sandbox.invocation, now=self.now)
+            self._dispatcher.run(sandbox, sandbox.invocation, now=self.now)
 
     def _sandbox_lost(self, event: SandboxLost) -> None:
         sandbox = self._sandbox(event.sandbox)
@@ -344,7 +345,7 @@ class Scheduler:
                 subject.domain.policy.expired(subject, subject.domain.view)
 
     def _sandbox(self, number: int) -> Sandbox | None:
-        """None for a sandbox that is gone: what is said of it is late."""
+        """Return the sandbox, or None if it is gone and the event about it is late."""
         if not 0 < number <= self.pool.started:
             raise EventError(f"there never was a sandbox {number}")
         return self.pool.sandboxes.get(number)

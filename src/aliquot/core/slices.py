@@ -1,6 +1,6 @@
-"""Each sandbox's part of its device's compute; tells the shell when it changes.
+"""Allot each sandbox its slice of the device's compute, and tell the shell when a slice changes.
 
-Only accelerators have slices: on a node's `cpu` device functions run that asked for none.
+Only accelerators have slices. Functions on a node's `cpu` device have asked for none.
 """
 
 from collections.abc import Sequence
@@ -11,44 +11,44 @@ from aliquot.core.model import CPU
 from aliquot.core.records import Sandbox, Slice
 
 
-class Slices:
+class SliceAllocator:
     def __init__(self, sharing: Sharing, outbox: list[Command]) -> None:
         self._sharing = sharing
-        self._looks_around = sharing.looks_around
+        self._depends_on_others = sharing.depends_on_others
         self._outbox = outbox
 
-    def cut(self, sandbox: Sandbox) -> None:
-        """For a sandbox that starts: while it is not at work it may not stretch into what others are due."""
+    def create(self, sandbox: Sandbox) -> None:
+        """Give a starting sandbox its slice. Until it runs, it may not use more than its request."""
         spec, device = sandbox.flow.spec, sandbox.device
         if device.spec.kind == CPU:
             return
-        limit = 1.0 if spec.share_limit is None else min(1.0, spec.share_limit)  # of each device
+        limit = 1.0 if spec.share_limit is None else min(1.0, spec.share_limit)  # on each device
         slice_ = sandbox.slice = Slice(sandbox.id, spec.share_on(device.spec), limit)
-        if self._looks_around:
-            self._tell([(slice_, Allotment(slice_.request, slice_.request))])
+        if self._depends_on_others:
+            self._set([(slice_, Allotment(slice_.request, slice_.request))])
         else:
-            self._divide([slice_])
+            self._allot([slice_])
 
-    def begin(self, sandbox: Sandbox) -> None:
-        """It is about to run."""
-        if self._looks_around and sandbox.slice is not None:
-            at_work = sandbox.device.at_work
-            at_work[sandbox.id] = sandbox.slice
-            self._divide(list(at_work.values()))
+    def begin_run(self, sandbox: Sandbox) -> None:
+        """Count the sandbox as active, since it is about to run."""
+        if self._depends_on_others and sandbox.slice is not None:
+            active = sandbox.device.active_slices
+            active[sandbox.id] = sandbox.slice
+            self._allot(list(active.values()))
 
-    def end(self, sandbox: Sandbox) -> None:
-        """It does not run any more, or is gone: what it had may be others'."""
-        if self._looks_around and sandbox.slice is not None:
-            at_work = sandbox.device.at_work
-            if at_work.pop(sandbox.id, None) is not None:
-                self._divide(list(at_work.values()))
+    def end_run(self, sandbox: Sandbox) -> None:
+        """Give the compute of a sandbox that has stopped running to the others."""
+        if self._depends_on_others and sandbox.slice is not None:
+            active = sandbox.device.active_slices
+            if active.pop(sandbox.id, None) is not None:
+                self._allot(list(active.values()))
 
-    def _divide(self, slices: Sequence[Slice]) -> None:
-        self._tell(list(zip(slices, self._sharing.allot(slices), strict=True)))
+    def _allot(self, slices: Sequence[Slice]) -> None:
+        self._set(list(zip(slices, self._sharing.allot(slices), strict=True)))
 
-    def _tell(self, allotted: list[tuple[Slice, Allotment]]) -> None:
+    def _set(self, allotted: list[tuple[Slice, Allotment]]) -> None:
         changed = [(slice_, allotment) for slice_, allotment in allotted if slice_.allotment != allotment]
-        # First what is taken away, then what is given: in between nobody has more than there is.
+        # Shrink slices before others grow: the ceilings never add up to more than the device has.
         for slice_, allotment in sorted(changed, key=lambda pair: pair[1].ceiling - pair[0].allotment.ceiling):
             slice_.allotment = allotment
             self._outbox.append(SetSlice(slice_.sandbox, allotment.share, allotment.ceiling))

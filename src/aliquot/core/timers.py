@@ -1,28 +1,28 @@
-"""The core's alarm clock: the shell is asked for one wake-up at a time, whatever number of things wait.
+"""Expiry timers of flows and sandboxes. The shell is asked for one wake-up at a time.
 
-Subjects are re-armed lazily: a sandbox that is used a thousand times a second keeps one entry here, which is
-looked at when it comes up, or when the shell would be asked for it, and put back if the subject's expiry has moved on
-meanwhile.
+Timers are re-armed lazily. A sandbox that is used a thousand times a second keeps one entry in the heap. When the entry
+comes first, it is put back if the expiry has moved to a later time.
 """
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from aliquot.core.records import Flow, Sandbox
+from aliquot.core.flow import Flow
+from aliquot.core.records import Sandbox
 
 SLACK = 64  # stale entries tolerated
 
 
 class Timers:
     def __init__(self) -> None:
-        self.heap: list[tuple[float, int, Flow | Sandbox]] = []  # before the first of them nothing is due
+        self.heap: list[tuple[float, int, Flow | Sandbox]] = []  # nothing is due before the first entry
         self._order = 0
-        self._armed = 0  # entries that are not stale
-        self._announced = inf  # what the shell has been asked for
+        self._armed = 0  # number of entries that are not stale
+        self._announced = inf  # the wake-up that the shell has been asked for
 
     def arm(self, subject: Flow | Sandbox) -> None:
-        """See to it that the subject comes up no later than its expiry."""
+        """Make sure that the subject has an entry no later than its expiry."""
         expiry = subject.expiry
         if expiry is None or (subject.timer_at is not None and subject.timer_at <= expiry.at):
             return
@@ -35,16 +35,16 @@ class Timers:
             heapify(self.heap)
 
     def due(self, now: float) -> Iterator[Flow | Sandbox]:
-        """The subjects whose expiry has come, each once."""
+        """Yield each subject whose expiry has come."""
         while self.heap and self.heap[0][0] <= now:
             subject = self._take_first(now)
             if subject is not None:
                 yield subject
 
     def _take_first(self, now: float) -> Flow | Sandbox | None:
-        """Take the first entry out; returns its subject if it has expired, and puts it back if it will later."""
+        """Remove the first entry. Return its subject if that has expired, and re-arm it if it will expire later."""
         at, _, subject = heappop(self.heap)
-        if subject.timer_at != at:  # an earlier one was armed later
+        if subject.timer_at != at:  # stale: the subject has an earlier entry
             return None
         subject.timer_at = None
         self._armed -= 1
@@ -54,23 +54,23 @@ class Timers:
         return None
 
     def woke(self) -> None:
-        """The shell's wake-up has come, perhaps a little early; ask for another if one is still needed."""
+        """Note that the shell's wake-up has come. It may be early, so the next step asks again if needed."""
         self._announced = inf
 
-    def next_wake(self, now: float, wish: float) -> float | None:
-        """The moment to ask the shell for, if it has not been asked already; others wish for one of their own."""
+    def next_wake(self, now: float, requested: float) -> float | None:
+        """Return when the shell must wake the core, for a timer or a policy's request, unless it knows already."""
         announced = self._announced
         if announced <= now:
             announced = self._announced = inf
         if self.heap and self.heap[0][0] < announced:
-            wish = min(self._first_expiry(), wish)
-        if wish >= announced:
+            requested = min(self._first_expiry(), requested)
+        if requested >= announced:
             return None
-        self._announced = wish
-        return wish
+        self._announced = requested
+        return requested
 
     def _first_expiry(self) -> float:
-        """When the first subject expires, now that the shell would be asked for that moment."""
+        """Return when the first subject expires, after removing stale entries before it."""
         while self.heap:
             at, _, subject = self.heap[0]
             if subject.expiry is not None and subject.expiry.at == at:

@@ -1,4 +1,4 @@
-"""What is wrong with a declaration, if anything: looked at before it changes any state."""
+"""Check declared functions and devices before they change any state."""
 
 from collections.abc import Iterator
 from math import inf, isfinite
@@ -7,10 +7,10 @@ from aliquot.core.model import DeviceSpec, FunctionSpec, Times
 from aliquot.core.places import SEPARATOR
 
 
-def function_complaints(function: FunctionSpec) -> Iterator[str]:
+def function_problems(function: FunctionSpec) -> Iterator[str]:
     if not (function.weight > 0 and isfinite(function.weight)):
         yield f"weight {function.weight} is not above 0"
-    yield from _share_complaints(function)
+    yield from _share_problems(function)
     if function.memory_bytes < 0:
         yield f"memory_bytes {function.memory_bytes} is below 0"
     if function.host_bytes < 0:
@@ -20,10 +20,10 @@ def function_complaints(function: FunctionSpec) -> Iterator[str]:
     if "" in function.datasets:
         yield "a dataset has no name"
     for kind, times in (("", function.times), *function.times_by_kind.items()):
-        yield from _time_complaints(times, f" on {kind}" if kind else "")
+        yield from _time_problems(times, f" on {kind}" if kind else "")
 
 
-def _share_complaints(function: FunctionSpec) -> Iterator[str]:
+def _share_problems(function: FunctionSpec) -> Iterator[str]:
     share, limit = function.share, function.share_limit
     if share is not None and not 0 <= share <= 1 and not (1 < share < inf and share == int(share)):
         yield f"share {share} is neither from 0 to 1 nor a whole number of devices"
@@ -31,7 +31,7 @@ def _share_complaints(function: FunctionSpec) -> Iterator[str]:
         yield f"share_limit {limit} is not from the share, {share or 0:g}, to {max(1, share or 0):g}"
 
 
-def device_complaints(device: DeviceSpec) -> Iterator[str]:
+def device_problems(device: DeviceSpec) -> Iterator[str]:
     if SEPARATOR in device.name:
         yield f"there is a {SEPARATOR} in its name, which stands between devices that are held together"
     if device.concurrency < 1:
@@ -42,7 +42,7 @@ def device_complaints(device: DeviceSpec) -> Iterator[str]:
         yield f"memory_bytes {device.memory_bytes} is below 0"
 
 
-def _time_complaints(times: Times, where: str) -> Iterator[str]:
+def _time_problems(times: Times, where: str) -> Iterator[str]:
     for name in ("run_s", "cold_s", "load_s"):
         value = getattr(times, name)
         if value is not None and not (value >= 0 and isfinite(value)):

@@ -1,7 +1,7 @@
-"""What policies see: the records of the core, read-only by type, and the questions a placement asks.
+"""The view that policies get of the core: its records, read-only by type, and checks for placing a sandbox.
 
-The protocols have properties only, so `mypy --strict` refuses a policy that assigns to them; nothing is copied.
-An invocation's actual run time is not here before it has run, nor anywhere in the core: nobody knows it.
+The protocols have properties only, so `mypy --strict` refuses a policy that assigns to them. Nothing is copied. An
+invocation's run time is unknown, here and in the core, until it has run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ class InvocationView(Protocol):
     @property
     def id(self) -> str: ...
     @property
-    def number(self) -> int: ...  # counts up in order of arrival
+    def number(self) -> int: ...  # in order of arrival
     @property
     def arrived(self) -> float: ...
     @property
@@ -26,15 +26,15 @@ class InvocationView(Protocol):
     @property
     def cost_limit(self) -> float | None: ...
     @property
-    def device(self) -> "DeviceView | None": ...  # once it is dispatched: the first of those
+    def device(self) -> "DeviceView | None": ...  # the first of its devices, once it is dispatched
     @property
     def devices(self) -> "Sequence[DeviceView]": ...
     @property
     def dispatched(self) -> float: ...
     @property
-    def share(self) -> float: ...  # of all its devices
+    def share(self) -> float: ...  # of compute, on all its devices together
     @property
-    def run_s(self) -> float | None: ...  # once it has run, as measured
+    def run_s(self) -> float | None: ...  # measured, once it has run
 
 
 class SandboxView(Protocol):
@@ -45,11 +45,11 @@ class SandboxView(Protocol):
     @property
     def device(self) -> "DeviceView": ...
     @property
-    def devices(self) -> "Sequence[DeviceView]": ...  # that one first; more where whole devices are asked for
+    def devices(self) -> "Sequence[DeviceView]": ...  # that one first; several only if whole devices are asked for
     @property
     def state(self) -> SandboxState: ...
     @property
-    def session(self) -> object: ...  # that holds it; None: nobody does
+    def session(self) -> object: ...  # the session it is kept for, or None
 
 
 class DeviceView(Protocol):
@@ -62,7 +62,7 @@ class DeviceView(Protocol):
     @property
     def running(self) -> int: ...
     @property
-    def freed(self) -> int: ...  # how often a slot or memory has been given back: more may fit than before
+    def releases(self) -> int: ...  # times that a slot or memory has been freed, after which more may fit
     @property
     def shares_used(self) -> float: ...
     @property
@@ -74,7 +74,7 @@ class DeviceView(Protocol):
     @property
     def resident_bytes(self) -> int: ...
     @property
-    def last_dispatch(self) -> int: ...  # counts up; -1 when it never had one
+    def last_dispatch(self) -> int: ...  # number of its last dispatch; -1 when it never had one
 
 
 class FlowView(Protocol):
@@ -85,9 +85,9 @@ class FlowView(Protocol):
     @property
     def spec(self) -> FunctionSpec: ...
     @property
-    def weight(self) -> float: ...  # on one level: the tenant's times its own
+    def weight(self) -> float: ...  # the tenant's weight times its own
     @property
-    def tenant_weight(self) -> float: ...  # the operator's
+    def tenant_weight(self) -> float: ...  # set by the operator
     @property
     def queued(self) -> int: ...
     @property
@@ -111,51 +111,53 @@ class FlowView(Protocol):
     def swapped_out(self) -> "Sequence[SandboxView]": ...
     def idle_on(self, device: DeviceView) -> SandboxView | None: ...
     def idle_places(self) -> Sequence[tuple[DeviceView, SandboxView]]: ...
-    def nearness(self, sandbox: SandboxView) -> int: ...  # to the session of its head: less is nearer
+    def nearness(self, sandbox: SandboxView) -> int: ...  # to the session of its head; smaller is nearer
     def resident_on(self, device: DeviceView) -> bool: ...
 
 
-class Packs(Protocol):
-    """An object, not a function of one: a view is part of a snapshot."""
+class DeviceChooser(Protocol):
+    """Chooses among devices. It is an object, not a function, because a view is part of a snapshot."""
 
     def choose(self, flow: FlowView, devices: Sequence[DeviceView]) -> DeviceView: ...
 
 
-class _First:
+class _FirstDevice:
     def choose(self, _: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
         return devices[0]
 
 
 class View:
-    """The devices that a group of flows competes for, and the time."""
+    """The time, and the devices that the flows of one domain compete for."""
 
     __slots__ = ("devices", "now", "packing")
 
-    def __init__(self, packing: Packs | None = None) -> None:
+    def __init__(self, packing: DeviceChooser | None = None) -> None:
         self.now: float = 0
-        self.packing: Packs = packing or _First()  # which of several devices with room a new slice goes to
+        self.packing: DeviceChooser = (
+            packing or _FirstDevice()
+        )  # chooses among several devices with room for a new slice
         self.devices: Sequence[DeviceView] = ()
 
     def has_slot(self, flow: FlowView, device: DeviceView) -> bool:
-        """Fewer than D run there and the shares add up to at most 1."""
+        """Return whether fewer than D invocations run there, and the shares would add up to at most 1."""
         if device.running >= device.slots:
             return False
         return device.shares_used + flow.spec.share_on(device.spec) <= 1 + SHARE_TOLERANCE
 
     def can_start(self, flow: FlowView, device: DeviceView) -> bool:
-        """Whether a new sandbox of the flow may start there now; what is idle makes room, what runs does not.
+        """Return whether a new sandbox of the flow can start there now, if idle sandboxes are evicted for it.
 
-        One that takes several devices may start on this and others beside it.
+        A flow that takes several devices needs enough others beside this one.
         """
         if not self.fits(flow, device):
             return False
         share = flow.spec.share
-        if share is None or share <= 1:  # asked for too often for `device_count`
+        if share is None or share <= 1:  # quicker than `device_count`, and this is called often
             return True
         return len(other_devices(flow, device, self.devices, self.fits)) == flow.spec.device_count - 1
 
     def fits(self, flow: FlowView, device: DeviceView) -> bool:
-        """Whether that device, for itself, has room for a new sandbox of the flow."""
+        """Return whether that device alone has room for a new sandbox of the flow."""
         return (
             device.running < device.slots
             and flow.spec.memory_bytes <= device.free_bytes + device.evictable_bytes
@@ -164,7 +166,7 @@ class View:
         )
 
     def can_use(self, sandbox: SandboxView) -> bool:
-        """Whether an idle sandbox may take an invocation now."""
+        """Return whether an idle sandbox can take an invocation now."""
         flow, resident = sandbox.flow, sandbox.state in HOLDS_DEVICE_MEMORY
         for device in sandbox.devices:
             if not self.has_slot(flow, device):

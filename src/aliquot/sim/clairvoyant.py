@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from aliquot.core.interfaces import Choice, Generator, Params, Queueing
+from aliquot.core.interfaces import Choice, Params, Queueing, RandomSource
 from aliquot.core.model import FlowKey
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing import QUEUEING
@@ -22,7 +22,7 @@ class ClairvoyantQueueing(Queueing):
 
     future: ClassVar[Sequence[FlowKey]] = ()  # whose each arrival will be, in order
 
-    def __init__(self, params: Params, generator: Generator) -> None:
+    def __init__(self, params: Params, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self._flows: dict[FlowKey, FlowView] = {}
         self._buckets: dict[float, deque[FlowView]] | None = None

@@ -229,7 +229,7 @@ class Simulation:
         self.recorder.data = self._fabric.figures()
         left = self.scheduler.invocations.values()
         if left:
-            stories = "; ".join(invocation.tell() for invocation in list(left)[:3])
+            stories = "; ".join(invocation.describe() for invocation in list(left)[:3])
             raise SchedulerError(f"{len(left)} calls wait for ever, first of them: {stories}")
 
 

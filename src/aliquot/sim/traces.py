@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
+from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec, Times
@@ -122,9 +122,9 @@ def _function(row: CsvRow) -> FunctionSpec:
                 cold_s if cold_there is None else cold_there,
                 load_s if load_there is None else load_there,
             )
-    weight = row.optional("weight", f"a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}", most=MOST_WEIGHT)
-    if weight is not None and weight < LEAST_WEIGHT:
-        raise row.error(f"weight is {weight}; it takes a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
+    weight = row.optional("weight", f"a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}", most=MAX_WEIGHT)
+    if weight is not None and weight < MIN_WEIGHT:
+        raise row.error(f"weight is {weight}; it takes a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
     share = row.optional("share", _SHARE)
     if share is not None and share > 1 and share != int(share):
         raise row.error(f"share is {share}; it takes {_SHARE}")

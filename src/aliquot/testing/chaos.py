@@ -111,7 +111,7 @@ class ChaosShell:
         while self._doing or self.fabric.busy:
             self._step([*self._complete(), *self.fabric.end_fetch()])
         if self._open:
-            stories = [invocation.tell() for invocation in self._harness.scheduler.invocations.values()]
+            stories = [invocation.describe() for invocation in self._harness.scheduler.invocations.values()]
             raise AssertionError(f"never ended: {stories}")
 
     def _step(self, events: list[Event]) -> None:

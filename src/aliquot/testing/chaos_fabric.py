@@ -16,7 +16,7 @@ from aliquot.core.events import (
     SessionBegan,
     SessionEnded,
 )
-from aliquot.core.interfaces import Limits
+from aliquot.core.interfaces import FetchLimits
 from aliquot.core.prefetching.records import audience_of
 from aliquot.core.units import MIB
 from aliquot.policies.prefetching.threshold import ThresholdParams
@@ -27,7 +27,7 @@ SIZES = (0, MIB, 100 * MIB, 200 * MIB, 700 * MIB)  # the last is more than the w
 
 
 class ChaosFabric:
-    def __init__(self, random: Random, limits: Limits) -> None:
+    def __init__(self, random: Random, limits: FetchLimits) -> None:
         self._random = random
         self._limits = limits
         self._files = [(dataset, f"{number}.bin", random.choice(SIZES)) for dataset in DATASETS for number in range(6)]

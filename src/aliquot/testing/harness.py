@@ -16,11 +16,11 @@ from aliquot.core.events import (
     SandboxStarted,
     TenantWeightSet,
 )
+from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Queueing
 from aliquot.core.invariants import check
 from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec
 from aliquot.core.places import place_text
-from aliquot.core.records import Flow
 from aliquot.core.view import View
 from aliquot.policies.queueing import QUEUEING
 

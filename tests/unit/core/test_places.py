@@ -86,7 +86,7 @@ def test_it_has_a_pool_slot_on_each_device():
 def test_a_session_holds_it_on_each_device():
     harness = Harness(devices=gpus(2), functions=[function("two", share=2)])
     harness.run_all(harness.call("two", session="s"))
-    assert [list(found.held) for found in harness.scheduler.registry.devices.values()] == [[1], [1]]
+    assert [list(found.kept) for found in harness.scheduler.registry.devices.values()] == [[1], [1]]
 
 
 def test_it_is_lost_with_any_of_its_devices():

@@ -285,8 +285,8 @@ def test_a_file_that_could_not_be_brought_is_left_alone_for_longer_each_time():
 def test_when_several_fail_in_a_row_the_whole_dataset_is_left_alone():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
-    harness.send(predicted(*[likely(f"a{number}") for number in range(backoff.IN_A_ROW)]))
-    harness.send(*[FetchEnded(number, 0.1, "down") for number in range(1, backoff.IN_A_ROW + 1)])
+    harness.send(predicted(*[likely(f"a{number}") for number in range(backoff.MAX_DATASET_FAILURES)]))
+    harness.send(*[FetchEnded(number, 0.1, "down") for number in range(1, backoff.MAX_DATASET_FAILURES + 1)])
     assert harness.send(predicted(likely("other"))) == []
     assert paths(harness.send(predicted(likely("other")), at=10)) == ["other"]
 

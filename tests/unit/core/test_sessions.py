@@ -56,7 +56,7 @@ def test_who_has_none_takes_what_nobody_holds_before_what_another_holds():
 def test_a_session_is_not_worth_a_swap_in():
     harness = Harness("mqfq_sticky", devices=[device(concurrency=2, memory_bytes=4 * GIB)], functions=[function()])
     of_a, of_b = begin(harness, "a", "b")
-    harness.scheduler.pool.let_go(harness.scheduler.pool.sandboxes[of_a], now=harness.now)
+    harness.scheduler.pool.stop_keeping(harness.scheduler.pool.sandboxes[of_a], now=harness.now)
     harness.scheduler.pool.expire(harness.scheduler.pool.sandboxes[of_a], "swap_out")
     (dispatch,) = of_type(Dispatch, harness.call("f", session="a"))
     assert (dispatch.sandbox, dispatch.start) == (of_b, Start.WARM)
@@ -91,7 +91,7 @@ def test_sessions_hold_half_a_device_at_most_and_the_least_recent_is_let_go():
     functions = [function(name, memory_bytes=GIB) for name in names]
     harness = Harness("fcfs", devices=[device(memory_bytes=4 * GIB)], functions=functions)
     sandboxes = [serve(harness, "a", name=name) for name in names[:4]]
-    assert sorted(harness.scheduler.pool.holdings.held) == sandboxes[2:]
+    assert sorted(harness.scheduler.pool.session_sandboxes.kept) == sandboxes[2:]
     (swapped_out,) = of_type(UnloadMemory, harness.call("f4"))
     assert swapped_out.sandbox == sandboxes[0]
 
@@ -101,7 +101,7 @@ def test_what_is_larger_than_half_a_device_is_not_held_and_drives_nobody_out():
     harness = Harness("fcfs", devices=[device(memory_bytes=4 * GIB)], functions=functions)
     small = serve(harness, "a", name="small")
     serve(harness, "b", name="large")
-    assert list(harness.scheduler.pool.holdings.held) == [small]
+    assert list(harness.scheduler.pool.session_sandboxes.kept) == [small]
 
 
 def test_a_pool_slot_is_taken_from_a_session_last():
@@ -122,7 +122,7 @@ def test_the_hosts_memory_is_taken_from_a_session_last_and_half_of_it_at_most_is
     harness.send(HostMemorySet(4 * GIB))
     harness.send(*(FunctionDeployed(DEFAULT_TENANT, spec) for spec in hungry))
     first, second, third = (serve(harness, "a", name=name) for name in "fgh")
-    assert list(harness.scheduler.pool.holdings.held) == [second, third]
+    assert list(harness.scheduler.pool.session_sandboxes.kept) == [second, third]
     fourth = serve(harness, name="i")
     stopped = [command.sandbox for name in "jk" for command in of_type(StopSandbox, begin_commands(harness, name))]
     assert stopped == [first, fourth]
@@ -176,8 +176,8 @@ def test_a_session_that_ended_while_its_call_ran_holds_nothing():
     commands = harness.call("f", session="a")
     ended(harness)
     harness.run_all(commands)
-    assert not harness.scheduler.pool.holdings.held
-    assert not harness.scheduler.pool.holdings.sessions
+    assert not harness.scheduler.pool.session_sandboxes.kept
+    assert not harness.scheduler.pool.session_sandboxes.sessions
 
 
 def test_the_end_of_a_session_that_never_called_is_passed_over():
@@ -191,7 +191,7 @@ def test_sessions_of_the_same_name_are_each_tenants_own():
     for tenant in ("ann", "bob"):
         harness.run_all(harness.call("f", tenant=tenant, session="a"))
     harness.send(SessionEnded("ann", "a"))
-    assert [sandbox.flow.key.tenant for sandbox in harness.scheduler.pool.holdings.held.values()] == ["bob"]
+    assert [sandbox.flow.key.tenant for sandbox in harness.scheduler.pool.session_sandboxes.kept.values()] == ["bob"]
 
 
 def test_a_newer_version_ends_what_a_session_holds():
@@ -199,7 +199,7 @@ def test_a_newer_version_ends_what_a_session_holds():
     held = serve(harness, "a")
     stopped = of_type(StopSandbox, harness.send(FunctionDeployed(DEFAULT_TENANT, function(run_s=2))))
     assert [command.sandbox for command in stopped] == [held]
-    assert not harness.scheduler.pool.holdings.held
+    assert not harness.scheduler.pool.session_sandboxes.kept
 
 
 def test_a_snapshot_keeps_what_sessions_hold():

@@ -60,7 +60,7 @@ async def test_shares_are_of_the_time_between_two_looks_and_the_core_is_told_eac
     assert rig.sampler.accounts[sandbox].share == pytest.approx(0.4, abs=0.01)
     await rig.turn()
     device = rig.service.scheduler.registry.devices["host-1"]
-    assert device.measured == pytest.approx(0.4, abs=0.01)
+    assert device.measured_utilisation == pytest.approx(0.4, abs=0.01)
     (track,) = read_usage(rig.folder, None)
     assert (track.label.function, track.label.sandbox, track.label.device) == ("work", sandbox, "host-1")
     assert len(track.samples) == 251

@@ -1,6 +1,6 @@
-"""What could not be brought is not asked for again at once: each failure doubles the wait.
+"""Delay the next attempt to fetch a file that could not be fetched. Each failure doubles the delay.
 
-After a few failures in a row all files of the dataset wait, for then it is likely the origin that is down.
+After a few failures in a row all files of the dataset are delayed, because its origin is probably down.
 """
 
 from typing import NamedTuple
@@ -8,9 +8,9 @@ from typing import NamedTuple
 from aliquot.core.clock import after
 from aliquot.core.prefetching.records import FileKey
 
-FIRST_S, LONGEST_S = 10, 600
-IN_A_ROW = 3  # failures of different files of a dataset, with no success between
-MOST = 1000  # that are remembered; the oldest is forgotten first
+FIRST_DELAY_S, MAX_DELAY_S = 10, 600
+MAX_DATASET_FAILURES = 3  # in a row, with no success between, before all its files are delayed
+MAX_FILES = 1000  # with a failure on record; the oldest is forgotten first
 
 
 class Failure(NamedTuple):
@@ -23,20 +23,20 @@ class Backoff:
         self._files: dict[FileKey, Failure] = {}
         self._datasets: dict[str, Failure] = {}
 
-    def waits(self, key: FileKey, *, now: float) -> bool:
+    def must_wait(self, key: FileKey, *, now: float) -> bool:
         file, dataset = self._files.get(key), self._datasets.get(key[0])
         return (file is not None and now < file.until) or (
-            dataset is not None and dataset.times >= IN_A_ROW and now < dataset.until
+            dataset is not None and dataset.times >= MAX_DATASET_FAILURES and now < dataset.until
         )
 
     def failed(self, key: FileKey, *, now: float) -> None:
         file, dataset = self._files.pop(key, None), self._datasets.pop(key[0], None)
         self._files[key] = _once_more(file, 1, now)
-        self._datasets[key[0]] = _once_more(dataset, IN_A_ROW, now)
-        if len(self._files) > MOST:
+        self._datasets[key[0]] = _once_more(dataset, MAX_DATASET_FAILURES, now)
+        if len(self._files) > MAX_FILES:
             del self._files[next(iter(self._files))]
 
-    def came(self, key: FileKey) -> None:
+    def succeeded(self, key: FileKey) -> None:
         self._files.pop(key, None)
         self._datasets.pop(key[0], None)
 
@@ -47,6 +47,6 @@ class Backoff:
 
 
 def _once_more(failure: Failure | None, free: int, now: float) -> Failure:
-    """The wait doubles from the failure on that is the first to count."""
+    """Count one more failure. The delay doubles with each one after the first `free`."""
     times = 1 if failure is None else failure.times + 1
-    return Failure(times, after(now, min(LONGEST_S, FIRST_S * 2 ** max(0, min(times, 32) - free))))
+    return Failure(times, after(now, min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** max(0, min(times, 32) - free))))

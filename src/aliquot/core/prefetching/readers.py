@@ -1,20 +1,20 @@
-"""Which datasets the functions of each tenant read; others' files are of no use to it."""
+"""Count which datasets the functions of each tenant read."""
 
 from collections.abc import Sequence
 
 
-class Readers:
+class DatasetReaders:
     def __init__(self) -> None:
-        self._counts: dict[str, dict[str, int]] = {}  # of functions, by tenant and dataset
+        self._counts: dict[str, dict[str, int]] = {}  # number of functions by tenant and dataset
 
-    def any_of(self, tenant: str) -> bool:
+    def has_any(self, tenant: str) -> bool:
         return tenant in self._counts
 
     def reads(self, tenant: str, dataset: str) -> bool:
         return dataset in self._counts.get(tenant, ())
 
     def change(self, tenant: str, before: Sequence[str], after: Sequence[str]) -> list[str]:
-        """One function reads these instead of those; returns what the tenant reads no longer."""
+        """Replace the datasets of one function, and return those that no function of the tenant reads any more."""
         counts = self._counts.setdefault(tenant, {})
         for dataset in dict.fromkeys(after):
             counts[dataset] = counts.get(dataset, 0) + 1

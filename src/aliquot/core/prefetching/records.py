@@ -1,4 +1,4 @@
-"""The prefetcher's own books: audiences, the files that they are expected to open, and each tenant's part of both."""
+"""The prefetcher's records: audiences, the files they are expected to open, and each tenant's queue of them."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -10,60 +10,60 @@ _WITHOUT_SESSION = "function/"
 
 
 def audience_of(session: str | None, function: str) -> str:
-    """Whose next file is predicted: a session's, or, where calls have none, a function's."""
+    """Return the name of the audience: the session, or the function for calls without a session."""
     return session or f"{_WITHOUT_SESSION}{function}"
 
 
 def function_of(audience: str) -> str | None:
-    """The function, where the audience is its calls without a session."""
+    """Return the function whose calls without a session are the audience, or None if it is a session."""
     return audience.removeprefix(_WITHOUT_SESSION) if audience.startswith(_WITHOUT_SESSION) else None
 
 
-class File:
-    """A file that somebody is expected to open, or that is still on its way though nobody is any more."""
+class PrefetchFile:
+    """A file that an audience is expected to open, or whose fetch has not ended yet."""
 
-    __slots__ = ("cancelled", "fetch", "key", "payer", "size", "wanters")
+    __slots__ = ("cancelled", "charged_to", "fetch", "key", "size", "wanted_by")
 
     def __init__(self, key: FileKey, size: int) -> None:
         self.key = key
-        self.size = size  # while it is on its way: as it was when that began
-        self.wanters: dict[AudienceKey, Audience] = {}
-        self.fetch: int | None = None  # while it is on its way
-        self.payer: Line | None = None  # whose part of the budget that takes
-        self.cancelled = False  # though its end has not been told yet
+        self.size = size  # during a fetch, the size when the fetch began
+        self.wanted_by: dict[AudienceKey, Audience] = {}
+        self.fetch: int | None = None  # number of the fetch that is in flight
+        self.charged_to: TenantQueue | None = None  # the tenant whose budget the fetch takes
+        self.cancelled = False  # but its end has not been reported yet
 
 
-class Want(NamedTuple):
-    file: File
-    reason: str  # in words for people
+class WantedFile(NamedTuple):
+    file: PrefetchFile
+    reason: str  # for people to read
 
 
 class Audience:
-    """A session, or a function's calls without one: what it is expected to open, most urgent first."""
+    """A session, or a function's calls without one, with the files it is expected to open, most urgent first."""
 
-    __slots__ = ("again", "asked_at", "function", "line", "session", "wants")
+    __slots__ = ("asked_at", "function", "next_reason", "queue", "session", "wants")
 
-    def __init__(self, line: "Line", session: str) -> None:
-        self.line = line
+    def __init__(self, queue: "TenantQueue", session: str) -> None:
+        self.queue = queue
         self.session = session
-        self.function = ""  # that was called last
-        self.asked_at: float | None = None  # for a prediction that has not come
-        self.again: str | None = None  # why another is needed when it has
-        self.wants: dict[FileKey, Want] = {}
+        self.function = ""  # called last
+        self.asked_at: float | None = None  # when a prediction was asked for that has not come yet
+        self.next_reason: str | None = None  # why another prediction is needed after that one
+        self.wants: dict[FileKey, WantedFile] = {}
 
     @property
     def key(self) -> AudienceKey:
-        return (self.line.tenant, self.session)
+        return (self.queue.tenant, self.session)
 
-    def first(self) -> Want | None:
-        """The next that is not on its way. There are no more to look at than a policy chooses of one prediction."""
+    def first(self) -> WantedFile | None:
+        """Return the next file that is not being fetched, from a list no longer than a policy's choice."""
         for want in self.wants.values():
             if want.file.fetch is None:
                 return want
         return None
 
-    def under_way(self) -> dict[FileKey, File]:
-        """What comes; what was cancelled would have to begin again."""
+    def in_flight(self) -> dict[FileKey, PrefetchFile]:
+        """Return the files whose fetch is in flight and not cancelled."""
         return {
             key: want.file
             for key, want in self.wants.items()
@@ -71,18 +71,18 @@ class Audience:
         }
 
 
-class Line:
-    """One tenant's audiences, in turn, and what of the budget is in use for them."""
+class TenantQueue:
+    """One tenant's audiences, which take turns, and the part of the budget that they use."""
 
     __slots__ = ("audiences", "bytes", "fetches", "tenant", "waiting")
 
     def __init__(self, tenant: str) -> None:
         self.tenant = tenant
         self.audiences: dict[str, Audience] = {}
-        self.waiting: dict[str, Audience] = {}  # those that may have something to bring, whose turn it is first
-        self.bytes = self.fetches = 0  # on their way
+        self.waiting: dict[str, Audience] = {}  # those that may have something to fetch, the next one first
+        self.bytes = self.fetches = 0  # in flight
 
-    def first(self) -> tuple[Audience, Want] | None:
+    def first(self) -> tuple[Audience, WantedFile] | None:
         while self.waiting:
             session, audience = next(iter(self.waiting.items()))
             want = audience.first()

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 import msgspec
 import structlog
 
-from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
+from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.entities import COLLECTIONS, Entities
 from aliquot.live.catalogue.names import MAX_NAME_LENGTH, is_name
@@ -308,8 +308,8 @@ def digest_of(secret: str) -> str:
 
 
 def _check(weight: float, quota: Quota | None) -> None:
-    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
-        raise InputError(f"weight: it takes a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}, not {weight}")
+    if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+        raise InputError(f"weight: it takes a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}, not {weight}")
     for field in quota.__struct_fields__ if quota else ():
         if (bound := getattr(quota, field)) is not None and bound < 0:
             raise InputError(f"quota.{field}: it takes a number from 0 on, not {bound}")

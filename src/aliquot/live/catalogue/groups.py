@@ -10,7 +10,7 @@ from math import inf
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from aliquot.config import MOST_WEIGHT
+from aliquot.config import MAX_WEIGHT
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
@@ -109,10 +109,10 @@ def check(functions: FlowFunctions, resolved: ResolvedAction) -> None:
     if kind != PYTHON:
         raise InputError(f"annotation group: it takes Python functions ({PYTHON}) alone, not {kind}")
     name = functions.flow.removeprefix(FLOW)
-    if (weight := functions.needs().weight) > MOST_WEIGHT:
+    if (weight := functions.needs().weight) > MAX_WEIGHT:
         raise InputError(
             f"annotation weight: a group has its members' together, which would be {weight:.12g} in group '{name}'; "
-            f"it takes at most {MOST_WEIGHT:.12g}"
+            f"it takes at most {MAX_WEIGHT:.12g}"
         )
     mine = {_project(line): line for line in needs_of(resolved.action).requirements}
     for other in functions.members:

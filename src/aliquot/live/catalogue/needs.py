@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct
 
-from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT, parse_size
+from aliquot.config import MAX_WEIGHT, MIN_WEIGHT, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec
 from aliquot.core.units import MIB
@@ -180,9 +180,7 @@ ANNOTATIONS = {
     "gpu-memory-limit": _Annotation("gpu_memory_limit_bytes", _SIZE, _memory),
     "latency-slo-ms": _Annotation("latency_slo_s", "a number of milliseconds above 0", _milliseconds),
     "cost-slo": _Annotation("cost_slo", "a number above 0", _number(0, 1e12, above=True)),
-    "weight": _Annotation(
-        "weight", f"a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}", _number(LEAST_WEIGHT, MOST_WEIGHT)
-    ),
+    "weight": _Annotation("weight", f"a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}", _number(MIN_WEIGHT, MAX_WEIGHT)),
     "batch": _Annotation("batch", "a whole number from 1 to 65536", _count),
     "datasets": _Annotation("datasets", "a list of names", _texts(str.isprintable)),
     "imports": _Annotation("imports", 'a list of module names, such as ["numpy"]', _texts(_MODULE.fullmatch)),

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from aliquot.config import LEAST_WEIGHT, MOST_WEIGHT
+from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, json, read_json
@@ -17,7 +17,7 @@ from aliquot.live.store.records import Action, Namespace, Quota
 _ALL = "/operator/v1/namespaces"
 _ONE = _ALL + "/{name}"
 # Told by the page alone; the catalogue says what is wrong.
-_Weight: TypeAlias = Annotated[float, Meta(extra_json_schema={"minimum": LEAST_WEIGHT, "maximum": MOST_WEIGHT})]
+_Weight: TypeAlias = Annotated[float, Meta(extra_json_schema={"minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT})]
 
 
 class NamespacePatch(Struct, rename="camel", forbid_unknown_fields=True):

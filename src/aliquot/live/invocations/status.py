@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
+from aliquot.core.device import Device
+from aliquot.core.flow import Flow
 from aliquot.core.places import place_text
-from aliquot.core.records import Device, Flow, Sandbox
+from aliquot.core.records import Sandbox
 from aliquot.core.scheduler import Scheduler
 from aliquot.live.node.base import SandboxUsage
 

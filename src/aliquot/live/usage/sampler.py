@@ -9,10 +9,10 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from aliquot.core.device import Device
 from aliquot.core.events import UtilisationMeasured
 from aliquot.core.model import CPU
 from aliquot.core.places import Place
-from aliquot.core.records import Device
 from aliquot.core.scheduler import Scheduler
 from aliquot.live.device.used import Used
 from aliquot.live.node.base import Node

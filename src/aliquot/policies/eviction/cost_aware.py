@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from aliquot.core.interfaces import E, Eviction, Params
 
 LOOK_AT = 4
-SOONEST_S = 1e-3  # sooner than this is at once
+MIN_NEXT_USE_S = 1e-3  # sooner than this is at once
 _SLACK = 64
 
 
@@ -51,4 +51,4 @@ def _worth(entry: E, now: float) -> float:
     next_use_s = entry.next_use_s(now)
     if next_use_s is None:  # seen once: nothing speaks for another use
         return 0.0
-    return entry.reload_s / (max(next_use_s, SOONEST_S) * max(entry.bytes, 1))
+    return entry.reload_s / (max(next_use_s, MIN_NEXT_USE_S) * max(entry.bytes, 1))

@@ -15,7 +15,7 @@ from aliquot.core.interfaces import E, Eviction, Params
 SMALL = 0.1  # the small queue's part of the bytes
 GHOSTS = 0.9  # of the bytes, too
 PROMOTED_AT = 2  # uses in the small queue
-MOST_USES = 3  # that the main queue counts
+MAX_USES = 3  # that the main queue counts
 
 
 class S3Fifo(Eviction[E]):
@@ -108,11 +108,11 @@ class S3Fifo(Eviction[E]):
 
     def _leave_main(self) -> E | None:
         # Every round takes a use from each, so that MOST_USES rounds find one unless all are busy.
-        for _ in range((MOST_USES + 1) * len(self._main)):
+        for _ in range((MAX_USES + 1) * len(self._main)):
             number, entry = next(iter(self._main.items()))
             if self._uses[number] == 0 and number not in self._busy:
                 return entry
-            self._uses[number] = max(0, min(self._uses[number], MOST_USES) - 1)
+            self._uses[number] = max(0, min(self._uses[number], MAX_USES) - 1)
             self._main.move_to_end(number)
         return None
 

@@ -8,7 +8,7 @@ the wait for it is latency, which costs the link nothing, and the less likely it
 from aliquot.core.events import LikelyFile
 from aliquot.policies.prefetching.parts.likeliest import Likeliest, LikeliestParams
 
-LEAST = 1e-9  # of a bandwidth
+MIN_BANDWIDTH_MB_S = 1e-9  # of a bandwidth
 
 
 class ExpectedBenefitParams(LikeliestParams, frozen=True):
@@ -25,10 +25,10 @@ class ExpectedBenefit(Likeliest):
         super().__init__(params)
         self._price = params.price
         self._latency_s = params.latency_ms / 1e3
-        self._bytes_s = max(params.bandwidth_mb_s, LEAST) * 1e6
+        self._bytes_s = max(params.bandwidth_mb_s, MIN_BANDWIDTH_MB_S) * 1e6
 
-    def is_worth_it(self, file: LikelyFile, *, under_way: bool) -> bool:
-        price = min(self._price, 1) if under_way else self._price  # part of it has been paid
+    def is_worth_it(self, file: LikelyFile, *, in_flight: bool) -> bool:
+        price = min(self._price, 1) if in_flight else self._price  # part of it has been paid
         link_s = file.size / self._bytes_s
         return file.probability * (self._latency_s + link_s) > price * (1 - file.probability) * link_s
 

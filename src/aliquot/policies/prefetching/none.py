@@ -3,11 +3,13 @@
 from collections.abc import Container, Sequence
 
 from aliquot.core.events import LikelyFile
-from aliquot.core.interfaces import Prefetching, Wish
+from aliquot.core.interfaces import FileChoice, Prefetching
 
 
 class OnDemand(Prefetching):
-    asks = False
+    wants_predictions = False
 
-    def choose(self, model: str, files: Sequence[LikelyFile], under_way: Container[tuple[str, str]]) -> Sequence[Wish]:
+    def choose(
+        self, model: str, files: Sequence[LikelyFile], in_flight: Container[tuple[str, str]]
+    ) -> Sequence[FileChoice]:
         return ()

@@ -17,5 +17,5 @@ class Threshold(Likeliest):
         self._theta = params.theta
         self._keep = min(params.keep, params.theta)
 
-    def is_worth_it(self, file: LikelyFile, *, under_way: bool) -> bool:
-        return file.probability > (self._keep if under_way else self._theta)
+    def is_worth_it(self, file: LikelyFile, *, in_flight: bool) -> bool:
+        return file.probability > (self._keep if in_flight else self._theta)

@@ -7,7 +7,7 @@ without a scan: all flows by the penalised key, and for each device those reside
 """
 
 from aliquot.core.fit import could_hold
-from aliquot.core.interfaces import Choice, Generator, Params, Queueing
+from aliquot.core.interfaces import Choice, Params, Queueing, RandomSource
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 from aliquot.policies.queueing.parts.placement import by_last_dispatch, on_device
@@ -21,7 +21,7 @@ class AffinityParams(Params, frozen=True):
 class Affinity(Queueing):
     params_type = AffinityParams
 
-    def __init__(self, params: AffinityParams, generator: Generator) -> None:
+    def __init__(self, params: AffinityParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self._penalty = params.penalty
         self._unknown_s = params.unknown_s

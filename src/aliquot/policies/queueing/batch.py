@@ -1,13 +1,13 @@
 """Batch: take the flow that holds the oldest request and drain it before turning to another."""
 
-from aliquot.core.interfaces import Choice, Generator, Params
+from aliquot.core.interfaces import Choice, Params, RandomSource
 from aliquot.core.view import FlowView, View
 from aliquot.policies.queueing.parts.arrival_order import InArrivalOrder
 from aliquot.policies.queueing.parts.placement import sticky
 
 
 class Batch(InArrivalOrder):
-    def __init__(self, params: Params, generator: Generator) -> None:
+    def __init__(self, params: Params, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self._draining: FlowView | None = None
 

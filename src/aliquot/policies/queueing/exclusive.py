@@ -9,7 +9,7 @@ is left without one.
 from typing import TypeAlias
 
 from aliquot.core.fit import could_hold, misfit
-from aliquot.core.interfaces import Choice, Generator, Params, Queueing
+from aliquot.core.interfaces import Choice, Params, Queueing, RandomSource
 from aliquot.core.model import DEFAULT_TENANT
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.arrival_order import ArrivalOrder
@@ -35,7 +35,7 @@ class Group:
 class Exclusive(Queueing):
     params_type = ExclusiveParams
 
-    def __init__(self, params: ExclusiveParams, generator: Generator) -> None:
+    def __init__(self, params: ExclusiveParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self._rebalance = params.rebalance
         self._threshold = params.threshold

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from aliquot.core.interfaces import Advice, Choice, Companions, Generator, Params, Prefetch, Queueing
+from aliquot.core.interfaces import Advice, Choice, Companions, Params, Queueing, RandomSource, SwapIn
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
+from aliquot.policies.queueing.parts.blocked_flows import BlockedFlows
 from aliquot.policies.queueing.parts.expected_end import Expectations, Wait, reload_s
 from aliquot.policies.queueing.parts.next_arrival import NextArrival, RecentGaps
 from aliquot.policies.queueing.parts.occupancy import Occupancy
-from aliquot.policies.queueing.parts.passed_over import PassedOver
 from aliquot.policies.queueing.parts.placement import sticky
 from aliquot.policies.queueing.parts.virtual_time import TwoLevelClock, Window
 
@@ -43,7 +43,7 @@ class FairResidentParams(Params, frozen=True):
 class FairResident(Queueing):
     params_type = FairResidentParams
 
-    def __init__(self, params: FairResidentParams, generator: Generator) -> None:
+    def __init__(self, params: FairResidentParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self._params = params
         self._window = Window(params.window_s)
@@ -58,7 +58,7 @@ class FairResident(Queueing):
         self._asked = 0
         self._start_s = 0.0  # of the choice made last
         self._changed: dict[int, FlowView] = {}  # to be lined up anew before the next choice
-        self._passed_over = PassedOver()
+        self._passed_over = BlockedFlows()
         self._view = View()
 
     @classmethod
@@ -92,7 +92,7 @@ class FairResident(Queueing):
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         if flow.queued == 1 and not flow.in_flight and flow.swapped_out():
-            self._advice.append(Prefetch(flow))
+            self._advice.append(SwapIn(flow))
         if flow.queued == 1 or flow in self._passed_over:  # else it is as urgent as before, and lined up
             self._changed[flow.index] = flow
 
@@ -182,7 +182,7 @@ class FairResident(Queueing):
         while self._awaited and self._awaited[0][0] <= view.now:
             flow = heappop(self._awaited)[2]
             if not flow.queued and not flow.in_flight:
-                self._advice.append(Prefetch(flow, displace=True))
+                self._advice.append(SwapIn(flow, displace=True))
         if not self._advice:
             return ()
         advice, self._advice = self._advice, []

@@ -2,7 +2,7 @@
 
 from math import frexp
 
-from aliquot.core.interfaces import Choice, Generator, Queueing
+from aliquot.core.interfaces import Choice, Queueing, RandomSource
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.arrival_order import ArrivalOrder
 from aliquot.policies.queueing.parts.placement import least_recent
@@ -17,7 +17,7 @@ def duration_class(run_s: float) -> int:
 class Mlfq(Queueing):
     params_type = ShortestParams
 
-    def __init__(self, params: ShortestParams, generator: Generator) -> None:
+    def __init__(self, params: ShortestParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self._unknown_s = params.unknown_s
         self._buckets: dict[int, ArrivalOrder] = {}

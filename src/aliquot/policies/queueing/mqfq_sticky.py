@@ -22,7 +22,7 @@ from enum import StrEnum
 
 from msgspec import field
 
-from aliquot.core.interfaces import Advice, Choice, Companions, Generator, Params, Prefetch, Queueing, SwapOut
+from aliquot.core.interfaces import Advice, Choice, Companions, Params, Queueing, RandomSource, SwapIn, SwapOut
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 from aliquot.policies.queueing.parts.placement import sticky
@@ -58,7 +58,7 @@ class Tags:
 class MqfqSticky(Queueing):
     params_type = MqfqParams
 
-    def __init__(self, params: MqfqParams, generator: Generator) -> None:
+    def __init__(self, params: MqfqParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self.gvt = 0.0
         self.tags: dict[int, Tags] = {}
@@ -181,7 +181,7 @@ class MqfqSticky(Queueing):
     def _enter(self, flow: FlowView, tags: Tags, state: FlowState) -> None:
         before, tags.state = tags.state, state
         if before is not FlowState.ACTIVE and state is FlowState.ACTIVE:
-            self._advice.append(Prefetch(flow))
+            self._advice.append(SwapIn(flow))
         elif before is FlowState.ACTIVE and state is not FlowState.ACTIVE:
             self._advice.append(SwapOut(flow))
 

@@ -1,14 +1,14 @@
 """The thesis' round robin: the k-th request goes to device k mod n, and blocks those behind it until that is free."""
 
 from aliquot.core.fit import could_hold
-from aliquot.core.interfaces import Choice, Generator, Params
+from aliquot.core.interfaces import Choice, Params, RandomSource
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.arrival_order import InArrivalOrder
 from aliquot.policies.queueing.parts.placement import on_device
 
 
 class RoundRobin(InArrivalOrder):
-    def __init__(self, params: Params, generator: Generator) -> None:
+    def __init__(self, params: Params, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self._turn = 0
 

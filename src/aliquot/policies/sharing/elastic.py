@@ -5,9 +5,9 @@ The device gives it back by itself: whoever is below its part goes first there.
 
 from collections.abc import Sequence
 
-from aliquot.core.interfaces import Allotment, Sharing, Slice
+from aliquot.core.interfaces import Allotment, Sharing, SliceView
 
 
 class Elastic(Sharing):
-    def allot(self, slices: Sequence[Slice]) -> Sequence[Allotment]:
+    def allot(self, slices: Sequence[SliceView]) -> Sequence[Allotment]:
         return [Allotment(slice_.request, max(slice_.request, slice_.limit)) for slice_ in slices]

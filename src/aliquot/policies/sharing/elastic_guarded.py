@@ -6,13 +6,13 @@ work at all; the moment the owner begins, the ceilings of the others come down.
 
 from collections.abc import Sequence
 
-from aliquot.core.interfaces import Allotment, Sharing, Slice
+from aliquot.core.interfaces import Allotment, Sharing, SliceView
 
 
 class ElasticGuarded(Sharing):
-    looks_around = True
+    depends_on_others = True
 
-    def allot(self, slices: Sequence[Slice]) -> Sequence[Allotment]:
+    def allot(self, slices: Sequence[SliceView]) -> Sequence[Allotment]:
         asked = sum(slice_.request for slice_ in slices)
         return [
             Allotment(slice_.request, max(slice_.request, min(slice_.limit, 1 - asked + slice_.request)))

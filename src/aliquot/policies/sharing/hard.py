@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from aliquot.core.interfaces import Allotment, Sharing, Slice
+from aliquot.core.interfaces import Allotment, Sharing, SliceView
 
 
 class Hard(Sharing):
-    def allot(self, slices: Sequence[Slice]) -> Sequence[Allotment]:
+    def allot(self, slices: Sequence[SliceView]) -> Sequence[Allotment]:
         return [Allotment(slice_.request, slice_.request) for slice_ in slices]

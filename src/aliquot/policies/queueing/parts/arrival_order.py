@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 
-from aliquot.core.interfaces import Generator, Params, Queueing
+from aliquot.core.interfaces import Params, Queueing, RandomSource
 from aliquot.core.view import FlowView, InvocationView, View
 
 
@@ -37,7 +37,7 @@ class ArrivalOrder:
 class InArrivalOrder(Queueing):
     """A policy that keeps `self.order` over all flows of its domain."""
 
-    def __init__(self, params: Params, generator: Generator) -> None:
+    def __init__(self, params: Params, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self.order = ArrivalOrder()
 

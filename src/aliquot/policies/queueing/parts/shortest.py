@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 
-from aliquot.core.interfaces import Generator, Params, Queueing
+from aliquot.core.interfaces import Params, Queueing, RandomSource
 from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 
@@ -16,7 +16,7 @@ class Shortest(Queueing):
 
     params_type = ShortestParams
 
-    def __init__(self, params: ShortestParams, generator: Generator) -> None:
+    def __init__(self, params: ShortestParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self.flows: FlowHeap[tuple[float, float]] = FlowHeap()
         self._unknown_s = params.unknown_s

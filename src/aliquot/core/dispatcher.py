@@ -1,20 +1,20 @@
-"""Dispatching: the policies are asked, dispatch by dispatch, and what they choose is committed."""
+"""Ask the queueing policies for one dispatch after another, and carry out what they choose."""
 
 from collections.abc import Sequence
 
 from aliquot.core.choices import START, resolve
 from aliquot.core.commands import Command, Dispatch, Run, Start
 from aliquot.core.domain import Domain
-from aliquot.core.interfaces import Choice, Prefetch
+from aliquot.core.interfaces import Choice, SwapIn
 from aliquot.core.lifecycle import HOST_WARM, WARM, InvocationChange, SandboxChange
 from aliquot.core.pool import Pool
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
-from aliquot.core.slices import Slices
+from aliquot.core.slices import SliceAllocator
 
 
-class Dispatching:
-    def __init__(self, registry: Registry, pool: Pool, slices: Slices, outbox: list[Command]) -> None:
+class Dispatcher:
+    def __init__(self, registry: Registry, pool: Pool, slices: SliceAllocator, outbox: list[Command]) -> None:
         self._registry = registry
         self._pool = pool
         self._slices = slices
@@ -22,9 +22,9 @@ class Dispatching:
         self._dispatches = self._turn = 0
 
     def decide(self, domains: Sequence[Domain], *, now: float) -> None:
-        """Ask the domains in turn, a dispatch each, so that those with a device in common take turns at it.
+        """Ask the domains in turn for one dispatch each, until all wait, so they alternate on devices they share.
 
-        The turn goes on where the last dispatch left it: often there is one free slot at a time, step after step.
+        The turn continues where the last step left it, because often only one slot becomes free at a time.
         """
         count, refused = len(domains), 0
         if count == 1:
@@ -37,11 +37,11 @@ class Dispatching:
             self._turn += 1
 
     def _next_of(self, domain: Domain, now: float) -> bool:
-        """One dispatch of this domain; False: its policy waits."""
+        """Make one dispatch of this domain, and return False if its policy waits."""
         for advice in domain.policy.advise(domain.view):
             flow = self._registry.flows[advice.flow.key]
-            if isinstance(advice, Prefetch):
-                self._pool.prefetch(flow, displace=advice.displace, now=now)
+            if isinstance(advice, SwapIn):
+                self._pool.swap_in(flow, displace=advice.displace, now=now)
             else:
                 self._pool.swap_out(flow, now=now)
         if not domain.queued or not domain.has_slot():
@@ -64,7 +64,7 @@ class Dispatching:
             sandbox = self._pool.start(invocation, devices, now=now)
         else:
             start = START[sandbox.state]
-        self._pool.hold(sandbox, invocation)
+        self._pool.assign(sandbox, invocation)
         if sandbox.state is HOST_WARM:
             self._pool.load(sandbox, now=now)
         invocation.sandbox = sandbox
@@ -78,8 +78,8 @@ class Dispatching:
             self.run(sandbox, invocation, now=now)
 
     def run(self, sandbox: Sandbox, invocation: Invocation, *, now: float) -> None:
-        """It is ready."""
+        """Run the invocation in its sandbox, which is ready."""
         sandbox.change(SandboxChange.RUN)
         invocation.change(InvocationChange.RUN, now)
-        self._slices.begin(sandbox)
+        self._slices.begin_run(sandbox)
         self._outbox.append(Run(invocation.id, sandbox.id))

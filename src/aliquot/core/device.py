@@ -1,0 +1,53 @@
+"""A device's slots and memory, and the eviction orders of its idle sandboxes."""
+
+from math import inf
+
+from aliquot.core.interfaces import Eviction
+from aliquot.core.model import DeviceSpec
+from aliquot.core.records import Sandbox, Slice
+
+
+class Device:
+    __slots__ = (
+        "active_slices", "evictable_bytes", "index", "kept", "kept_bytes", "last_dispatch", "measured_utilisation",
+        "memory_order", "pool_order", "releases", "resident_bytes", "running", "sandboxes", "shares_used", "slots",
+        "spec",
+    )  # fmt: skip
+
+    def __init__(self, index: int, spec: DeviceSpec, memory: Eviction[Sandbox], pool: Eviction[Sandbox]) -> None:
+        self.index = index
+        self.spec = spec
+        self.slots = spec.concurrency  # maximum of invocations in flight
+        self.memory_order = memory  # idle, resident sandboxes that may be swapped out
+        self.pool_order = pool  # idle sandboxes that may be stopped; used only when the pool is bounded
+        self.running = 0
+        self.releases = 0  # times that a slot or memory has been freed
+        self.shares_used: float = 0
+        self.measured_utilisation: float | None = None
+        self.resident_bytes = 0
+        self.evictable_bytes = 0
+        self.kept: dict[int, Sandbox] = {}  # for sessions, least recently used first; these are in neither order
+        self.kept_bytes = 0
+        self.last_dispatch = -1
+        self.active_slices: dict[int, Slice] = {}  # by sandbox; used only when allotments depend on each other
+        self.sandboxes: dict[int, Sandbox] = {}
+
+    @property
+    def utilisation(self) -> float:
+        """Return the measured utilisation of a busy device, or the shares in use when there is no fresh measurement."""
+        measured = self.measured_utilisation
+        return self.shares_used if measured is None or not self.running else measured
+
+    @property
+    def free_bytes(self) -> float:
+        return inf if self.spec.memory_bytes is None else self.spec.memory_bytes - self.resident_bytes
+
+    def take_slot(self, share: float) -> None:
+        self.running += 1
+        self.shares_used += share
+
+    def free_slot(self, share: float) -> None:
+        self.running -= 1
+        self.releases += 1
+        # Resetting the sum when nothing runs keeps rounding errors from adding up.
+        self.shares_used = self.shares_used - share if self.running else 0

@@ -1,0 +1,206 @@
+"""A flow: the queue of one tenant's function, its idle sandboxes, and what has been learned about it."""
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from aliquot.core.device import Device
+from aliquot.core.interfaces import Expiry
+from aliquot.core.lifecycle import HOST_WARM
+from aliquot.core.model import FlowKey, FunctionSpec
+from aliquot.core.records import Invocation, Sandbox
+from aliquot.core.view import DeviceView, SandboxView
+
+if TYPE_CHECKING:
+    from aliquot.core.domain import Domain
+
+EWMA_KEEP, EWMA_NEW = 0.9, 0.1  # weights of the run time estimate and of a new run time
+GAP_MEAN, GAP_DEVIATION = 1 / 8, 1 / 4  # gains for the gaps between arrivals, as for round trips in TCP
+
+
+class IdleSandboxes:
+    """A flow's idle sandboxes on one device, in order of use."""
+
+    __slots__ = ("device", "not_resident", "resident")
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.resident: dict[int, Sandbox] = {}  # in device memory
+        self.not_resident: dict[int, Sandbox] = {}
+
+
+class Flow:
+    __slots__ = (
+        "arrivals", "closed", "domain", "expiry", "first_arrival", "held_back", "idle_by_device", "in_flight", "index",
+        "interarrival_deviation_s", "kept", "key", "last_arrival", "last_serviced", "misfit", "queue", "queued",
+        "recent_interarrival_s", "run_estimate_s", "run_estimates_s", "sandboxes", "spec", "tenant_weight",
+        "timer_at", "weight",
+    )  # fmt: skip
+
+    def __init__(self, index: int, key: FlowKey, spec: FunctionSpec, domain: "Domain") -> None:
+        self.index = index
+        self.key = key
+        self.spec = spec
+        self.domain = domain
+        self.tenant_weight: float = 1  # set by the operator
+        self.weight = spec.weight  # the tenant's weight times its own
+        self.queue: OrderedDict[str, Invocation] = OrderedDict()
+        self.queued = 0  # length of the queue, counted because it is read more often than anything else
+        self.held_back: OrderedDict[str, Invocation] = OrderedDict()  # see `waiting.py`
+        self.closed = False  # its function is removed, and what is in flight may finish
+        self.in_flight = 0
+        self.arrivals = 0
+        self.first_arrival: float = 0
+        self.last_arrival: float = 0
+        self.last_serviced: float = 0
+        self.recent_interarrival_s: float | None = None
+        self.interarrival_deviation_s: float = 0
+        self.run_estimate_s: float | None = None
+        self.run_estimates_s: dict[str, float] = {}  # by kind of device
+        self.sandboxes: dict[int, Sandbox] = {}
+        self.idle_by_device: dict[int, IdleSandboxes] = {}
+        self.kept = 0  # idle sandboxes that are kept for sessions
+        self.misfit: str | None = None  # why no device can ever run it
+        self.expiry: Expiry | None = None
+        self.timer_at: float | None = None
+
+    @property
+    def head(self) -> Invocation:
+        return next(iter(self.queue.values()))
+
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing waits and nothing is in flight."""
+        return not self.queued and not self.in_flight
+
+    # --- what is learned --------------------------------------------------------------------------------
+
+    @property
+    def mean_interarrival_s(self) -> float | None:
+        if self.arrivals < 2:  # noqa: PLR2004 - one arrival has no distance
+            return None
+        return (self.last_arrival - self.first_arrival) / (self.arrivals - 1)
+
+    def record_arrival(self, now: float) -> None:
+        if not self.arrivals:
+            self.first_arrival = now
+        else:
+            self._record_gap(now - self.last_arrival)
+        self.arrivals += 1
+        self.last_arrival = now
+
+    def _record_gap(self, gap_s: float) -> None:
+        known = self.recent_interarrival_s
+        if known is None:
+            self.recent_interarrival_s, self.interarrival_deviation_s = gap_s, gap_s / 2
+            return
+        self.interarrival_deviation_s += GAP_DEVIATION * (abs(gap_s - known) - self.interarrival_deviation_s)
+        self.recent_interarrival_s = known + GAP_MEAN * (gap_s - known)
+
+    def record_run(self, kind: str, run_s: float) -> None:
+        """Update the run time estimates with a completed run on a device of this kind."""
+        known = self.run_estimate_s
+        self.run_estimate_s = run_s if known is None else EWMA_KEEP * known + EWMA_NEW * run_s
+        known = self.run_estimates_s.get(kind)
+        self.run_estimates_s[kind] = run_s if known is None else EWMA_KEEP * known + EWMA_NEW * run_s
+
+    def forget_runs(self) -> None:
+        self.run_estimate_s = None
+        self.run_estimates_s = {}
+
+    def add_priors(self, devices: list[Device]) -> None:
+        """Take declared run times as estimates where none exist: one for each kind, and the first device's overall."""
+        for device in devices:
+            run_s = self.spec.times_on(device.spec).run_s
+            if run_s is None or not self.spec.runs_on(device.spec):
+                continue
+            self.run_estimates_s.setdefault(device.spec.kind, run_s)
+            if self.run_estimate_s is None:
+                self.run_estimate_s = run_s
+
+    # --- idle sandboxes ---------------------------------------------------------------------------------
+
+    def idle_at(self, device: Device) -> IdleSandboxes:
+        idle = self.idle_by_device.get(device.index)
+        if idle is None:
+            idle = self.idle_by_device[device.index] = IdleSandboxes(device)
+        return idle
+
+    def idle_on(self, device: DeviceView) -> Sandbox | None:
+        """Return the best idle sandbox on the device: resident before not resident, then by `nearness` and last use."""
+        idle = self.idle_by_device.get(device.index)
+        if idle is None:
+            return None
+        candidates = idle.resident or idle.not_resident
+        if self.kept and candidates:
+            return self._nearest(candidates)
+        return candidates[next(reversed(candidates))] if candidates else None
+
+    def idle_places(self) -> list[tuple[Device, Sandbox]]:
+        """Return each device on which the flow has an idle sandbox, with the sandbox that `idle_on` would return."""
+        if self.kept:
+            return self._places_by_nearness()
+        places = []
+        for idle in self.idle_by_device.values():
+            candidates = idle.resident or idle.not_resident
+            if candidates:
+                places.append((idle.device, candidates[next(reversed(candidates))]))
+        return places
+
+    def nearness(self, sandbox: SandboxView) -> int:
+        """Rank an idle sandbox: 0 if it is kept for the session of the flow's head, 1 if for none, 2 if for another.
+
+        The rank only breaks ties.
+        """
+        if not self.kept:
+            return 0
+        session = self.head.session if self.queue else None
+        keeper = sandbox.session
+        return 0 if keeper is session else 1 if keeper is None else 2
+
+    def _nearest(self, candidates: dict[int, Sandbox]) -> Sandbox:
+        """Return the most recently used of the nearest, or the least recently used when all are kept for others.
+
+        The list is short: a flow has no more idle sandboxes on a device than have run there at once.
+        """
+        session = self.head.session if self.queue else None
+        free = last = None
+        for sandbox in reversed(candidates.values()):
+            if sandbox.session is session:
+                return sandbox
+            if free is None and sandbox.session is None:
+                free = sandbox
+            last = sandbox
+        nearest = free or last
+        assert nearest is not None  # noqa: S101 - callers pass at least one
+        return nearest
+
+    def _places_by_nearness(self) -> list[tuple[Device, Sandbox]]:
+        places = [
+            (idle.device, self._nearest(idle.resident or idle.not_resident))
+            for idle in self.idle_by_device.values()
+            if idle.resident or idle.not_resident
+        ]
+        return sorted(places, key=lambda place: self.nearness(place[1]))
+
+    def resident_on(self, device: DeviceView) -> bool:
+        """Return whether an idle sandbox of the flow is in the memory of the device."""
+        idle = self.idle_by_device.get(device.index)
+        return bool(idle and idle.resident)
+
+    def swapped_out(self) -> list[Sandbox]:
+        """Return the idle sandboxes whose bytes are on the host, the most recently used on each device first."""
+        return [
+            sandbox
+            for idle in reversed(self.idle_by_device.values())
+            if idle.not_resident
+            for sandbox in reversed(idle.not_resident.values())
+            if sandbox.state is HOST_WARM
+        ]
+
+    def idle_sandboxes(self) -> list[Sandbox]:
+        return [
+            sandbox
+            for idle in self.idle_by_device.values()
+            for candidates in (idle.resident, idle.not_resident)
+            for sandbox in candidates.values()
+        ]

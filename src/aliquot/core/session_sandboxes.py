@@ -1,0 +1,81 @@
+"""Idle, warm sandboxes that are kept for the session they served last.
+
+Kept sandboxes are the last to be evicted, and keep-alive does not apply to them. What keep-alive wanted in the meantime
+is done when a sandbox is no longer kept. All kept sandboxes together take at most half of a device's memory, of its
+pool slots and of the host's memory. Above that the least recently used is no longer kept, so sessions cannot crowd
+others out.
+"""
+
+from aliquot.core.device import Device
+from aliquot.core.records import Sandbox, Session
+
+KEPT_DIVISOR = 2  # sessions may keep 1/2 of each resource
+
+
+class SessionSandboxes:
+    def __init__(self, slots: int | None) -> None:
+        self.sessions: dict[tuple[str, str], Session] = {}  # those that are alive
+        self.kept: dict[int, Sandbox] = {}  # least recently used first
+        self.host_bytes = 0  # claimed by the kept sandboxes
+        self.host_limit: int | None = None
+        self._slots = slots
+
+    def session(self, tenant: str, name: str) -> Session:
+        """Return the session, and create it when it is named for the first time."""
+        session = self.sessions.get((tenant, name))
+        if session is None:
+            session = self.sessions[tenant, name] = Session((tenant, name))
+        return session
+
+    def end(self, tenant: str, name: str) -> list[Sandbox]:
+        """End the session, and return the sandboxes that were kept for it."""
+        session = self.sessions.pop((tenant, name), None)
+        if session is None:  # no call has named it
+            return []
+        session.alive = False
+        return list(session.kept.values())
+
+    def add(self, sandbox: Sandbox, session: Session) -> None:
+        sandbox.session = session
+        sandbox.flow.kept += 1
+        self.host_bytes += sandbox.host_bytes
+        self.kept[sandbox.id] = session.kept[sandbox.id] = sandbox
+        for device in sandbox.devices:
+            device.kept_bytes += sandbox.bytes
+            device.kept[sandbox.id] = sandbox
+
+    def remove(self, sandbox: Sandbox, session: Session) -> None:
+        sandbox.session = None
+        sandbox.flow.kept -= 1
+        self.host_bytes -= sandbox.host_bytes
+        del self.kept[sandbox.id], session.kept[sandbox.id]
+        for device in sandbox.devices:
+            device.kept_bytes -= sandbox.bytes
+            del device.kept[sandbox.id]
+
+    def may_keep(self, sandbox: Sandbox) -> bool:
+        """Return whether the sandbox would be within the limits if no other were kept."""
+        if self.host_limit is not None and sandbox.host_bytes > self.host_limit // KEPT_DIVISOR:
+            return False
+        limits = [device.spec.memory_bytes for device in sandbox.devices]
+        return all(
+            limit is None
+            or (sandbox.bytes <= limit // KEPT_DIVISOR and (self._slots is None or self._slots >= KEPT_DIVISOR))
+            for limit in limits
+        )
+
+    def surplus(self, device: Device) -> Sandbox | None:
+        """Return a sandbox that can no longer be kept because a limit of the device or the host is exceeded."""
+        if self._exceeds_limit(device):
+            return next(iter(device.kept.values()))
+        if self.host_limit is not None and self.host_bytes > self.host_limit // KEPT_DIVISOR:
+            return next(iter(self.kept.values()))
+        return None
+
+    def _exceeds_limit(self, device: Device) -> bool:
+        memory_bytes = device.spec.memory_bytes
+        if memory_bytes is None:
+            return False
+        return device.kept_bytes > memory_bytes // KEPT_DIVISOR or (
+            self._slots is not None and len(device.kept) > self._slots // KEPT_DIVISOR
+        )
