@@ -143,7 +143,7 @@ def test_nothing_of_a_stopped_server_is_left(tmp_path):
     child = "import subprocess, sys, time; print('up', flush=True); time.sleep(60)"
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)"
     with ServerProcess([sys.executable, "-c", code + ".wait()"], tmp_path) as server:
-        server.wait_until(lambda: "up" in server.last_words())
+        server.wait_until(lambda: "up" in server.last_output())
         assert len(server.processes()) == 2
     assert server.processes() == []
 

@@ -1,4 +1,4 @@
-"""The latency benchmark: the load generator, the floors, the peers, Aliquot, and what the figures mean."""
+"""`aliquot bench latency`: warm calls of Aliquot beside bare servers and other serving systems."""
 
 from aliquot_bench.latency.bench import LatencyBench
 

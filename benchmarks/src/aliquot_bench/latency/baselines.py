@@ -1,7 +1,7 @@
-"""What cannot be beaten: a bare ASGI echo, one with a hop to a worker process, two processes that throw a frame.
+"""Baselines that no platform can beat: a bare ASGI echo, one with a hop to a worker process, and a frame exchange.
 
 Each runs in processes of its own: `python -m aliquot_bench.latency.baselines bare PORT`, `… hop PORT`, and
-`… ping_pong SECONDS FRAMES`, which prints what it measured.
+`… ping_pong SECONDS FRAMES`, which prints its figures.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 HEADERS = [(b"content-type", b"application/json")]
 LENGTH = struct.Struct("<I")
-FRAME_BYTES = 64  # about what a call without parameters takes
+FRAME_BYTES = 64  # about the size of a call without parameters
 CHUNK_BYTES = 65_536
 
 
 async def bare(_scope: Message, receive: Receive, send: Send) -> None:
-    """The body goes back as it came."""
+    """Return the body of the request."""
     await _answer(send, await _body(receive))
 
 
 class WorkerHop:
-    """The same, but that the body has been to a worker process and back."""
+    """An ASGI echo whose worker process returns the body."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._frames: FrameProtocol | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":  # before the first call: there is a loop to connect on
+        if scope["type"] == "lifespan":  # the first moment with a running loop
             await receive()
             _, self._frames = await asyncio.get_running_loop().create_unix_connection(FrameProtocol, sock=self._socket)
             await send({"type": "lifespan.startup.complete"})
@@ -53,7 +53,7 @@ class WorkerHop:
 
 
 class FrameProtocol(asyncio.Protocol):
-    """Frames with their length before them; answers come in the order of the questions."""
+    """Frames with a length prefix. Responses arrive in the order of the requests."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[bytes]] = deque()
@@ -80,15 +80,15 @@ class FrameProtocol(asyncio.Protocol):
         self._buffer = data[place:]
 
 
-def give_back(connection: socket.socket) -> None:
-    """The other process: whatever comes goes back, until the far end is gone."""
+def echo_bytes(connection: socket.socket) -> None:
+    """Return all received bytes until the other end is closed."""
     while data := connection.recv(CHUNK_BYTES):
         connection.sendall(data)
 
 
 def ping_pong(seconds: float, frames: int) -> LoadReport:
-    """FrameProtocol between two processes over a Unix socket, so many on their way at a time."""
-    connection = _fork(give_back)
+    """Exchange frames with another process over a Unix socket, with so many under way at a time."""
+    connection = _fork(echo_bytes)
     one = bytes(FRAME_BYTES)
     took: list[float] = []
     sent: deque[float] = deque()
@@ -115,7 +115,7 @@ def _fork(child: Callable[[socket.socket], None]) -> socket.socket:
         try:
             child(theirs)
         finally:
-            os._exit(0)  # without a word: the far end may have left with frames on their way
+            os._exit(0)  # silently, because the other end may close while frames are under way
     theirs.close()
     return ours
 
@@ -139,7 +139,7 @@ def main(name: str, first: str, frames: str = "1") -> None:
     if name == "ping_pong":
         sys.stdout.buffer.write(msgspec.json.encode(ping_pong(float(first), int(frames))))
         return
-    app, lifespan = (bare, "off") if name == "bare" else (WorkerHop(_fork(give_back)), "on")
+    app, lifespan = (bare, "off") if name == "bare" else (WorkerHop(_fork(echo_bytes)), "on")
     settings: dict[str, Any] = {"http": "httptools", "loop": "uvloop", "lifespan": lifespan, "access_log": False}
     uvicorn.run(app, host="127.0.0.1", port=int(first), log_level="warning", **settings)
 

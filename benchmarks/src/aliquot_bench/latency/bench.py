@@ -1,7 +1,7 @@
-"""`aliquot bench latency`: Aliquot's warm call beside bare servers and other serving systems, on this machine.
+"""Measure a warm call of Aliquot beside bare servers and other serving systems, on this machine.
 
-Only one server runs at a time. A round measures each of them once, so that a slow hour of the machine meets all; ratios
-are taken within a round. A peer that does not install or start is named with its reason, and the rest goes on.
+Only one server runs at a time. A round measures each of them once, so that a disturbance of the machine affects all.
+Ratios are taken within a round. A system that cannot be installed or started is listed with its reason.
 """
 
 import os
@@ -25,6 +25,8 @@ UVICORN = "uvicorn, httptools, uvloop; one process"
 
 
 class LatencyBench:
+    """The benchmark `latency`."""
+
     needs_data = False
 
     def __init__(self, request: BenchRequest) -> None:
@@ -33,25 +35,25 @@ class LatencyBench:
         self._seconds = 2.0 if request.quick else 5.0
         self._rounds, self._peer_rounds = (2, 1) if request.quick else (5, 3)
         self._ours = AliquotTarget(turns=2 if request.quick else 3)
-        self._floors: Sequence[Target] = (
+        self._baselines: Sequence[Target] = (
             BaselineTarget("bare", BARE, UVICORN),
             PingPongTarget(),
             BaselineTarget("hop", f"{BARE}, hop", f"{UVICORN}, and a Unix socket to a worker process"),
         )
         self._peers: Sequence[Target] = [PeerTarget(peer) for peer in PEERS]
         self._measured: dict[str, TargetResult] = {}
-        every = len(self._floors) + 1
-        self.steps = len(self._peers) + self._rounds * every + self._peer_rounds * len(self._peers) + 1
+        each_round = len(self._baselines) + 1
+        self.steps = len(self._peers) + self._rounds * each_round + self._peer_rounds * len(self._peers) + 1
 
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
-        for target in (*self._floors, self._ours, *self._peers):
+        for target in (*self._baselines, self._ours, *self._peers):
             peer = target in self._peers
             if peer:
                 on_step(f"preparing {target.name}")
             self._prepare(target, on_step if peer else lambda _: None, is_peer=peer)
         for number in range(self._rounds):
             peers = self._peers if number < self._peer_rounds else ()
-            for target in (*self._floors, self._ours, *peers):
+            for target in (*self._baselines, self._ours, *peers):
                 on_step(f"round {number + 1} of {self._rounds}: {target.name}")
                 self._measure(number, target)
         on_step("functions that import torch")

@@ -1,4 +1,4 @@
-"""What the samples mean: medians over the rounds, ratios within a round, and the goals."""
+"""The goals and tables computed from the samples: medians over the rounds, and ratios within a round."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
@@ -22,7 +22,7 @@ COLUMNS = [
 
 
 class TargetResult(Struct):
-    """A target with its rounds; one that failed or answered with errors has a reason instead of figures."""
+    """The samples of a target. A target that failed or answered with errors has a reason instead of figures."""
 
     name: str
     settings: str
@@ -38,11 +38,12 @@ class TargetResult(Struct):
 
     @property
     def counts(self) -> bool:
+        """Return whether the target has valid samples."""
         return bool(self.samples) and not self.reason
 
 
 class PlatformFigures(Struct, frozen=True):
-    """What is measured of Aliquot alone; None where it could not be."""
+    """Figures of Aliquot alone. Those that could not be measured are None."""
 
     up_s: float | None = None
     idle_mb: float | None = None
@@ -61,23 +62,23 @@ Figure = Callable[[LoadSample], float]
 
 
 def p50_one_caller(sample: LoadSample) -> float:
-    return sample.alone.p50_ms
+    return sample.one_caller.p50_ms
 
 
 def p50_all_callers(sample: LoadSample) -> float:
-    return sample.crowd.p50_ms
+    return sample.all_callers.p50_ms
 
 
 def p99_all_callers(sample: LoadSample) -> float:
-    return sample.crowd.p99_ms
+    return sample.all_callers.p99_ms
 
 
 def per_second(sample: LoadSample) -> float:
-    return sample.crowd.per_second
+    return sample.all_callers.per_second
 
 
 def typical(measured: TargetResult, figure: Figure) -> float | None:
-    """The median over the rounds."""
+    """Return the median of a figure over the rounds."""
     return median(map(figure, measured.samples.values())) if measured.counts else None
 
 
@@ -87,13 +88,13 @@ def _cpu_us(measured: TargetResult) -> float | None:
 
 
 def others(targets: Sequence[TargetResult]) -> tuple[float, float] | None:
-    """How much of the machine somebody else had during the measurements: typically, and at worst."""
+    """Return the median and the largest part of the machine that other processes used."""
     shares = [s.others for target in targets for s in target.samples.values() if s.others is not None]
     return (median(shares), max(shares)) if shares else None
 
 
 def ratio(one: TargetResult | None, other: TargetResult | None, figure: Figure) -> float | None:
-    """The median over the rounds that both took part in: a slow moment of the machine meets both alike."""
+    """Return the median ratio over the rounds of both, in which the machine was in the same state for both."""
     if one is None or other is None or not (one.counts and other.counts):
         return None
     pairs = [(one.samples[number], other.samples[number]) for number in one.samples if number in other.samples]
@@ -102,6 +103,7 @@ def ratio(one: TargetResult | None, other: TargetResult | None, figure: Figure) 
 
 
 def best_peer(targets: Sequence[TargetResult]) -> TargetResult | None:
+    """Return the peer with the most requests per second."""
     peers = [target for target in targets if target.is_peer and target.counts]
     return max(peers, key=lambda peer: typical(peer, per_second) or 0, default=None)
 

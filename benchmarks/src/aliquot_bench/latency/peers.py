@@ -1,7 +1,7 @@
-"""The peers: what each installs, the no-op JSON echo that it serves with one worker, and how that is asked.
+"""The systems that Aliquot is compared with. Each serves a JSON echo with one worker.
 
-A peer's program is text and not a module of ours: it runs in the peer's own environment, where Aliquot is not. It is
-given its port as the first argument. A new peer is one entry in the table.
+The program of a peer is a text and not a module, because it runs in the peer's own environment, which has no Aliquot.
+Its first argument is its port. A new peer is one entry in the table.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from msgspec import Struct
 from aliquot_bench.environments import INTERPRETER
 from aliquot_bench.latency.wrk import Endpoint
 
-TORCH = "torch==2.13.0"  # the pinned one; a plain `torch` brings gigabytes of GPU libraries along
+TORCH = "torch==2.13.0"  # pinned, because a plain `torch` installs gigabytes of GPU libraries
 
 RAY = """
 import sys, time
@@ -91,11 +91,13 @@ with Triton(config=config) as triton:
 
 
 class Peer(Struct, frozen=True):
+    """How to install, start and call a system."""
+
     name: str
-    folder: str  # of its environment; several ways to start one share it
-    requirements: tuple[str, ...]  # installed in this order; the last is the peer itself, which the version is of
+    folder: str  # name of its environment, which several entries may share
+    requirements: tuple[str, ...]  # installed in this order; the version shown is that of the last
     program: str
-    settings: str  # what of it is not as installed, and what of its defaults matters; stands in the table
+    settings: str  # changed settings and important defaults, for the table
     command: tuple[str, ...] = ("{python}", "{program}", "{port}")
     path: str = "/"
     body: str = "{}"
@@ -106,6 +108,7 @@ class Peer(Struct, frozen=True):
         return Endpoint(f"http://127.0.0.1:{port}", (self.path,), self.body)
 
     def start(self, environment: Path, program: Path, port: int) -> list[str]:
+        """Return the command that starts it."""
         binaries = environment / "bin"
         names = {"python": binaries / "python", "bin": binaries, "program": program, "stem": program.stem, "port": port}
         return [part.format(**names) for part in self.command]
@@ -113,7 +116,7 @@ class Peer(Struct, frozen=True):
 
 RAY_QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 RAY_HAPROXY = {**RAY_QUIET, "RAY_SERVE_ENABLE_HA_PROXY": "1"}
-SYSTEM_PYTHON = "/usr/bin/python3.11"  # Triton's Python stub is linked to the system's library and needs its modules
+SYSTEM_PYTHON = "/usr/bin/python3.11"  # Triton's Python stub is linked to the system's library
 TRITON_BODY = '{"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[1.0]}]}'
 
 PEERS = (

@@ -1,4 +1,4 @@
-"""Aliquot itself under measurement: `aliquot up` on a fresh data directory, driven over HTTP as anybody would."""
+"""Aliquot as a target of the benchmark: `aliquot up` on a fresh data directory, called over HTTP."""
 
 import base64
 import contextlib
@@ -26,7 +26,7 @@ from aliquot_bench.latency.wrk import Endpoint, run_wrk
 
 NO_OP = "def main(args):\n    return args\n"
 WITH_TORCH = "import torch\n\n\ndef main(args):\n    return {'ones': int(torch.ones(3).sum())}\n"
-FUNCTIONS = 100
+FUNCTIONS = 100  # compared with one, for the throughput
 COLD = 10  # functions in the median of first calls
 SETTLE_S = 1.0  # before the memory of the idle server is read
 REQUEST_TIMEOUT_S = 120
@@ -102,13 +102,13 @@ def up(folder: Path, python: str = sys.executable) -> Iterator[LatencyPlatform]:
 
 
 class AliquotTarget:
-    """The warm blocking no-op, and with it what else is claimed of the server."""
+    """A warm blocking no-op, and the other figures of the server."""
 
     name = "Aliquot"
     settings = "as installed: key, scheduler, journal, records, a sandbox per concurrent call"
 
     def __init__(self, turns: int) -> None:
-        self._turns = turns  # of one function against a hundred, in each round
+        self._turns = turns  # comparisons of one function with a hundred per round
         self.up_s: list[float] = []
         self.idle_mb: list[float] = []
         self.loaded_mb: list[float] = []
@@ -135,7 +135,7 @@ class AliquotTarget:
             return sample
 
     def _one_against_many(self, platform: LatencyPlatform, folder: Path, seconds: float) -> None:
-        """In turn, with the same script: a slow moment of the machine meets both."""
+        """Measure the throughput of one function and of many, in turn and with the same script."""
         names = [f"warm{number}" for number in range(FUNCTIONS)]
         for name in names:
             platform.deploy(name, NO_OP)
@@ -153,14 +153,17 @@ class AliquotTarget:
 
 
 class TorchStart(Struct, frozen=True):
-    """A function that imports torch: its first call, beside a plain interpreter's import."""
+    """The first call of a function that imports torch, beside the import in a plain interpreter."""
 
     cold: ColdStart
     plain_ms: float
 
 
 def measure_torch(on_step: Callable[[str], None]) -> TorchStart:
-    """The server runs in an environment that has torch and, through a path file, all that this one has."""
+    """Measure first calls on a server in an environment with torch.
+
+    A path file adds all packages of this environment to it.
+    """
     environment = prepare(cache_folder() / "torch", (TORCH,), on_step)
     site = Path(run([python_of(environment), "-c", "import site; print(site.getsitepackages()[0])"]).strip())
     ours = [path for path in sys.path if path.endswith("site-packages") or (Path(path) / "aliquot").is_dir()]

@@ -1,4 +1,4 @@
-"""Servers under measurement as processes: started alone, known to be ready, stopped with everything they started."""
+"""The processes of a measured server: start it, wait until it is ready, stop it with all its children."""
 
 import contextlib
 import os
@@ -19,19 +19,19 @@ import psutil  # type: ignore[import-untyped]
 from aliquot_bench.environments import MeasurementError
 from aliquot_bench.latency.wrk import Endpoint
 
-MARK = "ALIQUOT_BENCH_RUN"  # in the environment of all that a server starts, however it detaches itself
-START_S, STOP_S = 120.0, 3.0
+MARK = "ALIQUOT_BENCH_RUN"  # environment variable by which detached children are found
+START_TIMEOUT_S, STOP_TIMEOUT_S = 120.0, 3.0
 TAIL_LINES = 3
-# What would lead a server to packages other than its own environment's.
+# Variables that would make a server import packages of another environment.
 FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 
 class ServerError(MeasurementError):
-    """A server did not do what it was started for; the reason stands in the report."""
+    """A server failed to start or to answer. The report shows the text."""
 
 
 class ServerProcess:
-    """A process group of its own; on leaving, it and whatever it started are gone."""
+    """A server in a process group of its own. Leaving the context ends it and all processes that it started."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self._mark = uuid.uuid4().hex
@@ -46,7 +46,7 @@ class ServerProcess:
     def __enter__(self) -> Self:
         self._output = self._log.open("wb")
         self.started = time.perf_counter()
-        self._process = subprocess.Popen(  # noqa: S603 - our own arguments
+        self._process = subprocess.Popen(  # noqa: S603 - fixed commands
             self._command,
             cwd=self._folder,
             env=self._environment,
@@ -64,19 +64,19 @@ class ServerProcess:
         members = self.processes()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        _, members = psutil.wait_procs(members, timeout=STOP_S)
-        while members:  # again: one that is ended may have started another meanwhile
+        _, members = psutil.wait_procs(members, timeout=STOP_TIMEOUT_S)
+        while members:  # repeat, because a process may have started another meanwhile
             for member in members:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     member.kill()
-            psutil.wait_procs(members, timeout=STOP_S)
+            psutil.wait_procs(members, timeout=STOP_TIMEOUT_S)
             members = self.processes()
         process.wait()
         if self._output is not None:
             self._output.close()
 
     def processes(self) -> list[psutil.Process]:
-        """It, its children, all that carry the mark: a daemon leaves its parent, a sandbox has no environment."""
+        """Return the server, its children, and the processes with its mark, which include detached ones."""
         found: set[psutil.Process] = set()
         with contextlib.suppress(psutil.Error):
             itself = psutil.Process(self._running().pid)
@@ -88,7 +88,7 @@ class ServerProcess:
         return sorted(found, key=lambda process: process.pid)
 
     def cpu_s(self) -> float:
-        """Processor time so far of all its processes."""
+        """Return the CPU time of all its processes so far."""
         total = 0.0
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
@@ -96,19 +96,21 @@ class ServerProcess:
                 total += times.user + times.system
         return total
 
-    def wait_until(self, ready: Callable[[], bool], *, within_s: float = START_S, every_s: float = 0.02) -> None:
-        """Ask `ready` again and again; a server that ends or takes too long is an error with its last words."""
+    def wait_until(
+        self, ready: Callable[[], bool], *, timeout_s: float = START_TIMEOUT_S, every_s: float = 0.02
+    ) -> None:
+        """Call `ready` until it is true. Raise `ServerError` if the server ends or takes too long."""
         while not ready():
             code = self._running().poll()
             if code is not None:
-                raise ServerError(f"ended with {code} before it answered: {self.last_words()}")
-            if time.perf_counter() - self.started > within_s:
-                raise ServerError(f"did not answer within {within_s:g} s: {self.last_words()}")
+                raise ServerError(f"ended with {code} before it answered: {self.last_output()}")
+            if time.perf_counter() - self.started > timeout_s:
+                raise ServerError(f"did not answer within {timeout_s:g} s: {self.last_output()}")
             time.sleep(every_s)
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return " / ".join(line.strip() for line in lines[-TAIL_LINES:]) or "it said nothing"
+        return " / ".join(line.strip() for line in lines[-TAIL_LINES:]) or "it printed nothing"
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -117,14 +119,14 @@ class ServerProcess:
 
 
 class CpuUsage:
-    """From its making on."""
+    """The CPU time of a server and of the rest of the machine, since the object was created."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._server = server
         self._before = self._read()
 
-    def since(self) -> tuple[float, float]:
-        """The server's seconds, and the share of the machine that neither it nor the callers had."""
+    def since_start(self) -> tuple[float, float]:
+        """Return the CPU seconds of the server, and the part of the machine that other processes used."""
         now = self._read()
         wall_s, idle_s, server_s, callers_s = (after - before for after, before in zip(now, self._before, strict=True))
         all_s = wall_s * (os.cpu_count() or 1)
@@ -133,12 +135,13 @@ class CpuUsage:
 
     def _read(self) -> tuple[float, float, float, float]:
         machine = psutil.cpu_times()
-        waited = resource.getrusage(resource.RUSAGE_CHILDREN)  # wrk, which is waited for; the server is not yet
+        waited = resource.getrusage(resource.RUSAGE_CHILDREN)  # of wrk; the server has not been waited for yet
         callers_s = waited.ru_utime + waited.ru_stime
         return time.perf_counter(), machine.idle + machine.iowait, self._server.cpu_s(), callers_s
 
 
 def free_port() -> int:
+    """Return a TCP port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -146,7 +149,7 @@ def free_port() -> int:
 
 
 def answers(endpoint: Endpoint) -> bool:
-    """Whether every path answers a call with success: once each, so that all of them are warm afterwards."""
+    """Call every path once, and return whether all succeed. All of them are warm afterwards."""
     with httpx.Client(base_url=endpoint.url, headers=endpoint.headers, timeout=30) as client:
         for path in endpoint.paths:
             try:

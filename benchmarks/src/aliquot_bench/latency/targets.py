@@ -1,4 +1,4 @@
-"""What is measured alike: a server is started alone, asked until it answers, warmed, loaded, and stopped."""
+"""The targets of the benchmark. Each starts a server, waits until it answers, warms it up, loads it and stops it."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,38 +13,40 @@ from aliquot_bench.latency.peers import Peer
 from aliquot_bench.latency.process import CpuUsage, ServerError, ServerProcess, answers, free_port
 from aliquot_bench.latency.wrk import Endpoint, LoadReport, run_wrk
 
-CALLERS = 32
+CALLERS = 32  # concurrent connections
 WARM_S = 1.0
 
 
 class LoadSample(Struct, frozen=True):
-    """One round of one target: one caller at a time, then as many as a crowd has."""
+    """One round of one target, with one caller and then with `CALLERS`."""
 
-    alone: LoadReport
-    crowd: LoadReport
-    cpu_us: float | None = None  # of all its processes, for each request of the crowd: what others do changes it least
-    others: float | None = None  # what share of the machine was meanwhile busy with neither it nor the callers
+    one_caller: LoadReport
+    all_callers: LoadReport
+    cpu_us: float | None = None  # CPU time of all its processes per request, with all callers
+    others: float | None = None  # part of the machine that other processes used meanwhile
 
     @property
     def errors(self) -> int:
-        return self.alone.errors + self.crowd.errors
+        return self.one_caller.errors + self.all_callers.errors
 
 
 class Target(Protocol):
+    """A server that can be measured."""
+
     name: str
     settings: str
 
     def prepare(self, on_step: Callable[[str], None]) -> str:
-        """Install what is missing and return the version; a `PeerError` says why it cannot be had."""
+        """Install the server if necessary and return its version. Raise `MeasurementError` if this fails."""
         ...
 
     def measure(self, seconds: float) -> LoadSample:
-        """Start, load and stop it; a `PeerError` says what did not work."""
+        """Start, load and stop the server. Raise `MeasurementError` if this fails."""
         ...
 
 
 class BaselineTarget:
-    """A bare server of ours."""
+    """A bare server of `baselines.py`."""
 
     def __init__(self, kind: str, name: str, settings: str) -> None:
         self.name, self.settings, self._kind = name, settings, kind
@@ -60,7 +62,7 @@ class BaselineTarget:
 
 
 class PingPongTarget:
-    """Two processes without any server: they measure themselves."""
+    """Two processes that exchange frames and measure themselves."""
 
     name = "Unix socket"
     settings = "two Python processes throw frames of 64 bytes; no HTTP"
@@ -70,11 +72,15 @@ class PingPongTarget:
 
     def measure(self, seconds: float) -> LoadSample:
         command = [sys.executable, "-m", "aliquot_bench.latency.baselines", "ping_pong", str(seconds)]
-        alone, crowd = (msgspec.json.decode(run([*command, str(frames)]), type=LoadReport) for frames in (1, CALLERS))
-        return LoadSample(alone, crowd)
+        one_caller, all_callers = (
+            msgspec.json.decode(run([*command, str(frames)]), type=LoadReport) for frames in (1, CALLERS)
+        )
+        return LoadSample(one_caller, all_callers)
 
 
 class PeerTarget:
+    """One of the compared systems."""
+
     def __init__(self, peer: Peer) -> None:
         self.name, self.settings, self._peer = peer.name, peer.settings, peer
         self._environment = cache_folder() / peer.folder
@@ -99,18 +105,20 @@ def load_server(
     seconds: float,
     environment: Mapping[str, str] | None = None,
 ) -> LoadSample:
+    """Start a server, measure it and stop it."""
     with ServerProcess(command, folder, environment) as server:
         server.wait_until(lambda: answers(endpoint))
         return load(server, endpoint, folder, seconds)
 
 
 def load(server: ServerProcess, endpoint: Endpoint, folder: Path, seconds: float) -> LoadSample:
-    """Warm it with a crowd, then measure; a server that no longer answers well afterwards has failed."""
+    """Warm up a server and measure it. Raise `ServerError` if it does not answer after the load."""
     run_wrk(endpoint, folder, connections=CALLERS, seconds=WARM_S)
-    alone = run_wrk(endpoint, folder, connections=1, seconds=seconds)
-    use = CpuUsage(server)
-    crowd = run_wrk(endpoint, folder, connections=CALLERS, seconds=seconds)
-    server_s, others = use.since()
+    one_caller = run_wrk(endpoint, folder, connections=1, seconds=seconds)
+    usage = CpuUsage(server)
+    all_callers = run_wrk(endpoint, folder, connections=CALLERS, seconds=seconds)
+    server_s, others = usage.since_start()
     if not answers(endpoint):
-        raise ServerError("does not answer any more after the load")
-    return LoadSample(alone, crowd, 1e6 * server_s / crowd.requests if crowd.requests else None, others)
+        raise ServerError("no longer answers after the load")
+    cpu_us = 1e6 * server_s / all_callers.requests if all_callers.requests else None
+    return LoadSample(one_caller, all_callers, cpu_us, others)

@@ -1,4 +1,4 @@
-"""The load generator: `wrk`, the same for every server, driven through a small Lua script and read by its report."""
+"""The load generator `wrk`, which is the same for every server: its Lua script, its run and its report."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ COUNTS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
 class Endpoint(Struct, frozen=True):
-    """Where a server takes its calls; several paths are asked in turn."""
+    """The address of a server, and the requests to send. Several paths are requested in turn."""
 
     url: str
     paths: tuple[str, ...] = ("/",)
@@ -24,35 +24,35 @@ class Endpoint(Struct, frozen=True):
 
 
 class LoadReport(Struct, frozen=True):
-    """What one run of wrk saw."""
+    """The figures of one run of wrk."""
 
     p50_ms: float
     p99_ms: float
     per_second: float
     requests: int
-    errors: int  # answers of 400 and above, and connections that broke
+    errors: int  # responses with status 400 and above, and broken connections
 
 
 def check_wrk() -> None:
-    """Say at once what is missing."""
+    """Raise `InputError` if wrk is not installed."""
     if shutil.which("wrk") is None:
-        raise InputError("the load generator wrk is not installed; apt-get install wrk brings it")
+        raise InputError("the load generator wrk is not installed; install it with: apt-get install wrk")
 
 
 def run_wrk(endpoint: Endpoint, folder: Path, *, connections: int, seconds: float, in_turn: bool = False) -> LoadReport:
-    """Load an endpoint from one thread; `in_turn` chooses each request's path in Lua even if there is but one."""
+    """Load an endpoint from one thread. With `in_turn`, Lua chooses the path even if there is only one."""
     script = folder / "wrk.lua"
     script.write_text(lua(endpoint, in_turn=in_turn or len(endpoint.paths) > 1), encoding="utf-8")
     command = ["wrk", "--threads=1", f"--connections={connections}", f"--duration={max(1, round(seconds))}s"]
     command += ["--timeout=10s", "--latency", f"--script={script}", endpoint.url + endpoint.paths[0]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command
     if done.returncode != 0:
         raise InputError(f"wrk ended with {done.returncode}: {(done.stderr or done.stdout).strip()}")
     return parse(done.stdout)
 
 
 def lua(endpoint: Endpoint, *, in_turn: bool) -> str:
-    """Requests are put together once: a script that did it for each would measure Lua."""
+    """Return the script. It formats the requests once, because formatting each would measure Lua."""
     quote = _quote
     lines = ['wrk.method = "POST"', f"wrk.body = {quote(endpoint.body)}"]
     headers = {"Content-Type": "application/json", **endpoint.headers}
@@ -73,12 +73,12 @@ def lua(endpoint: Endpoint, *, in_turn: bool) -> str:
 
 
 def parse(report: str) -> LoadReport:
-    """Read what `wrk --latency` prints."""
+    """Parse the output of `wrk --latency`."""
     requests = re.search(r"(\d+) requests in ", report)
     rate = re.search(r"Requests/sec:\s+([\d.]+)([kMG]?)", report)
     p50, p99 = (re.search(rf"^\s+{percent}%\s+([\d.]+)(us|ms|s|m|h)\s*$", report, re.MULTILINE) for percent in (50, 99))
     if requests is None or rate is None or p50 is None or p99 is None:
-        raise InputError(f"wrk said something that is not its report: {report.strip()[:200]!r}")
+        raise InputError(f"wrk printed something other than its report: {report.strip()[:200]!r}")
     broken = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", report)
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", report)
     errors = sum(map(int, broken.groups())) if broken else 0
@@ -93,5 +93,5 @@ def parse(report: str) -> LoadReport:
 
 
 def _quote(text: str) -> str:
-    """A Lua string; JSON's escapes are Lua's for what stands in bodies, paths and headers."""
+    """Return a Lua string. Lua has the same escapes as JSON for bodies, paths and headers."""
     return msgspec.json.encode(text).decode()

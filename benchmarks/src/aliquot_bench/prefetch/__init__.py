@@ -1,4 +1,4 @@
-"""`aliquot bench prefetch`: three ways to get at remote files, over a link like a NAS's, on the live platform."""
+"""`aliquot bench prefetch`: three ways to read remote files over a link like a NAS's, on the live platform."""
 
 from aliquot_bench.prefetch.bench import PrefetchBench
 

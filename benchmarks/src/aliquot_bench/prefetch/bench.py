@@ -1,7 +1,7 @@
-"""The benchmark: the methods, the negative control and interference, one after the other over one shaped link.
+"""Measure the methods, the negative control and interference, one after the other over one limited link.
 
-A full run then tries the predictors on the recorded sets, as `aliquot bench prediction` does. A part that cannot be
-measured is named with its reason, its goals are not met, and the rest goes on.
+A full run then measures the predictors on the recorded sets, as `aliquot bench prediction` does. A part that cannot be
+measured is listed with its reason, its goals are not met, and the other parts still run.
 """
 
 import os
@@ -25,6 +25,8 @@ from aliquot_bench.result import BenchResult, Goal, ResultTable, at_least
 
 
 class PrefetchBench:
+    """The benchmark `prefetch`."""
+
     needs_data = False
 
     def __init__(
@@ -45,7 +47,7 @@ class PrefetchBench:
         tables: list[ResultTable] = []
         files = {path: size for part in self._parts for path, size in part.files.items()}
         with serve_origin(files, self._shape) as link:
-            on_step("laying the cable")
+            on_step("measuring the link")
             setting = _setting(link, self._shape, link.measure())
             for part in self._parts:
                 try:

@@ -1,4 +1,4 @@
-"""The negative control: epochs in an order that nobody can know. Nothing may be lost by trying to."""
+"""The negative control: epochs in random order. Prefetching must not make them slower."""
 
 from collections.abc import Callable
 from statistics import fmean
@@ -8,14 +8,16 @@ from aliquot_bench.origin.link import OriginLink
 from aliquot_bench.prefetch.methods import LEARNED, PLAIN, VIEW
 from aliquot_bench.prefetch.part import MIN_SESSIONS, PrefetchSizes
 from aliquot_bench.prefetch.platform import serving
-from aliquot_bench.prefetch.trial import POINTS, SessionTrial, wasted_share
+from aliquot_bench.prefetch.trial import SessionTrial, wasted_share
 from aliquot_bench.prefetch.workload import ShuffledEpochs
-from aliquot_bench.result import Goal, ResultTable, at_most
+from aliquot_bench.result import PERCENT, Goal, ResultTable, at_most
 
-LEAD_S = 0.5  # time enough to begin with something wrong
+LEAD_S = 0.5  # long enough to start fetching wrong files
 
 
 class ControlPart:
+    """The part `control`."""
+
     name = "control"
 
     def __init__(self, sizes: PrefetchSizes) -> None:
@@ -31,7 +33,7 @@ class ControlPart:
 
     def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None:
         users = [ShuffledEpochs.user]
-        with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as still:
+        with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as without:
             on_step("shuffled epochs, to learn from")
             for _ in range(MIN_SESSIONS):
                 learned.run(self._shuffled.epoch())
@@ -39,16 +41,16 @@ class ControlPart:
             for number in range(self._sizes.epochs):
                 epoch = self._shuffled.epoch()
                 on_step(f"{PLAIN}, shuffled epoch {number + 1}")
-                self._trials[PLAIN].append(still.measure(epoch, LEAD_S, plain=True))
-                for name, platform in ((VIEW, still), (LEARNED, learned)):
+                self._trials[PLAIN].append(without.measure(epoch, LEAD_S, plain=True))
+                for name, platform in ((VIEW, without), (LEARNED, learned)):
                     on_step(f"{name}, shuffled epoch {number + 1}")
                     platform.empty_cache()
                     self._trials[name].append(platform.measure(epoch, LEAD_S))
 
     def slowdown(self, method: str) -> float:
-        """Of the whole, in percent of what the plain mount takes."""
+        """Return by how many percent a method is slower than the plain mount, over all epochs."""
         plain, own = (sum(trial.loading_s for trial in self._trials[name]) for name in (PLAIN, method))
-        return POINTS * (own / plain - 1)
+        return PERCENT * (own / plain - 1)
 
     def goals(self) -> list[Goal]:
         return [at_most("shuffled epochs: slower than the plain mount", self.slowdown(LEARNED), 2, "%")]
@@ -59,7 +61,7 @@ class ControlPart:
             wasted = wasted_share(trials, self.files)
             times = [trial.loading_s for trial in trials]
             moved = fmean(trial.moved_bytes for trial in trials) / MB
-            share = None if wasted is None else POINTS * wasted
+            share = None if wasted is None else PERCENT * wasted
             rows.append([method, fmean(times), min(times), max(times), self.slowdown(method), moved, share])
         columns = ["method", "loading, s", "least", "most", "slower, %", "moved, MB an epoch", "wasted, %"]
         title = (

@@ -1,4 +1,4 @@
-"""Three storage methods on cold nodes, and how much the learned one hides by how long it is told before."""
+"""Three storage methods on a cold node, and how much learned prefetch hides by lead time."""
 
 from collections.abc import Callable
 from itertools import cycle, islice
@@ -8,9 +8,9 @@ from aliquot.core.units import MB
 from aliquot_bench.origin.link import OriginLink
 from aliquot_bench.prefetch.part import PrefetchSizes
 from aliquot_bench.prefetch.platform import PrefetchPlatform, serving
-from aliquot_bench.prefetch.trial import POINTS, LeadPoint, SessionTrial, curve, hidden, quantile, wasted_share
+from aliquot_bench.prefetch.trial import LeadPoint, SessionTrial, curve, hidden, quantile, wasted_share
 from aliquot_bench.prefetch.workload import RepeatedWorkflow
-from aliquot_bench.result import Goal, ResultTable, at_least, at_most
+from aliquot_bench.result import PERCENT, Goal, ResultTable, at_least, at_most
 
 PLAIN = "plain remote mount"
 VIEW = "the view, nothing predicted"
@@ -19,6 +19,8 @@ LEARNED = "learned prefetch"
 
 
 class MethodsPart:
+    """The part `methods`."""
+
     name = "methods"
 
     def __init__(self, sizes: PrefetchSizes) -> None:
@@ -34,9 +36,9 @@ class MethodsPart:
 
     def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None:
         users = self._flow.users
-        with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as still:
+        with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as without:
             self._learn(learned, on_step)
-            self._compare(still, on_step)
+            self._compare(without, on_step)
             turns = cycle(users)
             for number in range(self._sizes.each_lead):
                 for lead_s in self._sizes.leads_s:
@@ -53,7 +55,10 @@ class MethodsPart:
         self._model = platform.train()
 
     def _compare(self, platform: PrefetchPlatform, on_step: Callable[[str], None]) -> None:
-        """Both that move files one after the other for the same user: a slow moment of the machine meets both."""
+        """Measure the methods without prediction.
+
+        The plain mount and the view alternate, so that a disturbance of the machine affects both alike.
+        """
         sessions = [self._flow.regular(user) for user in islice(cycle(self._flow.users), self._sizes.each_method)]
         for number, session in enumerate(sessions):
             on_step(f"{PLAIN}, session {number + 1}")
@@ -67,20 +72,20 @@ class MethodsPart:
             on_step(f"{PRELOADED}, session {number + 1}")
             self._trials[PRELOADED].append(platform.measure(session))
 
-    # --- what follows --------------------------------------------------------------------------------------
+    # --- goals and tables --------------------------------------------------------------------------------------
 
     def plain_s(self) -> dict[str, float]:
-        """What loading takes each user from the plain mount; of those who were not measured, the mean."""
+        """Return the loading time of each user from the plain mount, or the mean for users not measured."""
         every = [trial.loading_s for trial in self._trials[PLAIN]]
         own = {user: [each.loading_s for each in self._trials[PLAIN] if each.user == user] for user in self._flow.users}
         return {user: median(values) if values else fmean(every) for user, values in own.items()}
 
     def points(self) -> list[LeadPoint]:
-        """Of the sessions that repeat: for the others there is nothing to foresee."""
+        """Return the points of the sessions that repeat. The others cannot be predicted."""
         return curve([trial for trial in self._trials[LEARNED] if trial.repeats], self.plain_s())
 
     def bars(self) -> dict[str, float]:
-        """Loading time by method; the learned one with enough lead."""
+        """Return the mean loading time by method, for learned prefetch with enough lead time."""
         return {method: fmean(trial.loading_s for trial in trials) for method, trials in self._shown().items()}
 
     def _shown(self) -> dict[str, list[SessionTrial]]:
@@ -91,8 +96,8 @@ class MethodsPart:
 
     def goals(self) -> list[Goal]:
         points = self.points()
-        above = [POINTS * point.hidden for point in points if point.enough]
-        below = [POINTS * (point.ideal - point.hidden) for point in points if not point.enough]
+        above = [PERCENT * point.hidden for point in points if point.enough]
+        below = [PERCENT * (point.ideal - point.hidden) for point in points if not point.enough]
         wasted = wasted_share(self._trials[LEARNED], self.files)
         return [
             at_least(
@@ -102,7 +107,7 @@ class MethodsPart:
                 "%",
             ),
             at_most("fits before the first read and is not hidden, worst lead", max(below, default=None), 10, "points"),
-            at_most("wasted bytes", None if wasted is None else POINTS * wasted, 10, "% of those moved"),
+            at_most("wasted bytes", None if wasted is None else PERCENT * wasted, 10, "% of those moved"),
         ]
 
     def tables(self) -> list[ResultTable]:
@@ -117,7 +122,7 @@ class MethodsPart:
             firsts = [trial.first_batch_s for trial in trials]
             wasted = fmean(trial.wasted_bytes(self.files) for trial in trials) / MB
             moved = fmean(trial.moved_bytes for trial in trials) / MB
-            share = POINTS * hidden(sum(loading), against)
+            share = PERCENT * hidden(sum(loading), against)
             waits = [quantile(firsts, 50), quantile(firsts, 99)]
             rows.append([method, len(trials), fmean(loading), share, *waits, moved, wasted])
         columns = ["method", "sessions", "loading, s", "hidden, %", "first batch p50, s", "p99, s"]
@@ -134,11 +139,11 @@ class MethodsPart:
             own = [trial for trial in self._trials[LEARNED] if trial.lead_s == point.lead_s]
             odd = sum(not trial.repeats for trial in own)
             share = wasted_share(own, self.files)
-            wasted = None if share is None else POINTS * share
+            wasted = None if share is None else PERCENT * share
             firsts = [trial.first_batch_s for trial in own]
             seen = fmean(trial.loading_s for trial in own)
             everyone = hidden(sum(trial.loading_s for trial in own), sum(plain[trial.user] for trial in own))
-            shares = [POINTS * point.hidden, POINTS * point.ideal, POINTS * everyone]
+            shares = [PERCENT * point.hidden, PERCENT * point.ideal, PERCENT * everyone]
             waits = [quantile(firsts, 50), quantile(firsts, 99)]
             rows.append([point.lead_s, len(own), odd, seen, *shares, wasted, *waits])
         columns = ["lead, s", "sessions", "out of the ordinary", "loading, s", "hidden where it repeats, %"]

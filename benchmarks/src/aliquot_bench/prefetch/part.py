@@ -1,4 +1,4 @@
-"""What each part of the benchmark is, and how large each is made."""
+"""The interface of the benchmark's parts, and their sizes."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -9,22 +9,22 @@ from aliquot.core.units import MB
 from aliquot_bench.origin.link import OriginLink
 from aliquot_bench.result import Goal, ResultTable
 
-MIN_SESSIONS = 10  # sessions of one user alone, for a model to be made of them
+MIN_SESSIONS = 10  # of one user alone, enough to train a model
 
 
 class PrefetchSizes(Struct, frozen=True):
-    """Of a run: long enough to mean something, short enough to be waited for."""
+    """How much each part measures."""
 
     users: int = 8
     session_bytes: int = 240 * MB
-    training: int = 12  # sessions of each user, before anything is predicted
+    training: int = 12  # sessions of each user to learn from
     leads_s: tuple[float, ...] = (0, 0.5, 1, 1.5, 2, 2.5, 3, 4, 6, 8, 10)
-    each_lead: int = 4  # sessions
-    each_method: int = 8
+    each_lead: int = 4  # sessions per lead time
+    each_method: int = 8  # sessions per method
     epochs: int = 5
     epoch_files: int = 4
-    crowd_bytes: int = 48 * MB  # a session, when all users are at work at once
-    alone: int = 8  # users that are measured by themselves, too
+    concurrent_bytes: int = 48 * MB  # per session, when all users read at once
+    alone: int = 8  # users that are also measured alone
 
 
 QUICK = PrefetchSizes(
@@ -36,18 +36,20 @@ QUICK = PrefetchSizes(
     each_method=4,
     epochs=3,
     epoch_files=2,
-    crowd_bytes=30 * MB,
+    concurrent_bytes=30 * MB,
     alone=2,
 )
 
 
 class PrefetchPart(Protocol):
+    """A part of the benchmark with goals and tables of its own."""
+
     name: str
     steps: int
 
     @property
     def files(self) -> dict[str, int]:
-        """What it wants of the origin."""
+        """Return the sizes of the files that the origin must have, by path."""
         ...
 
     def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None: ...

@@ -1,4 +1,4 @@
-"""One measured session, and what follows from many of them. Pure."""
+"""One measured session, and the figures computed from many of them. Pure."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, quantiles
@@ -6,30 +6,29 @@ from statistics import fmean, quantiles
 from msgspec import Struct
 
 from aliquot_bench.prefetch.workload import ReadSession
-
-POINTS = 100
+from aliquot_bench.result import PERCENT
 
 
 class SessionTrial(Struct, frozen=True):
-    """Seconds are those of the function itself; bytes are counted by the origin."""
+    """One session. The function measures the seconds, and the origin counts the bytes."""
 
     user: str
-    lead_s: float  # that was asked for, between the session's creation and the call
+    lead_s: float  # requested, between the session's creation and the call
     loading_s: float  # from the first open to the last byte of the last file
-    first_batch_s: float  # from the call's sending to the last byte of the first batch
+    first_batch_s: float  # from the request of the call to the last byte of the first batch
     read_bytes: int
-    moved: dict[str, int]  # by path, from the session's creation to its end
-    files: tuple[str, ...]  # that were read
-    repeats: bool = True  # as the user's sessions usually are
-    waited_s: float | None = None  # for files, as the activation tells it
-    opened: dict[str, int] = {}  # by what the open found, as the activation tells it
+    moved: dict[str, int]  # bytes by path, from the session's creation to its end
+    files: tuple[str, ...]  # read by the session
+    repeats: bool = True  # like the user's usual sessions
+    waited_s: float | None = None  # for files, according to the activation
+    opened: dict[str, int] = {}  # number of opens by what they found, according to the activation
 
     @property
     def moved_bytes(self) -> int:
         return sum(self.moved.values())
 
     def wasted_bytes(self, sizes: Mapping[str, int]) -> int:
-        """What was moved and not read, or moved once more."""
+        """Return the bytes that were moved but not read, or moved more than once."""
         read = set(self.files)
         return sum(max(0, sent - sizes[path]) if path in read else sent for path, sent in self.moved.items())
 
@@ -37,7 +36,7 @@ class SessionTrial(Struct, frozen=True):
 def make_trial(
     session: ReadSession, lead_s: float, sent_at: float, result: Mapping[str, list[float]], notes: Mapping[str, object]
 ) -> SessionTrial:
-    """Of what the reader returned; the origin's counts come later, when all has settled."""
+    """Make a trial of the reader's result and the activation's annotations. The origin's counts are added later."""
     marks, began = result["marks"], result["began"]
     waited, opened = notes.get("dataTime"), notes.get("opened")
     return SessionTrial(
@@ -55,31 +54,33 @@ def make_trial(
 
 
 def moved_between(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """Return the bytes by path that the origin sent between two counts."""
     gone = {path: sent - before.get(path, 0) for path, sent in after.items()}
     return {path: sent for path, sent in gone.items() if sent}
 
 
 def hidden(loading_s: float, plain_s: float) -> float:
-    """The share of the loading time that the function does not see."""
+    """Return the part of the loading time that the function does not wait for."""
     return 1 - loading_s / plain_s
 
 
 def ideal(lead_s: float, transfer_s: float) -> float:
-    """What the best of all prefetchers hides: as much as the link carries before the first read."""
+    """Return the part that a perfect prefetcher hides: what the link carries before the first read."""
     return min(1.0, lead_s / transfer_s)
 
 
 class LeadPoint(Struct, frozen=True):
-    """The sessions with one lead, against the plain mount for the same users."""
+    """The sessions with one lead time, compared with the plain mount for the same users."""
 
     lead_s: float
-    transfer_s: float  # a mean
+    transfer_s: float  # mean
     hidden: float
     ideal: float
-    enough: bool  # the lead is at least the transfer time, of every session
+    enough: bool  # the lead time is at least the transfer time of every session
 
 
 def curve(trials: Sequence[SessionTrial], plain_s: Mapping[str, float]) -> list[LeadPoint]:
+    """Return a point for each lead time. `plain_s` is the loading time of each user from the plain mount."""
     points = []
     for lead_s in sorted({trial.lead_s for trial in trials}):
         own = [trial for trial in trials if trial.lead_s == lead_s]
@@ -97,9 +98,10 @@ def curve(trials: Sequence[SessionTrial], plain_s: Mapping[str, float]) -> list[
 
 
 def wasted_share(trials: Sequence[SessionTrial], sizes: Mapping[str, int]) -> float | None:
+    """Return the wasted part of all moved bytes, or None if none were moved."""
     moved = sum(trial.moved_bytes for trial in trials)
     return sum(trial.wasted_bytes(sizes) for trial in trials) / moved if moved else None
 
 
 def quantile(values: Sequence[float], percent: int) -> float:
-    return quantiles(values, n=POINTS, method="inclusive")[percent - 1] if len(values) > 1 else values[0]
+    return quantiles(values, n=PERCENT, method="inclusive")[percent - 1] if len(values) > 1 else values[0]

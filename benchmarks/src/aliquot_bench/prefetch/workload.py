@@ -1,4 +1,4 @@
-"""Who reads what: users whose sessions repeat a workflow, and one who reads a set in another order each time.
+"""The sessions of users who repeat a workflow, and of one who reads a set in a new order each time.
 
 Pure: the same seed gives the same sessions.
 """
@@ -10,40 +10,42 @@ from msgspec import Struct
 from aliquot.core.units import MB
 
 CONFIG_BYTES = 4_000
-SETS = 4  # that all users share: whoever reads one goes on with a checkpoint of their own
+SETS = 4  # shared by all users, before each goes on with a checkpoint of their own
 SHARDS = 4
-DEVIATES = 20  # one session in so many evaluates on another user's files
+DEVIATES = 20  # one in so many sessions evaluates on another user's files
 
 
 class WorkloadFile(Struct, frozen=True):
+    """A file of the origin."""
+
     path: str
     size: int
 
 
 class ReadSession(Struct, frozen=True):
-    """What one session of a user reads, in order; after the first `batch` of the files work can begin."""
+    """The files that one session of a user reads, in order. Work can begin after the first `batch` of them."""
 
     user: str
     files: tuple[WorkloadFile, ...]
     batch: int
-    repeats: bool = True  # it is as the user's sessions usually are
+    repeats: bool = True  # like the user's usual sessions
 
     @property
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 
     def below(self, folder: str) -> "ReadSession":
-        """The same files, elsewhere."""
+        """Return the same session with all files below a folder."""
         moved = tuple(WorkloadFile(folder + file.path, file.size) for file in self.files)
         return ReadSession(self.user, moved, self.batch, self.repeats)
 
 
 class RepeatedWorkflow:
-    """Config, then the shards of a set, then the last checkpoint, then the files to evaluate on."""
+    """Sessions that read a config, the shards of a set, the last checkpoint, and the files to evaluate on."""
 
     def __init__(self, users: int, session_bytes: int, seed: int = 0) -> None:
         self._random = Random(f"workflow/{seed}")
-        self._made = 0  # sessions
+        self._made = 0  # number of sessions
         self.users = tuple(f"user{number}" for number in range(1, users + 1))
         sets = min(SETS, users)
         shards = [
@@ -70,11 +72,11 @@ class RepeatedWorkflow:
         return {file.path: file.size for file in every}
 
     def regular(self, user: str) -> ReadSession:
-        """The session as it is when nothing is out of the ordinary."""
+        """Return the user's usual session."""
         return self._session(user, self._eval[user])
 
     def next_session(self, user: str) -> ReadSession:
-        """Now and then a user evaluates on what is another's."""
+        """Return the user's next session. Some evaluate on the files of another user."""
         self._made += 1
         others = [other for other in self.users if other != user]
         if others and self._made % DEVIATES == DEVIATES // 2:
@@ -82,7 +84,7 @@ class RepeatedWorkflow:
         return self.regular(user)
 
     def interleaved(self, sessions: int) -> list[ReadSession]:
-        """So many of each user, in an order in which nobody's come together."""
+        """Return so many sessions of each user, in random turns of all users."""
         turns = [user for _ in range(sessions) for user in self._random.sample(self.users, len(self.users))]
         return [self.next_session(user) for user in turns]
 
@@ -99,9 +101,9 @@ RECORDED = (119, 172, 209, 161, 161, 174, 168, 168, 188, 154, 200, 194, 143, 181
 
 
 class ShuffledEpochs:
-    """A training run that reads files of a set in another order, and others of them, each epoch: the past says nothing.
+    """A training run that reads a random half of a set in random order each epoch, so that nothing can be learned.
 
-    Sizes are those of a recorded run. An epoch reads half of the set, as the recorded run read 99 of its 168 files.
+    Sizes are those of a recorded run, which read 99 of its 168 files in an epoch.
     """
 
     user = "shuffler"
@@ -118,4 +120,5 @@ class ShuffledEpochs:
         return {file.path: file.size for file in self._files}
 
     def epoch(self) -> ReadSession:
+        """Return the session of the next epoch."""
         return ReadSession(self.user, tuple(self._random.sample(self._files, self._each)), batch=1)

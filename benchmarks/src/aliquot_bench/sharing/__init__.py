@@ -1,4 +1,4 @@
-"""`aliquot bench sharing`: how well slices of a device are kept, lent and given back, beside what KNIX published."""
+"""`aliquot bench sharing`: how well slices of a device are isolated, lent and returned, beside KNIX's results."""
 
 from aliquot_bench.sharing.bench import SharingBench
 

@@ -1,7 +1,7 @@
-"""The benchmark: seven parts, one after the other, on a real server with one virtual device.
+"""Run the seven parts of the benchmark on a real server with one virtual device.
 
-Where slices cannot be enforced the same is measured, and everything says so: a goal that needs them is not met then,
-whatever came out. A part that cannot be measured is named with its reason, and the rest goes on.
+On a machine that cannot enforce slices, the same is measured, but every table says so and no goal that needs slices is
+met. A part that cannot be measured is listed with its reason, and the other parts still run.
 """
 
 import os
@@ -39,6 +39,8 @@ NOTHING = "NOTHING IS ENFORCED HERE"
 
 
 class SharingBench:
+    """The benchmark `sharing`."""
+
     needs_data = False
 
     def __init__(self, request: BenchRequest, sizes: SharingSizes | None = None) -> None:
@@ -72,13 +74,14 @@ class SharingBench:
 
 
 def honest_goals(goals: Sequence[Goal], lacking: str) -> list[Goal]:
-    """What was measured without enforcement meets no goal."""
+    """Return the goals, none of them met if slices were not enforced."""
     if not lacking:
         return list(goals)
     return [replace(goal, name=f"{goal.name} ({NOTHING.lower()})", met=False) for goal in goals]
 
 
 def honest_tables(tables: Sequence[ResultTable], lacking: str) -> list[ResultTable]:
+    """Return the tables, with a note in the titles if slices were not enforced."""
     return [replace(rows, title=f"{NOTHING}: {rows.title}") for rows in tables] if lacking else list(tables)
 
 

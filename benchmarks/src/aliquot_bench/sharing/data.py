@@ -1,7 +1,7 @@
 """Data sharing: weights handed over by a file and by shared memory, and read in full.
 
-By a file it is done by two plain processes, which pay for nothing else; by shared memory by two functions, each in its
-sandbox, with all that a call from one to the other takes.
+Two plain processes use the file, and pay for nothing else. Two functions in different sandboxes use the shared memory,
+with the cost of a call from one to the other.
 """
 
 import json
@@ -17,16 +17,17 @@ from msgspec import Struct
 from aliquot.core.units import MB
 from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot_bench.environments import MeasurementError, scratch
-from aliquot_bench.result import Goal, ResultTable, at_least
+from aliquot_bench.result import PERCENT, Goal, ResultTable, at_least
 from aliquot_bench.sharing.part import SharingSizes
 from aliquot_bench.sharing.weights_app import weights_app
-from aliquot_bench.sharing.windows import POINTS
 
 WAYS = ("file", "memory")
-PARTS = (8, 4, 2, 1)  # of all the weights: an eighth, ... all
+DIVISORS = (8, 4, 2, 1)  # of the size of the weights
 
 
 class TransferTimes(Struct, frozen=True):
+    """The seconds to hand weights over and to read them."""
+
     give_s: float
     take_s: float
 
@@ -36,14 +37,16 @@ class TransferTimes(Struct, frozen=True):
 
 
 class DataPart:
+    """The part `data sharing`."""
+
     name = "data sharing"
     on_device = False
 
     def __init__(self, sizes: SharingSizes) -> None:
         self._repetitions = sizes.repetitions
-        self._sizes = [sizes.weights_bytes // part for part in PARTS]
+        self._sizes = [sizes.weights_bytes // part for part in DIVISORS]
         self._handed: dict[tuple[str, int], list[TransferTimes]] = {}
-        self._same = False  # what was handed over inside a sandbox
+        self._same = False  # whether a sandbox passes the same object
         self.steps = sizes.repetitions
 
     def run(self, on_step: Callable[[str], None]) -> str:
@@ -63,7 +66,7 @@ class DataPart:
     def goals(self) -> list[Goal]:
         size = self._sizes[-1]
         file_s, memory_s = (self._typical(way, size).whole_s for way in WAYS)
-        faster = POINTS * (1 - memory_s / file_s)
+        faster = PERCENT * (1 - memory_s / file_s)
         return [
             at_least(f"data: {size / MB:g} MB by shared memory, faster than by a file", faster, 26, "%"),
             at_least("data: in process it is the same object (1: yes)", float(self._same), 1),
@@ -75,7 +78,7 @@ class DataPart:
             file_s = self._typical("file", size).whole_s
             for way in WAYS:
                 found = self._typical(way, size)
-                faster = None if way == "file" else POINTS * (1 - found.whole_s / file_s)
+                faster = None if way == "file" else PERCENT * (1 - found.whole_s / file_s)
                 rows.append([size / MB, way, found.give_s, found.take_s, found.whole_s, faster])
         rows.append(["550 (published, KNIX)", "the sandbox's files against a shared volume", None, None, None, "14-26"])
         title = (
@@ -91,7 +94,7 @@ class DataPart:
 
 
 def transfer_by_file(size: int) -> TransferTimes:
-    """By a file, between two new processes; the sum of what was read is compared with that of what was given."""
+    """Hand weights over by a file between two new processes, and check that their sums are equal."""
     with scratch() as folder, _side("give", folder / "weights", size) as giver:
         given = _line(giver)
         with _side("take", folder / "weights", size) as taker:
@@ -103,12 +106,12 @@ def transfer_by_file(size: int) -> TransferTimes:
     return TransferTimes(given["seconds"], taken["seconds"])
 
 
-def _side(side: str, place: Path, size: int) -> "subprocess.Popen[str]":
+def _side(side: str, path: Path, size: int) -> "subprocess.Popen[str]":
     program = str(Path(__file__).with_name("file_transfer.py"))
-    # -P: this folder is not where modules are looked for, or ours would hide the library's of the same name.
-    command = [sys.executable, "-P", program, side, str(place), str(size)]
+    # -P keeps this folder out of the module path, where `platform.py` would hide the library's module.
+    command = [sys.executable, "-P", program, side, str(path), str(size)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)  # noqa: S603 - our own arguments
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)  # noqa: S603 - a fixed command
 
 
 def _line(process: "subprocess.Popen[str]") -> dict[str, Any]:
@@ -116,5 +119,5 @@ def _line(process: "subprocess.Popen[str]") -> dict[str, Any]:
     if not line:
         _, error = process.communicate()
         raise MeasurementError(f"weights could not be handed over: {error.strip()[-200:]}")
-    said: dict[str, Any] = json.loads(line)
-    return said
+    answer: dict[str, Any] = json.loads(line)
+    return answer

@@ -1,4 +1,4 @@
-"""Elasticity: what a borrower gains from a device whose owner is away, and what the owner loses by it."""
+"""Elasticity: what a borrower gains while the owner of the device is idle, and what the owner loses."""
 
 import time
 from collections.abc import Callable
@@ -9,42 +9,44 @@ from statistics import median
 from msgspec import Struct
 
 from aliquot.sim.plots import PlotLine, PlotPanel
-from aliquot_bench.result import Goal, ResultTable, at_most
+from aliquot_bench.result import PERCENT, Goal, ResultTable, at_most
 from aliquot_bench.sharing.part import SharingSizes
 from aliquot_bench.sharing.platform import SharingPlatform, host_device
-from aliquot_bench.sharing.windows import PER_SECOND, POINTS, WindowCounts, read_counts
+from aliquot_bench.sharing.windows import PER_SECOND, WindowCounts, read_counts
 
 HARD = "hard"
 LENT = ("elastic", "elastic_guarded")
-BORROWER, OWNER = 0.1, 0.9  # their shares; the owner's work is as much of the borrower's
-ARRIVES = 0.05  # of the borrower's work
-LOOK_S = 0.5  # to learn how fast the borrower is alone
+BORROWER, OWNER = 0.1, 0.9  # their shares; the owner's work is this part of the borrower's
+ARRIVES = 0.05  # part of the borrower's work that is done when the owner starts
+PROBE_S = 0.5  # to measure the borrower's speed alone
 
 
 class BorrowTrial(Struct, frozen=True):
-    """The two side by side, once. Times are from the call's sending to the end of its work."""
+    """One run of borrower and owner. Times are from the request of a call to the end of its work."""
 
     sent: float
     borrower: WindowCounts
     owner: WindowCounts
     borrower_s: float
     owner_s: float
-    whole_per_second: float  # turns of a whole device, just before
-    arrived: float  # what the borrower had done of its work when the owner came
+    whole_per_second: float  # iterations on a whole device, measured just before
+    arrived: float  # part of the borrower's work that was done when the owner started
 
     def utilisation(self, seconds: float) -> float:
-        """Of the device, over so long from the beginning."""
+        """Return the utilisation of the device in the first seconds."""
         until = self.sent + seconds
         done = self.borrower.between(self.sent, until) + self.owner.between(self.sent, until)
         return done / (self.whole_per_second * seconds)
 
 
 def change(new: float, old: float) -> float:
-    """In percent of the old one."""
-    return POINTS * (new / old - 1)
+    """Return the change in percent of the old value."""
+    return PERCENT * (new / old - 1)
 
 
 class ElasticPart:
+    """The part `elastic`."""
+
     name = "elastic"
     on_device = True
 
@@ -70,17 +72,17 @@ class ElasticPart:
         return median(map(of, self._trials[mode]))
 
     def _changes(self, mode: str) -> tuple[float, float]:
-        """Of the borrower's and the owner's time, against hard limits."""
+        """Return the change of the borrower's and the owner's time against hard limits."""
         return (
             change(self._typical(mode, lambda t: t.borrower_s), self._typical(HARD, lambda t: t.borrower_s)),
             change(self._typical(mode, lambda t: t.owner_s), self._typical(HARD, lambda t: t.owner_s)),
         )
 
     def _utilisation(self, mode: str) -> tuple[float, float]:
-        """In percent, over the window that the borrower takes when it may borrow: with hard limits, and so."""
+        """Return the utilisation in percent with hard limits and in this mode, over the borrower's time in it."""
         window_s = self._typical(mode, lambda t: t.borrower_s)
         hard = self._typical(HARD, lambda t: t.utilisation(window_s))
-        return POINTS * hard, POINTS * self._typical(mode, lambda t: t.utilisation(window_s))
+        return PERCENT * hard, PERCENT * self._typical(mode, lambda t: t.utilisation(window_s))
 
     def goals(self) -> list[Goal]:
         found = []
@@ -98,7 +100,7 @@ class ElasticPart:
         rows: list[list[str | float | None]] = []
         for mode in self._trials:
             times = [self._typical(mode, of) for of in (lambda t: t.borrower_s, lambda t: t.owner_s)]
-            arrived = POINTS * self._typical(mode, lambda t: t.arrived)
+            arrived = PERCENT * self._typical(mode, lambda t: t.arrived)
             more: list[str | float | None] = [None] * 5
             if mode != HARD:
                 hard, lent = self._utilisation(mode)
@@ -122,8 +124,8 @@ class ElasticPart:
 
 
 def _alone(platform: SharingPlatform) -> float:
-    """Turns a second of the borrower while nobody else is there."""
-    return read_counts(platform.call("borrower", {"seconds": LOOK_S})).per_second
+    """Return the iterations per second of the borrower alone."""
+    return read_counts(platform.call("borrower", {"seconds": PROBE_S})).per_second
 
 
 def _try(platform: SharingPlatform, turns: int, whole: float) -> BorrowTrial:
@@ -143,4 +145,4 @@ def _try(platform: SharingPlatform, turns: int, whole: float) -> BorrowTrial:
 
 def _line(label: str, read_counts: WindowCounts, trial: BorrowTrial) -> PlotLine:
     xs = [(read_counts.first + place + 0.5) / PER_SECOND - trial.sent for place in range(len(read_counts.counts))]
-    return PlotLine(label, xs, [POINTS * count * PER_SECOND / trial.whole_per_second for count in read_counts.counts])
+    return PlotLine(label, xs, [PERCENT * count * PER_SECOND / trial.whole_per_second for count in read_counts.counts])

@@ -1,4 +1,4 @@
-"""Isolation: does each get the part of the device that it asked for, when all want all of it?"""
+"""Isolation: whether each loop gets the share that it asked for, when all want the whole device."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -7,12 +7,11 @@ from statistics import fmean, median, pstdev
 from msgspec import Struct
 
 from aliquot.sim.plots import PlotLine, PlotPanel
-from aliquot_bench.result import Goal, ResultTable, at_most
+from aliquot_bench.result import PERCENT, Goal, ResultTable, at_most
 from aliquot_bench.sharing.part import SharingSizes
 from aliquot_bench.sharing.platform import SharingPlatform, host_device
 from aliquot_bench.sharing.windows import (
     PER_SECOND,
-    POINTS,
     WindowCounts,
     common_windows,
     deviations,
@@ -21,13 +20,13 @@ from aliquot_bench.sharing.windows import (
     window_shares,
 )
 
-Setting = tuple[float, ...]  # the shares that are asked for
+Setting = tuple[float, ...]  # the requested shares
 
 MODES = {"elastic": "weights", "hard": "quotas"}
 ALONE: Setting = (1.0,)
 SETTINGS: tuple[Setting, ...] = ((0.5,) * 2, (0.25,) * 4, (0.125,) * 8, (0.3, 0.7), (0.1, 0.9))
 MAX_ERROR = {"elastic": 1, "hard": 2}
-# Mean shares and what they vary by from moment to moment. 30/70 is HAMi-core's, the rest KNIX's, section 7.3.
+# Published mean shares and their variation over time: 30/70 of HAMi-core, the rest of KNIX, section 7.3.
 PUBLISHED: dict[Setting, tuple[str, str]] = {
     SETTINGS[0]: ("49.99, 49.42", "20-30 %"),
     SETTINGS[1]: ("25.22, 24.63, 24.51, 24.54", "20-30 %"),
@@ -37,14 +36,15 @@ PUBLISHED: dict[Setting, tuple[str, str]] = {
 
 
 class ShareSample(Struct, frozen=True):
-    """One repetition: means over its windows, and deviations from window to window."""
+    """One repetition: the mean shares, and their deviations over the windows."""
 
     means: list[float]
     moments: list[float]
-    per_second: float  # turns of all
+    per_second: float  # iterations of all loops
 
 
 def sample(tallies: Sequence[WindowCounts]) -> ShareSample:
+    """Compute the sample of one repetition."""
     windows = common_windows(tallies)
     turns = sum(each.at(window) for each in tallies for window in windows)
     moments = deviations(window_shares(tallies, windows))
@@ -52,18 +52,19 @@ def sample(tallies: Sequence[WindowCounts]) -> ShareSample:
 
 
 class ShareFigures(Struct, frozen=True):
-    """Of one setting over its repetitions, in points."""
+    """The figures of one setting over its repetitions, in points."""
 
     means: list[float]
-    error: float  # of the worst sandbox
-    among: float  # the means' deviation from sandbox to sandbox, about what each asked for
-    over: float  # a sandbox's mean's deviation from repetition to repetition, of the worst
-    moments: float  # deviation over windows, each sandbox's median of its repetitions, of the worst
+    error: float  # of the mean share, largest of all loops
+    among: float  # deviation of the mean shares from the requested ones, over the loops
+    over: float  # deviation of a mean share over the repetitions, largest of all loops
+    moments: float  # deviation over windows, median of the repetitions, largest of all loops
 
 
 def figures(asked: Setting, samples: Sequence[ShareSample]) -> ShareFigures:
+    """Compute the figures of a setting."""
     means = [fmean(values) for values in zip(*(each.means for each in samples), strict=True)]
-    off = [mean - POINTS * share for mean, share in zip(means, asked, strict=True)]
+    off = [mean - PERCENT * share for mean, share in zip(means, asked, strict=True)]
     return ShareFigures(
         means,
         max(map(abs, off)),
@@ -74,6 +75,8 @@ def figures(asked: Setting, samples: Sequence[ShareSample]) -> ShareFigures:
 
 
 class IsolationPart:
+    """The part `isolation`."""
+
     name = "isolation"
     on_device = True
 
@@ -84,7 +87,7 @@ class IsolationPart:
         self.steps = sizes.repetitions * len(MODES) * (len(settings) + 1)
 
     def run(self, on_step: Callable[[str], None]) -> str:
-        """Repetitions outermost, and both servers at once: a slow moment of the machine meets all alike."""
+        """Measure all settings on both servers in each repetition, so that disturbances affect all alike."""
         with ExitStack() as stack:
             platforms = {mode: stack.enter_context(host_device(mode)) for mode in MODES}
             for platform in platforms.values():
@@ -137,7 +140,7 @@ class IsolationPart:
         for mode, words in MODES.items():
             alone = fmean(each.per_second for each in self._samples[mode, ALONE])
             for setting, found in self._figures(mode).items():
-                work = POINTS * fmean(each.per_second for each in self._samples[mode, setting]) / alone
+                work = PERCENT * fmean(each.per_second for each in self._samples[mode, setting]) / alone
                 means = ", ".join(f"{mean:.2f}" for mean in found.means)
                 points = (found.error, found.among, found.over, found.moments)
                 rows.append([words, _asked(setting), means, *points, work, *PUBLISHED.get(setting, ("", ""))])
@@ -154,7 +157,7 @@ class IsolationPart:
                 windows = common_windows(tallies)
                 shares = window_shares(tallies, windows)
                 lines = [
-                    PlotLine(f"{POINTS * asked:g} %", [place / PER_SECOND for place in range(len(values))], values)
+                    PlotLine(f"{PERCENT * asked:g} %", [place / PER_SECOND for place in range(len(values))], values)
                     for asked, values in zip(setting, shares, strict=True)
                 ]
                 panels.append(
@@ -168,5 +171,5 @@ def _names(setting: Setting) -> list[str]:
 
 
 def _asked(setting: Setting) -> str:
-    shares = [f"{POINTS * share:g}" for share in setting]
+    shares = [f"{PERCENT * share:g}" for share in setting]
     return f"{len(shares)} x {shares[0]}" if len(set(shares)) == 1 else "/".join(shares)

@@ -1,4 +1,4 @@
-"""Memory: a function that exceeds its limit is ended, and nobody else notices."""
+"""Memory: a function that exceeds its limit is ended, and its neighbours are not affected."""
 
 import time
 from collections.abc import Callable
@@ -19,14 +19,18 @@ DEVELOPER_ERROR = "action developer error"
 
 
 class MemoryCheck(Struct, frozen=True):
+    """A statement, whether it holds, and what was observed."""
+
     what: str
     holds: bool
     seen: str
 
 
 class MemoryPart:
+    """The part `memory`."""
+
     name = "memory"
-    on_device = False  # a sandbox's memory is bounded without slices, too
+    on_device = False  # the memory of sandboxes is limited without slices, too
     steps = 1
 
     def __init__(self, sizes: SharingSizes) -> None:
@@ -36,18 +40,21 @@ class MemoryPart:
     def run(self, on_step: Callable[[str], None]) -> str:
         on_step("memory: one that takes too much, between two neighbours")
         with host_device("elastic") as platform:
-            platform.deploy("eater", "eater", 0.4, LIMIT_MB)
+            platform.deploy("allocator", "allocator", 0.4, LIMIT_MB)
             for name in NEIGHBOURS:
                 platform.deploy(name, "matrix", 0.3)
             before = [read_counts(platform.call(name, {"turns": 1})) for name in NEIGHBOURS]
             with ThreadPoolExecutor(1) as threads:
                 beside = threads.submit(platform.together, [(name, {"seconds": self._seconds}) for name in NEIGHBOURS])
                 time.sleep(self._seconds / 2)
-                within = platform.record("eater", {"megabytes": WITHIN_MB})
-                beyond = platform.record("eater", {"megabytes": BEYOND_MB})
-                again = platform.record("eater", {"megabytes": WITHIN_MB})
+                within = platform.record("allocator", {"megabytes": WITHIN_MB})
+                beyond = platform.record("allocator", {"megabytes": BEYOND_MB})
+                again = platform.record("allocator", {"megabytes": WITHIN_MB})
                 during = [read_counts(result) for result in beside.result()]
-            self._checks = [*_eater_checks(within, beyond, again), *self._neighbour_checks(platform, before, during)]
+            self._checks = [
+                *_allocator_checks(within, beyond, again),
+                *self._neighbour_checks(platform, before, during),
+            ]
             return platform.unenforced
 
     def _neighbour_checks(
@@ -80,7 +87,7 @@ class MemoryPart:
         return []
 
 
-def _eater_checks(within: dict[str, Any], beyond: dict[str, Any], again: dict[str, Any]) -> list[MemoryCheck]:
+def _allocator_checks(within: dict[str, Any], beyond: dict[str, Any], again: dict[str, Any]) -> list[MemoryCheck]:
     ended = beyond["response"]
     text = str(ended["result"].get("error", ended["result"])) if isinstance(ended["result"], dict) else ""
     return [

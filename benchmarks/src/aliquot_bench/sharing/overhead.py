@@ -1,4 +1,4 @@
-"""Overhead: a real small training run, bare on a core and in a slice that is the whole of the same core."""
+"""Overhead: a small training run on a core by itself, and in a slice that is the whole of the same core."""
 
 import json
 import os
@@ -10,13 +10,12 @@ from statistics import median
 
 from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot_bench.environments import MeasurementError
-from aliquot_bench.result import Goal, ResultTable, at_most
+from aliquot_bench.result import PERCENT, Goal, ResultTable, at_most
 from aliquot_bench.sharing.elastic import change
 from aliquot_bench.sharing.part import SharingSizes
 from aliquot_bench.sharing.platform import FUNCTIONS, SharingPlatform, host_device
-from aliquot_bench.sharing.windows import POINTS
 
-# The same file, interpreter and core; a first run that is not counted, as the sandbox has had one.
+# The same file, interpreter and core, after a first run that is not counted, as in the sandbox.
 BARE = """
 import json, os, runpy, sys
 os.sched_setaffinity(0, {int(sys.argv[2])})
@@ -24,21 +23,23 @@ main = runpy.run_path(sys.argv[1])["main"]
 main({"steps": int(sys.argv[3]) // 10})
 print(json.dumps(main({"steps": int(sys.argv[3])})))
 """
-# KNIX, table 2: seconds bare, and on a virtual GPU.
+# KNIX, table 2: seconds on a bare and on a virtual GPU.
 PUBLISHED = {"TensorFlow": (298.2, 300.0), "PyTorch": (189.1, 222.3), "MXNet": (39.32, 33.50)}
-# A bare run that waits for its core has met other work, before which a slice goes: the two cannot be compared then.
-MAX_WAITED_PERCENT = 2  # percent
+# A bare run that waits for its core competes with other work, over which a slice has priority. It is not comparable.
+MAX_WAITED_PERCENT = 2
 BARE_RUN, IN_SLICE, AS_CALLED = "bare", "in a full slice", "in a full slice, the whole call"
 
 
 class OverheadPart:
+    """The part `overhead`."""
+
     name = "overhead"
     on_device = True
 
     def __init__(self, sizes: SharingSizes) -> None:
         self._sizes = sizes
         self._seconds: dict[str, list[float]] = {BARE_RUN: [], IN_SLICE: [], AS_CALLED: []}
-        self._waited: dict[str, list[float]] = {BARE_RUN: [], IN_SLICE: [], AS_CALLED: []}  # parts of each time
+        self._waited: dict[str, list[float]] = {BARE_RUN: [], IN_SLICE: [], AS_CALLED: []}  # percentage of each time
         self.steps = sizes.training_pairs
 
     def run(self, on_step: Callable[[str], None]) -> str:
@@ -47,7 +48,7 @@ class OverheadPart:
             platform.call("training", {"steps": self._sizes.training_steps // 10})
             for number in range(self._sizes.training_pairs):
                 on_step(f"overhead, pair {number + 1}")
-                for sliced in (number % 2 == 0, number % 2 == 1):  # neither is always the first
+                for sliced in (number % 2 == 0, number % 2 == 1):  # alternate which is first
                     if sliced:
                         self._sliced(platform)
                     else:
@@ -55,10 +56,10 @@ class OverheadPart:
             return platform.unenforced
 
     def _bare(self) -> None:
-        core = max(os.sched_getaffinity(0))  # the one that the driver takes for a single device
+        core = max(os.sched_getaffinity(0))  # the core that the driver uses for a single device
         program = str(FUNCTIONS / "training.py")
         command = [sys.executable, "-c", BARE, program, str(core), str(self._sizes.training_steps)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command
         if done.returncode:
             raise MeasurementError(f"the bare training run failed: {done.stderr.strip()[-200:]}")
         answer = json.loads(done.stdout)
@@ -72,9 +73,10 @@ class OverheadPart:
 
     def _note(self, what: str, seconds: float, cpu_seconds: float) -> None:
         self._seconds[what].append(seconds)
-        self._waited[what].append(max(0.0, POINTS * (1 - cpu_seconds / seconds)))
+        self._waited[what].append(max(0.0, PERCENT * (1 - cpu_seconds / seconds)))
 
     def _more(self, what: str) -> float:
+        """Return by how many percent a run takes longer than the bare run."""
         return change(median(self._seconds[what]), median(self._seconds[BARE_RUN]))
 
     def goals(self) -> list[Goal]:

@@ -1,7 +1,7 @@
-"""Packing: where a slice goes, in the simulator, on large slices that come among small ones: does room for them stay?
+"""Packing in the simulator: whether space for large slices stays among small ones.
 
-The same calls for every packing. A large slice that waits while enough compute is free, though not in one piece, waits
-for the packing's sake: that compute is the fragmentation.
+Every packing gets the same calls. A large slice may have to wait although enough compute is free, because it is not
+free in one piece. That free compute is the fragmentation.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,29 +25,29 @@ DEVICES, FUNCTIONS = 8, 48
 LOADS = (0.5, 0.7, 0.85)
 POLICIES = ("fair_resident", "fcfs")
 SMALL = (0.05, 0.1, 0.1, 0.15, 0.2, 0.25, 0.3)
-# How many of the functions ask for a large slice, and for which.
+# The part of the functions that have a large slice, and the sizes of these.
 MIXES: dict[str, tuple[float, Sequence[float]]] = {
     "few whole": (0.1, (1.0,)),
     "few large": (0.1, (0.5, 0.6, 0.75, 0.9)),
     "many large": (0.4, (0.5, 0.6, 0.75, 0.9, 1.0)),
     "pairs": (0.1, (1.0, 2.0)),
 }
-LARGE = 0.5  # a slice from here on is hard to place
+MIN_LARGE = 0.5  # smallest share of a large slice
 MEMORY_GIB = (0.25, 0.5, 1, 2)
 P99 = 0.99
 
 
 class PackingResult(Struct, frozen=True):
-    """Seconds waited by calls with large slices and by all, and how much stood free beside a large one that waited."""
+    """Waiting times of calls with large slices and of all calls, and the fragmentation."""
 
     large_mean_s: float
     large_p99_s: float
     all_mean_s: float
-    fragmented: float  # of all devices' compute, on average over time
+    fragmented: float  # part of all devices' compute, averaged over time
 
 
 def make_scenario(mix: str, load: float, calls: int, seed: int) -> Scenario:
-    """Devices of 16 GiB; what calls ask for, share by time, adds up to the load."""
+    """Make a scenario with devices of 16 GiB. The shares of the calls over their times add up to the load."""
     random = Random(f"{mix} {seed}")
     part, large = MIXES[mix]
     functions = {}
@@ -69,6 +69,7 @@ def make_scenario(mix: str, load: float, calls: int, seed: int) -> Scenario:
 
 
 def measure_packing(scenario: Scenario, policy: str, packing: str) -> PackingResult:
+    """Simulate a scenario under a queueing and a packing policy."""
     settings = PolicySettings(policy, packing=packing)
     simulation = Simulation(scenario, settings, scenario.workload.overview(), QUEUEING, None)
     before = free = lost = 0.0
@@ -79,19 +80,19 @@ def measure_packing(scenario: Scenario, policy: str, packing: str) -> PackingRes
     every: list[float] = []
     for key, record in simulation.recorder.flows.items():
         every += record.wait_s
-        if (scenario.functions[key.function].share or 0) >= LARGE:
+        if (scenario.functions[key.function].share or 0) >= MIN_LARGE:
             large += record.wait_s
     return PackingResult(fmean(large), p99(large), fmean(every), lost / before / DEVICES)
 
 
 def _fragment(simulation: Simulation) -> float:
-    """What is free now of all devices, if a large slice waits that it would hold in one piece."""
+    """Return the free compute of all devices if a large slice waits that would fit into it in one piece."""
     registry = simulation.scheduler.registry
     free = [1 - device.shares_used for device in registry.devices.values()]
     total = sum(free)
     for flow in registry.flows.values():
         share = flow.spec.share or 0
-        if flow.queued and share >= LARGE and share <= total:
+        if flow.queued and share >= MIN_LARGE and share <= total:
             return total
     return 0.0
 
@@ -101,6 +102,8 @@ def p99(values: Sequence[float]) -> float:
 
 
 class PackingPart:
+    """The part `packing`."""
+
     name = "packing"
     on_device = False
 
@@ -137,14 +140,14 @@ class PackingPart:
         ]
         title = (
             f"Packing in the simulator: {DEVICES} devices, {self._calls} calls of {FUNCTIONS} functions, mean of"
-            f" {self._seeds} seeds; large slices are those of {LARGE:g} and more; free beside: of all compute, while a"
-            " large slice waits that it would hold in one piece"
+            f" {self._seeds} seeds; large slices are those of {MIN_LARGE:g} and more; free beside: of all compute,"
+            " while a large slice waits that it would hold in one piece"
         )
         columns = ["policy", "large slices", "load", "packing", "large wait, s", "p99", "all wait, s", "free beside"]
         return ResultTable(title, columns, rows)
 
     def _summary(self) -> ResultTable:
-        """Against first fit, setting by setting and seed by seed, on the same calls."""
+        """Compare each packing with first fit on the same calls, by setting and seed."""
         rows: list[list[str | float | None]] = []
         for policy in POLICIES:
             for packing in PACKING:

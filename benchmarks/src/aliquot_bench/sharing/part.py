@@ -1,4 +1,4 @@
-"""What each part of the benchmark is, and how large each is made."""
+"""The interface of the benchmark's parts, and their sizes."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -10,14 +10,14 @@ from aliquot_bench.result import Goal, ResultTable
 
 
 class SharingSizes(Struct, frozen=True):
-    """Of a run: long enough to mean something, short enough to be waited for."""
+    """How much each part measures."""
 
     repetitions: int = 3
-    isolation_s: float = 6  # of each setting, once
-    elastic_s: float = 3  # what the borrower's work takes on a whole device
+    isolation_s: float = 6  # per setting and repetition
+    elastic_s: float = 3  # duration of the borrower's work on a whole device
     training_steps: int = 4000
     training_pairs: int = 8
-    scaling_s: float = 1  # what the work takes on a whole device
+    scaling_s: float = 1  # duration of the work on a whole device
     memory_s: float = 3
     weights_bytes: int = 550_000_000
     packing_calls: int = 2000
@@ -38,12 +38,14 @@ QUICK = SharingSizes(
 
 
 class SharingPart(Protocol):
+    """A part of the benchmark with goals, tables and panels of its own."""
+
     name: str
     steps: int
-    on_device: bool  # whether it needs slices that are enforced
+    on_device: bool  # needs enforced slices
 
     def run(self, on_step: Callable[[str], None]) -> str:
-        """Measure. Returns what the server said that it cannot enforce; nothing when it can."""
+        """Measure, and return what the server cannot enforce, or an empty text."""
         ...
 
     def goals(self) -> Sequence[Goal]: ...

@@ -1,4 +1,4 @@
-"""Scaling: how long the same work takes with less and less of a device."""
+"""Scaling: how long the same work takes with smaller and smaller parts of a device."""
 
 from collections.abc import Callable, Sequence
 from statistics import correlation, fmean, linear_regression, median
@@ -13,13 +13,13 @@ from aliquot_bench.sharing.windows import read_counts
 
 COUNTS = (1, 2, 4, 6, 8)
 EIGHTHS = 8
-STEPS = 200  # of a device, in which shares are asked for
-LINEAR = 0.99  # R² from which on a line is one
-LOOK_S = 0.5
+SHARE_STEPS = 200  # per device: the resolution of shares
+MIN_R2 = 0.99  # for the times to count as linear
+PROBE_S = 0.5
 
 
 class LinearFit(Struct, frozen=True):
-    """The straight line through the times, and how much of their differences it explains."""
+    """A line fitted to the times, and its coefficient of determination."""
 
     at_none: float
     each: float
@@ -27,18 +27,19 @@ class LinearFit(Struct, frozen=True):
 
 
 def fit(xs: Sequence[float], ys: Sequence[float]) -> LinearFit:
+    """Fit a line by least squares."""
     slope, start = linear_regression(xs, ys)
     return LinearFit(start, slope, correlation(xs, ys) ** 2 if len(set(ys)) > 1 else 0.0)
 
 
 class ScalingPart:
-    """With hard limits: as many equal slices at once (KNIX's figure 3), and one slice of so many eighths by itself."""
+    """The part `scaling`, with hard limits: equal slices at once, as in KNIX's figure 3, and one slice alone."""
 
     name = "scaling"
     on_device = True
 
     def __init__(self, sizes: SharingSizes, counts: Sequence[int] = COUNTS) -> None:
-        """`counts` begins with one and ends with eight: the whole device, either way."""
+        """Measure these numbers of slices or eighths. They begin with one and end with eight."""
         self._sizes, self._counts = sizes, counts
         self._at_once: dict[int, list[float]] = {count: [] for count in counts}
         self._by_eighths: dict[int, list[float]] = {count: [] for count in counts}
@@ -49,7 +50,7 @@ class ScalingPart:
         slices += [(name, _part(count)) for count in self._counts for name in _equal(count)]
         with host_device("hard") as platform:
             platform.deploy_loops(slices)
-            whole = read_counts(platform.call(_eighths(EIGHTHS), {"seconds": LOOK_S})).per_second
+            whole = read_counts(platform.call(_eighths(EIGHTHS), {"seconds": PROBE_S})).per_second
             work = {"turns": round(whole * self._sizes.scaling_s)}
             for number in range(self._sizes.repetitions):
                 for count in self._counts:
@@ -68,8 +69,8 @@ class ScalingPart:
     def goals(self) -> list[Goal]:
         at_once, by_eighths = self._fits()
         return [
-            at_least("scaling: time against the number of equal slices, R² of a line", at_once.r2, LINEAR),
-            at_least("scaling: time against 1 / share of one slice, R² of a line", by_eighths.r2, LINEAR),
+            at_least("scaling: time against the number of equal slices, R² of a line", at_once.r2, MIN_R2),
+            at_least("scaling: time against 1 / share of one slice, R² of a line", by_eighths.r2, MIN_R2),
         ]
 
     def tables(self) -> list[ResultTable]:
@@ -105,8 +106,8 @@ class ScalingPart:
 
 
 def _part(count: int) -> float:
-    """The largest share that may be asked for so many times: of six, 0.165."""
-    return int(STEPS / count) / STEPS
+    """Return the largest share that fits so many times, such as 0.165 for six."""
+    return int(SHARE_STEPS / count) / SHARE_STEPS
 
 
 def _mean_s(platform: SharingPlatform, names: Sequence[str], work: dict[str, int]) -> float:

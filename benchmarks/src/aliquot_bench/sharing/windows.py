@@ -1,4 +1,4 @@
-"""Work done in windows of 100 ms, as the functions themselves have counted it, and what it says of their shares."""
+"""Work in windows of 100 ms, as the functions count it, and the shares computed from it."""
 
 from collections.abc import Sequence
 from math import floor
@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-PER_SECOND = 10  # windows, as the function counts them
-WARM_UP = 3  # windows that are cut off: until all have begun, and the kernel has forgotten that they slept
-POINTS = 100
+from aliquot_bench.result import PERCENT
+
+PER_SECOND = 10  # windows, as `functions/matrix.py` counts them
+WARM_UP = 3  # windows left out: until all loops run, and the kernel no longer favours those that slept
 
 
 class WindowCounts(Struct, frozen=True):
-    """What a call of the matrix loop returns: turns by window, the first of which has this number."""
+    """The result of one call of the matrix loop: its iterations by window, from window number `first` on."""
 
     began: float
     ended: float
@@ -29,11 +30,12 @@ class WindowCounts(Struct, frozen=True):
         return self.turns / (self.ended - self.began)
 
     def at(self, window: int) -> int:
+        """Return the iterations in a window."""
         place = window - self.first
         return self.counts[place] if 0 <= place < len(self.counts) else 0
 
     def between(self, start: float, stop: float) -> float:
-        """Turns in that time; of a window that is only partly in it, as much of its turns."""
+        """Return the iterations in an interval, with the proportional part of windows at its ends."""
         total = 0.0
         for place, count in enumerate(self.counts):
             begins = max((self.first + place) / PER_SECOND, self.began)
@@ -45,27 +47,28 @@ class WindowCounts(Struct, frozen=True):
 
 
 def read_counts(result: dict[str, Any]) -> WindowCounts:
+    """Convert the result of a call."""
     return msgspec.convert(result, WindowCounts)
 
 
 def common_windows(tallies: Sequence[WindowCounts], warm_up: int = WARM_UP) -> range:
-    """The whole windows in which all were at work, without the first few."""
+    """Return the whole windows in which all loops ran, without the first few."""
     start = max(floor(each.began * PER_SECOND) for each in tallies) + 1 + warm_up
     return range(start, min(floor(each.ended * PER_SECOND) for each in tallies))
 
 
 def mean_shares(tallies: Sequence[WindowCounts], windows: range) -> list[float]:
-    """Of all work that was done on the device, in points."""
+    """Return the share of each loop in all work on the device, in percent."""
     done = [sum(each.at(window) for window in windows) for each in tallies]
-    return [POINTS * each / max(1, sum(done)) for each in done]
+    return [PERCENT * each / max(1, sum(done)) for each in done]
 
 
 def window_shares(tallies: Sequence[WindowCounts], windows: range) -> list[list[float]]:
-    """The same for each window by itself; one in which nobody came to do anything says nothing."""
+    """Return the shares of each loop by window. Windows without any work are left out."""
     totals = {window: sum(each.at(window) for each in tallies) for window in windows}
-    return [[POINTS * each.at(window) / total for window, total in totals.items() if total] for each in tallies]
+    return [[PERCENT * each.at(window) / total for window, total in totals.items() if total] for each in tallies]
 
 
 def deviations(shares: Sequence[Sequence[float]]) -> list[float]:
-    """From window to window, of each."""
+    """Return the standard deviation of each loop's share over the windows."""
     return [pstdev(each) if each else 0.0 for each in shares]

@@ -1,1 +1,1 @@
-"""What the prefetch benchmark deploys: a function of its own file each."""
+"""The function that the prefetch benchmark deploys."""

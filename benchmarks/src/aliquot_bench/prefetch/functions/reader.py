@@ -1,6 +1,6 @@
-"""Reads the files of one session, one after the other, through its datasets or straight from their origin.
+"""A function that reads the files of one session in order, from its dataset or from the origin itself.
 
-It says when it had each: in seconds of the machine's monotonic clock, which every process shares.
+It returns when it had read each file, in seconds of the monotonic clock, which all processes share.
 """
 
 import http.client
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
-PIECE = 1 << 20
+BUFFER_BYTES = 1 << 20
 
 
 class Readable(Protocol):
@@ -33,15 +33,15 @@ def main(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_view(folder: Path, files: list[str]) -> Iterator[int]:
-    buffer = memoryview(bytearray(PIECE))
+    buffer = memoryview(bytearray(BUFFER_BYTES))
     for name in files:
         with (folder / name).open("rb", buffering=0) as file:
             yield _drain(file, buffer)
 
 
 def _from_origin(url: str, files: list[str]) -> Iterator[int]:
-    """As a mount does at best: a round trip to look a name up, another to read at the link's speed; nothing is kept."""
-    buffer = memoryview(bytearray(PIECE))
+    """Read as a plain mount does at best: one round trip to look a file up, one to read it, and no cache."""
+    buffer = memoryview(bytearray(BUFFER_BYTES))
     where = urlsplit(url)
     connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
     try:

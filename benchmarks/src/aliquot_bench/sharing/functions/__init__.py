@@ -1,1 +1,1 @@
-"""What is deployed to be measured: each file is a function as a user would write it."""
+"""The functions that the sharing benchmark deploys, written as users write them."""

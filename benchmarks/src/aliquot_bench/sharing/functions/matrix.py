@@ -1,22 +1,24 @@
-"""A matrix loop that counts its own turns in windows of 100 ms of the machine's clock, for a time or for so many."""
+"""A loop of matrix products that counts its iterations in windows of 100 ms of the machine's clock."""
 
 import os
 import time
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a slice is of one core: more threads would wait for each other
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # a slice is part of one core, on which threads would only wait for each other
 
-import numpy as np  # it reads the variable
+import numpy as np  # after the variable, which it reads
 
 PER_SECOND = 10  # windows
-SIZE = 96  # some 30 µs a turn: a window of an eighth of a device has hundreds
-BORN = time.monotonic_ns()  # tells one sandbox from another
+SIZE = 96  # about 30 µs per iteration, so that an eighth of a device has hundreds per window
+BORN = time.monotonic_ns()  # distinguishes sandboxes
 LEFT, RIGHT = (np.random.default_rng(seed).random((SIZE, SIZE), dtype=np.float32) for seed in (1, 2))
 PRODUCT = np.empty_like(LEFT)
 
 
 def main(args: dict[str, Any]) -> dict[str, Any]:
-    """`begin` is the moment to begin at, `seconds` and `turns` where to end; when `mark` turns were done is noted."""
+    """Loop from the time `begin` for `seconds` or `turns` iterations, and note when `mark` of them are done."""
     time.sleep(max(0.0, args.get("begin", 0) - time.monotonic()))
     now = began = time.monotonic()
     until = now + args.get("seconds", 1e9)

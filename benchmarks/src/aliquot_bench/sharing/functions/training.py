@@ -1,17 +1,17 @@
-"""Train a network with one hidden layer on made digits of MNIST's size, and say how long it took."""
+"""A function that trains a network with one hidden layer on generated digits of MNIST's size, and times it."""
 
 import os
 import time
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the bare run has one core, as the slice
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core, for the bare run and the slice alike
 
-import numpy as np  # it reads the variable
+import numpy as np  # after the variable, which it reads
 
 PIXELS, HIDDEN, DIGITS, IMAGES, BATCH = 784, 128, 10, 8192, 128
 RATE = 0.1
 _random = np.random.default_rng(7)
-# A digit is a pattern with noise over it: something that can be learned.
+# A digit is a pattern with noise, which can be learned.
 PATTERNS = _random.random((DIGITS, PIXELS), dtype=np.float32)
 LABELS = _random.integers(0, DIGITS, IMAGES)
 PICTURES = PATTERNS[LABELS] + _random.standard_normal((IMAGES, PIXELS), dtype=np.float32)
@@ -19,7 +19,7 @@ WANTED = np.eye(DIGITS, dtype=np.float32)[LABELS]
 
 
 def main(args: dict[str, Any]) -> dict[str, Any]:
-    """The same numbers every time: `steps` batches from the same beginning."""
+    """Train for `steps` batches. Every call computes the same numbers."""
     began, began_cpu = time.perf_counter(), time.process_time()
     random = np.random.default_rng(1)
     first = random.standard_normal((PIXELS, HIDDEN), dtype=np.float32) * np.float32(PIXELS**-0.5)

@@ -1,4 +1,4 @@
-"""An app whose functions hand weights to each other: from sandbox to sandbox, and inside one."""
+"""An app whose functions hand weights to each other, between two sandboxes and inside one."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ app = aliquot.App("weights")
 
 @app.function(calls=True)
 def give(size: int) -> dict[str, Any]:
-    """To another sandbox: when it was begun there, when all was read, and whether it was the same."""
+    """Hand weights to another sandbox, and return the times and whether they arrived unchanged."""
     weights = np.random.default_rng(3).random(size // 4, dtype=np.float32)
     began = time.monotonic()
     taken_at, read_at, total = take.remote(weights)
@@ -28,7 +28,7 @@ def take(weights: "np.ndarray[Any, Any]") -> tuple[float, float, float]:
 
 @app.function(group="weights")
 def hold(size: int) -> dict[str, Any]:
-    """To another function of the group: whether what comes back is what was given."""
+    """Hand weights to another function of the group, and return whether the same object comes back."""
     weights = np.random.default_rng(3).random(size // 4, dtype=np.float32)
     number, back = look.remote(weights)
     return {"same": back is weights and number == id(weights)}

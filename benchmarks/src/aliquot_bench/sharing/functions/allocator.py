@@ -1,4 +1,4 @@
-"""Take so many megabytes of memory, and touch each page."""
+"""A function that allocates so many megabytes of memory and touches every page."""
 
 from typing import Any
 
