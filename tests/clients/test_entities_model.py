@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import time
 
 import httpx
 import pytest
@@ -10,6 +9,8 @@ from entities_model import ACTIONS, COLLECTIONS, OK, PACKAGES, RULES, TRIGGERS, 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from aliquot.testing.waiting import wait_until
 
 ECHO = {"kind": "python:3.11", "code": "def main(args): return args"}
 WHO = st.sampled_from([0, 1])
@@ -196,10 +197,11 @@ class Entities(RuleBasedStateMachine):
     @rule(who=WHO)
     def every_activation_is_counted_once(self, who):
         expected = {"activations": self.model.activations[self.spaces[who]]}
-        until = time.monotonic() + 30
-        while (counted := self.ask("GET", who, "activations", OK, params={"count": True})) != expected:
-            assert time.monotonic() < until, (counted, expected)
-            time.sleep(0.02)
+        wait_until(
+            lambda: self.ask("GET", who, "activations", OK, params={"count": True}),
+            lambda counted: counted == expected,
+            what=f"the count {expected}",
+        )
 
     @invariant()
     def the_server_lives(self):
@@ -210,13 +212,11 @@ class Entities(RuleBasedStateMachine):
 
     def wait_for(self, who, id_, lines):
         """The trigger's record, once each rule has its line."""
-        until = time.monotonic() + 30
-        while True:
-            record = self.ask("GET", who, f"activations/{id_}", {200, 404})
-            if "logs" in record and len(record["logs"]) == lines:
-                return record
-            assert time.monotonic() < until, record
-            time.sleep(0.02)
+        return wait_until(
+            lambda: self.ask("GET", who, f"activations/{id_}", {200, 404}),
+            lambda record: "logs" in record and len(record["logs"]) == lines,
+            what=f"a record with {lines} lines",
+        )
 
 
 class RestartedEntities(Entities):

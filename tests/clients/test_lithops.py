@@ -4,11 +4,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import httpx
 import pytest
+from awaiting import wait_for_record
 from certificate import needs_openssl, tls_options
 
 from aliquot.testing.server import LiveServer
@@ -83,9 +82,4 @@ def test_a_hundred_calls_are_mapped(tmp_path, server, redis):
 
 def wait_for(client, id_):
     """Lithops has its results by way of Redis, perhaps before the activation has ended."""
-    until = time.monotonic() + 30
-    while True:
-        answer = client.get(f"activations/{id_}")
-        if answer.status_code != httpx.codes.NOT_FOUND or time.monotonic() > until:
-            return answer.raise_for_status().json()
-        time.sleep(0.05)
+    return wait_for_record(client, id_)

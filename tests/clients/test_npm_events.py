@@ -1,10 +1,11 @@
 """The npm client's verbs on triggers and rules."""
 
 import json
-import time
 
 import pytest
 from npm_client import ClientError, needs_node
+
+from aliquot.testing.waiting import wait_until
 
 pytestmark = needs_node
 
@@ -29,16 +30,6 @@ def rule(client, trigger):
     client.rules.create({"name": "rings", "trigger": trigger, "action": "first"})
     yield "rings"
     client.rules.delete("rings")
-
-
-def wait_for(look):
-    """Records are written behind; looks until there is something, and the test's own time ends if there never is."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        if found := look():
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not come")
 
 
 def ended(client, id_):
@@ -91,14 +82,14 @@ def test_firing_runs_the_rules_action_with_the_event(client, trigger, rule):
     (line,) = map(json.loads, record["logs"])
     assert (line["rule"], line["action"]) == ("guest/rings", "guest/first")
     assert (line["success"], line["statusCode"]) == (True, 0)
-    ours = wait_for(lambda: ended(client, line["activationId"]))
+    ours = wait_until(lambda: ended(client, line["activationId"]), what="the activation's record")
     assert {"x": 1, "from": "trigger"}.items() <= ours["response"]["result"].items()
 
 
 def test_the_payload_goes_before_the_triggers_parameters(client, trigger, rule):
     fired = client.triggers.invoke({"name": trigger, "params": {"from": "payload"}})
     (line,) = map(json.loads, client.activations.get(fired)["logs"])
-    ran = wait_for(lambda: ended(client, line["activationId"]))
+    ran = wait_until(lambda: ended(client, line["activationId"]), what="the activation's record")
     assert ran["response"]["result"]["from"] == "payload"
 
 

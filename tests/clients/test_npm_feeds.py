@@ -5,6 +5,8 @@ import time
 import pytest
 from npm_client import ClientError, needs_node
 
+from aliquot.testing.waiting import wait_until
+
 pytestmark = needs_node
 
 ALARM = "/whisk.system/alarms/alarm"
@@ -23,12 +25,12 @@ def trigger(client):
 
 def heard(client, more_than=0):
     """The activations of the action, once there are more than so many."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if len(found := client.activations.list({"name": "heard", "docs": True})) > more_than:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not fire")
+    return wait_until(
+        lambda: client.activations.list({"name": "heard", "docs": True}),
+        lambda found: len(found) > more_than,
+        what=f"more than {more_than} activations",
+        pause_s=0.1,
+    )
 
 
 def test_an_alarm_fires_by_its_clock_until_it_is_deleted(client, trigger):
@@ -43,10 +45,12 @@ def test_an_alarm_fires_by_its_clock_until_it_is_deleted(client, trigger):
         {"feedName": ALARM, "trigger": trigger, "params": {"cron": "* * * * * *", "trigger_payload": {"tick": 2}}}
     )
     assert changed["response"]["success"] is True
-    until = time.monotonic() + 60
-    while heard(client)[0]["response"]["result"]["tick"] != 2:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(
+        lambda: heard(client)[0]["response"]["result"]["tick"],
+        lambda tick: tick == 2,
+        what="the changed alarm",
+        pause_s=0.1,
+    )
     assert client.feeds.delete({"feedName": ALARM, "trigger": trigger})["response"]["success"] is True
     time.sleep(0.5)  # what had fired by now has ended
     count = len(heard(client))

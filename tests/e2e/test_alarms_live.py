@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
 
 EVERY_SECOND = "* * * * * *"
 PATIENCE_S = 60
@@ -53,11 +54,7 @@ class Tenant:
         return self.http.get("_/activations", params=query).raise_for_status().json()
 
     def wait_for(self, name, count):
-        deadline = time.monotonic() + PATIENCE_S
-        while len(seen := self.seen(name)) < count:
-            assert time.monotonic() < deadline, seen
-            time.sleep(0.05)
-        return seen
+        return wait_until(lambda: self.seen(name), lambda seen: len(seen) >= count, what=f"{count} firings of {name}")
 
     def is_quiet(self, name):
         """Nothing more comes of it: two seconds are two firings of what fires every second."""
@@ -143,10 +140,9 @@ def test_an_alarm_may_fire_a_number_of_times(tenant):
 @pytest.mark.usefixtures("timed")
 def test_once_is_once_and_may_clear_up_after_itself(tenant):
     tenant.wait_for("single", 1)
-    deadline = time.monotonic() + PATIENCE_S
-    while tenant.http.get("_/triggers/single").status_code != 404:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(
+        lambda: tenant.http.get("_/triggers/single"), lambda answer: answer.status_code == 404, what="the trigger to go"
+    )
     assert tenant.http.get("_/rules/single-rule").status_code == 404
     assert len(tenant.seen("single")) == 1
 
@@ -222,10 +218,7 @@ def test_a_namespace_that_may_not_fire_is_not_fired_for_and_goes_on_when_it_may(
     bound(server, "throttled", 0)
     other = Tenant(server, key)
     other.make_alarm("tick", cron=EVERY_SECOND)
-    deadline = time.monotonic() + PATIENCE_S
-    while "alarm did not fire" not in server.log.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(server.log.read_text, lambda log: "alarm did not fire" in log, what="a refused alarm in the log")
     assert other.seen("tick") == []
     assert not re.search(r"^aliquot_alarms_missed_total 0", httpx.get(f"{server.url}/metrics").text, re.MULTILINE)
     bound(server, "throttled", None)

@@ -13,9 +13,11 @@ import zipfile
 
 import httpx
 import pytest
+from awaiting import wait_for_record, wait_until_busy
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, alive, open_files
+from aliquot.testing.waiting import wait_until
 
 ECHO = "def main(args): return args"
 SLEEP = "import time\ndef main(args):\n    time.sleep(args['s'])\n    return {'slept': args['s']}"
@@ -97,8 +99,9 @@ def test_names_that_try_to_leave_their_place(server, name):
 def test_a_caller_that_goes_away_leaves_its_record(client):
     with pytest.raises(httpx.ReadTimeout):
         client.post("actions/sleep", params={"blocking": "true"}, json={"s": 0.4}, timeout=0.1)
-    while not (found := client.get("activations", params={"name": "sleep", "limit": 1}).json()):
-        time.sleep(0.02)
+    found = wait_until(
+        lambda: client.get("activations", params={"name": "sleep", "limit": 1}).json(), what="the record"
+    )
     assert found[0]["statusCode"] == 0
 
 
@@ -139,9 +142,7 @@ def test_every_process_of_the_server_may_be_killed(server, client):
     answers = []
     thread = threading.Thread(target=lambda: answers.append(call(client, "sleep", {"s": 30})))
     thread.start()
-    while not client.get("activations", params={"name": "echo"}).json():
-        time.sleep(0.01)
-    time.sleep(0.3)
+    wait_until_busy(server, "sleep")
     for pid in server.descendants():
         if alive(pid):
             try:
@@ -163,8 +164,7 @@ def test_one_tenants_flood_leaves_another_its_turn(server, client):
     waiting = sum(client.get(f"activations/{activation}").status_code == 404 for activation in flood)
     assert waiting, "the other tenant was served while the flood still waited"
     for activation in flood:
-        while client.get(f"activations/{activation}").status_code == 404:
-            time.sleep(0.01)
+        wait_for_record(client, activation)
 
 
 # --- the machine -----------------------------------------------------------------------------------------
@@ -225,17 +225,27 @@ def test_a_full_disk_is_said_and_got_over(tmp_path):
                         file.write(bytes(65536))
                 except OSError:
                     pass
-            while (answer := client.post("actions/echo", json={"x": "y" * 10000})).status_code == 202:
-                pass
+
+            def write():
+                return client.post("actions/echo", json={"x": "y" * 10000})
+
+            answer = wait_until(write, lambda answer: answer.status_code != 202, what="the disk to be full", pause_s=0)
             assert answer.status_code == 503
             assert "full" in answer.json()["error"]
             # A smaller write may still find room, and then all is well until the next large one.
-            while (health := httpx.get(f"{running.url}/health")).status_code != 503:
-                client.post("actions/echo", json={"x": "y" * 10000})
+            health = wait_until(
+                lambda: write() and httpx.get(f"{running.url}/health"),
+                lambda health: health.status_code == 503,
+                what="the server to be unwell",
+                pause_s=0,
+            )
             assert "full" in health.text
             filler.unlink()
-            while httpx.get(f"{running.url}/health").status_code != 200:
-                time.sleep(0.05)
+            wait_until(
+                lambda: httpx.get(f"{running.url}/health"),
+                lambda health: health.is_success,
+                what="the server to be well",
+            )
             assert call(client, "echo", {"a": 1}, result="true").json() == {"a": 1}
         assert replay_file(disk / "data").differences == []
     finally:
@@ -273,9 +283,8 @@ def test_a_stop_under_load_answers_what_it_has_taken(tmp_path):
     assert not (tmp_path / "data" / "local.json").exists()
     with server, server.client() as client:
         for activation in queued:
-            while (answer := client.get(f"activations/{activation}")).status_code == 404:
-                time.sleep(0.01)
-            assert answer.json()["response"]["success"], answer.text
+            record = wait_for_record(client, activation)
+            assert record["response"]["success"], record
     assert replay_file(tmp_path / "data").differences == []
 
 
@@ -286,8 +295,7 @@ def test_file_handles_return_to_where_they_were(server, client):
         server.deploy(f"once{number}", ECHO)
         call(client, f"once{number}")
         client.delete(f"actions/once{number}")
-    while open_files(server.process.pid) > before:
-        time.sleep(0.02)
+    wait_until(lambda: open_files(server.process.pid), lambda count: count <= before, what="files to be closed")
 
 
 def test_a_namespace_made_anew_does_not_see_what_the_old_one_did(server, client):

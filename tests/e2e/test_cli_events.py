@@ -2,10 +2,11 @@
 
 import json
 import re
-import time
 
 import pytest
 from live_platform import QuickPlatform
+
+from aliquot.testing.waiting import wait_until
 
 ALARMS = "/whisk.system/alarms/alarm"
 
@@ -59,8 +60,7 @@ def test_a_feed_fires_its_trigger_until_it_is_deleted(platform):
     assert value_of(trigger["annotations"], "feed") == ALARMS
     assert trigger["feed"]["config"]["cron"] == "* * * * * *"
     platform.aliquot("rule", "create", "on-tick", "tick", "echo")
-    while not (found := platform.json("activation", "list", "tick")):
-        time.sleep(0.2)
+    found = wait_until(lambda: platform.json("activation", "list", "tick"), what="the alarm's first activation")
     assert platform.json("activation", "get", found[0]["activationId"])["response"]["result"] == {"a": 1}
     platform.aliquot("trigger", "update", "tick", "-p", "cron", "0 0 1 1 *")
     assert platform.json("trigger", "get", "tick")["feed"]["config"]["cron"] == "0 0 1 1 *"

@@ -7,6 +7,8 @@ import signal
 import pytest
 from live_platform import LivePlatform
 
+from aliquot.testing.waiting import wait_until
+
 APP = """
 import aliquot
 app = aliquot.App("sums")
@@ -70,12 +72,13 @@ def test_a_function_that_fails_ends_with_1_and_says_where_its_output_is(deployed
 
 def test_no_wait_gives_an_id_whose_logs_can_be_read(deployed):
     activation = deployed.aliquot("invoke", "sums.add", "-p", "a=41", "--no-wait").strip()
-    while True:
+
+    def logs():
         process = deployed.begin("aliquot", "logs", activation)
-        out, err = process.communicate()
-        if process.returncode == 0:
-            break
-        assert process.returncode == 5, err
+        return *process.communicate(), process.returncode
+
+    out, err, code = wait_until(logs, lambda found: found[2] != 5, what="the activation's record")
+    assert code == 0, err
     assert "sums.add success" in out
     assert "stdout: adding 41 1" in out
 

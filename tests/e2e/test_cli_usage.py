@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from awaiting import wait_for_record
 from live_platform import LivePlatform
 
 from aliquot.core.events import UtilisationMeasured
@@ -46,8 +47,7 @@ def platform(tmp_path_factory):
             platform.seen = platform.json("top", "--once")
             platform.screen = platform.aliquot("top", "--once")
             for activation in ids:
-                while client.get(f"activations/{activation}").status_code != 200:
-                    time.sleep(0.05)
+                wait_for_record(client, activation)
         yield platform
 
 

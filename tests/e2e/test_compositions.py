@@ -6,6 +6,7 @@ import time
 
 import httpx
 import pytest
+from awaiting import wait_for_record, wait_until_busy
 from event_reader import STREAM, events_of, text
 
 from aliquot.live.invocations.journal.replay import replay_file
@@ -70,25 +71,6 @@ def annotations(record):
     return {pair["key"]: pair["value"] for pair in record["annotations"]}
 
 
-def read(client, activation_id):
-    """The record, as soon as it is there."""
-    while (answer := client.get(f"activations/{activation_id}")).status_code == 404:
-        time.sleep(0.01)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-def until_it_runs(server, *functions):
-    """A sandbox of each has a run, and the disk knows."""
-    headers = {"authorization": f"Bearer {server.operator}"}
-    busy = set()
-    while not busy.issuperset(functions):
-        time.sleep(0.02)
-        sandboxes = httpx.get(f"{server.url}/operator/v1/status", headers=headers).json()["sandboxes"]
-        busy = {sandbox["function"] for sandbox in sandboxes if sandbox["state"] == "busy"}
-    time.sleep(0.3)
-
-
 # --- sequences ------------------------------------------------------------------------------------------------
 
 
@@ -109,13 +91,13 @@ def test_a_sequence_runs_its_components_one_after_the_other(client):
     assert told["limits"]["memory"] == 512
     assert "waitTime" in told
     assert not {"initTime", "causedBy", "conductor"} & set(told)
-    parts = [read(client, part) for part in record["logs"]]
+    parts = [wait_for_record(client, part) for part in record["logs"]]
     assert [part["name"] for part in parts] == ["add", "ten", "add"]
     assert [part["response"]["result"] for part in parts] == [{"n": 2}, {"n": 12}, {"n": 13}]
     assert {part["cause"] for part in parts} == {record["activationId"]}
     assert {annotations(part)["causedBy"] for part in parts} == {"sequence"}
     assert record["duration"] == sum(part["duration"] for part in parts)
-    assert read(client, record["activationId"]) == record
+    assert wait_for_record(client, record["activationId"]) == record
     assert call(client, "three", {"n": 1}, result="true").json() == {"n": 13}
 
 
@@ -155,12 +137,12 @@ def test_a_sequence_in_a_sequence_has_a_record_between(client):
     compose(client, "outer", "inner", "add")
     record = call(client, "outer").json()
     assert record["response"]["result"] == {"n": 3}
-    inner = read(client, record["logs"][0])
+    inner = wait_for_record(client, record["logs"][0])
     told = annotations(inner)
     assert (inner["name"], inner["cause"]) == ("inner", record["activationId"])
     assert (told["topmost"], told["causedBy"], told["kind"]) == (False, "sequence", "sequence")
-    assert [read(client, part)["cause"] for part in inner["logs"]] == [inner["activationId"]] * 2
-    assert record["duration"] == inner["duration"] + read(client, record["logs"][1])["duration"]
+    assert [wait_for_record(client, part)["cause"] for part in inner["logs"]] == [inner["activationId"]] * 2
+    assert record["duration"] == inner["duration"] + wait_for_record(client, record["logs"][1])["duration"]
 
 
 def test_a_component_that_is_deleted_while_another_runs_is_missed_in_its_turn(server, client):
@@ -168,7 +150,7 @@ def test_a_component_that_is_deleted_while_another_runs_is_missed_in_its_turn(se
     compose(client, "misses", "slow", "brief")
     started = client.post("actions/misses", json={"s": 0.5}).json()["activationId"]
     assert client.delete("actions/brief").status_code == 200
-    record = read(client, started)
+    record = wait_for_record(client, started)
     assert record["response"]["status"] == "application error"
     assert record["response"]["result"] == {"error": "Sequence component does not exist."}
     assert len(record["logs"]) == 1
@@ -201,16 +183,16 @@ def test_who_does_not_wait_reads_the_record_later(client):
     compose(client, "later", "add", "add")
     answer = client.post("actions/later", json={"n": 1})
     assert answer.status_code == 202
-    record = read(client, answer.json()["activationId"])
+    record = wait_for_record(client, answer.json()["activationId"])
     assert record["response"]["result"] == {"n": 3}
-    assert [read(client, part)["response"]["success"] for part in record["logs"]] == [True, True]
+    assert [wait_for_record(client, part)["response"]["success"] for part in record["logs"]] == [True, True]
 
 
 def test_who_waits_no_longer_gets_the_id_and_the_composition_goes_on(client):
     compose(client, "long", "slow", "add")
     answer = call(client, "long", {"s": 0.4, "n": 1}, timeout="100")
     assert answer.status_code == 202
-    record = read(client, answer.json()["activationId"])
+    record = wait_for_record(client, answer.json()["activationId"])
     assert record["response"]["result"] == {"n": 2}
 
 
@@ -230,13 +212,13 @@ def test_who_follows_a_composition_sees_what_its_components_print_and_then_its_r
 def test_cancelling_ends_the_composition_and_what_runs_of_it(server, client):
     compose(client, "cancelled", "echo", "slow", "add")
     started = client.post("actions/cancelled", json={"s": 30}).json()["activationId"]
-    until_it_runs(server, "slow")
+    wait_until_busy(server, "slow")
     assert client.delete(f"activations/{started}").status_code == 202
-    record = read(client, started)
+    record = wait_for_record(client, started)
     assert record["response"]["status"] == "whisk internal error"
     assert record["response"]["result"] == {"error": "cancelled"}
     assert len(record["logs"]) == 2
-    assert read(client, record["logs"][-1])["response"]["result"] == {"error": "cancelled"}
+    assert wait_for_record(client, record["logs"][-1])["response"]["result"] == {"error": "cancelled"}
     assert client.delete(f"activations/{started}").status_code == 202, "it has ended, and that is no error"
 
 
@@ -260,7 +242,7 @@ def test_a_conductor_calls_what_it_wants_until_it_is_done(client):
     assert record["response"]["result"] == {"n": 0, "turns": 3}
     told = annotations(record)
     assert (told["conductor"], told["kind"], told["topmost"]) == (True, "sequence", True)
-    parts = [read(client, part) for part in record["logs"]]
+    parts = [wait_for_record(client, part) for part in record["logs"]]
     assert [part["name"] for part in parts] == ["count", "add"] * 3 + ["count"]
     assert {part["cause"] for part in parts} == {record["activationId"]}
     assert "conductor" not in annotations(parts[0])
@@ -322,27 +304,27 @@ def mortal(tmp_path):
 def test_a_composition_under_way_when_the_server_stops_comes_to_its_end(mortal):
     with mortal.client() as client:
         started = client.post("actions/work", json={"s": 1, "n": 1}).json()["activationId"]
-        until_it_runs(mortal, "slow")
+        wait_until_busy(mortal, "slow")
     os.kill(mortal.process.pid, signal.SIGTERM)
     assert mortal.process.wait() == 0
     mortal.start()
     with mortal.client() as client:
-        assert read(client, started)["response"]["result"] == {"n": 2}
+        assert wait_for_record(client, started)["response"]["result"] == {"n": 2}
     assert mortal.stop() == 0
 
 
 def test_what_had_begun_when_the_server_died_is_interrupted_unless_it_may_run_again(mortal):
     with mortal.client() as client:
         first = client.post("actions/work", json={"s": 30, "n": 1}).json()["activationId"]
-        until_it_runs(mortal, "slow")
+        wait_until_busy(mortal, "slow")
         second = client.post("actions/again", json={"s": 1, "n": 1}).json()["activationId"]
         time.sleep(0.3)
     mortal.kill()
     mortal.start()
     with mortal.client() as client:
-        record = read(client, first)
+        record = wait_for_record(client, first)
         assert record["response"]["status"] == "whisk internal error"
         assert "interrupted" in record["response"]["result"]["error"]
         assert annotations(record)["topmost"] is True
-        assert read(client, second)["response"]["result"] == {"n": 2}
+        assert wait_for_record(client, second)["response"]["result"] == {"n": 2}
     assert mortal.stop() == 0

@@ -10,9 +10,11 @@ import time
 from random import Random
 
 import httpx
+from awaiting import wait_for_record
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, alive
+from aliquot.testing.waiting import wait_until
 
 KILLS = int(os.environ.get("ALIQUOT_KILLS", "4"))
 WORK = """
@@ -167,8 +169,7 @@ def test_what_was_acknowledged_survives_kills_under_load(tmp_path):
         watcher.join()
         assert server_processes, "there were sandboxes to be orphaned"
         for pid in server_processes:
-            while alive(pid):
-                time.sleep(0.01)
+            wait_until(lambda pid=pid: not alive(pid), what=f"the orphaned process {pid} to end")
         server.start()
         with server.client() as client:
             for name, sent in load.versions.items():
@@ -185,9 +186,7 @@ def test_what_was_acknowledged_survives_kills_under_load(tmp_path):
             lines = [json.loads(line) for line in record["logs"]]
             load.acknowledged.update((line["activationId"], n) for line in lines)
         for activation, n in load.acknowledged.items():
-            while (answer := client.get(f"activations/{activation}")).status_code == 404:
-                time.sleep(0.01)
-            response = answer.json()["response"]
+            response = wait_for_record(client, activation)["response"]
             assert response["status"] in STATUSES, response
             if response["success"]:
                 assert response["result"] == {"n": n}

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import msgspec
 import pytest
-from fabric_server import READER, FabricServer, digest, eventually, run
+from fabric_server import READER, FabricServer, digest, run
 
 from aliquot.core.commands import Fetch
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.live.invocations.journal.writer import Step
 from aliquot.live.store.journal import read_journal
+from aliquot.testing.waiting import wait_until
 from aliquot_bench.origin.link import LinkShape, serve_origin
 
 MB = 1_000_000
@@ -106,7 +107,7 @@ def test_two_sandboxes_that_ask_for_one_file_share_a_transfer(server, link):
     link._process.send_signal(signal.SIGSTOP)  # until both wait for it
     with ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(server.read, "nas/shared.bin") for _ in range(2)]
-        eventually(lambda: sum(device["running"] for device in server.status()["devices"]) == 2)
+        wait_until(lambda: sum(device["running"] for device in server.status()["devices"]) == 2, what="two runs")
         time.sleep(1.5)  # from a start to an open: some hundredths
         link._process.send_signal(signal.SIGCONT)
         records = [call.result() for call in calls]
@@ -127,7 +128,7 @@ def test_the_data_is_there_before_a_cold_function_asks(server):
     evict(server)
     server.deploy_reader("nas", code=READER + "# a new revision: none of its sandboxes lives")
     session = server.begin_session()
-    eventually(lambda: server.show("nas")["cached_bytes"] >= sum(FLOW.values()))
+    wait_until(lambda: server.show("nas")["cached_bytes"], lambda size: size >= sum(FLOW.values()), what="all files")
     record = server.read(*FLOW_PATHS, session=session)
     assert record["response"]["result"]["read"] == {f"nas/{path}": digest(path, size) for path, size in FLOW.items()}
     notes = record["annotations"]
@@ -150,7 +151,7 @@ def evict(server):
         server.as_operator("POST", "/nas/evict").raise_for_status()
         return server.show("nas")["cached_files"] == 0
 
-    eventually(emptied)
+    wait_until(emptied, what="an empty cache")
 
 
 def step_of(entry):
@@ -193,7 +194,7 @@ def test_an_address_of_rsyncs_is_no_folder_of_this_machine(server, address):
 
 
 def test_whoever_watches_sees_the_cache(server):
-    figures = eventually(lambda: found if (found := server.figures()).get("bytes", 0) > 0 else None)
+    figures = wait_until(server.figures, lambda found: found.get("bytes", 0) > 0, what="figures of the cache")
     assert figures["limit_bytes"] == 200 * MB
     assert figures["opens_fetched"] > 0
     page = httpx.get(f"{server.url}/metrics").text
@@ -245,7 +246,7 @@ def test_a_call_that_runs_while_its_dataset_is_taken_from_it_does_not_see_the_ne
     paths = ["turned/one.bin", "turned/theirs.bin"]
     with ThreadPoolExecutor(1) as calls:
         call = calls.submit(server.read, *paths, name="turner", pause=2)
-        eventually(lambda: server.show("turned")["cached_files"])
+        wait_until(lambda: server.show("turned")["cached_files"], what="a cached file")
         server.add("turned", str(tmp_path), namespaces=["stranger"])
         record = call.result()
     assert record["annotations"]["start"] == "cold"

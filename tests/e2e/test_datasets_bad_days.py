@@ -9,10 +9,11 @@ from contextlib import suppress
 
 import httpx
 import pytest
-from fabric_server import FabricServer, digest, eventually, mounts_of, stop_origin
+from fabric_server import FabricServer, digest, mounts_of, stop_origin
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import alive
+from aliquot.testing.waiting import wait_until
 from aliquot_bench.origin.link import LinkShape, serve_origin
 
 MB = 1_000_000
@@ -56,7 +57,7 @@ def test_an_open_outlives_the_agent_that_it_waited_for(server, link):
     records, moving = [], moves(link)
     call = threading.Thread(target=lambda: records.append(server.read("nas/slow.bin")))
     call.start()
-    eventually(moving)
+    wait_until(moving, what="files to arrive")
     killed = server.kill_agent()
     call.join()
     (record,) = records
@@ -90,7 +91,9 @@ def test_where_agents_die_again_and_again_the_open_fails_and_the_call_ends(serve
     (record,) = records
     found = record["response"]["result"]["read"]["nas/slow.bin"]
     assert found in {errno.ENOTCONN, errno.ECONNABORTED, digest("slow.bin", FILES["slow.bin"])}
-    eventually(lambda: server.show("nas")["trouble"] is None)
+    wait_until(
+        lambda: server.show("nas")["trouble"], lambda trouble: trouble is None, what="the dataset to be well again"
+    )
     again = server.read("nas/slow.bin")
     assert again["response"]["result"]["read"] == {"nas/slow.bin": digest("slow.bin", FILES["slow.bin"])}
 
@@ -105,7 +108,7 @@ def test_an_agent_that_is_killed_while_it_warms_is_followed_by_another(server, l
 
     asking = threading.Thread(target=warm)
     asking.start()
-    eventually(moving)
+    wait_until(moving, what="files to arrive")
     server.kill_agent()
     asking.join()
     assert answers[0].status_code == 503
@@ -124,7 +127,7 @@ def test_whoever_stops_listening_stops_the_warming(server, link):
         where = f"{server.url}/api/v1/datasets/nas/warm"
         with client.stream("POST", where, json={}, headers={"accept": "text/event-stream"}) as stream:
             next(line for line in stream.iter_lines() if line.startswith("event: progress"))
-    eventually(lambda: stands_still(link))
+    wait_until(lambda: stands_still(link), what="the link to stand still")
     shown = server.show("nas")
     assert shown["cached_bytes"] < shown["bytes"]
 
@@ -140,12 +143,12 @@ def test_a_server_that_is_killed_leaves_no_agent_no_mount_and_no_half_file(serve
     moving = moves(link)
     calling = threading.Thread(target=call)
     calling.start()
-    eventually(moving)
+    wait_until(moving, what="files to arrive")
     processes = server.descendants()
     assert server.agent() in processes
     server.kill()
     calling.join()
-    eventually(lambda: not any(map(alive, processes)))
+    wait_until(lambda: not any(map(alive, processes)), what="the server's processes to end")
     assert mounts_of(server) == []
     server.start()
     assert [one["name"] for one in server.as_operator("GET", "").json()] == ["nas"]

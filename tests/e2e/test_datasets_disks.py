@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from fabric_server import FabricServer, eventually
+from fabric_server import FabricServer
 from web_origin import web_origin
+
+from aliquot.testing.waiting import wait_until
 
 MB = 1_000_000
 DISK_MB = 24
@@ -68,7 +70,7 @@ def test_a_cache_that_is_wiped_under_a_reader_harms_neither_it_nor_the_next(serv
     content = origin[0].files["held"]
     with ThreadPoolExecutor(1) as calls:
         call = calls.submit(server.read, "nas/held", name="holder", pause=1.5)
-        eventually(lambda: server.show("nas")["cached_files"])
+        wait_until(lambda: server.show("nas")["cached_files"], what="a cached file")
         time.sleep(0.3)  # it has read its first part
         for below in small_disk.iterdir():
             shutil.rmtree(below) if below.is_dir() else below.unlink()
@@ -83,7 +85,7 @@ def test_a_file_that_changes_on_its_way_is_read_as_it_was_or_as_it_is(server, or
     bodies = source.bodies
     with ThreadPoolExecutor(1) as calls:
         call = calls.submit(server.read, "nas/turns")
-        eventually(lambda: source.bodies > bodies)
+        wait_until(lambda: source.bodies, lambda sent: sent > bodies, what="the origin to send something")
         after = source.files["turns"] = os.urandom(len(before))
         source.gate.set()
         read = found(call.result())["nas/turns"]
@@ -96,7 +98,11 @@ def test_a_disk_that_is_full_makes_room_and_what_it_cannot_hold_is_refused_with_
     record = server.read("nas/huge")
     assert found(record) == {"nas/huge": errno.ENOSPC}
     assert record["annotations"]["dataError"].startswith("nas/huge: the cache's disk is full")
-    eventually(lambda: found(server.read("nas/a")) == {"nas/a": sha256(files["a"])})  # once its pieces have gone
+    wait_until(
+        lambda: found(server.read("nas/a")),
+        lambda read: read == {"nas/a": sha256(files["a"])},
+        what="room for the file, once the pieces of the other have gone",
+    )
 
 
 def test_what_others_leave_no_room_for_is_refused_and_what_is_here_outlives_an_agent(server, origin, small_disk):

@@ -1,9 +1,10 @@
 """Users of one namespace on a real server: each one's files are there before that one's function asks."""
 
 import pytest
-from fabric_server import FabricServer, digest, eventually
+from fabric_server import FabricServer, digest
 
 from aliquot.storage.log.access_log import read_sessions
+from aliquot.testing.waiting import wait_until
 from aliquot_bench.origin.link import LinkShape, serve_origin
 
 MB = 1_000_000
@@ -41,7 +42,7 @@ def evict(server):
         server.as_operator("POST", "/nas/evict").raise_for_status()
         return server.show("nas")["cached_bytes"] == 0
 
-    eventually(emptied)
+    wait_until(emptied, what="an empty cache")
 
 
 def test_a_session_that_begins_has_its_own_users_files_brought(server):
@@ -56,7 +57,10 @@ def test_a_session_that_begins_has_its_own_users_files_brought(server):
     for user in USERS:
         evict(server)
         session = server.begin_session(user)
-        eventually(lambda user=user: server.show("nas")["cached_bytes"] >= sum(OWN[user].values()))
+        size = sum(OWN[user].values())
+        wait_until(
+            lambda: server.show("nas")["cached_bytes"], lambda cached, size=size: cached >= size, what=f"{user}'s files"
+        )
         assert server.show("nas")["cached_bytes"] == sum(OWN[user].values())
         notes = read_own(server, session, user)
         assert notes["opened"] == {"prefetched": len(OWN[user])}

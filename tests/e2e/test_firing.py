@@ -1,10 +1,10 @@
 """Triggers that are fired on a real server: what their rules set off, what is recorded, and who is told what."""
 
 import json
-import time
 
 import httpx
 import pytest
+from awaiting import wait_for_record
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
@@ -34,13 +34,6 @@ def put(client, what, **body):
 
 def rule(client, name, trigger, action="echo"):
     put(client, f"rules/{name}", trigger=f"/_/{trigger}", action=f"/_/{action}")
-
-
-def read(client, activation_id):
-    while (answer := client.get(f"activations/{activation_id}")).status_code == 404:
-        time.sleep(0.01)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 def fire(client, trigger, payload=None):
@@ -79,7 +72,7 @@ def test_the_event_is_the_payload_above_the_triggers_parameters(client):
     assert record["name"] == "event"
     assert "end" not in record
     assert "duration" not in record
-    ran = read(client, line["activationId"])
+    ran = wait_for_record(client, line["activationId"])
     assert line == {
         "rule": "guest/on-event", "action": "guest/echo", "statusCode": 0, "success": True,
         "activationId": ran["activationId"],
@@ -96,7 +89,7 @@ def test_a_payload_may_bring_headers_of_its_own(client):
     put(client, "triggers/own", parameters=[{"key": "__ow_headers", "value": "the trigger's"}])
     rule(client, "on-own", "own")
     _, (line,) = fire(client, "own", {"__ow_headers": "the payload's"})
-    assert read(client, line["activationId"])["response"]["result"] == {"__ow_headers": "the payload's"}
+    assert wait_for_record(client, line["activationId"])["response"]["result"] == {"__ow_headers": "the payload's"}
 
 
 def test_an_empty_fire_is_an_empty_object(client):
@@ -104,7 +97,7 @@ def test_an_empty_fire_is_an_empty_object(client):
     rule(client, "on-empty", "empty")
     record, (line,) = fire(client, "empty")
     assert record["response"]["result"] == {}
-    assert set(read(client, line["activationId"])["response"]["result"]) == {"__ow_headers"}
+    assert set(wait_for_record(client, line["activationId"])["response"]["result"]) == {"__ow_headers"}
     assert client.get("activations", params={"name": "empty"}).json()[0]["statusCode"] == 0
 
 
@@ -123,7 +116,7 @@ def test_every_rule_is_told_of_and_one_whose_action_is_gone_or_that_sleeps_does_
         "error": "The requested resource does not exist.",
     }  # fmt: skip
     assert lines[2]["error"] == "Rule 'guest/r3' is inactive, action 'guest/echo' was not activated."
-    assert read(client, lines[0]["activationId"])["response"]["success"]
+    assert wait_for_record(client, lines[0]["activationId"])["response"]["success"]
 
 
 def test_rules_set_off_sequences_too(client):
@@ -131,7 +124,7 @@ def test_rules_set_off_sequences_too(client):
     put(client, "triggers/chain")
     rule(client, "on-chain", "chain", "twice")
     record, (line,) = fire(client, "chain", {"n": 1})
-    ran = read(client, line["activationId"])
+    ran = wait_for_record(client, line["activationId"])
     assert ran["response"]["result"]["n"] == 1
     assert ran["cause"] == record["activationId"]
     assert len(ran["logs"]) == 2
@@ -193,7 +186,7 @@ def test_what_was_fired_and_had_not_run_when_the_server_died_runs(tmp_path):
     with server.client() as client:
         assert client.get(f"activations/{record['activationId']}").json() == record
         for line in lines:
-            ran = read(client, line["activationId"])
+            ran = wait_for_record(client, line["activationId"])
             assert ran["response"]["result"]["n"] == 1
             assert ran["cause"] == record["activationId"]
     assert server.stop() == 0

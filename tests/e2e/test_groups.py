@@ -4,15 +4,16 @@ import base64
 import io
 import json
 import threading
-import time
 import zipfile
 
 import httpx
 import pytest
+from awaiting import wait_for_record
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.runtime.shown import shown
 from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
 
 MARKED = 'import builtins, os\nbuiltins.token = getattr(builtins, "token", os.urandom(8).hex())\n'
 
@@ -245,12 +246,10 @@ def test_a_chain_that_is_cancelled_ends_in_the_step_that_runs(server):
     chain(server, "lingering", "begin", "linger")
     with server.client() as client:
         whole = client.post("actions/lingering").json()["activationId"]
-        while not client.get("activations", params={"name": "begin"}).json():
-            time.sleep(0.01)
+        wait_until(lambda: client.get("activations", params={"name": "begin"}).json(), what="the first step's record")
         client.delete(f"activations/{whole}").raise_for_status()
-        while (ended := client.get(f"activations/{whole}")).status_code == httpx.codes.NOT_FOUND:
-            time.sleep(0.01)
-    begin, linger = steps_of(server, ended.json())
+        ended = wait_for_record(client, whole)
+    begin, linger = steps_of(server, ended)
     assert begin["response"]["success"]
     assert not linger["response"]["success"]
 
@@ -349,11 +348,12 @@ def test_what_waits_follows_its_function_out_of_the_group_and_into_it(server):
     waiting = threading.Thread(target=lambda: answers.append(result(server, "moves")))
     with server.client() as client:
         held = client.post("actions/busy", json={"s": 60}).json()["activationId"]
-        while not flows(server)["group:queue"]["in_flight"]:
-            time.sleep(0.01)
+        wait_until(lambda: flows(server)["group:queue"]["in_flight"], what="the run that holds the group")
         waiting.start()
-        while not flows(server)["group:queue"]["queued"] and waiting.is_alive():
-            time.sleep(0.01)
+        wait_until(
+            lambda: flows(server)["group:queue"]["queued"] or not waiting.is_alive(),
+            what="the call that waits behind it",
+        )
         put(server, "moves", hold.replace("1}", "2}"), annotations=said(group=None)).raise_for_status()
         waiting.join()
         client.delete(f"activations/{held}").raise_for_status()
@@ -374,8 +374,7 @@ def test_a_function_that_is_deleted_leaves_the_group(server):
     assert result(server, "stays") == {}
     with server.client() as client:
         client.delete("actions/stays").raise_for_status()
-    while "group:left" in flows(server):
-        time.sleep(0.01)
+    wait_until(lambda: flows(server), lambda found: "group:left" not in found, what="the group's flow to go")
 
 
 def test_a_call_that_is_cancelled_after_its_function_has_moved_does_not_run(server):
@@ -385,22 +384,14 @@ def test_a_call_that_is_cancelled_after_its_function_has_moved_does_not_run(serv
     put(server, "other", hold, limits=one, annotations=said(group="moving")).raise_for_status()
     with server.client() as client:
         held = client.post("actions/holds", json={"s": 60}).json()["activationId"]
-        while not flows(server)["group:moving"]["in_flight"]:
-            time.sleep(0.01)
+        wait_until(lambda: flows(server)["group:moving"]["in_flight"], what="the run that holds the group")
         waits = client.post("actions/holds").json()["activationId"]
-        while not flows(server)["group:moving"]["queued"]:
-            time.sleep(0.01)
+        wait_until(lambda: flows(server)["group:moving"]["queued"], what="the call that waits behind it")
         put(server, "other", hold, annotations=said(group=None)).raise_for_status()
         client.delete(f"activations/{waits}").raise_for_status()
         client.delete(f"activations/{held}").raise_for_status()
-        ended = until_recorded(client, waits)
+        ended = wait_for_record(client, waits)
     assert not ended["response"]["success"]
-
-
-def until_recorded(client, activation_id):
-    while (found := client.get(f"activations/{activation_id}")).status_code == httpx.codes.NOT_FOUND:
-        time.sleep(0.01)
-    return found.json()
 
 
 def test_one_that_wants_no_key_gets_none_of_anothers(server):

@@ -8,10 +8,10 @@ import base64
 import json
 import os
 import socket
-import time
 
 import httpx
 import pytest
+from awaiting import wait_for_record
 from sandboxes import strongest
 
 from aliquot.testing.server import LiveServer
@@ -284,11 +284,7 @@ def test_a_run_under_way_is_neither_followed_nor_ended_by_others(victim, attacke
         url = f"{attacker.client.base_url}".replace("/_/", f"/{namespace}/") + f"activations/{activation}"
         for method, headers in (("GET", {"accept": "text/event-stream"}), ("GET", {}), ("DELETE", {})):
             assert attacker.client.request(method, url, headers=headers).status_code in {403, 404}
-    deadline = time.monotonic() + 30
-    while (found := victim.client.get(f"activations/{activation}")).status_code == 404:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert found.json()["response"]["success"]
+    assert wait_for_record(victim.client, activation)["response"]["success"]
 
 
 @pytest.mark.usefixtures("victim")

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from aliquot.testing.server import LiveServer, open_files
+from aliquot.testing.waiting import wait_until
 
 WELL = {"status": "ok", "complaint": None}
 INVOKE = "/api/v1/namespaces/_/actions/echo?blocking=true&result=true"
@@ -310,10 +311,9 @@ def test_after_all_that_the_server_holds_no_more_than_before(server):
         wires.append(wire)
     for wire in wires:
         wire.socket.close()
-    deadline = time.monotonic() + 30
-    while open_files(server.process.pid) > before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert open_files(server.process.pid) <= before
+    wait_until(
+        lambda: open_files(server.process.pid), lambda count: count <= before, what="the broken connections to close"
+    )
     with Wire(server) as wire:
         wire.send(wire.head("GET /health", "Connection: close"))
         assert wire.answers() == [(200, WELL)]

@@ -6,7 +6,6 @@
 import asyncio
 import os
 import re
-import time
 from random import Random
 
 import httpx
@@ -16,11 +15,11 @@ from load_clients import ERROR_SORTS, TRIGGER, Load, action_names, entity, sort_
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer, open_files
+from aliquot.testing.waiting import wait_until
 
 SECONDS = float(os.environ.get("ALIQUOT_LOAD_S", "5"))
 CLIENTS = int(os.environ.get("ALIQUOT_LOAD_CLIENTS", "20"))
 ACTIONS = int(os.environ.get("ALIQUOT_LOAD_ACTIONS", "12"))
-PATIENCE_S = 60  # for what the server tidies up on its own; only a failure waits so long
 # Beyond what it held after half as long under the same load: a process keeps memory that it has once used, in pieces.
 # It levels out after some thousand calls, so in a long run this is little more than 1 KiB a call: less than a record.
 ALLOWED_BYTES = 32 * 2**20
@@ -39,16 +38,6 @@ def server(tmp_path_factory):
 def status(server):
     headers = {"authorization": f"Bearer {server.operator}"}
     return httpx.get(f"{server.url}/operator/v1/status", headers=headers, timeout=60).raise_for_status().json()
-
-
-def wait_until(condition):
-    """Whether it came true."""
-    give_up = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > give_up:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def deploy(client, names):
@@ -85,8 +74,12 @@ class Held:
 
 
 def settle(server):
-    assert wait_until(lambda: status(server)["calls"] == 0), trouble(server)
-    assert wait_until(lambda: status(server)["sandboxes"] == []), trouble(server)
+    until_no_calls(server)
+    wait_until(lambda: trouble(server), lambda _: status(server)["sandboxes"] == [], what="all sandboxes to end")
+
+
+def until_no_calls(server):
+    wait_until(lambda: trouble(server), lambda found: found[0] == 0, what="all calls to end")
 
 
 def trouble(server):
@@ -124,7 +117,7 @@ def test_every_call_ends_once_and_nothing_is_left_over(server):
         before = Held(server)
         deploy(client, names)
         asyncio.run(load.run(CLIENTS, SECONDS))
-        assert wait_until(lambda: status(server)["calls"] == 0), trouble(server)
+        until_no_calls(server)
         remove(client, names)
         settle(server)
 
@@ -134,10 +127,11 @@ def test_every_call_ends_once_and_nothing_is_left_over(server):
         runs = [item for item in records.values() if item["name"] != TRIGGER]  # a trigger's record has no run
         assert ended_by_the_metrics(server) == len(runs)
         check_records(client, load, records)
-    wait_until(lambda: Held(server).files <= before.files and Held(server).processes <= before.processes)
-    after = Held(server)
-    assert after.files <= before.files, (before, after)
-    assert after.processes <= before.processes, (before, after)
+    after = wait_until(
+        lambda: Held(server),
+        lambda now: now.files <= before.files and now.processes <= before.processes,
+        what=f"the server to hold no more than {before}",
+    )
     assert after.threads <= before.threads + ALLOWED_THREADS, (before, after)
     assert after.scratch <= before.scratch, (before, after)
     assert after.memory <= before.memory + ALLOWED_BYTES, (before, after)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import httpx
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from aliquot.storage.log import AccessLog
 from aliquot.storage.records import Access, Found
 from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
 
 FILES = ("config.json", "shard-0", "shard-1", "base.ckpt")
 
@@ -47,8 +47,11 @@ def test_a_version_is_learned_shown_chosen_and_taken_back(server, operator):
     assert "no version that served before" in refused.json()["error"]
     begun = operator.post("/operator/v1/models/train")
     assert begun.status_code == 202
-    while (state := operator.get("/operator/v1/models").json())["training"]["running"]:
-        time.sleep(0.05)
+    state = wait_until(
+        lambda: operator.get("/operator/v1/models").json(),
+        lambda state: not state["training"]["running"],
+        what="the training's end",
+    )
     assert state["training"]["error"] == ""
     assert state["serving"]["version"] == 1
     assert state["versions"][0]["manifest"]["scores"]["markov1"]["top1"] > 0.7

@@ -7,6 +7,7 @@ import pytest
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
 
 TELL = """
 import os
@@ -126,8 +127,7 @@ def test_the_key_ends_with_its_sandbox_and_leaves_what_others_remember_alone(ser
     key = tell(client, "brief")["run"]["__OW_API_KEY"]
     assert opens(server, key) == "guest"
     assert client.delete("actions/brief").status_code == 200
-    while opens(server, key) == "guest":
-        time.sleep(0.01)
+    wait_until(lambda: opens(server, key), lambda found: found != "guest", what="the key to be refused")
     assert opens(server, key) == 401
     assert client.get("actions").status_code == 200
 
@@ -138,8 +138,7 @@ def test_a_key_of_a_sandbox_that_dies_ends_with_it(server, client):
     key = tell(client, "mortal")["run"]["__OW_API_KEY"]
     assert opens(server, key) == "guest"
     client.post("actions/mortal", params={"blocking": "true"}, json={"die": True})
-    while opens(server, key) == "guest":
-        time.sleep(0.01)
+    wait_until(lambda: opens(server, key), lambda found: found != "guest", what="the key to be refused")
     assert tell(client, "mortal")["run"]["__OW_API_KEY"] != key
 
 

@@ -4,7 +4,6 @@ import importlib
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -14,6 +13,7 @@ from places import SUPPORT
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
 
 MOST_KEPT = 16 * 2**20
 
@@ -115,8 +115,7 @@ def test_who_waits_for_another_in_its_sandbox_keeps_its_own_lines(handing, serve
         assert "outer before" in first_line()  # said as the other began
         assert "outer before" in first_line()  # and heard by who comes later
         client.delete(path).raise_for_status()
-        wait_for(lambda: client.get(path).is_success)
-        outer = client.get(path).json()
+        outer = wait_until(lambda: client.get(path), lambda answer: answer.is_success, what="the record").json()
     slow = records(server, "handing.slow")[-1]
     assert [line.rpartition(": ")[2] for line in outer["logs"]] == ["outer before"]
     assert not any("outer" in line for line in slow["logs"])
@@ -197,9 +196,8 @@ def parcels(server):
     return found
 
 
-def wait_for(condition):
-    while not condition():
-        time.sleep(0.02)
+def until_none_is_left(server):
+    wait_until(lambda: parcels(server), lambda count: count == 0, what="the shared memory of values to be freed")
 
 
 def sandboxes_of(server, function):
@@ -210,9 +208,13 @@ def sandboxes_of(server, function):
 
 def hold(handing, server):
     """A call that waits, with a large value of its in the hands of another sandbox."""
-    wait_for(lambda: parcels(server) == 0)
+    until_none_is_left(server)
     handle = handing.holder.spawn(40_000_000)
-    wait_for(lambda: parcels(server) >= 2 and sandboxes_of(server, "handing.sleeper"))
+    wait_until(
+        lambda: (parcels(server), sandboxes_of(server, "handing.sleeper")),
+        lambda found: found[0] >= 2 and found[1],
+        what="a value in the hands of another sandbox",
+    )
     return handle
 
 
@@ -226,7 +228,7 @@ def test_nothing_is_left_of_a_value_when_the_one_that_has_it_or_gave_it_is_kille
     if killed == "handing.holder":  # what it called goes on by itself
         for pid in sandboxes_of(server, "handing.sleeper"):
             os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: parcels(server) == 0)
+    until_none_is_left(server)
 
 
 def test_nothing_is_left_of_a_value_when_the_server_is_killed(handing, tmp_path, monkeypatch):
@@ -238,4 +240,4 @@ def test_nothing_is_left_of_a_value_when_the_server_is_killed(handing, tmp_path,
         hold(handing, server)
         handing.app.client().close()
         server.kill()
-        wait_for(lambda: parcels(server) == 0)
+        until_none_is_left(server)

@@ -1,12 +1,13 @@
 """Sessions on a real server: calls of one land in its own sandbox, it ends idle, and a crash does not end it."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from awaiting import wait_for_record
 
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
 
 COUNTER = """
 import os, time
@@ -70,9 +71,12 @@ def test_calls_of_a_session_land_in_its_sandbox_and_not_in_anothers(server):
 def test_a_session_ends_when_idle_and_lives_while_it_is_used(server):
     with server.client() as client:
         used, idle = begin(server, client), begin(server, client)
-        while read(server, client, idle).status_code == 200:
-            call(client, used)
-            time.sleep(0.1)
+        wait_until(
+            lambda: call(client, used) and read(server, client, idle),
+            lambda answer: answer.status_code != 200,
+            what="the idle session's end",
+            pause_s=0.1,
+        )
         assert read(server, client, used).status_code == 200
         refused = client.post("actions/counter", params={"blocking": "true", "session": idle})
         assert refused.status_code == 404
@@ -140,8 +144,7 @@ def test_a_crash_ends_no_session_and_accepted_calls_keep_theirs(tmp_path):
         assert read(server, client, ended).status_code == 404
         assert call(client, session)["count"] >= 1
         for accepted in calls:
-            while (answer := client.get(f"activations/{accepted['activationId']}")).status_code == 404:
-                time.sleep(0.02)
-            assert {"key": "session", "value": session} in answer.json()["annotations"]
+            record = wait_for_record(client, accepted["activationId"])
+            assert {"key": "session", "value": session} in record["annotations"]
         assert len(client.get("activations", params={"session": session}).json()) == 4
     assert replay_file(tmp_path / "data").differences == []

@@ -7,6 +7,7 @@ import time
 
 import httpx
 import pytest
+from awaiting import wait_for_record
 
 from aliquot.core.model import DeviceSpec
 from aliquot.live.device import parts as ways
@@ -15,6 +16,7 @@ from aliquot.live.device.host import HostDriver
 from aliquot.live.device.parts.base import ROOT, quota_us
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
 
 LOOP = "while True: pass"
 WORK = """
@@ -159,8 +161,7 @@ def test_without_control_groups_it_says_that_nothing_is_enforced(monkeypatch, tm
         assert "no controller cpu" in driver.enforcement.lacking[0]
         assert os.sched_getaffinity(process.pid) == {0}
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == 10
-        while not driver.used()[0].compute_s:
-            time.sleep(0.01)
+        wait_until(lambda: driver.used()[0].compute_s, what="the loop to use the processor")
         assert not driver.swap_out(1)  # the node sends signals instead
         process.kill()
     driver.detach(1)
@@ -276,10 +277,6 @@ def test_two_functions_share_a_device_as_their_annotations_say(tmp_path, sharing
             ids = [
                 client.post(f"actions/{name}", json={"seconds": 2}).json()["activationId"] for name in ("less", "more")
             ]
-            counts = []
-            for activation in ids:
-                while (answer := client.get(f"activations/{activation}/result")).status_code != 200:
-                    time.sleep(0.05)
-                counts.append(answer.json()["result"]["count"])
+            counts = [wait_for_record(client, activation)["response"]["result"]["count"] for activation in ids]
         assert counts[0] / sum(counts) == pytest.approx(0.25, abs=0.05)
     assert replay_file(tmp_path / "data").differences == []

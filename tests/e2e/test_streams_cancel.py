@@ -4,9 +4,11 @@ import time
 
 import httpx
 import pytest
+from awaiting import wait_for_record, wait_until_idle
 from event_reader import STREAM, events_of
 
 from aliquot.testing.server import LiveServer, alive
+from aliquot.testing.waiting import wait_until
 
 BLOCKING = {"blocking": "true"}
 SLEEP = """
@@ -42,18 +44,12 @@ def client(server):
     with server.client() as found:
         yield found
     # What one test leaves behind would take the slots of the next.
-    until(lambda: status(server)["calls"] == 0)
+    wait_until_idle(server)
 
 
 def status(server):
     headers = {"Authorization": f"Bearer {server.operator}"}
     return httpx.get(f"{server.url}/operator/v1/status", headers=headers).json()
-
-
-def until(condition):
-    while not (found := condition()):
-        time.sleep(0.01)
-    return found
 
 
 def accept(client, seconds, name="sleep"):
@@ -73,8 +69,7 @@ def begun(client, activation_id):
 
 def ended(client, activation_id):
     """The record, once there is one."""
-    answer = until(lambda: (found := client.get(f"activations/{activation_id}")).status_code == 200 and found)
-    return answer.json()
+    return wait_for_record(client, activation_id)
 
 
 def is_cancelled(record):
@@ -92,7 +87,7 @@ def test_a_run_that_is_cancelled_has_a_clear_record_and_its_sandbox_is_killed(se
     assert is_cancelled(record)
     assert record["duration"] < 60_000
     assert [line.split(" ", 1)[1].strip() for line in record["logs"]] == ["stdout: begun"]
-    until(lambda: not alive(busy))
+    wait_until(lambda: not alive(busy), what="the cancelled run's process to end")
 
 
 def test_a_caller_that_waits_is_answered_at_once(server, client):

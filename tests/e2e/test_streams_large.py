@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from awaiting import wait_for_record, wait_until_written
 from event_reader import STREAM, events_of
 
 from aliquot.core.units import MIB
@@ -60,16 +61,9 @@ def peak_of(server, work):
     return read("VmHWM") - before
 
 
-def settled(server):
-    """Once nothing of earlier calls is on its way to the disk."""
-    with server.client() as client:
-        while "aliquot_store_backlog 0" not in client.get(f"{server.url}/metrics").text:
-            time.sleep(0.02)
-
-
 def test_a_large_payload_costs_the_server_one_buffer(server, client):
     invoke(client, "size", b"{}").raise_for_status()
-    settled(server)
+    wait_until_written(server)
     answers = []
     peak = peak_of(server, lambda: answers.append(invoke(client, "size", BODY)))
     assert answers[0].json() == {"keys": ["x"], "n": SIZE}
@@ -78,7 +72,7 @@ def test_a_large_payload_costs_the_server_one_buffer(server, client):
 
 @pytest.mark.parametrize("query", [RESULT, {"blocking": "true"}])
 def test_a_large_result_costs_the_server_one_buffer(server, client, query):
-    settled(server)
+    wait_until_written(server)
     answers = []
     call = {"n": SIZE // 2}
     peak = peak_of(server, lambda: answers.append(client.post("actions/make", params=query, json=call)))
@@ -97,7 +91,7 @@ def test_the_record_of_a_large_result_is_there_at_once_and_later(server, client)
         record = client.get(f"activations/{activation_id}").json()
         assert record["response"] == answer.json()["response"]
         assert client.get(f"activations/{activation_id}/result").json() == record["response"]
-        settled(server)  # now it comes from the file
+        wait_until_written(server)  # now it comes from the file
     (listed, *_) = client.get("activations", params={"docs": "true", "name": "make"}).json()
     assert listed["activationId"] == activation_id
     assert listed["response"]["result"] is None  # a page of such would be the server's memory
@@ -191,15 +185,14 @@ def test_an_accepted_call_with_a_large_payload_outlives_a_crash(tmp_path):
         own.kill()
         own.start()
         with own.client() as client:
-            while (answer := client.get(f"activations/{activation_id}")).status_code == 404:
-                time.sleep(0.05)
-        assert answer.json()["response"]["result"] == {"n": SIZE}
+            record = wait_for_record(client, activation_id)
+        assert record["response"]["result"] == {"n": SIZE}
     with sqlite3.connect(tmp_path / "data" / "aliquot.db") as connection:
         assert connection.execute("SELECT count(*) FROM piece").fetchone() == (0,)
 
 
 def test_a_reader_that_takes_its_time_is_served_and_costs_one_buffer(server, client):
-    settled(server)
+    wait_until_written(server)
     host, _, port = server.url.partition("://")[2].partition(":")
     body = json.dumps({"n": SIZE // 2}).encode()
     head = client.build_request("POST", "actions/make", params=RESULT, content=body)

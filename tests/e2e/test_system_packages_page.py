@@ -2,13 +2,13 @@
 
 import re
 import shlex
-import time
 
 import pytest
 from live_platform import LivePlatform
 from places import DOCS
 
 from aliquot.live.catalogue.system.contents import PACKAGES
+from aliquot.testing.waiting import wait_until
 
 PAGE = (DOCS / "reference" / "system-packages.md").read_text(encoding="utf-8")
 PATIENCE_S = 60
@@ -34,9 +34,7 @@ def test_the_examples_print_what_the_page_says_and_the_trigger_fires(platform):
         for words, printed in commands(block):
             out = platform.aliquot(*words)
             assert not printed or out == printed
-    deadline = time.monotonic() + PATIENCE_S
-    while not (seen := platform.json("activation", "list", "utils/echo")):
-        assert time.monotonic() < deadline
+    seen = wait_until(lambda: platform.json("activation", "list", "utils/echo"), what="the alarm's first activation")
     result = platform.json("activation", "result", seen[0]["activationId"])
     assert result["result"] == {"name": "Odin"}
     platform.aliquot("trigger", "delete", "tick", "--yes")

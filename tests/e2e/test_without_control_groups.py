@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
 
 WORK = """
 import os, time
@@ -116,7 +116,8 @@ def test_nothing_is_left_of_what_was_stopped(tmp_path):
             server.deploy(name, WORK, annotations=needs)
             call(server, name)
         pids = server.descendants()
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    wait_until(
+        lambda: [pid for pid in pids if Path(f"/proc/{pid}").exists()],
+        lambda left: not left,
+        what="the server's processes to end",
+    )

@@ -4,12 +4,12 @@ import hashlib
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import httpx
 
 from aliquot.testing.server import LiveServer
+from aliquot.testing.waiting import wait_until
 from aliquot_bench.origin.content import pieces
 
 READER = """
@@ -76,11 +76,11 @@ class FabricServer(LiveServer):
         url = f"{self.url}/operator/v1/models"
         httpx.post(f"{url}/train", headers=headers, timeout=60).raise_for_status()
 
-        def trained():
-            state = httpx.get(url, headers=headers, timeout=60).json()
-            return None if state["training"]["running"] else state
-
-        return eventually(trained, 120)
+        return wait_until(
+            lambda: httpx.get(url, headers=headers, timeout=60).json(),
+            lambda state: not state["training"]["running"],
+            what="the training's end",
+        )
 
     def agent(self) -> int:
         """The storage agent's process."""
@@ -102,15 +102,6 @@ def digest(path: str, size: int) -> str:
     for piece in pieces(path, 0, size):
         found.update(piece)
     return found.hexdigest()
-
-
-def eventually(condition, patience_s: float = 30):
-    """What it gives, once that is something; a test that hangs says more than one that passes by chance."""
-    deadline = time.monotonic() + patience_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
-    return found
 
 
 def mounts_of(server: LiveServer) -> list[str]:

@@ -79,7 +79,7 @@ def _is_below(path: str, other: str) -> bool:
 
 def _show(source: str, target: str) -> None:
     if os.path.islink(source):  # noqa: PTH114 - strings all along: the roots are prefixes
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        _make_way(target)
         Path(target).symlink_to(os.readlink(source))  # noqa: PTH115 - as it is
         return
     if not os.path.exists(source):  # noqa: PTH110
@@ -89,12 +89,20 @@ def _show(source: str, target: str) -> None:
 
 
 def _bind(source: str, target: str) -> None:
+    _make_way(target)
     if os.path.isdir(source):  # noqa: PTH112
-        Path(target).mkdir(parents=True, exist_ok=True)
+        Path(target).mkdir(exist_ok=True)
     else:
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(target).touch()
     linux.mount(source, target, flags=linux.MS_BIND | linux.MS_REC)
+
+
+def _make_way(target: str) -> None:
+    """Make the directories above the target. They can be passed but not listed: their names are nobody's business."""
+    parent = Path(target).parent
+    for directory in reversed([each for each in (parent, *parent.parents) if not each.exists()]):
+        directory.mkdir()
+        directory.chmod(0o711)
 
 
 def _resolver(old: str, new: str) -> None:

@@ -1,11 +1,11 @@
 """A real server in a process of its own, for tests and demonstrations: start it, talk to it, kill it."""
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +15,6 @@ import httpx
 from aliquot.testing.client import REQUEST_TIMEOUT_S, CallError, NamespaceClient, check
 from aliquot.testing.waiting import wait_until
 
-START_TIMEOUT_S = 30
 TRAINING_TIMEOUT_S = 1800
 
 
@@ -40,11 +39,10 @@ class LiveServer:
             self.process = subprocess.Popen(  # noqa: S603 - our own command
                 self.command([*map(str, command), *self._options]), stdout=log, stderr=log, env=self._env
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not ready.exists():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the server did not come up:\n{self.log.read_text()}")
-            time.sleep(0.005)
+        with contextlib.suppress(TimeoutError):
+            wait_until(lambda: ready.exists() or self.process.poll() is not None, what="the server", pause_s=0.005)
+        if not ready.exists():
+            raise RuntimeError(f"the server did not come up:\n{self.log.read_text()}")
         found = json.loads(ready.read_text())
         self.url, self.key, self.namespace = found["url"], found["key"], found["namespace"]
         return self

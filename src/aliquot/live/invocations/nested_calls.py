@@ -50,7 +50,7 @@ class NestedCalls:
         step = carrier.chain.pop(0)
         step.carrier = carrier
         self._ledger.hold(step)
-        for field in ("arrived_s", "begun_s", "init_s", "device", "start", "reason"):
+        for field in ("arrived_s", "begun_s", "init_s", "place", "start", "reason"):
             setattr(step, field, getattr(carrier, field))
         return step
 
