@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
-demo: $(VENV)/demo.stamp ## Start the platform, let three tenants call the examples, a slice borrow and files come early, stop
+demo: $(VENV)/demo.stamp ## Start the platform, run three tenants, a borrowing slice and prefetched files on it, show the results
 	$(BIN)/aliquot demo --out demo-output
 
 test: lint types architecture tests ## Lint, types, architecture and all tests

@@ -1,4 +1,4 @@
-"""The latency benchmark: what it reads from wrk, what it makes of the samples, and the floors for real."""
+"""The latency benchmark: parsing wrk's report, computing figures from samples, and a real run of the baselines."""
 
 import shutil
 import sys
@@ -62,7 +62,7 @@ def test_broken_connections_and_refusals_are_errors():
     assert parse(report).errors == 15
 
 
-def test_what_is_not_a_report_is_said():
+def test_output_that_is_not_a_report_is_an_error():
     with pytest.raises(InputError, match="unable to connect"):
         parse("unable to connect to 127.0.0.1:1")
 
@@ -132,14 +132,14 @@ def test_an_environment_that_cannot_be_made_names_its_reason(tmp_path):
         prepare(tmp_path / "peer", ["anything"], lambda _: None, "/no/python")
 
 
-def test_a_server_that_ends_early_leaves_its_last_words(tmp_path):
+def test_the_error_about_a_server_that_ends_early_has_its_last_output(tmp_path):
     command = [sys.executable, "-c", "raise SystemExit('no such port')"]
     with ServerProcess(command, tmp_path) as server, pytest.raises(ServerError, match="no such port"):
         server.wait_until(lambda: False)
 
 
 def test_nothing_of_a_stopped_server_is_left(tmp_path):
-    """Not even a process that has made itself a session of its own."""
+    """This includes a process that started a session of its own."""
     child = "import subprocess, sys, time; print('up', flush=True); time.sleep(60)"
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)"
     with ServerProcess([sys.executable, "-c", code + ".wait()"], tmp_path) as server:
@@ -149,7 +149,7 @@ def test_nothing_of_a_stopped_server_is_left(tmp_path):
 
 
 @needs_wrk
-def test_the_floors_answer_and_are_measured(tmp_path):
+def test_the_baselines_answer_and_are_measured(tmp_path):
     targets = [BaselineTarget("bare", BARE, "uvicorn"), BaselineTarget("hop", "hop", "uvicorn"), PingPongTarget()]
     found = [measured(target.name, target.measure(1)) for target in targets]
     assert all(target.counts and ratio(target, target, rate) == 1 for target in found)

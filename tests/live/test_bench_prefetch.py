@@ -1,4 +1,4 @@
-"""The prefetch benchmark: its link and origin for real, what it makes of its sessions, and a tiny run of it."""
+"""The prefetch benchmark: its real link and origin, figures computed from sessions, and a tiny run."""
 
 import signal
 import subprocess
@@ -54,7 +54,7 @@ def namespaces():
 
 
 @given(st.integers(0, 3 * PERIOD), st.integers(0, 5000), st.integers(1, 2000))
-def test_a_stretch_of_a_file_is_the_same_however_it_is_cut(start, length, piece):
+def test_a_range_of_a_file_is_the_same_however_it_is_cut(start, length, piece):
     whole = bytes_of("x", 0, 4 * PERIOD)[start : start + length]
     assert b"".join(pieces("x", start, length, piece)) == whole
     assert len(whole) == length
@@ -66,7 +66,7 @@ def test_files_differ_by_their_path_and_chunks_by_their_place():
 
 
 @given(st.lists(st.tuples(st.integers(1, 100_000), st.floats(0, 0.01)), min_size=1, max_size=50))
-def test_whoever_waits_as_told_never_sends_faster_than_the_rate(sends):
+def test_a_sender_that_waits_as_long_as_reserved_never_exceeds_the_rate(sends):
     pacer, now, sent = Pacer(1 * MB), 0.0, 0
     for size, gap_s in sends:
         now += gap_s
@@ -87,7 +87,7 @@ def test_whoever_waits_as_told_never_sends_faster_than_the_rate(sends):
         ("lines=1-2", None),
     ],
 )
-def test_a_range_is_what_lies_within_the_file(header, wanted):
+def test_a_range_header_is_limited_to_the_file(header, wanted):
     assert parse_range(header, 10) == wanted
 
 
@@ -150,7 +150,7 @@ def test_what_is_forced_and_not_permitted_says_why(monkeypatch):
         assert made.how == "an origin on this machine that paces itself (traffic control: there is no tc)"
 
 
-LAY = """
+SERVE = """
 import sys
 from aliquot_bench.origin.link import LinkShape, serve_origin
 with serve_origin({}, LinkShape(), force="tc") as link:
@@ -159,34 +159,34 @@ with serve_origin({}, LinkShape(), force="tc") as link:
 """
 
 
-def cable(pid):
+def interface(pid):
     return Path(f"/sys/class/net/{links.INTERFACE_PREFIX}{pid}")
 
 
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT])
-def test_however_its_process_ends_the_cable_is_gone(ended_by):
+def test_the_network_interface_is_removed_however_its_process_ends(ended_by):
     process = subprocess.Popen(
-        [sys.executable, "-c", LAY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     with process:
         assert process.stdout.readline().startswith(b"http://198.18.")
-        assert cable(process.pid).exists()
+        assert interface(process.pid).exists()
         process.send_signal(ended_by)
         process.wait()
-    wait_until(lambda: not cable(process.pid).exists(), what="the cable to be removed")
+    wait_until(lambda: not interface(process.pid).exists(), what="the network interface to be removed")
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_a_cable_that_a_dead_process_left_is_swept():
+def test_the_network_interface_of_a_dead_process_is_removed():
     dead = subprocess.Popen(["true"])
     dead.wait()
-    for pid in (dead.pid, 1):  # the first of all processes lives
+    for pid in (dead.pid, 1):  # process 1 is alive
         subprocess.run(["ip", "link", "add", f"{links.INTERFACE_PREFIX}{pid}", "type", "veth"], check=True)
     try:
         remove_stale_links()
-        assert not cable(dead.pid).exists()
-        assert cable(1).exists()
+        assert not interface(dead.pid).exists()
+        assert interface(1).exists()
     finally:
         subprocess.run(["ip", "link", "delete", f"{links.INTERFACE_PREFIX}1"], check=True)
 
@@ -237,7 +237,7 @@ def test_an_epoch_reads_half_of_the_set_in_no_order():
     assert sorted(shuffled.files.values()) == [MB * size for size in sorted(RECORDED)]
 
 
-# --- what follows from sessions -------------------------------------------------------------------------------
+# --- figures of sessions -------------------------------------------------------------------------------------
 
 
 def trial(user="u", lead_s=0.0, loading_s=1.0, moved=None, files=("a",)):
@@ -283,7 +283,7 @@ def test_a_quantile_of_one_value_is_that_value():
     assert quantile(list(range(101)), 99) == 99
 
 
-# --- the real thing, shrunk -----------------------------------------------------------------------------------
+# --- a tiny run -----------------------------------------------------------------------------------------------
 
 TINY = PrefetchSizes(
     users=2,
@@ -307,7 +307,7 @@ def test_the_files_of_a_session_that_repeats_are_there_before_it_asks():
     assert all((row[6] == 0) is (row[0] == PRELOADED) for row in methods.rows)  # moved
     assert [row[0] for row in leads.rows] == [0, 1]
     ahead = part._trials[LEARNED][-1]
-    assert ahead.opened["prefetched"] >= 6  # of seven: an evaluation was out of the ordinary
+    assert ahead.opened["prefetched"] >= 6  # of seven, because one evaluation deviated
     assert ahead.waited_s < loading[VIEW]
     assert [goal.name for goal in part.goals() if goal.value is None] == []
 

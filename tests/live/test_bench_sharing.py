@@ -1,4 +1,4 @@
-"""The sharing benchmark: what it makes of the functions' own counts, and each part for real, shrunk to moments."""
+"""The sharing benchmark: figures computed from the functions' counts, and a tiny run of each part."""
 
 import os
 import shutil
@@ -57,7 +57,7 @@ def counted(first, counts, *, began=None, ended=None):
 
 @pytest.fixture(scope="module", autouse=True)
 def devices():
-    """A server for each way of sharing, for all parts: to start and to stop one takes longer than what is done."""
+    """One server per sharing policy for all parts, because starting one takes longer than the measurements."""
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         started = {}
 
@@ -209,7 +209,7 @@ def test_overhead_stands_beside_what_was_published():
     bare, sliced, called = table.rows[:3]
     assert 0 < sliced[1] < called[1]
     assert bare[5] is None
-    assert table.rows[4][5] == pytest.approx(0.6, abs=0.01)  # KNIX's TensorFlow, by its own equation
+    assert table.rows[4][5] == pytest.approx(0.6, abs=0.01)  # KNIX's TensorFlow, by KNIX's equation
     assert part.goals()[0].value in {None, called[5]}
 
 

@@ -1,4 +1,4 @@
-"""The benchmark of views, small: every place is read in every way, and nothing is left of it."""
+"""The views benchmark with small files: it reads every target in every way, and leaves nothing behind."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the demonstration says of a borrow, from the windows in which both counted."""
+"""The demonstration's verdict on a borrow, computed from the windows of both functions."""
 
 import pytest
 from rich.console import Console

@@ -1,4 +1,4 @@
-"""The fairness benchmark, on a little of the real data where that is at hand."""
+"""The fairness benchmark, on a small part of the real traces if they are there."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The eviction benchmark: the cache and the bound it rests on, and a small run on the real traces where at hand."""
+"""The eviction benchmark: its cache and bound, and a small run on the real traces if they are there."""
 
 from pathlib import Path
 

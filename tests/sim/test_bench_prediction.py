@@ -1,4 +1,4 @@
-"""The prediction benchmark: a small run on the real sets where at hand, and a word where they are not."""
+"""The prediction benchmark: a small run on the recorded sets if they are there, and the table of missing ones."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_every_set_has_its_table_and_its_goals(tmp_path, monkeypatch):
     assert [goal.met for goal in fifa] == [False, False]
     run.draw(tmp_path / "o.png")
     assert (tmp_path / "o.png").stat().st_size > 0
-    monkeypatch.setattr(trained, "learn", None)  # what was learned is not learned again
+    monkeypatch.setattr(trained, "learn", None)  # trained predictors come from the cache
     assert [goal.name for goal in PredictionBench(BenchRequest(DATA, quick=True)).run(steps.append).goals]
 
 

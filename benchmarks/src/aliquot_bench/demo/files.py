@@ -25,7 +25,7 @@ def main(args):
 
 
 class FileWait(Struct, frozen=True):
-    """How long a cold call waited for its files, according to its activation record."""
+    """The time that a cold call waited for its files, according to its activation record."""
 
     seconds: float
     cold: bool

@@ -91,7 +91,7 @@ with Triton(config=config) as triton:
 
 
 class Peer(Struct, frozen=True):
-    """How to install, start and call a system."""
+    """The commands to install, start and call a system."""
 
     name: str
     folder: str  # name of its environment, which several entries may share

@@ -23,9 +23,8 @@ from aliquot.core.units import MB
 from aliquot_bench.origin.process import OriginListening, OriginSettings, OriginStarted, SentCounts
 
 STOP_TIMEOUT_S = 5
-INTERFACE_PREFIX = (
-    "aqb"  # before the id of the process, so that another process can remove the interface after its death
-)
+# The id of the process follows the prefix, so that another process can remove the interface after its death.
+INTERFACE_PREFIX = "aqb"
 ORIGIN_INTERFACE = "aqo"
 PROBE = ".probe"  # hidden from directory pages
 PROBE_BYTES = 48 * MB

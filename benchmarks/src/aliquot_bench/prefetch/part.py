@@ -13,7 +13,7 @@ MIN_SESSIONS = 10  # of one user alone, enough to train a model
 
 
 class PrefetchSizes(Struct, frozen=True):
-    """How much each part measures."""
+    """The amount of work of each part."""
 
     users: int = 8
     session_bytes: int = 240 * MB

@@ -10,7 +10,7 @@ from aliquot_bench.result import Goal, ResultTable
 
 
 class SharingSizes(Struct, frozen=True):
-    """How much each part measures."""
+    """The amount of work of each part."""
 
     repetitions: int = 3
     isolation_s: float = 6  # per setting and repetition

@@ -26,7 +26,7 @@ UNENFORCED = "not enforced"
 def check_numpy() -> None:
     """Raise `InputError` if numpy, which the functions import, is not installed."""
     if importlib.util.find_spec("numpy") is None:
-        raise InputError("bench sharing: numpy is not installed; pip install 'aliquot[plot]' brings it")
+        raise InputError("bench sharing: numpy is not installed; install it with: pip install numpy")
 
 
 def unenforced(log: str) -> str:

@@ -4,9 +4,8 @@ import os
 import time
 from typing import Any
 
-os.environ.setdefault(
-    "OPENBLAS_NUM_THREADS", "1"
-)  # a slice is part of one core, on which threads would only wait for each other
+# A slice is part of one core, on which several threads would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # after the variable, which it reads
 
