@@ -41,13 +41,13 @@ def test_an_origin_that_hangs_keeps_one_thread_and_everything_else_is_answered(t
     async def run(url):
         async with agent_of(tmp_path, Dataset("stuck", url)) as (agent, told):
             for request in range(20):
-                agent.hear(ShowDataset(request, "stuck"))
-            agent.hear(ShowModels(100))
-            agent.hear(EvictDataset(101, "stuck"))
+                agent.handle(ShowDataset(request, "stuck"))
+            agent.handle(ShowModels(100))
+            agent.handle(EvictDataset(101, "stuck"))
             first = {(await told.get()).request for _ in range(2)}
             assert sum(thread.name == "look" for thread in threading.enumerate()) == 1
             shown = [await told.get() for _ in range(20)]
-            agent.hear(RemoveDataset(102, "stuck"))
+            agent.handle(RemoveDataset(102, "stuck"))
             assert (await told.get()).request == 102
             server.close()  # whoever hangs is let go
             return first, shown
@@ -63,13 +63,13 @@ def test_an_origin_that_hangs_keeps_one_thread_and_everything_else_is_answered(t
 def test_what_the_model_says_of_a_session_that_has_ended_is_not_kept(tmp_path):
     async def run():
         async with agent_of(tmp_path) as (agent, told):
-            agent.hear(AskModel("ann", "s", ""))
-            agent.hear(EndSession("ann", "s"))
+            agent.handle(AskModel("ann", "s", ""))
+            agent.handle(EndSession("ann", "s"))
             assert isinstance(await told.get(), Predicted)
-            assert not agent._guesses._expected
-            agent.hear(AskModel("ann", "s", ""))  # its name is used again
+            assert not agent._predictions._expected
+            agent.handle(AskModel("ann", "s", ""))  # its name is used again
             assert isinstance(await told.get(), Predicted)
-            assert list(agent._guesses._expected) == [("ann", "s")]
+            assert list(agent._predictions._expected) == [("ann", "s")]
 
     asyncio.run(run())
 
@@ -84,8 +84,8 @@ def test_an_agent_works_where_the_disk_has_been_filled(tmp_path, before):
 
     async def run():
         async with agent_of(place, dataset) as (agent, told):
-            agent.hear(ShowModels(1))
-            agent.hear(ShowDataset(2, "data"))
+            agent.handle(ShowModels(1))
+            agent.handle(ShowDataset(2, "data"))
             return {(said := await told.get()).request: said.error for _ in range(2)}
 
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], check=True)

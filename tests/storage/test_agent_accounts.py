@@ -91,7 +91,7 @@ def test_what_was_brought_and_is_expected_no_more_is_wasted_once():
     accounts, _ = books()
     begin(accounts)
     for key in (A, B, C):
-        accounts.brought(SESSION, key, 100, 2.0)
+        accounts.prefetched(SESSION, key, 100, 2.0)
     accounts.opened(opened(A, Found.PREFETCHED, waited_s=0.5))
     assert accounts.end(1, "i1", [C]).wasted_bytes == 100  # b alone: c may still be opened
     begin(accounts, invocation="i2")
@@ -106,7 +106,7 @@ def test_where_there_is_no_session_a_call_that_still_runs_may_open_it():
     audience = ("ann", "function/f")
     begin(accounts, 1, "i1", session="")
     begin(accounts, 2, "i2", session="")
-    accounts.brought(audience, A, 100, 1.0)
+    accounts.prefetched(audience, A, 100, 1.0)
     assert accounts.end(1, "i1", [A]).wasted_bytes == 0
     assert accounts.end(2, "i2", [A]).wasted_bytes == 100
 
@@ -114,7 +114,7 @@ def test_where_there_is_no_session_a_call_that_still_runs_may_open_it():
 def test_what_had_come_of_a_cancelled_prefetch_is_wasted():
     accounts, _ = books()
     begin(accounts)
-    accounts.cancelled(SESSION, 70)
+    accounts.prefetch_cancelled(SESSION, 70)
     assert accounts.end(1, "i1", ()).wasted_bytes == accounts.figures()["wasted_bytes"] == 70
     begin(accounts, invocation="i2")
     assert accounts.end(1, "i2", ()).wasted_bytes == 0
@@ -123,16 +123,16 @@ def test_what_had_come_of_a_cancelled_prefetch_is_wasted():
 def test_the_record_says_why_a_file_was_there():
     accounts, _ = books()
     begin(accounts)
-    accounts.begun(A, "markov1 expects it with 0.93")
-    accounts.begun(B, "it was not opened")
+    accounts.prefetch_started(A, "markov1 expects it with 0.93")
+    accounts.prefetch_started(B, "it was not opened")
     accounts.opened(opened(A, Found.PREFETCHED))
     assert accounts.end(1, "i1", ()).reasons == ("d/a: markov1 expects it with 0.93",)
 
 
 def test_what_a_session_leaves_unopened_is_wasted():
     accounts, _ = books()
-    accounts.brought(SESSION, A, 100, 1.0)
-    accounts.dismiss(SESSION)
+    accounts.prefetched(SESSION, A, 100, 1.0)
+    accounts.end_session(SESSION)
     assert accounts.figures()["wasted_bytes"] == 100
 
 
@@ -140,27 +140,27 @@ def test_of_a_prefetch_that_was_overtaken_the_part_before_is_hidden():
     accounts, _ = books()
     begin(accounts)
     accounts.opened(opened(A, Found.PREFETCHED, waited_s=0.5))
-    accounts.overtaken(A, 2.0)
-    accounts.overtaken(B, 2.0)
+    accounts.prefetch_overtaken(A, 2.0)
+    accounts.prefetch_overtaken(B, 2.0)
     assert accounts.figures()["hidden_s"] == 1.5
 
 
 def test_what_comes_after_a_sessions_end_is_wasted_and_nothing_of_it_is_kept():
     accounts, _ = books()
-    accounts.dismiss(SESSION)
-    accounts.brought(SESSION, A, 100, 1)
-    accounts.cancelled(SESSION, 50)
+    accounts.end_session(SESSION)
+    accounts.prefetched(SESSION, A, 100, 1)
+    accounts.prefetch_cancelled(SESSION, 50)
     assert accounts.figures()["wasted_bytes"] == 150
-    assert not accounts._brought.give_up(SESSION)
+    assert not accounts._unopened.give_up(SESSION)
     assert not accounts._cancelled
     begin(accounts)  # its name is used again
-    accounts.brought(SESSION, A, 100, 1)
+    accounts.prefetched(SESSION, A, 100, 1)
     assert accounts.end(1, "i1", ()).wasted_bytes == 100
 
 
 def test_what_was_brought_and_had_to_go_again_before_it_was_opened_is_wasted():
     accounts, _ = books()
-    accounts.brought(SESSION, A, 100, 2.0)
+    accounts.prefetched(SESSION, A, 100, 2.0)
     begin(accounts, sandbox=2, invocation="other", session="s2")
     accounts.opened(opened(A, Found.FETCHED, sandbox=2, waited_s=2.0))
     assert accounts.end(2, "other", ()).wasted_bytes == 0  # it was not brought for that session
@@ -177,7 +177,7 @@ def test_waits_for_parts_of_a_file_count_as_those_for_files_do():
     accounts.opened(opened(A, Found.PREFETCHED, waited_s=0.5))
     accounts.waited(PieceWaited(1, A, 1.25))
     accounts.waited(PieceWaited(2, A, 8.0))  # a sandbox that has no run
-    accounts.overtaken(A, 20.0)
+    accounts.prefetch_overtaken(A, 20.0)
     assert accounts.end(1, "i1", ()).data_s == 2.0
     assert accounts.figures()["waited_s"] == 10.0
     assert accounts.figures()["hidden_s"] == 10.25

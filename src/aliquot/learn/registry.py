@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -17,6 +18,11 @@ from aliquot.learn.scoring import Score
 
 _MANIFEST, _SERVING, _ASIDE, _LOCK = "manifest.json", "serving.json", ".unfinished-", "training.lock"
 _DIGITS = 6
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since the epoch."""
+    return int(time.time() * 1000)
 
 
 class BrokenVersionError(Exception):

@@ -1,6 +1,5 @@
 """One training from the log's sessions to a version in the registry: learn, try on held-back sessions, choose, keep."""
 
-import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.model import calibrated
 from aliquot.learn.parts import NETWORK, REACH, TABLES, VOCABULARY, VersionParts, open_parts
 from aliquot.learn.predictor import NoPredictor, Predictor
-from aliquot.learn.registry import BrokenVersionError, EpochResult, Manifest, ModelRegistry
+from aliquot.learn.registry import BrokenVersionError, EpochResult, Manifest, ModelRegistry, now_ms
 from aliquot.learn.scoring import HeldOutStep, held_out_steps, score
 from aliquot.learn.settings import LearnSettings
 from aliquot.learn.steps import Session
@@ -79,7 +78,7 @@ def train(
         made = learn(learned, held_back, work, settings, on_progress)
         accepted, why = _against_serving(made, held_back, registry)
         manifest = msgspec.structs.replace(
-            made.manifest, version=registry.next_version(), accepted=accepted, why=why, created=int(time.time() * 1000)
+            made.manifest, version=registry.next_version(), accepted=accepted, why=why, created=now_ms()
         )
         registry.add(manifest, made.files)
         if accepted and not registry.serving().pinned:

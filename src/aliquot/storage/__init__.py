@@ -1,1 +1,1 @@
-"""The storage fabric: datasets near the work. Origins, the cache of a node, views, the access log, and the agent."""
+"""The storage fabric: origins, the node's cache, views of datasets, the access log, and the storage agent."""

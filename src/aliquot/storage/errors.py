@@ -1,14 +1,14 @@
-"""What goes wrong between an origin and a reader, by whose fault it is; each has the errno that a reader of files sees.
+"""The errors of the storage fabric, by cause. Each has the errno that a reading program sees.
 
 AliquotError
 ├── InputError
-│   └── PathError       a path that leaves its dataset, or is none
+│   └── PathError       a path that leaves its dataset or is malformed
 └── StorageError
     ├── AbsentError     the origin has no file of this name
-    ├── OriginError     the origin cannot be reached, does not answer, or answers wrongly
-    ├── ChangedError    the file is not any more what was opened, or changes faster than it can be copied
-    ├── RoomError       the cache is too small for what is asked, or the disk is full; all that could go has gone
-    └── RefusedError    the cache does not do this: prefetches where their budget is 0, anything once it is closed
+    ├── OriginError     the origin is unreachable, silent, or answers wrongly
+    ├── ChangedError    the file has changed since it was opened, or changes faster than it can be copied
+    ├── RoomError       the cache is too small or the disk is full, after all possible evictions
+    └── RefusedError    the cache refuses: a prefetch with a budget of 0, or anything after it was closed
 """
 
 import errno
@@ -18,13 +18,13 @@ from aliquot.core.errors import AliquotError, InputError
 
 
 class PathError(InputError):
-    """The text names the path and what is wrong with it."""
+    """A path is not valid in a dataset. The text names the path and the fault."""
 
     errno: ClassVar[int] = errno.ENOENT
 
 
 class StorageError(AliquotError):
-    """The text may be shown to tenants: it names the dataset and the file, never an option of the origin."""
+    """The root of storage errors. The text names the dataset and the file, never an option of the origin."""
 
     errno: ClassVar[int] = errno.EIO
 

@@ -1,4 +1,4 @@
-"""How the server and the agent write to each other: records as msgpack, each after its length."""
+"""The frames between the server and the agent: each is a length and a msgpack message."""
 
 import asyncio
 import struct
@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from aliquot.core.units import KIB
 from aliquot.storage.messages import FromAgent, ToAgent, ViewMessage
 
 T = TypeVar("T")
@@ -15,18 +16,18 @@ _encoder = msgspec.msgpack.Encoder()
 to_agent_decoder: msgspec.msgpack.Decoder[ToAgent] = msgspec.msgpack.Decoder(ToAgent)
 from_agent_decoder: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAgent)
 view_message_decoder: msgspec.msgpack.Decoder[ViewMessage] = msgspec.msgpack.Decoder(ViewMessage)
-PACKET_BYTES = 2**17
+MAX_PACKET_BYTES = 128 * KIB
 
 
 def packet(message: ToAgent | FromAgent | ViewMessage) -> bytes:
-    """What goes with a descriptor: its socket keeps messages apart by itself. Every message can be written."""
+    """Encode a message without a length, for sockets that keep packets apart. Every message can be encoded."""
     try:
         return _encoder.encode(message)
-    except UnicodeEncodeError:  # a name of a file, or what a program has said, was no UTF-8
+    except UnicodeEncodeError:  # a file name or a program's output is not UTF-8
         return _encoder.encode(_readable(msgspec.to_builtins(message)))
 
 
-def _readable(part: Any) -> Any:  # noqa: ANN401 - whatever messages are made of
+def _readable(part: Any) -> Any:  # noqa: ANN401 - any part of a message
     if isinstance(part, str):
         return part.encode(errors="backslashreplace").decode()
     if isinstance(part, dict):
@@ -40,7 +41,7 @@ def frame(message: ToAgent | FromAgent) -> bytes:
 
 
 async def next_message(reader: asyncio.StreamReader, decoder: msgspec.msgpack.Decoder[T]) -> T | None:
-    """None when the other side has hung up. Raises `msgspec.DecodeError` of what is no message."""
+    """Read a message, or return None when the connection is closed. Raises `msgspec.DecodeError`."""
     try:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         return decoder.decode(await reader.readexactly(length))

@@ -1,6 +1,6 @@
-"""What datasets have in them, asked of their origins: one question a dataset at a time, each in a thread of its own.
+"""Look up what datasets contain: one lookup per dataset at a time, each in its own thread.
 
-An origin that hangs keeps that thread and no other; whoever asks meanwhile waits for the same answer.
+An origin that hangs blocks its own thread only. Callers that ask meanwhile share the running lookup.
 """
 
 import threading
@@ -12,39 +12,39 @@ T = TypeVar("T")
 
 
 class DatasetLookups(Generic[T]):
-    """`look` waits for an origin; what it raises, whoever asked is told."""
+    """Thread-safe. `look` may wait for an origin; its exception becomes the exception of the future."""
 
     def __init__(self, look: Callable[[str], T]) -> None:
         self._look = look
         self._lock = threading.Lock()
-        self._under_way: dict[str, Future[T]] = {}
+        self._running: dict[str, Future[T]] = {}
 
     def begin(self, name: str) -> Future[T]:
-        """Of one that is under way, that one."""
+        """Start a lookup, or return the one already running."""
         with self._lock:
-            known = self._under_way.get(name)
+            known = self._running.get(name)
             if known is not None:
                 return known
-            future = self._under_way[name] = Future()
+            future = self._running[name] = Future()
         threading.Thread(target=self._work, args=(name, future), name="look", daemon=True).start()
         return future
 
     def forget(self, name: str) -> None:
-        """It is another dataset now: whoever asks next must not wait for what is said of the old."""
+        """Detach the running lookup, because the dataset was replaced: the next caller starts a new one."""
         with self._lock:
-            self._under_way.pop(name, None)
+            self._running.pop(name, None)
 
     def _work(self, name: str, future: Future[T]) -> None:
         try:
             looked = self._look(name)
-        except BaseException as error:  # noqa: BLE001 - it is handed on
-            self._over(name, future)
+        except BaseException as error:  # noqa: BLE001 - the future carries it
+            self._finish(name, future)
             future.set_exception(error)
         else:
-            self._over(name, future)
+            self._finish(name, future)
             future.set_result(looked)
 
-    def _over(self, name: str, future: Future[T]) -> None:
+    def _finish(self, name: str, future: Future[T]) -> None:
         with self._lock:
-            if self._under_way.get(name) is future:
-                del self._under_way[name]
+            if self._running.get(name) is future:
+                del self._running[name]

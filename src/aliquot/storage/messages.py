@@ -1,7 +1,7 @@
-"""What the server and the storage agent say to each other: msgpack frames on a socket, each a tagged record.
+"""The messages between the server and the storage agent: tagged records in msgpack frames on a socket.
 
-The agent is a process of its own: it holds the cache, moves the bytes, answers the views' opens and runs the model, so
-that none of it holds up a call that needs no files. It decides nothing but what cannot wait: an open is served at once.
+The agent is a separate process. It holds the cache, transfers files, serves the views and runs the model, so that none
+of this delays a call that needs no files. The core decides about prefetches, and the agent serves opens by itself.
 """
 
 from typing import TypeAlias
@@ -16,55 +16,55 @@ from aliquot.storage.settings import FabricSettings
 
 
 class StartAgent(Struct, frozen=True, tag=True):
-    """The first that is said: how the agent is to work, and all datasets that there are."""
+    """The first message: the agent's settings and all datasets."""
 
     settings: FabricSettings
     datasets: tuple[Dataset, ...]
 
 
 class CheckDataset(Struct, frozen=True, tag=True):
-    """Whether its origin opens and lists; nothing is kept. Then `Reply`."""
+    """Check that an origin can be opened and listed; nothing is kept. Answered by `Reply`."""
 
     request: int
     dataset: Dataset
 
 
 class PutDataset(Struct, frozen=True, tag=True):
-    """It is there, or has changed."""
+    """Add or replace a dataset."""
 
     dataset: Dataset
 
 
 class RemoveDataset(Struct, frozen=True, tag=True):
-    """No view shows it any more, and its files leave the cache. Then `Reply`."""
+    """Remove a dataset from all views and delete its cached files. Answered by `Reply`."""
 
     request: int
     name: str
 
 
 class HideDataset(Struct, frozen=True, tag=True):
-    """It was taken from those in these sandboxes: for as long as they live, no dataset of that name is theirs."""
+    """Hide a dataset from these sandboxes. They see no dataset of this name for the rest of their lives."""
 
     name: str
     sandboxes: tuple[int, ...]
 
 
 class EvictDataset(Struct, frozen=True, tag=True):
-    """Its files leave the cache; the dataset stays. Then `Reply`."""
+    """Delete a dataset's cached files; the dataset stays. Answered by `Reply`."""
 
     request: int
     name: str
 
 
 class ShowDataset(Struct, frozen=True, tag=True):
-    """What is known of it: files, bytes, how much of both is here. Then `Reply`."""
+    """Report a dataset's files and bytes, and how much of both is cached. Answered by `Reply`."""
 
     request: int
     name: str
 
 
 class WarmDataset(Struct, frozen=True, tag=True):
-    """Bring every file that matches one of the patterns; `WarmProgress` as it goes, then `Reply`."""
+    """Cache every file that matches one of the patterns. Answered by `WarmProgress` messages, then `Reply`."""
 
     request: int
     name: str
@@ -72,28 +72,28 @@ class WarmDataset(Struct, frozen=True, tag=True):
 
 
 class StopWarming(Struct, frozen=True, tag=True):
-    """Whoever asked has gone."""
+    """Cancel a warming, because its client has disconnected."""
 
     request: int
 
 
 class OpenView(Struct, frozen=True, tag=True):
-    """A sandbox is to see these datasets. It comes by a socket of its own, with the sandbox's end of FUSE."""
+    """Show these datasets to a sandbox. Sent on the view socket, with the descriptor of `/dev/fuse`."""
 
     sandbox: int
     datasets: tuple[str, ...]
 
 
 class CloseView(Struct, frozen=True, tag=True):
-    """By the same socket, so that it comes after `OpenView`."""
+    """Close a sandbox's view. Sent on the same socket, so that it arrives after `OpenView`."""
 
     sandbox: int
 
 
 class BeginRun(Struct, frozen=True, tag=True):
-    """What is opened through the sandbox's view from now on is opened by this invocation.
+    """Count the files opened through the sandbox's view for this invocation from now on.
 
-    What was opened before, while its code was imported or because this came a moment late, is opened by it too.
+    Earlier opens that belong to no run count for it, too: its code may open files while it is imported.
     """
 
     sandbox: int
@@ -105,7 +105,7 @@ class BeginRun(Struct, frozen=True, tag=True):
 
 
 class EndRun(Struct, frozen=True, tag=True):
-    """The invocation has its result. Then `RunSettled`."""
+    """End an invocation's run. Answered by `RunSettled`."""
 
     sandbox: int
     invocation: str
@@ -117,23 +117,23 @@ class EndSession(Struct, frozen=True, tag=True):
 
 
 class AskModel(Struct, frozen=True, tag=True):
-    """The core's `Predict`. Then `Predicted`."""
+    """The core's command `Predict`. Answered by `Predicted`."""
 
     tenant: str
     session: str
     function: str
-    user: str = ""  # of the session
+    user: str = ""  # the session's user
 
 
 class StartPrefetch(Struct, frozen=True, tag=True):
-    """The core's `Fetch`. Then `PrefetchEnded`."""
+    """The core's command `Fetch`. Answered by `PrefetchEnded`."""
 
     fetch: int
     tenant: str
     session: str
     dataset: str
     path: str
-    reason: str  # the core's, for the record of whoever opens it
+    reason: str  # the core's reason, for the record of the run that opens the file
 
 
 class CancelPrefetch(Struct, frozen=True, tag=True):
@@ -141,19 +141,19 @@ class CancelPrefetch(Struct, frozen=True, tag=True):
 
 
 class ShowModels(Struct, frozen=True, tag=True):
-    """Which versions there are, which serves, and where a training stands. Then `ModelsReply`."""
+    """Report all model versions, the serving one and the last training. Answered by `ModelsReply`."""
 
     request: int
 
 
 class TrainModel(Struct, frozen=True, tag=True):
-    """Begin a training from the access log, in a process of its own. Then `ModelsReply`, when it has begun."""
+    """Start a training in a separate process. Answered by `ModelsReply` when it has started."""
 
     request: int
 
 
 class UseModel(Struct, frozen=True, tag=True):
-    """Have this version serve, or this of its predictors, or both; 0, or neither: the best. Then `ModelsReply`."""
+    """Choose the serving version, its predictor, or both; 0 or neither: the best. Answered by `ModelsReply`."""
 
     request: int
     version: int | None = None
@@ -161,7 +161,7 @@ class UseModel(Struct, frozen=True, tag=True):
 
 
 class RollBackModel(Struct, frozen=True, tag=True):
-    """Have the version serve that did before. Then `ModelsReply`."""
+    """Serve the previous version again. Answered by `ModelsReply`."""
 
     request: int
 
@@ -195,13 +195,13 @@ ViewMessage: TypeAlias = OpenView | CloseView
 
 
 class AgentFailed(Struct, frozen=True, tag=True):
-    """The last that it says: why it cannot work."""
+    """The last message of an agent that cannot work, with the reason."""
 
     error: str
 
 
 class Reply(Struct, frozen=True, tag=True):
-    """`error` is for people: empty when all went well; otherwise the value is nothing."""
+    """The answer to a request. `error` is a text for people, empty on success."""
 
     request: int
     value: dict[str, int | float | str | None] = {}
@@ -209,7 +209,7 @@ class Reply(Struct, frozen=True, tag=True):
 
 
 class ModelsReply(Struct, frozen=True, tag=True):
-    """`error` as in `Reply`."""
+    """The answer to a request about models. `error` is as in `Reply`."""
 
     request: int
     state: ModelsState | None = None
@@ -225,13 +225,13 @@ class WarmProgress(Struct, frozen=True, tag=True):
 
 
 class AgentFigures(Struct, frozen=True, tag=True):
-    """For people who watch; told when something has changed, a few times a second at most."""
+    """Counters for people, sent when they have changed, at most twice a second."""
 
     values: dict[str, float]
 
 
 class Predicted(Struct, frozen=True, tag=True):
-    """Of files that are not here yet; most likely first."""
+    """The likely files that are not cached yet, most likely first."""
 
     tenant: str
     session: str
@@ -246,15 +246,15 @@ class PrefetchEnded(Struct, frozen=True, tag=True):
 
 
 class RunSettled(Struct, frozen=True, tag=True):
-    """What an invocation had of the fabric, for its record."""
+    """An invocation's use of the storage fabric, for its record."""
 
     invocation: str
-    data_s: float  # that it waited for files, all together
-    opened: dict[Found, int]  # how many files, by what the open found
-    prefetched_bytes: int  # that were here, or on their way, because they were predicted
-    wasted_bytes: int  # that were brought for it and that it did not open
-    error: str = ""  # why a file could not be opened, if one could not
-    reasons: tuple[str, ...] = ()  # why the first of the files that it found prefetched were brought
+    data_s: float  # total time waited for files
+    opened: dict[Found, int]  # number of opens, by the file's state
+    prefetched_bytes: int  # of opened files that had been prefetched
+    wasted_bytes: int  # prefetched for it and not opened
+    error: str = ""  # why the first failed open failed
+    reasons: tuple[str, ...] = ()  # why the first prefetched files were prefetched
 
 
 FromAgent: TypeAlias = (

@@ -1,6 +1,6 @@
-"""The model that serves, in the agent: it says which files come next, is exchanged meanwhile, and has others made.
+"""Serve predictions from the current model version, replace it while it serves, and train new versions.
 
-A version that cannot be read is never served: the one before it goes on, or nothing is predicted.
+A version that cannot be read is never served. The version before it stays in use, or nothing is predicted.
 """
 
 import threading
@@ -26,17 +26,17 @@ _log = structlog.get_logger(__name__)
 
 
 class ModelError(AliquotError):
-    """What was asked cannot be done; the text is for people."""
+    """A request about models cannot be performed; the text is for people."""
 
 
 class ModelService:
-    """May be used from any thread."""
+    """Answers predictions and the operator's requests about models. Thread-safe."""
 
     def __init__(self, directory: Path, log: AccessLog, settings: LearnSettings = LearnSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._log = log
         self._registry = ModelRegistry(directory)
-        self._lock = threading.Lock()  # one loads at a time
+        self._lock = threading.Lock()  # held while a version is loaded
         self._now: tuple[str, PredictionModel | None] = (NOTHING, None)
         self._loaded: ServingState | None = None
         self._error = ""
@@ -47,10 +47,13 @@ class ModelService:
         self._thread = threading.Thread(target=self._watch, name="aliquot-models", daemon=True)
         self._thread.start()
 
-    # --- asked for predictions ------------------------------------------------------------------------------
+    # --- predictions ----------------------------------------------------------------------------------------
 
     def next_files(self, tenant: str, session: str, function: str | None, user: str = "") -> tuple[str, list[Likely]]:
-        """The model's name and the likely set. `function`: just called; empty: a session begins; None: neither."""
+        """Return the model's name and the likely files.
+
+        `function` is the one just called, empty when a session begins, and None otherwise.
+        """
         name, model = self._now
         if model is None:
             return name, []
@@ -58,7 +61,7 @@ class ModelService:
         told = model.likely(history_of(recent, tenant, function, user))
         return name, [Likely(*as_key(guess.file), model.describe(guess.file).size, guess.probability) for guess in told]
 
-    # --- asked by the operator --------------------------------------------------------------------------------
+    # --- requests of the operator -----------------------------------------------------------------------------
 
     def state(self) -> ModelsState:
         versions = tuple(
@@ -69,15 +72,15 @@ class ModelService:
         )
 
     def train(self) -> ModelsState:
-        """Raises `ModelError` while another training is under way."""
+        """Start a training. Raises `ModelError` while another one runs."""
         self._log.flush()
         self._trained_at = self._log.added
-        if not self._trainer.start(replace(self.settings, when_idle=False)):  # someone waits for it
+        if not self._trainer.start(replace(self.settings, when_idle=False)):  # the operator waits for it
             raise ModelError("a training is under way already; `aliquot model list` shows how far it is")
         return self.state()
 
     def use(self, version: int | None, predictor: str | None) -> ModelsState:
-        """Have a version serve, or one of its predictors, or both; `BEST`, or neither: whatever is best.
+        """Choose the version that serves, its predictor, or both. `BEST`, or neither, chooses the best version.
 
         Raises `ModelError`.
         """
@@ -98,7 +101,7 @@ class ModelService:
         return self.state()
 
     def roll_back(self) -> ModelsState:
-        """To the version that served before. Raises `ModelError`."""
+        """Serve the previous version again. Raises `ModelError`."""
         try:
             self._registry.roll_back()
         except BrokenVersionError as error:
@@ -111,10 +114,10 @@ class ModelService:
         self._trainer.close()
         self._thread.join()
 
-    # --- what serves ----------------------------------------------------------------------------------------
+    # --- the serving version ----------------------------------------------------------------------------------
 
     def reload(self) -> None:
-        """Take up what the registry says is to serve, if that has changed."""
+        """Load the version that the registry names, if it has changed."""
         with self._lock:
             served = self._registry.serving()
             if served == self._loaded:
@@ -124,7 +127,7 @@ class ModelService:
                 self._now, self._error = self._load(served), ""
             except (BrokenVersionError, LstmError) as error:
                 self._error = str(error)
-                _log.error("the model that is to serve cannot; the one before goes on", error=self._error)
+                _log.error("the chosen model cannot be loaded; the previous one stays in use", error=self._error)
 
     def _load(self, served: ServingState) -> tuple[str, PredictionModel | None]:
         if not served.version:
@@ -145,7 +148,7 @@ class ModelService:
         except (BrokenVersionError, LstmError) as error:
             raise ModelError(f"version {version} cannot serve: {error}") from error
 
-    # --- training by itself -----------------------------------------------------------------------------------
+    # --- automatic training -----------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         while not self._stop.wait(self.settings.look_every_s):
@@ -161,7 +164,7 @@ class ModelService:
         self.reload()
 
     def _newest_count(self) -> int:
-        """What the newest version has not seen counts as new, also after a restart."""
+        """Return minus the number of accesses that the newest version has not seen, so that they count as new."""
         versions = self._registry.versions()
         seen = versions[-1].steps if versions else 0
         return min(0, seen - self._log.stats().rows)

@@ -1,21 +1,21 @@
-"""What is told of models: the versions that there are, the one that serves, and where a training stands."""
+"""The state of the models as the agent reports it: all versions, the serving one, and the last training."""
 
 from msgspec import Struct
 
 from aliquot.learn.registry import EpochResult, Manifest, ServingState
 
-BEST = 0  # instead of a version: the best there is, and whatever is better from then on
+BEST = 0  # instead of a version number: the best version, now and after later trainings
 
 
 class TrainingState(Struct, frozen=True):
-    """Where the last training stands, or how it ended."""
+    """The progress of the last training, or its result."""
 
     running: bool
     what: str
     done: float  # 0 to 1
-    began: int  # milliseconds of the epoch
+    began: int  # milliseconds since the epoch
     curve: tuple[EpochResult, ...] = ()
-    version: int = 0  # that it made
+    version: int = 0  # the version it made; 0 if none
     error: str = ""
 
 
@@ -26,8 +26,8 @@ class ModelVersion(Struct, frozen=True):
 
 class ModelsState(Struct, frozen=True):
     serving: ServingState
-    model: str  # what answers now, as predictions name it
+    model: str  # name of the predictor and version that answers now
     versions: tuple[ModelVersion, ...]
     training: TrainingState | None
-    accesses: int  # in the log
-    error: str = ""  # why what should serve does not
+    accesses: int  # number of accesses in the log
+    error: str = ""  # why the chosen version does not serve

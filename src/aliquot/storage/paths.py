@@ -1,13 +1,13 @@
-"""Which paths name a file of a dataset: relative, with `/`, and never out of it."""
+"""Check the paths of files in a dataset: relative, separated by `/`, and never outside it."""
 
 from aliquot.storage.errors import PathError
 
-MAX_PATH_BYTES = 4096  # bytes, as Linux has it
+MAX_PATH_BYTES = 4096  # Linux's limit
 MAX_NAME_BYTES = 255
 
 
 def check_path(path: str) -> str:
-    """The path itself, when it is fit to be one of a dataset's; `PathError` otherwise."""
+    """Return the path if it can name a file of a dataset. Raises `PathError` otherwise."""
     wrong = _complaint(path)
     if wrong:
         raise PathError(f"path {path!r}: {wrong}; a path of a dataset is relative, such as train/0001.png")

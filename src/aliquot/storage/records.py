@@ -1,4 +1,4 @@
-"""What the fabric speaks of: datasets, their files, and who opened which."""
+"""The records of the storage fabric: datasets, their files, and accesses to them."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class FileKey(NamedTuple):
-    """One file of one dataset. The path is relative, with `/`, and never climbs: `check_path` has seen to it."""
+    """One file of one dataset. The path has passed `check_path`."""
 
     dataset: str
     path: str
@@ -17,51 +17,51 @@ class FileKey(NamedTuple):
 
 
 class Listed(Struct, frozen=True):
-    """A file as its origin tells of it. Another version is another file: what is cached of the old one is not it."""
+    """A file as its origin describes it. Another version counts as another file."""
 
     path: str
     size: int
-    version: str  # etag, or mtime and size: whatever changes when the content does
-    checksum: str = ""  # `md5:…` or `sha256:…` where the origin offers one; empty: it does not
-    mtime_s: float = 0  # when it was last changed, where the origin tells; for people, `version` decides
+    version: str  # ETag, or mtime and size: changes whenever the content changes
+    checksum: str = ""  # `md5:…` or `sha256:…`; empty if the origin offers none
+    mtime_s: float = 0  # last change, if the origin reports it; shown to people, `version` decides
 
 
 class Dataset(Struct, frozen=True):
-    """A named root at an origin. The operator adds it; it is shown to all tenants, or to those that are named."""
+    """A named directory at an origin, added by the operator and shown to all tenants or to the listed ones."""
 
     name: str
-    url: str  # whatever fsspec opens, a path, or rsync://host/module/path
-    options: dict[str, str] = {}  # the origin's own, secrets among them: their values are never told to anyone
-    tenants: tuple[str, ...] | None = None  # None: all; empty: nobody, for those that were named are gone
-    created: int = 0  # milliseconds of the epoch
+    url: str  # a URL that fsspec opens, a path, or rsync://host/module/path
+    options: dict[str, str] = {}  # for the origin; may hold secrets, so their values are never shown
+    tenants: tuple[str, ...] | None = None  # None: all tenants; empty: no tenant, because the listed ones were removed
+    created: int = 0  # milliseconds since the epoch
 
     def is_shown_to(self, tenant: str) -> bool:
         return self.tenants is None or tenant in self.tenants
 
 
 class Found(StrEnum):
-    """What an open found in the node's cache."""
+    """The state of a file in the node's cache when it was opened."""
 
-    CACHED = "cached"  # there, from an earlier use or by `warm`
-    PREFETCHED = "prefetched"  # there, or on its way, because it was predicted
-    FETCHED = "fetched"  # not there: it was waited for
+    CACHED = "cached"  # present from an earlier use or from `warm`
+    PREFETCHED = "prefetched"  # present or being transferred because it was predicted
+    FETCHED = "fetched"  # missing: the open waited for the transfer
 
 
 class Access(Struct, frozen=True):
     """One open of a file through a view."""
 
-    time_s: float  # of the epoch
+    time_s: float  # since the epoch
     tenant: str
-    session: str  # the platform's, else made of the tenant and function; empty: none
+    session: str  # id of the platform's session; empty if there is none
     function: str
     invocation: str
     dataset: str
     path: str
     size: int
-    operation: str  # open; later others
+    operation: str  # always "open" today
     waited_s: float
     found: Found
-    user: str = ""  # of the session, as whoever began it said; empty: nobody said
+    user: str = ""  # the user named when the session began; empty if none was named
 
 
 class Likely(Struct, frozen=True):

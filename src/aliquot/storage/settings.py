@@ -1,4 +1,4 @@
-"""How the storage agent is to work, parsed once and frozen."""
+"""The settings of the storage agent, parsed once and frozen."""
 
 from msgspec import Struct
 
@@ -8,8 +8,8 @@ from aliquot.learn.settings import LearnSettings
 
 class FabricSettings(Struct, frozen=True):
     directory: str = ""  # for the access log and the models
-    cache_directory: str = ""  # for the files
+    cache_directory: str = ""  # for the cached files
     cache_bytes: int = 10 * GIB
-    eviction: str = "lecar"  # of the cache; docs/decisions/0025 says why
+    eviction: str = "lecar"  # the cache's eviction policy; decision 0025 gives the reason
     learning: LearnSettings = LearnSettings()
-    prefetch_bytes_per_s: int | None = None  # what prefetches may take of the link; None: all that nobody else wants
+    prefetch_bytes_per_s: int | None = None  # limit for prefetches; None: all spare bandwidth

@@ -20,9 +20,8 @@ from aliquot.live.gateway.routing import Access, Answer, Asked, Endpoint, Query,
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.warming import OPERATOR, Warmed, Warming, Warmings, WarmPost
 from aliquot.live.store.records import Action
-from aliquot.storage.addresses import without_secrets
+from aliquot.storage.addresses import redact_for_tenants, without_secrets
 from aliquot.storage.records import Dataset
-from aliquot.storage.telling import redact_for_tenants
 
 _ALL, _ONE = "/operator/v1/datasets", "/operator/v1/datasets/{dataset}"
 _SEEN, _SEEN_ONE = "/api/v1/datasets", "/api/v1/datasets/{dataset}"

@@ -12,9 +12,9 @@ from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.datasets.requests import AgentError
 from aliquot.live.gateway.events import Events
 from aliquot.live.gateway.refusal import Refusal
+from aliquot.storage.addresses import redact_for_tenants
 from aliquot.storage.messages import WarmProgress
 from aliquot.storage.records import Dataset
-from aliquot.storage.telling import redact_for_tenants
 
 OPERATOR = ""  # no namespace has that name
 MOST_WARMINGS = 4  # of one namespace at a time; the node does four times as many

@@ -1,4 +1,4 @@
-"""The datasets that the agent knows, their origins, and the cache that they share. Methods may wait for origins."""
+"""The datasets that the agent knows, their origins, and the cache that they share."""
 
 import threading
 from collections.abc import Iterable
@@ -6,20 +6,21 @@ from contextlib import suppress
 from pathlib import Path
 
 from aliquot.core.errors import AliquotError
+from aliquot.storage.addresses import redact_for_tenants
 from aliquot.storage.cache import Cache, CacheSettings, DatasetStats, NodeCache
 from aliquot.storage.errors import AbsentError
 from aliquot.storage.origins import Origin, origin_for
 from aliquot.storage.records import Dataset
 from aliquot.storage.settings import FabricSettings
-from aliquot.storage.telling import redact_for_tenants
 
 Value = dict[str, int | float | str | None]
-
 
 REMOVED = "there is no such dataset any more"
 
 
 class NodeDatasets:
+    """Thread-safe. Methods may wait for origins, except those that say otherwise."""
+
     def __init__(self, settings: FabricSettings, datasets: Iterable[Dataset]) -> None:
         self._lock = threading.Lock()
         self._datasets = {dataset.name: dataset for dataset in datasets}
@@ -31,10 +32,10 @@ class NodeDatasets:
         )
         self.cache: Cache = NodeCache(directory, cache_settings, self._origin_of)
         for name in self.cache.stats().datasets.keys() - self._datasets.keys():
-            self.cache.remove(name)  # it went while no agent was there to hear of it
+            self.cache.remove(name)  # it was removed while no agent ran
 
     def _origin_of(self, name: str) -> Origin:
-        """Made when it is first asked for: one that is wrong is in nobody's way. Raises `StorageError`."""
+        """Return a dataset's origin, made at its first use so that a wrong one fails alone. Raises `StorageError`."""
         with self._lock:
             dataset, origin = self._datasets.get(name), self._origins.get(name)
         if dataset is None:
@@ -46,7 +47,7 @@ class NodeDatasets:
                     origin = self._origins.setdefault(name, origin)
         return origin
 
-    # --- what the server asks -----------------------------------------------------------------------------
+    # --- requests of the server -----------------------------------------------------------------------------
 
     def check(self, dataset: Dataset) -> Value:
         origin = origin_for(dataset)
@@ -57,7 +58,7 @@ class NodeDatasets:
         return {}
 
     def put(self, dataset: Dataset) -> Origin | None:
-        """At once. The origin that it had, if it has another now: what is cached of that one is not its own."""
+        """Add or replace a dataset without waiting. Return its old origin if it has another one now."""
         with self._lock:
             old = self._datasets.get(dataset.name)
             self._datasets[dataset.name] = dataset
@@ -65,45 +66,45 @@ class NodeDatasets:
             return None if same else self._origins.pop(dataset.name, None)
 
     def remove(self, name: str) -> Origin | None:
-        """At once. The origin that it had; its files leave the cache by `cache.remove`."""
+        """Remove a dataset without waiting and return its origin. `forget` deletes its cached files."""
         with self._lock:
             self._datasets.pop(name, None)
             return self._origins.pop(name, None)
 
     def evict(self, name: str) -> Value:
-        """Its files leave the node, but those that are open or on their way; what is known of it stays."""
+        """Delete its cached files, except those that are open or being transferred. The dataset stays."""
         before = self._here(name)
         self.cache.empty(name)
         after = self._here(name)
         return {"files": max(0, before.files - after.files), "bytes": max(0, before.bytes - after.bytes)}
 
     def forget(self, name: str) -> Value:
-        """It was removed: all of it leaves the node."""
+        """Delete everything cached for a removed dataset."""
         self.cache.remove(name)
         return {}
 
     def prime(self, name: str) -> None:
-        """Have its listing at hand before somebody looks into it."""
-        with suppress(AliquotError):  # whoever looks will be told
+        """Read its listing before a view asks for it."""
+        with suppress(AliquotError):  # a view that asks gets the error
             self.cache.listing(name)
 
     def _here(self, name: str) -> DatasetStats:
         return self.cache.stats().datasets.get(name) or DatasetStats()
 
     def here(self, name: str) -> Value:
-        """How much of it is on the node. Waits for no origin."""
+        """Return how much of it is on the node. Does not wait for an origin."""
         here = self._here(name)
         return {"cached_files": here.files, "cached_bytes": here.bytes}
 
     def look(self, name: str) -> Value:
-        """How much there is, or why that is not known."""
+        """Return how many files and bytes its origin has, or the error that prevents knowing it."""
         try:
             listing = self.cache.listing(name)
         except AliquotError as error:
             return {"trouble": str(error)}
         return {"files": len(listing), "bytes": listing.bytes}
 
-    # --- what others here ask -----------------------------------------------------------------------------
+    # --- used by other parts of the agent -----------------------------------------------------------------------------
 
     def is_shown(self, name: str, tenant: str) -> bool:
         with self._lock:
@@ -111,7 +112,7 @@ class NodeDatasets:
         return dataset is not None and dataset.is_shown_to(tenant)
 
     def redact_for_tenants(self, name: str, error: str) -> str:
-        """What tenants may read of what went wrong."""
+        """Return an error's text as tenants may see it."""
         with self._lock:
             dataset = self._datasets.get(name)
         return redact_for_tenants(error, dataset) if dataset is not None else REMOVED

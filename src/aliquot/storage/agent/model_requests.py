@@ -1,4 +1,4 @@
-"""Where questions about models are answered, in threads: to load one takes a moment, and others are waited for."""
+"""Answer the operator's requests about models in threads, because loading a model takes time."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -16,7 +16,7 @@ log = structlog.get_logger("aliquot.storage")
 
 
 class ModelRequests:
-    """`tell` is called from a thread."""
+    """Performs requests and passes each reply to `tell`, which is called from a thread."""
 
     def __init__(self, serving: ModelService, threads: Executor, tell: Callable[[ModelsReply], None]) -> None:
         self._serving = serving

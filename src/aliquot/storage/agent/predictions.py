@@ -1,4 +1,4 @@
-"""What the model expects to be opened: asked by the core, and again after every open, one question at a time."""
+"""Ask the model which files will be opened: when the core asks and after every open, one question at a time."""
 
 import asyncio
 import threading
@@ -23,20 +23,22 @@ LOG, MODELS = "accesses.db", "models"
 
 
 class Predictions:
+    """Answers the core's questions from the access log and the model that serves."""
+
     def __init__(
-        self, directory: Path, shelf: NodeDatasets, accounts: RunAccounts, send: Callable[[FromAgent], None],
+        self, directory: Path, datasets: NodeDatasets, accounts: RunAccounts, send: Callable[[FromAgent], None],
         learning: LearnSettings,
     ) -> None:  # fmt: skip
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._shelf = shelf
+        self._datasets = datasets
         self._accounts = accounts
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._log = AccessLog(directory / LOG)
         self.serving = ModelService(directory / MODELS, self._log, learning)
-        self._thread = ThreadPoolExecutor(1, "model")  # one: what is asked first is answered first
+        self._thread = ThreadPoolExecutor(1, "model")  # one thread answers in the order of the questions
         self._lock = threading.Lock()
-        self._asking: dict[AudienceKey, AskModel | None] = {}  # to be asked: for the core, or None after an open
+        self._asking: dict[AudienceKey, AskModel | None] = {}  # waiting questions: the core's, or None after an open
         self._expected: dict[AudienceKey, tuple[FileKey, ...]] = {}
 
     def accessed(self, access: Access, audience: AudienceKey) -> None:
@@ -45,7 +47,7 @@ class Predictions:
 
     def ask(self, message: AskModel) -> None:
         audience = (message.tenant, message.session)
-        self._accounts.returned(audience)
+        self._accounts.reopen(audience)
         self._ask(audience, message)
 
     def expected(self, audience: AudienceKey) -> Iterable[FileKey]:
@@ -60,10 +62,10 @@ class Predictions:
         self.serving.close()
         self._log.close()
 
-    # --- inside -------------------------------------------------------------------------------------------
+    # --- the model's thread ---------------------------------------------------------------------------------
 
     def _ask(self, audience: AudienceKey, message: AskModel | None) -> None:
-        """Opens that come faster than the model answers are answered together; a call is never dropped for them."""
+        """Queue a question. Opens that arrive before the model answers share one answer; the core's question stays."""
         with self._lock:
             waiting = audience in self._asking
             self._asking[audience] = message or self._asking.get(audience)
@@ -71,7 +73,7 @@ class Predictions:
             self._thread.submit(self._answer, audience)
 
     def _answer(self, audience: AudienceKey) -> None:
-        """In the model's thread."""
+        """Answer one audience's question. Runs in the model's thread."""
         tenant, name = audience
         with self._lock:
             asked = self._asking.pop(audience)
@@ -85,11 +87,11 @@ class Predictions:
         self._loop.call_soon_threadsafe(self._tell, audience, model, self._shown(tenant, files))
 
     def _shown(self, tenant: str, files: list[Likely]) -> list[Likely]:
-        return [file for file in files if self._shelf.is_shown(file.dataset, tenant)]
+        return [file for file in files if self._datasets.is_shown(file.dataset, tenant)]
 
     def _tell(self, audience: AudienceKey, model: str, files: list[Likely]) -> None:
-        if not self._accounts.is_over(audience):
+        if not self._accounts.has_ended(audience):
             self._expected[audience] = tuple(FileKey(file.dataset, file.path) for file in files)
-        has = self._shelf.cache.has
+        has = self._datasets.cache.has
         missing = tuple(file for file in files if not has(FileKey(file.dataset, file.path)))
         self._send(Predicted(*audience, model, missing))

@@ -1,4 +1,4 @@
-"""Prefetches under way: begun and cancelled as the core commands, and every one comes to one end."""
+"""Start and cancel prefetches as the core commands, and report exactly one end for each."""
 
 import asyncio
 import time
@@ -18,6 +18,8 @@ log = structlog.get_logger("aliquot.storage")
 
 
 class Prefetches:
+    """The prefetches that are running. Used on the event loop only."""
+
     def __init__(self, cache: Cache, accounts: RunAccounts, send: Callable[[FromAgent], None]) -> None:
         self._cache = cache
         self._accounts = accounts
@@ -29,16 +31,16 @@ class Prefetches:
         begun_s = time.monotonic()
         key = FileKey(message.dataset, message.path)
         try:
-            self._accounts.begun(key, message.reason)
+            self._accounts.prefetch_started(key, message.reason)
             ticket = self._cache.fetch(key, urgency=Urgency.PREFETCH)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the core waits for its end
+        except Exception as error:  # noqa: BLE001 - the core waits for an end in any case
             self._failed(message, 0, error)
             return
         self._under_way[message.fetch] = (ticket, begun_s)
         ticket.add_done_callback(lambda done: self._soon(message, done))
 
     def cancel(self, message: CancelPrefetch) -> None:
-        """Of one that has ended meanwhile, nothing. Whoever has opened the file has a ticket of their own."""
+        """Cancel a prefetch, or do nothing if it has ended. An open of the same file is not affected."""
         under_way = self._under_way.get(message.fetch)
         if under_way is not None:
             under_way[0].cancel()
@@ -51,11 +53,11 @@ class Prefetches:
         ticket, begun_s = self._under_way.pop(message.fetch)
         seconds = time.monotonic() - begun_s
         try:
-            if done.cancelled() or done.exception() is not None:  # what has come of it is of no use
-                self._accounts.cancelled((message.tenant, message.session), ticket.moved_bytes)
+            if done.cancelled() or done.exception() is not None:  # the bytes received so far are wasted
+                self._accounts.prefetch_cancelled((message.tenant, message.session), ticket.moved_bytes)
             if not done.cancelled():
                 self._count(message, done.result(), seconds)
-        except Exception as error:  # noqa: BLE001 - of the transfer, or of ours
+        except Exception as error:  # noqa: BLE001 - the transfer's error or our own: both are reported
             self._failed(message, seconds, error)
         else:
             self._send(PrefetchEnded(message.fetch, seconds))
@@ -63,9 +65,9 @@ class Prefetches:
     def _count(self, message: StartPrefetch, fetched: FetchResult, seconds: float) -> None:
         key = FileKey(message.dataset, message.path)
         if fetched.found is Found.PREFETCHED:
-            self._accounts.brought((message.tenant, message.session), key, fetched.listed.size, seconds)
+            self._accounts.prefetched((message.tenant, message.session), key, fetched.listed.size, seconds)
         else:
-            self._accounts.overtaken(key, seconds)
+            self._accounts.prefetch_overtaken(key, seconds)
 
     def _failed(self, message: StartPrefetch, seconds: float, error: Exception) -> None:
         if not isinstance(error, AliquotError):

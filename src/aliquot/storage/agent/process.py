@@ -1,6 +1,6 @@
-"""The agent's own process, started as `python -m aliquot.storage.agent.process FD FD`. It ends when the server does.
+"""The agent's process, started as `python -m aliquot.storage.agent.process FD FD`. It ends when the server does.
 
-The first descriptor is for messages, the second for views, which come with a descriptor themselves.
+The first descriptor carries messages. The second carries the messages about views, which come with descriptors.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from aliquot.storage.agent.agent import StorageAgent
 from aliquot.storage.frames import frame, next_message, to_agent_decoder
 from aliquot.storage.messages import AgentFailed, FromAgent, StartAgent
 
-NICE = 5  # calls that need no files come first
+NICE = 5  # below the server: calls that need no files go first
 _CLOSE_TIMEOUT_S = 4.0
 
 
-async def serve(channel: socket.socket, hands: socket.socket) -> None:
-    """Until the server hangs up."""
+async def serve(channel: socket.socket, view_channel: socket.socket) -> None:
+    """Run the agent until the server closes the connection."""
     reader, writer = await asyncio.open_connection(sock=channel)
 
     def send(message: FromAgent) -> None:
@@ -38,13 +38,13 @@ async def serve(channel: socket.socket, hands: socket.socket) -> None:
         send(AgentFailed(str(error)))
         await writer.drain()
         return
-    hands.setblocking(False)
-    asyncio.get_running_loop().add_reader(hands.fileno(), agent.take, hands)
-    figures = asyncio.create_task(agent.tell_figures())
+    view_channel.setblocking(False)
+    asyncio.get_running_loop().add_reader(view_channel.fileno(), agent.receive_view, view_channel)
+    figures = asyncio.create_task(agent.send_figures())
     while (message := await next_message(reader, to_agent_decoder)) is not None:
-        agent.hear(message)
+        agent.handle(message)
     figures.cancel()
-    # Threads that wait for an origin which does not answer must not keep the process.
+    # A thread may wait for an origin that never answers: it must not keep the process alive.
     watchdog = threading.Timer(_CLOSE_TIMEOUT_S, os._exit, (1,))
     watchdog.daemon = True
     watchdog.start()
@@ -53,14 +53,14 @@ async def serve(channel: socket.socket, hands: socket.socket) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then hangs up
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the connection
     with suppress(OSError):
         os.nice(NICE)
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # what all sandboxes have open is open here
+    max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))  # files open in any sandbox are open here
     set_up_logs()
-    with socket.socket(fileno=int(sys.argv[1])) as channel, socket.socket(fileno=int(sys.argv[2])) as hands:
-        asyncio.run(serve(channel, hands))
+    with socket.socket(fileno=int(sys.argv[1])) as channel, socket.socket(fileno=int(sys.argv[2])) as view_channel:
+        asyncio.run(serve(channel, view_channel))
 
 
 if __name__ == "__main__":

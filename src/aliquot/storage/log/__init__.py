@@ -1,4 +1,4 @@
-"""The access log: who opened which file and when, bounded on disk, read back as sessions."""
+"""The access log: every open of a file, bounded on disk, and read back as sessions."""
 
 from aliquot.storage.log.access_log import AccessLog, LogLimits
 from aliquot.storage.log.sessions import LoggedSession

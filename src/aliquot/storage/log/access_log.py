@@ -1,7 +1,7 @@
-"""The access log itself: adding costs a lock and an append; a thread of its own writes groups to SQLite and prunes.
+"""Log accesses: adding one costs a lock and an append. A thread writes them to SQLite in groups and prunes the file.
 
-What is read of an audience's last accesses comes from memory, after a restart from the file. The log is for learning:
-when its disk is full or slow it loses accesses, counts them, and holds nobody up.
+The last accesses of an audience are read from memory, or from the file after a restart. The log only serves learning.
+If its disk is full or slow it drops accesses and counts them, and never delays an open.
 """
 
 import sqlite3
@@ -20,11 +20,11 @@ from aliquot.storage.log.schema import COLUMNS, INSERT, Row, connect, connect_me
 from aliquot.storage.log.sessions import LoggedSession, split
 from aliquot.storage.records import Access
 
-MAX_RECENT = 10  # accesses of an audience that a prediction looks at
-_GROUP_INTERVAL_S = 0.05  # a group is what comes within it
-_MAX_WAITING = 100_000  # accesses that are not on disk yet; beyond that the oldest are lost
-_MAX_AUDIENCES = 4096  # whose last accesses are kept in memory
-_PRUNE_DIVISOR = 10  # a tenth of the rows goes at once, so that pruning is seldom
+MAX_RECENT = 10  # accesses of an audience that a prediction uses
+_GROUP_INTERVAL_S = 0.05  # accesses within it are written together
+_MAX_WAITING = 100_000  # accesses not on disk yet; beyond this the oldest are dropped
+_MAX_AUDIENCES = 4096  # audiences whose last accesses are kept in memory
+_PRUNE_DIVISOR = 10  # pruning deletes a tenth of the rows, so that it is rare
 _log = structlog.get_logger(__name__)
 
 
@@ -39,11 +39,11 @@ _IN_MEMORY = LogLimits(bytes=8 * MIB, rows=50_000)
 class LogStats(Struct, frozen=True):
     rows: int
     bytes: int
-    lost: int  # that never came to disk
+    lost: int  # accesses that were not written
 
 
 class AccessLog:
-    """May be used from any thread. `close` writes what waits."""
+    """The log of one node. Thread-safe. `close` writes the accesses that still wait."""
 
     def __init__(self, path: Path, limits: LogLimits = LogLimits()) -> None:  # noqa: B008 - frozen
         self.path = path
@@ -58,15 +58,15 @@ class AccessLog:
         self._closing = False
         self._connection = self._connect()
         self._rows: int = self._connection.execute("SELECT count(*) FROM accesses").fetchone()[0]
-        self._thread = threading.Thread(target=self._write_on, name="aliquot-access-log", daemon=True)
+        self._thread = threading.Thread(target=self._write_groups, name="aliquot-access-log", daemon=True)
         self._thread.start()
 
     def add(self, access: Access) -> None:
-        """It is remembered at once, and on disk soon."""
+        """Add an access to memory now, and to the file soon."""
         key = (access.tenant, audience_of(access.session, access.function))
         with self._lock:
             recent = self._recent.get(key)
-            if recent is None:  # the file is not asked: whoever opens something waits for this
+            if recent is None:  # not read from the file: an open waits for this call
                 recent = self._remember(key, [])
             recent.append(access)
             self._recent.move_to_end(key)
@@ -80,13 +80,13 @@ class AccessLog:
 
     @property
     def added(self) -> int:
-        """How many were added since it was opened."""
+        """The number of accesses added since the log was opened."""
         return self._added
 
     def recent(self, tenant: str, session: str, function: str = "", k: int = MAX_RECENT) -> list[Access]:
-        """The last accesses of a session, or, where there is none, of a function; the oldest first.
+        """Return the last accesses of a session, or of a function if the session is empty, oldest first.
 
-        An audience's own name, `function/NAME`, is as good as the function's.
+        `session` may also be the name of an audience, `function/NAME`.
         """
         key = (tenant, audience_of(session, function))
         with self._lock:
@@ -96,22 +96,22 @@ class AccessLog:
                 return list(known)[-k:]
         read = self._read_recent(tenant, session, function)
         with self._lock:
-            known = self._recent.get(key)  # something may have been opened meanwhile
+            known = self._recent.get(key)  # an open may have added to it meanwhile
             if known is None:
                 known = self._remember(key, read)
             return list(known)[-k:]
 
     def forget(self, tenant: str, session: str) -> None:
-        """The session has ended: its last accesses need not be at hand any more."""
+        """Drop an ended session's last accesses from memory."""
         with self._lock:
             self._recent.pop((tenant, session), None)
 
     def sessions(self) -> Iterator[LoggedSession]:
-        """All that are on disk, read as they are asked for, beside whoever writes."""
+        """Iterate over the sessions on disk, while the log is written."""
         return read_sessions(self.path)
 
     def flush(self) -> None:
-        """Wait until all that was added is on disk, or lost."""
+        """Wait until everything added so far is on disk or dropped."""
         with self._settled:
             target = self._added
             self._wake.set()
@@ -130,11 +130,11 @@ class AccessLog:
             self._connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        """Without its file, the log is kept in memory: files are read all the same."""
+        """Open the file, or keep the log in memory if that fails."""
         try:
             return connect(self.path)
         except (sqlite3.Error, OSError) as error:
-            _log.warning("the access log cannot be opened; it begins anew, in memory", error=str(error))
+            _log.warning("the access log cannot be opened; it starts empty, in memory", error=str(error))
             self._limits = LogLimits(min(self._limits.bytes, _IN_MEMORY.bytes), min(self._limits.rows, _IN_MEMORY.rows))
             return connect_memory()
 
@@ -147,7 +147,7 @@ class AccessLog:
         return known
 
     def _read_recent(self, tenant: str, session: str, function: str) -> list[Access]:
-        """From the file, as after a restart: what still waits to be written belongs to audiences in memory."""
+        """Read from the file. Accesses not written yet belong to audiences that are in memory."""
         if not self._rows:
             return []
         where, values = "session = ?", (tenant, session)
@@ -163,7 +163,7 @@ class AccessLog:
 
     # --- the writer's thread ------------------------------------------------------------------------------
 
-    def _write_on(self) -> None:
+    def _write_groups(self) -> None:
         while True:
             self._wake.wait()
             if not self._closing:
@@ -197,14 +197,14 @@ class AccessLog:
             self._settled.notify_all()
 
     def _prune(self, added: int) -> None:
-        """The oldest go first, a tenth at a time, until rows and bytes are within bounds."""
+        """Delete the oldest rows, a tenth at a time, until rows and bytes are within the limits."""
         pruned = False
         while (rows := self._rows + added) > self._limits.rows or self._bytes() > self._limits.bytes:
-            least = self._connection.execute("SELECT min(id) FROM accesses").fetchone()[0]
-            if least is None:
+            oldest = self._connection.execute("SELECT min(id) FROM accesses").fetchone()[0]
+            if oldest is None:
                 return
             going = max(rows // _PRUNE_DIVISOR, rows - self._limits.rows, 1)
-            gone = self._connection.execute("DELETE FROM accesses WHERE id < ?", (least + going,)).rowcount
+            gone = self._connection.execute("DELETE FROM accesses WHERE id < ?", (oldest + going,)).rowcount
             self._rows -= gone
             self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
             pruned = True
@@ -218,7 +218,7 @@ class AccessLog:
 
 
 def read_sessions(path: Path) -> Iterator[LoggedSession]:
-    """Of a log that another process may be writing. Raises `sqlite3.Error`."""
+    """Read the sessions of a log that another process may be writing. Raises `sqlite3.Error`."""
     with closing(connect_reader(path)) as reader:
         rows = reader.execute(f"SELECT {COLUMNS} FROM accesses ORDER BY id")  # noqa: S608 - our own
         yield from split(to_access(row) for row in rows)

@@ -1,4 +1,4 @@
-"""The log's SQLite file: its table, how a row is made of an access and back, and how it is opened."""
+"""The log's SQLite file: its table, the conversion between rows and accesses, and how it is opened."""
 
 import os
 import sqlite3
@@ -9,7 +9,7 @@ import structlog
 
 from aliquot.storage.records import Access, Found
 
-VERSION = 2  # 2: user
+VERSION = 2  # version 2 added the column user
 _INCREMENTAL = 2
 COLUMNS = "time_s, tenant, session, function, invocation, dataset, path, size, operation, waited_s, found, user"
 INSERT = f"INSERT INTO accesses ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(',')))})"  # noqa: S608 - our own
@@ -28,14 +28,14 @@ _log = structlog.get_logger(__name__)
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """For the writer. A file that SQLite cannot read is laid aside: without its past the log goes on all the same."""
+    """Open the file for writing. A file that SQLite cannot read is renamed, and the log starts empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return _connect(path)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
-            raise  # locked, no room, not permitted: nothing is wrong with the file
-        _log.error("the access log cannot be read and is laid aside", path=str(path), error=str(error))
+            raise  # locked, disk full or not permitted: the file itself is sound
+        _log.error("the access log cannot be read and is set aside", path=str(path), error=str(error))
         os.replace(path, path.with_name(path.name + ".broken"))  # noqa: PTH105 - replaces an older one
         for rest in ("-wal", "-shm"):
             with suppress(FileNotFoundError):
@@ -49,7 +49,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # pruned pages go back to the disk
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")  # whole after a crash; of a power cut's last moment, less
+        connection.execute("PRAGMA synchronous = NORMAL")  # survives a crash; a power cut may lose the last groups
         _make(connection)
         connection.execute("SELECT max(id) FROM accesses").fetchone()
     except BaseException:
@@ -59,14 +59,14 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_memory() -> sqlite3.Connection:
-    """A log that is nowhere but here, for where there is no other."""
+    """Open a log in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     _make(connection)
     return connection
 
 
 def _make(connection: sqlite3.Connection) -> None:
-    """What is not there yet; where all is there, nothing is written: the disk may be full."""
+    """Create or upgrade the table. An up-to-date file is not written to, because the disk may be full."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     _check_version(version)
     connection.executescript(_SCHEMA)
@@ -76,7 +76,7 @@ def _make(connection: sqlite3.Connection) -> None:
 
 
 def _add_user(connection: sqlite3.Connection) -> None:
-    """To a log of version 1, whose accesses have none."""
+    """Add the column `user`, which version 1 did not have."""
     if "user" not in [column[1] for column in connection.execute("PRAGMA table_info(accesses)")]:
         connection.execute("ALTER TABLE accesses ADD COLUMN user TEXT NOT NULL DEFAULT ''")
 
@@ -87,7 +87,7 @@ def _check_version(found: int) -> None:
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """Reads alone, and does not make the file. Raises `sqlite3.Error`."""
+    """Open the file for reading, without creating it. Raises `sqlite3.Error`."""
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=5)
 
 
@@ -100,4 +100,4 @@ def to_row(access: Access) -> Row:
 
 
 def to_access(row: Row) -> Access:
-    return Access(*row[:-2], Found(row[-2]), row[-1])  # the columns are the fields, in their order
+    return Access(*row[:-2], Found(row[-2]), row[-1])  # the columns are in the order of the fields

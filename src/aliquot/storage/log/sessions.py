@@ -1,4 +1,4 @@
-"""The log's accesses as sessions: the platform's where they name one, else split where nothing happens for a while."""
+"""Split the log's accesses into sessions: by the platform's session id, else after a pause."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -24,17 +24,17 @@ class LoggedSession(NamedTuple):
 
 
 def split(accesses: Iterable[Access], idle_s: float = SESSION_IDLE_TIMEOUT_S) -> Iterator[LoggedSession]:
-    """In the order in which they end. Accesses come in the order in which they happened, or nearly so."""
-    under_way: dict[tuple[str, str], LoggedSession] = {}
+    """Yield sessions in the order in which they end. The accesses are in order of time, or nearly so."""
+    running: dict[tuple[str, str], LoggedSession] = {}
     for access in accesses:
         key = (access.tenant, audience_of(access.session, access.function))
-        session = under_way.get(key)
-        # The platform ends idle sessions itself, but an id may be used again: then it is another session.
+        session = running.get(key)
+        # The platform ends idle sessions itself, but an id may be used again for another session.
         if session is not None and access.time_s - session.accesses[-1].time_s > idle_s:
-            yield under_way.pop(key)
+            yield running.pop(key)
             session = None
         if session is None:
-            under_way[key] = LoggedSession(*key, [access])
+            running[key] = LoggedSession(*key, [access])
         else:
             session.accesses.append(access)
-    yield from under_way.values()
+    yield from running.values()

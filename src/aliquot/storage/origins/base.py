@@ -7,25 +7,13 @@ from pathlib import Path
 from threading import local
 from typing import TypeAlias
 
-from aliquot.storage.addresses import place, secrets_in, without_secrets
+from aliquot.storage.addresses import PLACE_OPTIONS, place, secrets_in, without_secrets
 from aliquot.storage.errors import OriginError
 from aliquot.storage.origins.options import secret_texts
 from aliquot.storage.records import Listed
 
 CopyProgress: TypeAlias = Callable[[int], bool]  # told the bytes so far; False: pause; raises when it is to stop
 
-# With another value of these the same address is another place: a user may see other files than another.
-PLACE_OPTIONS = (
-    "account_name",
-    "client_kwargs",
-    "endpoint_url",
-    "host",
-    "manifest",
-    "port",
-    "project",
-    "user",
-    "username",
-)
 MAX_REASON_CHARACTERS = 300
 PIECE_BYTES = 1 << 18
 _own = local()

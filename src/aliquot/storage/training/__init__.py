@@ -1,1 +1,1 @@
-"""Learning from the access log: its sessions as steps, and the process that trains beside the agent."""
+"""Training from the access log: its sessions as steps, and the training process beside the agent."""

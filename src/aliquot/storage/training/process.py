@@ -1,7 +1,7 @@
-"""The training's own process: it reads the log, tells of its progress on stdout, a line each, and adds a version.
+"""The training process: read the log, print progress to stdout as JSON lines, and add a version.
 
-Started as `python -m aliquot.storage.training.process LOG REGISTRY SETTINGS`. It takes only what nobody else wants of
-the processor, and may be killed at any moment: what is on disk stays whole, and the next goes on from the last round.
+It is started as `python -m aliquot.storage.training.process LOG REGISTRY SETTINGS`, with a low priority. It may be
+killed at any moment: the files on disk stay valid, and the next training resumes after the last finished round.
 """
 
 import os
@@ -22,23 +22,23 @@ FAILED = 1
 
 
 class TrainingEnded(msgspec.Struct, frozen=True):
-    """The last line: which version was made, or why none was."""
+    """The last line of output: the new version, or the reason why there is none."""
 
     version: int = 0
     error: str = ""
 
 
 def lower_priority(settings: LearnSettings) -> None:
-    """Behind everybody else."""
+    """Run at the lowest priority."""
     os.nice(settings.niceness)
     if settings.when_idle:
-        with suppress(OSError):  # not every kernel lets one
+        with suppress(OSError):  # not every kernel permits it
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def run(log: Path, registry: Path, settings: LearnSettings) -> TrainingEnded:
     def tell(progress: TrainingProgress) -> None:
-        _say(msgspec.json.encode(progress))
+        _print_line(msgspec.json.encode(progress))
 
     try:
         sessions = [as_dated(session) for session in read_sessions(log)]
@@ -46,14 +46,14 @@ def run(log: Path, registry: Path, settings: LearnSettings) -> TrainingEnded:
     except TooLittleError as error:
         return TrainingEnded(error=str(error))
     except BlockingIOError:
-        return TrainingEnded(error="another training is under way")
+        return TrainingEnded(error="another training is running")
     except (OSError, sqlite3.Error) as error:
         return TrainingEnded(error=f"{type(error).__name__}: {error}")
     return TrainingEnded(manifest.version)
 
 
-def _say(line: bytes) -> None:
-    """Whoever listened may have gone: then nobody wants what would come of it."""
+def _print_line(line: bytes) -> None:
+    """Print a line. If the agent has ended, the broken pipe ends the training as well."""
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
 
@@ -62,5 +62,5 @@ if __name__ == "__main__":
     chosen = msgspec.json.decode(sys.argv[3], type=LearnSettings)
     lower_priority(chosen)
     ended = run(Path(sys.argv[1]), Path(sys.argv[2]), chosen)
-    _say(msgspec.json.encode(ended))
+    _print_line(msgspec.json.encode(ended))
     sys.exit(FAILED if ended.error else 0)

@@ -1,4 +1,4 @@
-"""The log's accesses as what predictors learn from: files, and between them who began and what was called."""
+"""Convert the log's accesses to the steps that predictors learn from, with marks for sessions and calls."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ def as_step(access: Access) -> AccessStep:
 
 
 def as_key(file: str) -> FileKey:
-    """The names of datasets have no slash."""
+    """Split a step's file into dataset and path. Names of datasets have no slash."""
     dataset, _, path = file.partition("/")
     return FileKey(dataset, path)
 
 
 def as_steps(accesses: Sequence[Access]) -> Session:
-    """With a mark wherever another invocation begins: what was called says much about what it will open."""
+    """Convert accesses to steps, with a mark where another invocation begins."""
     steps: Session = []
     invocation: str | None = None
     for access in accesses:
@@ -35,7 +35,10 @@ def as_dated(session: LoggedSession) -> DatedSession:
 
 
 def history_of(recent: Sequence[Access], tenant: str, function: str | None, user: str = "") -> Session:
-    """What a prediction looks at. `function` has just been called; empty: a session begins; None: neither."""
+    """Return the history for a prediction.
+
+    `function` is the one just called, empty when a session begins, and None otherwise.
+    """
     steps = as_steps(recent) or begin_marks(tenant, user)
     if function:
         steps += call_marks(tenant, function, user)

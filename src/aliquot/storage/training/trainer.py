@@ -1,16 +1,16 @@
-"""The training as the agent sees it: a process of its own, one at a time, and where it stands."""
+"""Run trainings in a separate process, one at a time, and follow their progress."""
 
 import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from aliquot.learn.registry import now_ms
 from aliquot.learn.settings import LearnSettings
 from aliquot.learn.training import TrainingProgress
 from aliquot.storage.models import TrainingState
@@ -18,12 +18,12 @@ from aliquot.storage.training.process import TrainingEnded
 
 _MODULE = "aliquot.storage.training.process"
 _STOP_TIMEOUT_S = 2.0
-_BROKEN_OFF = TrainingEnded(error="it ended before it was done")
+_INTERRUPTED = TrainingEnded(error="it ended before it was done")
 _log = structlog.get_logger(__name__)
 
 
 class Trainer:
-    """`on_end` is called on a thread of its own. May be used from any thread."""
+    """Thread-safe. `on_end` is called on the thread that follows the process."""
 
     def __init__(self, log: Path, registry: Path, on_end: Callable[[TrainingState], None]) -> None:
         self._log_path = log
@@ -36,24 +36,24 @@ class Trainer:
         self.last: TrainingState | None = None
 
     def start(self, settings: LearnSettings) -> bool:
-        """Whether there is one now that there was not before."""
+        """Start a training and return True, or return False if one is running."""
         with self._lock:
             if self._process is not None or self._closed:
                 return False
-            told = msgspec.json.encode(settings).decode()
-            command = [sys.executable, "-m", _MODULE, str(self._log_path), str(self._registry), told]
+            encoded = msgspec.json.encode(settings).decode()
+            command = [sys.executable, "-m", _MODULE, str(self._log_path), str(self._registry), encoded]
             threads = str(settings.threads)
-            quiet = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
+            limits = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
             process = self._process = subprocess.Popen(  # noqa: S603 - our own
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **quiet}
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **limits}
             )
-            self.last = TrainingState(True, "reading the access log", 0.0, int(time.time() * 1000))
+            self.last = TrainingState(True, "reading the access log", 0.0, now_ms())
             self._thread = threading.Thread(target=self._follow, args=(process,), name="aliquot-training", daemon=True)
             self._thread.start()
             return True
 
     def close(self) -> None:
-        """A training under way ends where it is."""
+        """Stop a running training."""
         with self._lock:
             self._closed = True
             process, thread = self._process, self._thread
@@ -72,7 +72,7 @@ class Trainer:
         said: list[bytes] = []
         listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
         listener.start()
-        ended = _BROKEN_OFF
+        ended = _INTERRUPTED
         with process:
             for line in process.stdout:
                 try:
@@ -84,8 +84,8 @@ class Trainer:
                 except msgspec.DecodeError:
                     said.append(line)
             listener.join()
-        if said and ended == _BROKEN_OFF:  # a traceback's last line says what it was
-            ended = TrainingEnded(error=f"{_BROKEN_OFF.error}: {said[-1].decode(errors='replace').strip()}")
+        if said and ended == _INTERRUPTED:  # the last line of a traceback names the error
+            ended = TrainingEnded(error=f"{_INTERRUPTED.error}: {said[-1].decode(errors='replace').strip()}")
         if ended.error and said:
             _log.warning("training failed", error=ended.error, said=b"".join(said[-5:]).decode(errors="replace"))
         self._end(ended)
@@ -97,9 +97,9 @@ class Trainer:
                 self.last = msgspec.structs.replace(self.last, what=progress.what, done=progress.done, curve=curve)
 
     def _end(self, ended: TrainingEnded) -> None:
-        """Whoever waits for the end finds the new version serving already."""
+        """Load the new version before the training is reported as ended."""
         with self._lock:
-            assert self.last is not None  # noqa: S101 - it has begun
+            assert self.last is not None  # noqa: S101 - it has started
             last = msgspec.structs.replace(self.last, running=False, version=ended.version, error=ended.error)
             closed = self._closed
         if not closed:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from aliquot.storage.addresses import redact_for_tenants
 from aliquot.storage.records import Dataset
-from aliquot.storage.telling import redact_for_tenants
 
 
 @pytest.mark.parametrize(
