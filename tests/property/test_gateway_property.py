@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.live.catalogue.names import is_name
-from aliquot.live.gateway.action_entity import is_binary
+from aliquot.live.gateway.entities.action_entity import is_base64
 
 METHODS = st.sampled_from(["GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 SEGMENTS = st.one_of(
@@ -61,7 +61,7 @@ def conforms(answer, method, path, endpoints):
     for endpoint in endpoints:
         pattern = re.sub(r"{\w+}", "[^/]+", endpoint.path)
         if endpoint.method == method and re.fullmatch(pattern, path):
-            kind = endpoint.answers[answer.status_code]
+            kind = endpoint.responses[answer.status_code]
             if kind is not None:
                 msgspec.json.decode(answer.content, type=kind)
             return
@@ -175,6 +175,6 @@ def test_base64_is_told_from_text(data, text):
     import base64
 
     encoded = base64.b64encode(data).decode()
-    assert is_binary(encoded) is bool(data)
-    if is_binary(text):
+    assert is_base64(encoded) is bool(data)
+    if is_base64(text):
         base64.b64decode(text.strip(), validate=True)

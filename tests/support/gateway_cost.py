@@ -15,10 +15,10 @@ import uvloop
 from aliquot.core.commands import Start
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.gateway import wire
-from aliquot.live.gateway.action_entity import build
-from aliquot.live.gateway.app import make_app
-from aliquot.live.gateway.exchange import Exchange
+from aliquot.live.gateway.app import Gateway
+from aliquot.live.gateway.entities import wire
+from aliquot.live.gateway.entities.action_entity import build
+from aliquot.live.gateway.invocation.exchange import Exchange
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.activations import Recorder
 from aliquot.live.invocations.call import Call
@@ -88,7 +88,7 @@ async def main() -> None:
         action = await catalogue.put(build(FullName("guest", "echo"), put, None, catalogue.entities, settings))
     sample = Call("0" * 32, catalogue.namespace("guest"), ResolvedAction.own(action), BODY)
     platform.record = Recorder("policy").record(sample, OUTCOME, start_ms=1, duration_ms=1)
-    gateway = make_app(platform, catalogue, store, settings, "token")
+    gateway = Gateway(platform, catalogue, store, settings, "token")
     authorization = b"Basic " + base64.b64encode(key.encode())
 
     def call(query=QUERY):

@@ -22,9 +22,9 @@ from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.gateway.app import Gateway, make_app
-from aliquot.live.gateway.kinds import check_image
-from aliquot.live.gateway.protocol import make_protocol
+from aliquot.live.gateway.app import Gateway
+from aliquot.live.gateway.entities.kinds import check_image
+from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.recovery import take_up
 from aliquot.live.invocations.sequences.composer import Composer
@@ -112,7 +112,7 @@ async def _serve(
         gateway_settings = replace(
             settings.gateway, api_host=url, nodejs=which("node") is not None, images=settings.images
         )
-        app = make_app(composer, catalogue, store, gateway_settings, operator, sessions, judge, fabric)
+        app = Gateway(composer, catalogue, store, gateway_settings, operator, sessions, judge, fabric)
         app.invoke.desks, composer.count = node.desks, app.metrics.count
         server = _Server(_uvicorn_config(settings, app, gateway_settings))
         chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]

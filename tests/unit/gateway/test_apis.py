@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aliquot.live.gateway.apis.checks import ApiError, check_path
-from aliquot.live.gateway.apis.registry import Api, Apis
-from aliquot.live.gateway.apis.routes import Routes, segments_of
+from aliquot.live.gateway.apis.registry import Api, ApiRegistry
+from aliquot.live.gateway.apis.routes import RouteTable, segments_of
 from aliquot.live.gateway.apis.swagger import from_swagger
 from aliquot.live.store.base import Document
 from aliquot.testing.server import LiveServer
@@ -193,7 +193,7 @@ async def test_apis_outlive_the_server_and_not_their_namespace():
         again = (await g.catalogue.create_namespace("short")).partition(":")
         assert (await g.get(f"{MANAGE}/getApi", auth=(again[0], again[2]))).json() == {"apis": []}
         assert (await g.get("/api/short/club/books")).status_code == 404
-        later = Apis(g.store, g.catalogue)
+        later = ApiRegistry(g.store, g.catalogue)
         assert [api.base_path for api in await later.all("guest")] == ["/club"]
 
 
@@ -302,7 +302,7 @@ def test_any_document_is_taken_whole_or_refused(document, whole):
         kept = from_swagger(sent, "guest", "http://host")
     except ApiError:
         return
-    Routes([kept])
+    RouteTable([kept])
     assert from_swagger(kept, "guest", "http://host") == kept
 
 
@@ -332,7 +332,7 @@ def test_words_come_before_parameters_and_longer_bases_before_shorter():
             {"basePath": base, "info": {"title": "x"}, "paths": {path: {"get": operation} for path in paths}}, "g", ""
         )
 
-    routes = Routes([document("/", "/a/b", "/a/{x}", "/{x}/b", "/"), document("/a", "/b", "/{y}/{z}/")])
+    routes = RouteTable([document("/", "/a/b", "/a/{x}", "/{x}/b", "/"), document("/a", "/b", "/{y}/{z}/")])
 
     def find(path):
         found = routes.find(segments_of(path))

@@ -12,8 +12,8 @@ from aliquot.core.errors import InputError
 from aliquot.learn.settings import LearnSettings
 from aliquot.live.datasets.datasets import Datasets
 from aliquot.live.datasets.settings import read_fabric
-from aliquot.live.gateway.refusal import Refusal
-from aliquot.live.gateway.warming import MOST_WARMINGS, OPERATOR, Warmings
+from aliquot.live.gateway.http.refusal import Refusal
+from aliquot.live.gateway.resources.warming import MAX_WARMINGS, OPERATOR, WarmingLimiter
 from aliquot.testing.server import LiveServer
 
 SECRET = "hunter2-never-to-be-seen"  # noqa: S105 - of nobody
@@ -214,13 +214,13 @@ def test_an_agent_that_cannot_work_says_why(tmp_path):
 
 
 def test_a_namespace_has_a_few_warmings_at_a_time_and_the_operator_as_many_as_the_node_does():
-    warmings = Warmings()
-    ends = [warmings.begin("ann") for _ in range(MOST_WARMINGS)]
+    warmings = WarmingLimiter()
+    ends = [warmings.begin("ann") for _ in range(MAX_WARMINGS)]
     with pytest.raises(Refusal, match="are being warmed for ann already") as refused:
         warmings.begin("ann")
     assert refused.value.status == 429
     warmings.begin("bob")()
-    for _ in range(2 * MOST_WARMINGS):
+    for _ in range(2 * MAX_WARMINGS):
         warmings.begin(OPERATOR)
     ends[0]()
     warmings.begin("ann")

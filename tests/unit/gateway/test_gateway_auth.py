@@ -136,8 +136,8 @@ async def test_the_operators_side_takes_the_operators_token_alone():
 
 
 def test_without_a_token_nobody_is_the_operator():
-    from aliquot.live.gateway.auth import OperatorAuth
-    from aliquot.live.gateway.refusal import Refusal
+    from aliquot.live.gateway.http.auth import OperatorAuth
+    from aliquot.live.gateway.http.refusal import Refusal
 
     for header in (None, b"Bearer ", b"Bearer"):
         with pytest.raises(Refusal):

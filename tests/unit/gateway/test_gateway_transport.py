@@ -12,7 +12,7 @@ import uvicorn
 from gateway_client import ACTIONS, NS, gateway, on_a_loop
 
 from aliquot.live.bodies.large import BodyMapping
-from aliquot.live.gateway.protocol import make_protocol
+from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.node.base import Outcome, Status
 from aliquot.testing.waiting import wait_on_loop

@@ -7,7 +7,7 @@ from aliquot.core.errors import InputError
 from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.images import Image, find_image, parse_image
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.gateway.kinds import check_image
+from aliquot.live.gateway.entities.kinds import check_image
 from aliquot.live.invocations.launches import launch
 from aliquot.live.store.records import Action, Exec, Pair
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.live.gateway.refusal import Refusal
-from aliquot.live.gateway.web.answers import RENDERERS, answer
+from aliquot.live.gateway.http.refusal import Refusal
+from aliquot.live.gateway.web.responses import RENDERERS, web_response
 from aliquot.live.node.base import Outcome, Status
 
 TEXT, HTML = "text/plain; charset=UTF-8", "text/html; charset=UTF-8"
@@ -17,13 +17,13 @@ TEXT, HTML = "text/plain; charset=UTF-8", "text/html; charset=UTF-8"
 
 def shown(result, extension=".http", status=Status.SUCCESS):
     """Status, content type, body."""
-    made = answer(Outcome(status, msgspec.json.encode(result), 0), extension)
+    made = web_response(Outcome(status, msgspec.json.encode(result), 0), extension)
     return made.status, dict(made.headers).get(b"content-type", b"").decode(), made.body
 
 
 def refused(result, extension=".http", status=Status.SUCCESS):
     with pytest.raises(Refusal) as caught:
-        answer(Outcome(status, msgspec.json.encode(result), 0), extension)
+        web_response(Outcome(status, msgspec.json.encode(result), 0), extension)
     return caught.value.status, caught.value.text
 
 
@@ -120,7 +120,7 @@ def test_any_other_error_says_nothing_of_the_inside(status):
 
 
 def headers_for(headers):
-    made = answer(Outcome(Status.SUCCESS, msgspec.json.encode({"headers": headers, "body": "x"}), 0), ".http")
+    made = web_response(Outcome(Status.SUCCESS, msgspec.json.encode({"headers": headers, "body": "x"}), 0), ".http")
     return [pair for pair in made.headers if pair[0] != b"content-type"]
 
 
@@ -180,7 +180,7 @@ NAME, VALUE = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+"), re.compile(rb"[^\x00-\x0
 @given(RESULTS, st.sampled_from(sorted(RENDERERS)), st.sampled_from(Status))
 def test_whatever_an_action_returns_the_answer_is_valid_http(result, extension, status):
     try:
-        made = answer(Outcome(status, json.dumps(result).encode(), 0), extension)
+        made = web_response(Outcome(status, json.dumps(result).encode(), 0), extension)
     except Refusal as refusal:
         assert refusal.status in {400, 404}  # noqa: PT017 - either is an answer
         return
@@ -194,6 +194,6 @@ def test_whatever_an_action_returns_the_answer_is_valid_http(result, extension, 
 @given(st.binary(max_size=40), st.sampled_from(sorted(RENDERERS)))
 def test_a_result_that_is_not_even_json_is_not_a_500(result, extension):
     try:
-        answer(Outcome(Status.SUCCESS, result, 0), extension)
+        web_response(Outcome(Status.SUCCESS, result, 0), extension)
     except Refusal as refusal:
         assert refusal.status in {400, 404}  # noqa: PT017 - either is an answer

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aliquot.live.gateway.refusal import Refusal, refusal_for
+from aliquot.live.gateway.http.refusal import Refusal, refusal_for
 from aliquot.live.gateway.web.arguments import RESERVED, WebRequest, arguments
 from aliquot.live.invocations.errors import NOT_ALLOWED_PARAMETERS, PayloadError
 

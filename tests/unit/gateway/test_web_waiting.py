@@ -5,9 +5,9 @@ import json
 
 from gateway_client import ACTIONS, PUT, gateway, on_a_loop
 
-from aliquot.live.gateway.refusal import OVERLOADED
+from aliquot.live.gateway.http.refusal import OVERLOADED
 from aliquot.live.gateway.web.allowance import SMALL_BYTES
-from aliquot.live.gateway.web.answers import NOT_READY
+from aliquot.live.gateway.web.responses import NOT_READY
 from aliquot.live.invocations.errors import NOT_ALLOWED_PARAMETERS
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.records import Quota

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from aliquot.live.gateway.refusal import Refusal
-from aliquot.live.gateway.shared_buffers import shared
+from aliquot.live.gateway.http.refusal import Refusal
+from aliquot.live.gateway.invocation.shared_buffers import shared
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.node.base import Outcome, Status

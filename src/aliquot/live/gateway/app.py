@@ -5,31 +5,31 @@ from urllib.parse import quote
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.gateway.about import About
-from aliquot.live.gateway.actions import Actions
-from aliquot.live.gateway.activations import Activations
-from aliquot.live.gateway.alarms import Alarms
-from aliquot.live.gateway.answers import JSON
 from aliquot.live.gateway.apis.management import ApiManagement
-from aliquot.live.gateway.apis.registry import Apis
+from aliquot.live.gateway.apis.registry import ApiRegistry
 from aliquot.live.gateway.apis.serving import ApiRoutes, is_api
-from aliquot.live.gateway.asgi import Bodies, InvokeRoute, Receive, Scope, Send, Transactions, send_answer
-from aliquot.live.gateway.auth import Auth, OperatorAuth
-from aliquot.live.gateway.datasets import DatasetPages
-from aliquot.live.gateway.invoke import Invoke, is_invocation
-from aliquot.live.gateway.metrics_page import MetricsPage
-from aliquot.live.gateway.models import ModelPages
-from aliquot.live.gateway.openapi import OpenApi
-from aliquot.live.gateway.operator import Operator
-from aliquot.live.gateway.packages import Packages
-from aliquot.live.gateway.routing import Endpoint, make_router
-from aliquot.live.gateway.rules import Rules
-from aliquot.live.gateway.sessions import SessionPages
+from aliquot.live.gateway.entities.actions import ActionEndpoints
+from aliquot.live.gateway.entities.alarms import AlarmEndpoints
+from aliquot.live.gateway.entities.packages import PackageEndpoints
+from aliquot.live.gateway.entities.rules import RuleEndpoints
+from aliquot.live.gateway.entities.triggers import TriggerEndpoints
+from aliquot.live.gateway.http.asgi import BodyReader, InvokeRoute, Receive, RequestIds, Scope, Send, send_response
+from aliquot.live.gateway.http.auth import Auth, OperatorAuth
+from aliquot.live.gateway.http.responses import JSON
+from aliquot.live.gateway.http.routing import Endpoint, make_router
+from aliquot.live.gateway.invocation.invoke import InvokeHandler, is_invocation
+from aliquot.live.gateway.resources.about import AboutEndpoints
+from aliquot.live.gateway.resources.activations import ActivationEndpoints
+from aliquot.live.gateway.resources.datasets import DatasetEndpoints
+from aliquot.live.gateway.resources.metrics_page import MetricsPage
+from aliquot.live.gateway.resources.models import ModelEndpoints
+from aliquot.live.gateway.resources.openapi import OpenApiEndpoints
+from aliquot.live.gateway.resources.operator import OperatorEndpoints
+from aliquot.live.gateway.resources.sessions import SessionEndpoints
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.gateway.triggers import Triggers
 from aliquot.live.gateway.web.described import described
 from aliquot.live.gateway.web.handler import WebActions, WebRoute
-from aliquot.live.gateway.web.running import Runner
+from aliquot.live.gateway.web.running import WebActionRunner
 from aliquot.live.gateway.web.target import PREFIX as WEB
 from aliquot.live.gateway.web.target import WebTargets
 from aliquot.live.invocations.metrics import Metrics
@@ -62,33 +62,33 @@ class Gateway:
         self.sessions = sessions or Sessions(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
         catalogue.companions.append(self.fabric.datasets)
-        self.invoke = Invoke(platform, catalogue, settings, auth, self.metrics, self.sessions, self._judge)
+        self.invoke = InvokeHandler(platform, catalogue, settings, auth, self.metrics, self.sessions, self._judge)
         self.firing = TriggerDispatcher(platform, catalogue, self.rate_limiters, self.metrics)
         self.clock = AlarmClock(store, catalogue, self.firing.fire)
-        self.transactions = Transactions()
-        self._bodies = Bodies(settings)
+        self.transactions = RequestIds()
+        self._bodies = BodyReader(settings)
         self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings)
-        openapi = OpenApi()
+        openapi = OpenApiEndpoints()
         self.endpoints: list[Endpoint] = [
-            *Actions(platform, catalogue, settings).endpoints(),
-            *Packages(catalogue, settings).endpoints(),
-            *Triggers(catalogue, settings, self.firing).endpoints(),
-            *Rules(catalogue, settings).endpoints(),
-            *Alarms(catalogue, self.clock).endpoints(),
-            *Activations(platform, store, settings).endpoints(),
-            *SessionPages(self.sessions).endpoints(),
-            *DatasetPages(self.fabric, catalogue, settings).endpoints(),
-            *ModelPages(self.fabric).endpoints(),
-            *Operator(platform, catalogue, self.sessions).endpoints(),
-            *About(store, settings, self.rate_limiters).endpoints(),
+            *ActionEndpoints(platform, catalogue, settings).endpoints(),
+            *PackageEndpoints(catalogue, settings).endpoints(),
+            *TriggerEndpoints(catalogue, settings, self.firing).endpoints(),
+            *RuleEndpoints(catalogue, settings).endpoints(),
+            *AlarmEndpoints(catalogue, self.clock).endpoints(),
+            *ActivationEndpoints(platform, store, settings).endpoints(),
+            *SessionEndpoints(self.sessions).endpoints(),
+            *DatasetEndpoints(self.fabric, catalogue, settings).endpoints(),
+            *ModelEndpoints(self.fabric).endpoints(),
+            *OperatorEndpoints(platform, catalogue, self.sessions).endpoints(),
+            *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),
             MetricsPage(self.metrics, platform, store, self.invoke, self.clock).endpoint(settings),
             *openapi.endpoints(),
         ]
         targets = WebTargets(catalogue, self.rate_limiters, self.metrics)
-        web = WebActions(targets, Runner(platform, settings), auth, self._bodies, self._judge, settings)
-        apis = Apis(store, catalogue)
+        web = WebActions(targets, WebActionRunner(platform, settings), auth, self._bodies, self._judge, settings)
+        apis = ApiRegistry(store, catalogue)
         web.natives = ApiManagement(apis, catalogue, settings).natives()
-        self._web_route = WebRoute(web.answer, self.transactions)
+        self._web_route = WebRoute(web.handle, self.transactions)
         self._api_route = WebRoute(ApiRoutes(apis, web, targets).answer, self.transactions)
         openapi.described = [*self.endpoints, *described()]
         self._router = make_router(self.endpoints, auth, OperatorAuth(operator_token), self._bodies)
@@ -111,7 +111,7 @@ class Gateway:
             return
         transaction = self.transactions.of(dict(scope["headers"]).get(b"x-request-id"))
         if scope["method"] == "OPTIONS":
-            await send_answer(send, 200, (JSON, (b"x-request-id", transaction.encode())), b"")
+            await send_response(send, 200, (JSON, (b"x-request-id", transaction.encode())), b"")
             return
         # Starlette sees the raw path: a name is split off first and decoded then.
         await self._router(
@@ -135,16 +135,3 @@ async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": f"{kind}.complete"})
         if kind == "lifespan.shutdown":
             return
-
-
-def make_app(
-    platform: Platform,
-    catalogue: Catalogue,
-    store: Store,
-    settings: GatewaySettings,
-    operator_token: str,
-    sessions: Sessions | None = None,
-    judge: JsonChecker | None = None,
-    fabric: Fabric | None = None,
-) -> Gateway:
-    return Gateway(platform, catalogue, store, settings, operator_token, sessions, judge, fabric)

@@ -8,8 +8,8 @@ from aliquot.live.gateway.web.arguments import RESERVED
 from aliquot.live.gateway.web.target import DEFAULT_PACKAGE
 from aliquot.live.store.records import FullName
 
-_LONGEST_PATH = 512
-_MOST_NAMES = 3
+_MAX_PATH_LENGTH = 512
+_MAX_NAMES = 3
 _PARAMETER = re.compile(r"\{([^{}/]+)\}")
 
 
@@ -26,9 +26,11 @@ def check_base_path(path: str) -> str:
 
 def check_path(path: Any) -> str:  # noqa: ANN401 - whatever JSON holds
     if not isinstance(path, str) or not path.startswith("/"):
-        raise ApiError(f"'{str(path)[:_LONGEST_PATH]}' must begin with '/'.")
-    if len(path) > _LONGEST_PATH or not path.isprintable() or set(path) & set("?#\\"):
-        raise ApiError(f"'{path[:_LONGEST_PATH]}' cannot be a path: it takes {_LONGEST_PATH} characters, no ? # or \\.")
+        raise ApiError(f"'{str(path)[:_MAX_PATH_LENGTH]}' must begin with '/'.")
+    if len(path) > _MAX_PATH_LENGTH or not path.isprintable() or set(path) & set("?#\\"):
+        raise ApiError(
+            f"'{path[:_MAX_PATH_LENGTH]}' cannot be a path: it takes {_MAX_PATH_LENGTH} characters, no ? # or \\."
+        )
     for segment in path.strip("/").split("/"):
         name = _PARAMETER.fullmatch(segment)
         if segment in {".", ".."} or (name is None and ("{" in segment or "}" in segment)):
@@ -46,6 +48,6 @@ def full_name(namespace: Any, name: Any, caller: str) -> FullName:  # noqa: ANN4
     if len(parts) == 2 and parts[0] == DEFAULT_PACKAGE:  # noqa: PLR2004 - package/name
         parts = parts[1:]
     namespace = caller if namespace in ("_", None) else namespace
-    if not isinstance(namespace, str) or len(parts) >= _MOST_NAMES or not all(map(is_name, (namespace, *parts))):
+    if not isinstance(namespace, str) or len(parts) >= _MAX_NAMES or not all(map(is_name, (namespace, *parts))):
         raise ApiError(f"'{name}' cannot be the name of an action.")
     return FullName(namespace, "/".join(parts))

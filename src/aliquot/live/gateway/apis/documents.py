@@ -6,7 +6,7 @@ One has what is understood, and nothing secret but the word that a secured web a
 from typing import Any
 
 from aliquot.live.gateway.apis.checks import ApiError, check_base_path, check_path
-from aliquot.live.gateway.web.answers import RENDERERS
+from aliquot.live.gateway.web.responses import RENDERERS
 from aliquot.live.gateway.web.target import DEFAULT_PACKAGE
 from aliquot.live.store.records import FullName
 
@@ -14,7 +14,7 @@ VERBS = ("get", "put", "post", "delete", "patch", "head", "options")
 SECRET_HEADER = "message.headers.X-Require-Whisk-Auth"  # noqa: S105 - the header's name
 CONFIGURATION = "x-ibm-configuration"
 CASES = "operation-switch"
-MOST_OPERATIONS = 1000  # of all APIs of a namespace: their table is made anew with every change
+MAX_OPERATIONS = 1000  # of all APIs of a namespace: their table is made anew with every change
 
 Document = dict[str, Any]
 
@@ -29,7 +29,7 @@ def base_document(base_path: str, title: str | None = None) -> Document:
     }
 
 
-class Operation:
+class ApiOperation:
     """One verb of one path, and the action it leads to."""
 
     def __init__(self, verb: str, path: str, action: FullName, extension: str, secret: str | None) -> None:
@@ -49,14 +49,14 @@ class Operation:
         return f"{base}/api/v1/web/{self.action.namespace}/{package}/{self.action.leaf}{self.extension}"
 
 
-def put_operation(document: Document, operation: Operation, base: str, described: dict[str, Any]) -> None:
+def put_operation(document: Document, operation: ApiOperation, base: str, described: dict[str, Any]) -> None:
     """Into the document, in place of the one that is there for this path and verb."""
     drop_operation(document, operation.path, operation.verb)
     item = document["paths"].setdefault(operation.path, {})
     identity = str(described.get("operationId") or f"{operation.verb}_{operation.path}")
     cases = _cases(document)
-    if len(cases) >= MOST_OPERATIONS:
-        raise ApiError(f"the APIs of a namespace have at most {MOST_OPERATIONS} operations.")
+    if len(cases) >= MAX_OPERATIONS:
+        raise ApiError(f"the APIs of a namespace have at most {MAX_OPERATIONS} operations.")
     if any(identity in case["operations"] for case in cases):
         raise ApiError(f"the operationId '{identity}' is there twice.")
     url = operation.url(base)
@@ -96,7 +96,7 @@ def count_operations(document: Document) -> int:
     return len(_cases(document))
 
 
-def operations_of(document: Document) -> list[Operation]:
+def operations_of(document: Document) -> list[ApiOperation]:
     secrets = {
         case["operations"][0]: step["set-variable"]["actions"][0]["value"]
         for case in _cases(document)
@@ -104,7 +104,7 @@ def operations_of(document: Document) -> list[Operation]:
         if "set-variable" in step
     }
     return [
-        Operation(verb, path, action_of(item[verb]), extension_of(item[verb]["x-openwhisk"]["url"]),
+        ApiOperation(verb, path, action_of(item[verb]), extension_of(item[verb]["x-openwhisk"]["url"]),
                   secrets.get(item[verb]["operationId"]))
         for path, item in document["paths"].items()
         for verb in VERBS

@@ -12,26 +12,26 @@ from msgspec import Raw
 
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.resolving import resolve_action
-from aliquot.live.gateway.answers import JSON
 from aliquot.live.gateway.apis.checks import ApiError, full_name
 from aliquot.live.gateway.apis.documents import (
-    MOST_OPERATIONS,
+    MAX_OPERATIONS,
     VERBS,
+    ApiOperation,
     Document,
-    Operation,
     action_of,
     base_document,
     count_operations,
     drop_operation,
     put_operation,
 )
-from aliquot.live.gateway.apis.registry import Api, Apis
+from aliquot.live.gateway.apis.registry import Api, ApiRegistry
 from aliquot.live.gateway.apis.swagger import as_header, from_swagger
-from aliquot.live.gateway.refusal import forbidden
+from aliquot.live.gateway.http.refusal import forbidden
+from aliquot.live.gateway.http.responses import JSON
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.gateway.web.answers import WebAnswer
 from aliquot.live.gateway.web.arguments import WebRequest, arguments
-from aliquot.live.gateway.web.handler import Asked, Native, NativeHandler
+from aliquot.live.gateway.web.handler import BuiltinAction, BuiltinHandler, HttpRequest
+from aliquot.live.gateway.web.responses import WebResponse
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import FullName
 
@@ -42,19 +42,19 @@ _ACTION_FIELDS = ("backendMethod", "backendUrl", "namespace", "name")
 
 
 class ApiManagement:
-    def __init__(self, apis: Apis, catalogue: Catalogue, settings: GatewaySettings) -> None:
+    def __init__(self, apis: ApiRegistry, catalogue: Catalogue, settings: GatewaySettings) -> None:
         self._apis = apis
         self._catalogue = catalogue
         self._settings = settings
 
-    def natives(self) -> dict[str, Native]:
+    def natives(self) -> dict[str, BuiltinAction]:
         return {
-            "whisk.system/apimgmt/createApi": Native("POST", _reporting(self.create)),
-            "whisk.system/apimgmt/getApi": Native("GET", _reporting(self.get)),
-            "whisk.system/apimgmt/deleteApi": Native("DELETE", _reporting(self.delete)),
+            "whisk.system/apimgmt/createApi": BuiltinAction("POST", _reporting(self.create)),
+            "whisk.system/apimgmt/getApi": BuiltinAction("GET", _reporting(self.get)),
+            "whisk.system/apimgmt/deleteApi": BuiltinAction("DELETE", _reporting(self.delete)),
         }
 
-    async def create(self, asked: Asked, caller: str, request: WebRequest) -> WebAnswer:
+    async def create(self, asked: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
         given = _read(request)
         if VERSIONS.fullmatch(caller):
             raise ApiError(f"the namespace '{caller}' cannot have APIs: /api/{caller} is the platform's own.")
@@ -69,7 +69,7 @@ class ApiManagement:
             raise ApiError(f"API creation failure: {error}") from error
         return _answer(self._shown(api, base)["value"])
 
-    async def get(self, asked: Asked, caller: str, request: WebRequest) -> WebAnswer:
+    async def get(self, asked: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
         given = _read(request)
         wanted = given.get("basepath")
         if wanted:
@@ -84,7 +84,7 @@ class ApiManagement:
         apis = apis[skip:][: limit or None]
         return _answer({"apis": [self._shown(api, self._base(asked)) for api in apis]})
 
-    async def delete(self, _: Asked, caller: str, request: WebRequest) -> WebAnswer:
+    async def delete(self, _: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
         given = _read(request)
         wanted, path, verb = given.get("basepath"), given.get("relpath"), given.get("operation")
         if not wanted:
@@ -134,7 +134,7 @@ class ApiManagement:
         # The client says the same in both places when it means its own namespace, by whatever name.
         own = action["namespace"] in ("_", apidoc.get("namespace"))
         secret = action.get("secureKey")
-        operation = Operation(
+        operation = ApiOperation(
             str(apidoc["gatewayMethod"]),
             apidoc["gatewayPath"],
             full_name("_" if own else action["namespace"], action["name"], caller),
@@ -153,8 +153,8 @@ class ApiManagement:
         if len(msgspec.json.encode(document)) > self._settings.parameters_bytes:
             raise ApiError(f"the document is larger than allowed: {self._settings.parameters_bytes} bytes.")
         others = [api.document for api in await self._apis.all(caller) if api.base_path != document["basePath"]]
-        if sum(map(count_operations, (document, *others))) > MOST_OPERATIONS:
-            raise ApiError(f"the APIs of a namespace have at most {MOST_OPERATIONS} operations.")
+        if sum(map(count_operations, (document, *others))) > MAX_OPERATIONS:
+            raise ApiError(f"the APIs of a namespace have at most {MAX_OPERATIONS} operations.")
 
     def _check_entitled(self, caller: str, name: FullName) -> None:
         """What others have not published cannot be shown to the world; one's own may come later."""
@@ -176,14 +176,14 @@ class ApiManagement:
         }
         return {"id": f"API:{api.namespace}:{api.base_path}", "key": api.base_path, "value": value}
 
-    def _base(self, asked: Asked) -> str:
+    def _base(self, asked: HttpRequest) -> str:
         """Where the caller reached this server; only the caller is told."""
         host = asked.headers.get(b"host", b"")
         return f"{asked.scheme}://{host.decode()}" if _HOST.fullmatch(host) else self._settings.api_host
 
 
-def _reporting(handler: NativeHandler) -> NativeHandler:
-    async def report(asked: Asked, caller: str, request: WebRequest) -> WebAnswer:
+def _reporting(handler: BuiltinHandler) -> BuiltinHandler:
+    async def report(asked: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
         try:
             return await handler(asked, caller, request)
         except ApiError as error:
@@ -228,5 +228,5 @@ def _number(given: Document, name: str) -> int:
     return int(text)
 
 
-def _answer(value: Document, status: int = 200) -> WebAnswer:
-    return WebAnswer(status, (JSON,), msgspec.json.encode(value))
+def _answer(value: Document, status: int = 200) -> WebResponse:
+    return WebResponse(status, (JSON,), msgspec.json.encode(value))

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.apis.documents import Document
-from aliquot.live.gateway.apis.routes import Routes
+from aliquot.live.gateway.apis.routes import RouteTable
 from aliquot.live.store.base import Change, Delete, Store
 from aliquot.live.store.base import Document as Stored
 
@@ -24,12 +24,12 @@ class Api(Struct, frozen=True):
         return str(self.document["basePath"])
 
 
-class Apis:
+class ApiRegistry:
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
         self._catalogue = catalogue
         self._by_namespace: dict[str, dict[str, Api]] = {}
-        self._routes: dict[str, Routes] = {}
+        self._routes: dict[str, RouteTable] = {}
         self._loading = asyncio.Lock()
         self._loaded = False
         catalogue.companions.append(self)
@@ -61,21 +61,21 @@ class Apis:
                 return api
         return None
 
-    async def routes(self, namespace: str) -> Routes | None:
+    async def routes(self, namespace: str) -> RouteTable | None:
         """None: there is no such namespace, or it has no APIs."""
         apis = await self.all(namespace)
         if not apis:
             return None
         found = self._routes.get(namespace)
         if found is None:
-            found = self._routes[namespace] = Routes([api.document for api in apis])
+            found = self._routes[namespace] = RouteTable([api.document for api in apis])
         return found
 
     async def put(self, namespace: str, document: Document) -> Api:
         """Durable on return. To be called within the catalogue's `writing`."""
         owner = self._catalogue.namespace(namespace)
         api = Api(namespace, document, owner.created if owner else 0)
-        Routes([document])  # what cannot be served is not kept
+        RouteTable([document])  # what cannot be served is not kept
 
         async def write() -> None:
             await self._store.put(COLLECTION, Stored(namespace, api.base_path, msgspec.json.encode(api)))

@@ -2,18 +2,18 @@
 
 from msgspec import Struct
 
-from aliquot.live.gateway.apis.documents import CONFIGURATION, Document, Operation, operations_of
+from aliquot.live.gateway.apis.documents import CONFIGURATION, ApiOperation, Document, operations_of
 
 Segments = tuple[str, ...]
 
 
-class Place(Struct):
+class ApiPath(Struct):
     """One path of an API."""
 
     segments: Segments  # of the whole path; a parameter in braces
     base: int  # how many of them are the API's base path
     cors: bool
-    operations: dict[str, Operation]  # by verb, in capitals
+    operations: dict[str, ApiOperation]  # by verb, in capitals
 
     def names(self, segments: Segments) -> dict[str, str] | None:
         """What the parameters stand for; None: that is another path."""
@@ -28,11 +28,11 @@ class Place(Struct):
         return found
 
 
-class Routes:
+class RouteTable:
     """Where two APIs claim a path, the one with the longer base path has it; words come before parameters."""
 
     def __init__(self, documents: list[Document]) -> None:
-        places: dict[Segments, Place] = {}
+        places: dict[Segments, ApiPath] = {}
         for document in documents:
             base = segments_of(document["basePath"])
             cors = document[CONFIGURATION]["cors"]["enabled"]
@@ -40,16 +40,16 @@ class Routes:
                 segments = (*base, *segments_of(operation.path))
                 place = places.get(segments)
                 if place is None or place.base < len(base):
-                    place = places[segments] = Place(segments, len(base), cors, {})
+                    place = places[segments] = ApiPath(segments, len(base), cors, {})
                 if place.base == len(base):
                     place.operations[operation.verb.upper()] = operation
         self._plain = {segments: place for segments, place in places.items() if not _parameters(segments)}
-        self._patterns: dict[int, list[Place]] = {}
+        self._patterns: dict[int, list[ApiPath]] = {}
         for place in sorted(places.values(), key=lambda one: (_shape(one.segments), one.segments)):
             if _parameters(place.segments):
                 self._patterns.setdefault(len(place.segments), []).append(place)
 
-    def find(self, segments: Segments) -> tuple[Place, dict[str, str]] | None:
+    def find(self, segments: Segments) -> tuple[ApiPath, dict[str, str]] | None:
         place = self._plain.get(segments)
         if place is not None:
             return place, {}

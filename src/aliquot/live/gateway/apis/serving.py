@@ -1,11 +1,11 @@
 """/api/NAMESPACE/…: the routes of a namespace's APIs, each answered by its web action on the owner's behalf."""
 
-from aliquot.live.gateway.apis.registry import Apis
-from aliquot.live.gateway.apis.routes import Place
-from aliquot.live.gateway.names import decoded
-from aliquot.live.gateway.refusal import Refusal, not_found
-from aliquot.live.gateway.web.answers import WebAnswer
-from aliquot.live.gateway.web.handler import Asked, WebActions
+from aliquot.live.gateway.apis.registry import ApiRegistry
+from aliquot.live.gateway.apis.routes import ApiPath
+from aliquot.live.gateway.http.names import decoded
+from aliquot.live.gateway.http.refusal import Refusal, not_found
+from aliquot.live.gateway.web.handler import HttpRequest, WebActions
+from aliquot.live.gateway.web.responses import WebResponse
 from aliquot.live.gateway.web.target import WebTargets
 
 PREFIX = b"/api/"
@@ -19,12 +19,12 @@ def is_api(path: bytes) -> bool:
 
 
 class ApiRoutes:
-    def __init__(self, apis: Apis, web: WebActions, targets: WebTargets) -> None:
+    def __init__(self, apis: ApiRegistry, web: WebActions, targets: WebTargets) -> None:
         self._apis = apis
         self._web = web
         self._targets = targets
 
-    async def answer(self, asked: Asked) -> WebAnswer:
+    async def answer(self, asked: HttpRequest) -> WebResponse:
         """Raises a `Refusal`."""
         raw_namespace, _, rest = asked.path[len(PREFIX) :].partition(b"/")
         try:
@@ -41,7 +41,7 @@ class ApiRoutes:
         operation = place.operations.get(asked.method)
         if operation is None:
             if asked.method == "OPTIONS" and place.cors:
-                return WebAnswer(200, (), b"")
+                return WebResponse(200, (), b"")
             methods = ", ".join(place.operations)
             allow = (b"allow", methods.encode())
             raise Refusal(405, f"HTTP method not allowed, supported methods: {methods}", (allow,))
@@ -54,7 +54,7 @@ class ApiRoutes:
         return await self._web.call(asked, target, path, names)
 
 
-def _set_cors(asked: Asked, place: Place) -> None:
+def _set_cors(asked: HttpRequest, place: ApiPath) -> None:
     if not place.cors:
         asked.cors = ()
         return

@@ -12,8 +12,8 @@ from aliquot.live.gateway.apis.documents import (
     CONFIGURATION,
     SECRET_HEADER,
     VERBS,
+    ApiOperation,
     Document,
-    Operation,
     base_document,
     extension_of,
     put_operation,
@@ -21,8 +21,8 @@ from aliquot.live.gateway.apis.documents import (
 from aliquot.live.gateway.web.target import DEFAULT_PACKAGE, split_extension
 from aliquot.live.store.records import FullName
 
-_LONGEST_URL = 2048
-_UNKEPT = ("securityDefinitions", "security", "x-ibm-rate-limit", "x-gateway-rate-limit")
+_MAX_URL_LENGTH = 2048
+_UNSUPPORTED_FIELDS = ("securityDefinitions", "security", "x-ibm-rate-limit", "x-gateway-rate-limit")
 _WEB_URL = re.compile(r"(?:\w+://[^/?#]+)?(?:/[^?#]*)?/api/v\d/web/([^/?#]+)/([^/?#]+)/([^/?#$]+).*")
 
 
@@ -46,7 +46,7 @@ def from_swagger(swagger: Any, caller: str, base: str) -> Document:  # noqa: ANN
                 raise ApiError(f"{verb} {path}: security: this gateway would not hold callers to it.")
             action, extension = _target(operation, urls, caller)
             secret = secrets.get(str(operation.get("operationId")))
-            put_operation(document, Operation(verb, path, action, extension, secret), base, operation)
+            put_operation(document, ApiOperation(verb, path, action, extension, secret), base, operation)
             document["paths"][path] |= shared
     if not document["paths"]:
         raise ApiError("paths: there is no operation in it.")
@@ -57,7 +57,7 @@ def _check(swagger: Any) -> None:  # noqa: ANN401 - whatever JSON holds
     for field in ("basePath", "paths", "info"):
         if not (isinstance(swagger, dict) and swagger.get(field)):
             raise ApiError(f"swagger is missing the {field} field.")
-    for field in _UNKEPT:
+    for field in _UNSUPPORTED_FIELDS:
         if swagger.get(field):
             raise ApiError(f"{field}: this gateway would not hold callers to it; secure the web action instead.")
     if not isinstance(swagger["basePath"], str):
@@ -75,7 +75,7 @@ def _target(operation: Document, urls: dict[str, str], caller: str) -> tuple[Ful
     older = operation.get("x-ibm-op-ext")
     url = said.get("url") or urls.get(str(operation.get("operationId")))
     url = url or (older.get("backendUrl") if isinstance(older, dict) else None)
-    found = _WEB_URL.fullmatch(url) if isinstance(url, str) and len(url) <= _LONGEST_URL else None
+    found = _WEB_URL.fullmatch(url) if isinstance(url, str) and len(url) <= _MAX_URL_LENGTH else None
     namespace, package, leaf = found.groups() if found else ("_", DEFAULT_PACKAGE, "")
     if said.get("action"):
         namespace = said.get("namespace") or namespace

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aliquot.core.units import MIB
-from aliquot.live.gateway.refusal import OVERLOADED, Refusal
+from aliquot.live.gateway.http.refusal import OVERLOADED, Refusal
 
 SMALL_BYTES = MIB  # these always pass: what is large must not keep out what is not
 _TIMES = 8  # of the largest body
 
 
-class Allowance:
+class AnonymousBodyLimit:
     def __init__(self, largest_bytes: int) -> None:
         self._largest_bytes = largest_bytes
         self._left_bytes = _TIMES * largest_bytes

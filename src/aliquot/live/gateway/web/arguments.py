@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from aliquot.core.units import MIB
-from aliquot.live.gateway.refusal import Refusal, too_large
+from aliquot.live.gateway.http.refusal import Refusal, too_large
 from aliquot.live.gateway.web import media
 from aliquot.live.invocations.errors import NOT_ALLOWED_PARAMETERS, malformed_payload
 from aliquot.live.invocations.parameters import read_object
@@ -17,11 +17,11 @@ METHOD, HEADERS, PATH, USER, QUERY, BODY = (
     "__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query", "__ow_body",
 )  # fmt: skip
 RESERVED = frozenset([METHOD, HEADERS, PATH, USER, QUERY, BODY])
-_MOST_FIELDS = 1000
-_MOST_FORM_BYTES = MIB  # undoing its escapes takes a while, and others wait
+_MAX_FIELDS = 1000
+_MAX_FORM_BYTES = MIB  # undoing its escapes takes a while, and others wait
 _SEPARATORS = {"cookie": "; "}
 # What belongs to the way a message is carried, not to the message.
-_CARRIAGE = frozenset([b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect"])
+_TRANSPORT_HEADERS = frozenset([b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect"])
 _any = msgspec.json.Decoder(Raw)
 
 
@@ -70,7 +70,7 @@ def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """One given several times is one with all the values."""
     found: dict[str, str] = {}
     for name, value in pairs:
-        if name in _CARRIAGE:
+        if name in _TRANSPORT_HEADERS:
             continue
         key, text = name.decode("latin-1"), _text_of(value)
         found[key] = f"{found[key]}{_SEPARATORS.get(key, ', ')}{text}" if key in found else text
@@ -90,10 +90,10 @@ def _pairs(encoded: bytes) -> Iterable[tuple[str, str]]:
         return ()
     try:
         return parse_qsl(
-            encoded.decode("utf-8", "replace"), keep_blank_values=True, errors="replace", max_num_fields=_MOST_FIELDS
+            encoded.decode("utf-8", "replace"), keep_blank_values=True, errors="replace", max_num_fields=_MAX_FIELDS
         )
     except ValueError as error:
-        raise Refusal(400, f"The request has more than {_MOST_FIELDS} parameters.") from error
+        raise Refusal(400, f"The request has more than {_MAX_FIELDS} parameters.") from error
 
 
 def _read_body(request: WebRequest) -> object:
@@ -104,8 +104,8 @@ def _read_body(request: WebRequest) -> object:
     if kind is not None and kind.is_json:
         return _read_json(request.body)
     if kind is not None and kind.name == media.FORM:
-        if len(request.body) > _MOST_FORM_BYTES:
-            raise too_large("Request", len(request.body), _MOST_FORM_BYTES)
+        if len(request.body) > _MAX_FORM_BYTES:
+            raise too_large("Request", len(request.body), _MAX_FORM_BYTES)
         return dict(_pairs(request.body))
     return _opaque(request)
 

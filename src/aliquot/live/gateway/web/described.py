@@ -1,6 +1,6 @@
 """Web actions and API routes for the OpenAPI page: what they answer is the actions', so no endpoint's rules hold."""
 
-from aliquot.live.gateway.routing import Access, Endpoint, answered_elsewhere
+from aliquot.live.gateway.http.routing import Access, Endpoint, handled_elsewhere
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _ANSWERS = {200: None, 202: None, 204: None}
@@ -14,9 +14,7 @@ def described() -> list[Endpoint]:
         api: "Call an API route of the namespace",
     }
     return [
-        Endpoint(
-            method, path, answered_elsewhere, summary, _ANSWERS, Access.ANYONE, statuses=_REFUSALS, any_status=True
-        )
+        Endpoint(method, path, handled_elsewhere, summary, _ANSWERS, Access.ANYONE, statuses=_REFUSALS, any_status=True)
         for path, summary in summaries.items()
         for method in _METHODS
     ]

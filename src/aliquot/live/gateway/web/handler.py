@@ -8,17 +8,17 @@ import msgspec
 from msgspec import Struct
 
 from aliquot.live.bodies.json_checker import JsonChecker
-from aliquot.live.gateway.answers import JSON, Headers, pieces_of
-from aliquot.live.gateway.asgi import Bodies, Disconnected, Receive, Scope, Send, Transactions, check_headers
-from aliquot.live.gateway.auth import Auth
-from aliquot.live.gateway.refusal import Refusal, error_body, refusal_for, unauthenticated, unsupported_media
+from aliquot.live.gateway.http.asgi import BodyReader, Disconnected, Receive, RequestIds, Scope, Send, check_headers
+from aliquot.live.gateway.http.auth import Auth
+from aliquot.live.gateway.http.refusal import Refusal, error_body, refusal_for, unauthenticated, unsupported_media
+from aliquot.live.gateway.http.responses import JSON, Headers, pieces_of
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web import media
-from aliquot.live.gateway.web.allowance import Allowance
-from aliquot.live.gateway.web.answers import NOT_READY, WebAnswer, answer
+from aliquot.live.gateway.web.allowance import AnonymousBodyLimit
 from aliquot.live.gateway.web.arguments import WebRequest
 from aliquot.live.gateway.web.payloads import payload_of
-from aliquot.live.gateway.web.running import Runner
+from aliquot.live.gateway.web.responses import NOT_READY, WebResponse, web_response
+from aliquot.live.gateway.web.running import WebActionRunner
 from aliquot.live.gateway.web.target import WebPath, WebTarget, WebTargets
 
 METHODS = "GET, DELETE, POST, PUT, HEAD, OPTIONS, PATCH"
@@ -29,7 +29,7 @@ _USUAL_HEADERS = b"Authorization, Origin, X-Requested-With, Content-Type, Accept
 _NO_LENGTH = frozenset([204, 304])
 
 
-class Asked(Struct):
+class HttpRequest(Struct):
     """A request whose body has not been read yet."""
 
     method: str
@@ -43,21 +43,21 @@ class Asked(Struct):
     cors: Headers  # what an answer carries for browsers, unless the action or the route says otherwise
 
     @staticmethod
-    def of(scope: Scope, receive: Receive, transaction: str) -> "Asked":
+    def of(scope: Scope, receive: Receive, transaction: str) -> "HttpRequest":
         headers = dict(scope["headers"])
         asked_for = headers.get(b"access-control-request-headers", _USUAL_HEADERS)
         cors = (_ALLOW_ORIGIN, _ALLOW_METHODS, (b"access-control-allow-headers", asked_for))
         path, query, pairs = scope["raw_path"], scope["query_string"], scope["headers"]
         scheme = scope.get("scheme", "http")
-        return Asked(scope["method"], path, query, pairs, headers, scheme, transaction, receive, cors)
+        return HttpRequest(scope["method"], path, query, pairs, headers, scheme, transaction, receive, cors)
 
 
-NativeHandler = Callable[[Asked, str, WebRequest], Awaitable[WebAnswer]]  # whose key came with it
+BuiltinHandler = Callable[[HttpRequest, str, WebRequest], Awaitable[WebResponse]]  # whose key came with it
 
 
-class Native(NamedTuple):
+class BuiltinAction(NamedTuple):
     method: str  # the only one: a page elsewhere must not make a browser that knows a key do more than look
-    handler: NativeHandler
+    handler: BuiltinHandler
 
 
 class WebActions:
@@ -66,9 +66,9 @@ class WebActions:
     def __init__(
         self,
         targets: WebTargets,
-        runner: Runner,
+        runner: WebActionRunner,
         auth: Auth,
-        bodies: Bodies,
+        bodies: BodyReader,
         judge: JsonChecker,
         settings: GatewaySettings,
     ) -> None:
@@ -79,10 +79,10 @@ class WebActions:
         self._judge = judge
         self._settings = settings
         self._strangers_bytes = min(settings.web_payload_bytes, settings.payload_bytes)
-        self._allowance = Allowance(self._strangers_bytes)
-        self.natives: Mapping[str, Native] = {}  # by namespace, package and name
+        self._allowance = AnonymousBodyLimit(self._strangers_bytes)
+        self.natives: Mapping[str, BuiltinAction] = {}  # by namespace, package and name
 
-    async def answer(self, asked: Asked) -> WebAnswer:
+    async def handle(self, asked: HttpRequest) -> WebResponse:
         """Raises a `Refusal`."""
         if asked.method not in _METHODS:
             raise Refusal(
@@ -92,13 +92,13 @@ class WebActions:
             path = WebPath(asked.path)
         except Refusal:
             if asked.method == "OPTIONS":
-                return WebAnswer(200, (), b"")
+                return WebResponse(200, (), b"")
             raise
         native = self.natives.get(f"{path.namespace}/{path.package}/{path.leaf}")
         if native is None:
             return await self.call(asked, self._targets.of(path.namespace, path.full_name, path.extension), path.rest)
         if asked.method == "OPTIONS":
-            return WebAnswer(200, (), b"")
+            return WebResponse(200, (), b"")
         user = self._user(asked)
         if user is None:
             raise unauthenticated()
@@ -112,40 +112,40 @@ class WebActions:
         return await native.handler(asked, user, msgspec.structs.replace(request, body=body))
 
     async def call(
-        self, asked: Asked, target: WebTarget, rest: str, named: Mapping[str, str] | None = None
-    ) -> WebAnswer:
+        self, asked: HttpRequest, target: WebTarget, rest: str, named: Mapping[str, str] | None = None
+    ) -> WebResponse:
         """Run it, and show its result. Raises a `Refusal`."""
         preflight = asked.method == "OPTIONS"
         if target.custom_options:
             asked.cors = ()
         elif preflight:
-            return WebAnswer(200, (), b"")
+            return WebResponse(200, (), b"")
         user = self._user(asked)
         if not preflight and not target.admits(user, asked.headers.get(b"x-require-whisk-auth")):
             raise unauthenticated()
-        most_bytes = self._strangers_bytes if user is None else self._settings.payload_bytes
+        max_bytes = self._strangers_bytes if user is None else self._settings.payload_bytes
         with self._allowance.taken(asked.headers) if user is None else nullcontext():
             request = self._request(asked, rest, user, named or {})
-            body = await self._bodies.read_large(asked.headers, asked.receive, most_bytes)
+            body = await self._bodies.read_large(asked.headers, asked.receive, max_bytes)
             payload = await payload_of(request, body, target, self._judge)
             call = await self._runner.run(target, payload, asked.transaction)
         activation = (b"x-openwhisk-activation-id", call.id.encode())
         if call.outcome is None:
-            return WebAnswer(202, (JSON, activation), error_body(NOT_READY, asked.transaction))
+            return WebResponse(202, (JSON, activation), error_body(NOT_READY, asked.transaction))
         try:
-            shown = answer(call.outcome, target.extension)
+            shown = web_response(call.outcome, target.extension)
         except Refusal as refusal:
             raise Refusal(refusal.status, refusal.text, (*refusal.headers, activation)) from refusal
         return shown._replace(headers=(*shown.headers, activation))
 
-    def _user(self, asked: Asked) -> str | None:
+    def _user(self, asked: HttpRequest) -> str | None:
         """Whose key came along; one that does not open anything makes nobody of the caller."""
         try:
             return self._auth.principal(asked.headers.get(b"authorization")).name
         except Refusal:
             return None
 
-    def _request(self, asked: Asked, rest: str, user: str | None, named: Mapping[str, str]) -> WebRequest:
+    def _request(self, asked: HttpRequest, rest: str, user: str | None, named: Mapping[str, str]) -> WebRequest:
         """All but its body."""
         check_headers(asked.pairs, asked.headers)
         pairs = asked.pairs
@@ -158,20 +158,20 @@ class WebActions:
 class WebRoute:
     """Whatever gives web answers, as an ASGI application; `transaction` comes with the scope."""
 
-    def __init__(self, source: Callable[[Asked], Awaitable[WebAnswer]], transactions: Transactions) -> None:
+    def __init__(self, source: Callable[[HttpRequest], Awaitable[WebResponse]], transactions: RequestIds) -> None:
         self._source = source
         self._transactions = transactions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         transaction = self._transactions.of(dict(scope["headers"]).get(b"x-request-id"))
-        asked = Asked.of(scope, receive, transaction)
+        asked = HttpRequest.of(scope, receive, transaction)
         try:
             given = await self._source(asked)
         except Disconnected:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, it has an answer
             refusal = refusal_for(error)
-            given = WebAnswer(refusal.status, (JSON, *refusal.headers), refusal.body(transaction))
+            given = WebResponse(refusal.status, (JSON, *refusal.headers), refusal.body(transaction))
         said = {name for name, _ in given.headers}
         headers = [*given.headers, *(pair for pair in asked.cors if pair[0] not in said)]
         headers.append((b"x-request-id", transaction.encode()))

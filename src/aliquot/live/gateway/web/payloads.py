@@ -6,7 +6,7 @@ import msgspec
 
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.bodies.large import put_before
-from aliquot.live.gateway.refusal import Refusal, malformed
+from aliquot.live.gateway.http.refusal import Refusal, malformed
 from aliquot.live.gateway.web import media
 from aliquot.live.gateway.web.arguments import BODY, RESERVED, WebRequest, arguments
 from aliquot.live.gateway.web.target import WebTarget

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from aliquot.live.gateway.refusal import OVERLOADED, Refusal, too_large
+from aliquot.live.gateway.http.refusal import OVERLOADED, Refusal, too_large
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.target import WebTarget
 from aliquot.live.invocations.call import Call
@@ -10,7 +10,7 @@ from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.ids import Ids
 
 
-class Runner:
+class WebActionRunner:
     def __init__(self, platform: Platform, settings: GatewaySettings) -> None:
         self._platform = platform
         self._settings = settings

@@ -5,10 +5,10 @@ import hmac
 
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.names import is_name
-from aliquot.live.gateway.names import decoded
-from aliquot.live.gateway.refusal import Refusal, not_found
-from aliquot.live.gateway.target import Target
-from aliquot.live.gateway.web.answers import RENDERERS
+from aliquot.live.gateway.http.names import decoded
+from aliquot.live.gateway.http.refusal import Refusal, not_found
+from aliquot.live.gateway.http.target import InvocationTarget
+from aliquot.live.gateway.web.responses import RENDERERS
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.rate_limits import RateLimiters
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
@@ -17,7 +17,7 @@ from aliquot.live.store.records import FullName, Namespace
 PREFIX = b"/api/v1/web/"
 DEFAULT_PACKAGE = "default"
 DEFAULT_EXTENSION = ".http"
-_MOST_REMEMBERED = 1024
+_MAX_CACHED_TARGETS = 1024
 _NAMES = 3  # namespace, package, action
 
 
@@ -69,7 +69,7 @@ class WebTarget:
         "target",
     )
 
-    def __init__(self, owner: Namespace, target: Target, rate_limiters: RateLimiters, extension: str) -> None:
+    def __init__(self, owner: Namespace, target: InvocationTarget, rate_limiters: RateLimiters, extension: str) -> None:
         self.owner = owner
         self.target = target
         self.limiter = rate_limiters.limiter(owner)
@@ -117,7 +117,7 @@ class WebTargets:
         key = (owner, name.namespace, name.name, extension)
         found = self._remembered.get(key)
         if found is None:
-            if len(self._remembered) >= _MOST_REMEMBERED:
+            if len(self._remembered) >= _MAX_CACHED_TARGETS:
                 self._remembered.clear()
             found = self._remembered[key] = self._resolve(owner, name, extension)
         return found
@@ -132,5 +132,5 @@ class WebTargets:
             raise not_found() from error
         if resolved.action.annotation("web-export") is not True:
             raise not_found()
-        target = Target(resolved, self._metrics.tally(owner, resolved.function))
+        target = InvocationTarget(resolved, self._metrics.tally(owner, resolved.function))
         return WebTarget(namespace, target, self._rate_limiters, extension)

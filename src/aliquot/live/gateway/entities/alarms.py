@@ -1,0 +1,118 @@
+"""Alarms of triggers, for the feed actions of `/whisk.system/alarms` and whoever else has the namespace's key."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from aliquot.core.units import MIB
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.gateway.http.names import check_name
+from aliquot.live.gateway.http.query import flag
+from aliquot.live.gateway.http.refusal import Refusal
+from aliquot.live.gateway.http.routing import Endpoint, Query, Request, Response, json_response, read_json
+from aliquot.live.store.records import Trigger
+from aliquot.live.triggers.alarms.alarm import PAUSED, Alarm
+from aliquot.live.triggers.alarms.clock import AlarmClock
+from aliquot.live.triggers.alarms.requests import AlarmRequest, change, make
+
+_ONE = "/api/v1/namespaces/{namespace}/alarms/{trigger}"
+
+
+class AlarmReason(Struct):
+    kind: str
+    message: str
+
+
+class AlarmStatus(
+    Struct, rename={"date_changed": "dateChanged", "date_changed_iso": "dateChangedISO"}, omit_defaults=True
+):
+    active: bool
+    date_changed: int
+    date_changed_iso: str
+    reason: AlarmReason | None = None
+
+
+class AlarmRead(Struct):
+    """What the feeds answer to READ: what was asked for, under the names it was asked for, and how it stands."""
+
+    config: dict[str, Any]
+    status: AlarmStatus
+
+
+class AlarmDone(Struct):
+    status: str = "success"
+
+
+class AlarmEndpoints:
+    def __init__(self, catalogue: Catalogue, clock: AlarmClock) -> None:
+        self._catalogue = catalogue
+        self._clock = clock
+        self._book = clock.book
+
+    def endpoints(self) -> list[Endpoint]:
+        overwrite = Query("overwrite", bool, "change it if it is there")
+        return [
+            Endpoint("PUT", _ONE, self.put, "Have a trigger fired by the clock", {200: AlarmDone}, body=AlarmRequest,
+                     query=(overwrite,), max_bytes=MIB, statuses=(404, 409, 413, 415)),
+            Endpoint("GET", _ONE, self.get, "Read a trigger's alarm", {200: AlarmRead}, statuses=(404,)),
+            Endpoint("DELETE", _ONE, self.delete, "Take a trigger's alarm away", {200: AlarmDone}, statuses=(404,)),
+        ]  # fmt: skip
+
+    async def put(self, request: Request) -> Response:
+        overwrite = flag(request.fields, "overwrite")
+        wish: AlarmRequest = read_json(request.body or b"{}", AlarmRequest)
+        trigger = self._trigger(request)
+        old = self._book.alarm_of(trigger)
+        now_ms = self._clock.now_ms()
+        if old is not None and not overwrite:
+            raise Refusal(409, "error creating alarm trigger.")
+        if old is not None:
+            new = change(old, wish, now_ms=now_ms)
+        elif overwrite and wish.cron is wish.minutes is wish.date is None:
+            raise _none(trigger)
+        else:
+            names = {"namespace": trigger.namespace, "trigger": trigger.name, "identity": trigger.identity}
+            new = make(wish, **names, now_ms=now_ms)
+        await self._clock.put(new)
+        return json_response(AlarmDone())
+
+    async def get(self, request: Request) -> Response:
+        trigger = self._trigger(request)
+        alarm = self._book.alarm_of(trigger)
+        if alarm is None:
+            raise _none(trigger)
+        return json_response(shown(alarm))
+
+    async def delete(self, request: Request) -> Response:
+        """Clients delete the trigger first: then the alarm is gone, and that is as it should be."""
+        name = check_name(request.names["trigger"])
+        trigger = self._catalogue.entities.one(Trigger, request.namespace, name)
+        alarm = self._book.alarm_of(trigger) if trigger is not None else None
+        if alarm is not None:
+            await self._book.remove(alarm)
+        elif trigger is not None:
+            raise _none(trigger)
+        return json_response(AlarmDone())
+
+    def _trigger(self, request: Request) -> Trigger:
+        name = check_name(request.names["trigger"])
+        trigger = self._catalogue.entities.one(Trigger, request.namespace, name)
+        if trigger is None:
+            raise Refusal(404, f"trigger /{request.namespace}/{name} does not exist")
+        return trigger
+
+
+def shown(alarm: Alarm) -> AlarmRead:
+    config: dict[str, Any] = {"name": alarm.trigger, "namespace": alarm.namespace, "payload": alarm.payload}
+    for field in alarm.schedule.__struct_fields__:
+        if (value := getattr(alarm.schedule, field)) is not None:
+            first, *more = field.split("_")
+            config["".join([first, *map(str.title, more)])] = value
+    changed = datetime.fromtimestamp(alarm.changed // 1000, UTC).isoformat().replace("+00:00", "Z")
+    reason = AlarmReason("USER" if alarm.stopped == PAUSED else "AUTO", alarm.stopped) if alarm.stopped else None
+    return AlarmRead(config, AlarmStatus(reason is None, alarm.changed, changed, reason))
+
+
+def _none(trigger: Trigger) -> Refusal:
+    return Refusal(404, f"could not find trigger /{trigger.namespace}/{trigger.name} in the database")

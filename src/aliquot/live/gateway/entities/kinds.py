@@ -1,0 +1,71 @@
+"""The kinds of code that run here, and the names that old clients have for them."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aliquot.core.errors import InputError
+from aliquot.live.catalogue.images import OPTION, Image
+from aliquot.live.gateway.http.refusal import Refusal, malformed
+from aliquot.live.store.records import BLACKBOX, NODEJS, PYTHON, SEQUENCE
+
+
+class RuntimeInfo(Struct, frozen=True, rename="camel"):
+    """As `GET /` lists it."""
+
+    kind: str
+    default: bool
+    deprecated: bool
+    image: str
+    attached: bool
+    require_main: bool
+
+
+# Earlier versions that OpenWhisk still lists are taken for the one that is here; what is shown is what runs.
+_ALIASES = {
+    **dict.fromkeys(("python:3", "python:3.10", "python:default"), PYTHON),
+    **dict.fromkeys(("nodejs:18", "nodejs:default"), NODEJS),
+}
+
+
+def kinds(*, nodejs: bool) -> list[str]:
+    return sorted([PYTHON, NODEJS] if nodejs else [PYTHON])
+
+
+def runtimes(*, nodejs: bool) -> dict[str, list[RuntimeInfo]]:
+    listed = {}
+    for kind in kinds(nodejs=nodejs):
+        family = kind.partition(":")[0]
+        listed[family] = [RuntimeInfo(kind, True, False, f"aliquot/{kind.replace(':', '-')}", False, False)]
+    return listed
+
+
+def known_kind(kind: str, *, nodejs: bool) -> str | None:
+    """What runs here by that name; None: nothing does."""
+    kind = kind.strip().lower()
+    resolved = _ALIASES.get(kind, kind)
+    return resolved if resolved in kinds(nodejs=nodejs) else None
+
+
+def resolve_kind(kind: str | None, *, nodejs: bool) -> str:
+    """Of an action as it was put. Raises a `Refusal`."""
+    if not kind:
+        raise malformed("'kind' must be a string defined in 'exec'")
+    kind = kind.strip().lower()
+    if kind in {SEQUENCE, BLACKBOX}:
+        return kind
+    resolved = known_kind(kind, nodejs=nodejs)
+    if resolved is None:
+        values = ", ".join(f"'{name}'" for name in kinds(nodejs=nodejs))
+        text = f"The specified runtime '{kind}' is not supported by this platform. Valid values are: {values}."
+        raise Refusal(400, text)
+    return resolved
+
+
+def check_image(image: Image, *, nodejs: bool) -> Image:
+    """As the operator mapped it, with the kind that runs it. Raises `InputError`."""
+    kind = known_kind(image.kind, nodejs=nodejs)
+    if kind is None:
+        raise InputError(f"{OPTION}: '{image.kind}' does not run here; it takes {', '.join(kinds(nodejs=nodejs))}")
+    if image.requirements and kind != PYTHON:
+        raise InputError(f"{OPTION}: requirements are for {PYTHON}; {image.name} is {kind}")
+    return replace(image, kind=kind)

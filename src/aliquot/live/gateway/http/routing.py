@@ -1,0 +1,190 @@
+"""All routes but the invocation: one table of endpoints, matched by Starlette, authorised and answered in one place."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+from starlette.routing import Route, Router
+
+from aliquot.live.gateway.http.asgi import BodyReader, Disconnected, Receive, Scope, Send, check_headers, send_response
+from aliquot.live.gateway.http.auth import Auth, OperatorAuth, Principal
+from aliquot.live.gateway.http.events import EventStream
+from aliquot.live.gateway.http.names import check_name, check_namespace, decoded
+from aliquot.live.gateway.http.query import fields_of
+from aliquot.live.gateway.http.refusal import (
+    forbidden,
+    malformed,
+    not_allowed,
+    not_found,
+    refusal_for,
+    unsupported_media,
+)
+from aliquot.live.gateway.http.responses import JSON, Body, Headers
+
+_log = structlog.get_logger(__name__)
+_JSON_TYPE = b"application/json"
+
+
+class Request:
+    """A request as its handler sees it."""
+
+    def __init__(self, transaction: str, names: dict[str, str], headers: dict[bytes, bytes], query: bytes) -> None:
+        self.transaction = transaction
+        self.names = names  # from the path
+        self.headers = headers
+        self.fields = fields_of(query) if query else {}
+        self.body = b""
+        self.principal: Principal | None = None
+        self.named = ""  # the namespace in the path: the caller's, unless what others publish may be read here
+
+    @property
+    def namespace(self) -> str:
+        """The caller's."""
+        assert self.principal is not None  # noqa: S101 - the endpoint asks for a key
+        return self.principal.name
+
+    @property
+    def since(self) -> int:
+        """When the caller's namespace was made: records of an earlier one of the same name are not theirs."""
+        assert self.principal is not None  # noqa: S101 - the endpoint asks for a key
+        return self.principal.namespace.created
+
+
+class Response(NamedTuple):
+    status: int
+    body: Body
+    headers: Headers = (JSON,)
+    events: EventStream | None = None  # a stream of them instead of a body
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    return Response(status, msgspec.json.encode(value))
+
+
+class Access(StrEnum):
+    ANYONE = "anyone"
+    NAMESPACE = "namespace"  # its key, and only its own namespace
+    PUBLISHED = "published"  # its key; the handler judges what of another namespace, `Request.named`, may be read
+    OPERATOR = "operator"
+
+
+class Query(NamedTuple):
+    """For the OpenAPI page."""
+
+    name: str
+    kind: Any
+    text: str
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Endpoint(NamedTuple):
+    method: str
+    path: str  # as OpenAPI writes it
+    handler: Handler
+    summary: str
+    responses: dict[int, Any]  # types by status; None: no JSON
+    access: Access = Access.NAMESPACE
+    body: Any = None
+    query: tuple[Query, ...] = ()
+    max_bytes: int = 0  # of the body
+    statuses: tuple[int, ...] = ()  # refusals of its own, beside those that all have
+    also_takes: tuple[str, ...] = ()  # media types beside JSON
+    streams: bool = False  # a 200 may be a stream of events
+    any_status: bool = False  # a function's own, beside those that are named
+
+
+async def handled_elsewhere(_: Request) -> Response:
+    """For what `app.py` hands over before it looks here: the table has it for its page and for the methods allowed."""
+    raise not_found()
+
+
+def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, bodies: BodyReader) -> Router:
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in endpoints:
+        at = by_path.setdefault(endpoint.path, {})
+        if endpoint.method in at:
+            raise ValueError(f"{endpoint.method} {endpoint.path} is there twice")
+        at[endpoint.method] = endpoint
+    routes = []
+    for path in list(by_path):
+        if not path.endswith("/"):  # with a slash at its end it means the same, unless the table has that too
+            by_path.setdefault(f"{path}/", by_path[path])
+    for path, methods in by_path.items():
+        routes.append(Route(path, _EndpointRoute(methods, auth, operator, bodies)))
+    return Router(routes, redirect_slashes=False, default=_nowhere)
+
+
+async def _nowhere(scope: Scope, _: Receive, send: Send) -> None:
+    refusal = not_found()
+    await send_response(send, refusal.status, _request_id(scope), refusal.body(scope["transaction"]))
+
+
+def _request_id(scope: Scope) -> Headers:
+    return (JSON, (b"x-request-id", scope["transaction"].encode()))
+
+
+class _EndpointRoute:
+    """One path with its methods, as an ASGI application."""
+
+    def __init__(self, methods: dict[str, Endpoint], auth: Auth, operator: OperatorAuth, bodies: BodyReader) -> None:
+        self._methods = methods
+        self._auth = auth
+        self._operator = operator
+        self._bodies = bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        transaction: str = scope["transaction"]
+        try:
+            answer = await self._answer(scope, receive, transaction)
+        except Disconnected:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it has an answer
+            refusal = refusal_for(error)
+            answer = Response(refusal.status, refusal.body(transaction), (JSON, *refusal.headers))
+        request_id = (b"x-request-id", transaction.encode())
+        if answer.events is not None and scope["method"] != "HEAD":
+            await answer.events.send(receive, send, (request_id,))
+            return
+        await send_response(send, answer.status, (*answer.headers, request_id), answer.body)
+
+    async def _answer(self, scope: Scope, receive: Receive, transaction: str) -> Response:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        endpoint = self._methods.get(method)
+        if endpoint is None:
+            raise not_allowed(self._methods)
+        headers = dict(scope["headers"])
+        check_headers(scope["headers"], headers)
+        names = {key: decoded(value.encode("latin-1")) for key, value in scope["path_params"].items()}
+        request = Request(transaction, names, headers, scope["query_string"])
+        if endpoint.access in {Access.NAMESPACE, Access.PUBLISHED}:
+            self._authorise(request, foreign=endpoint.access is Access.PUBLISHED)
+        elif endpoint.access is Access.OPERATOR:
+            self._operator.check(headers.get(b"authorization"))
+        if endpoint.body is not None:
+            request.body = await self._bodies.read(headers, receive, endpoint.max_bytes)
+            if request.body and headers.get(b"content-type", _JSON_TYPE).split(b";")[0].strip().lower() != _JSON_TYPE:
+                raise unsupported_media()
+        return await endpoint.handler(request)
+
+    def _authorise(self, request: Request, *, foreign: bool) -> None:
+        principal = request.principal = self._auth.principal(request.headers.get(b"authorization"))
+        namespace = request.names.pop("namespace", "_")
+        request.named = principal.name if namespace == "_" else check_namespace(namespace)
+        if request.named != principal.name and not foreign:
+            for name in request.names.values():
+                check_name(name)
+            raise forbidden("/".join([namespace, *request.names.values()]))
+
+
+def read_json(body: bytes, kind: type[Any]) -> Any:  # noqa: ANN401 - of that type
+    """Raises a 400 that says where it is wrong."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise malformed(str(error)) from error
+    except RecursionError as error:
+        raise malformed("JSON is nested too deeply") from error

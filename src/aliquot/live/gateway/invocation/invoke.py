@@ -1,0 +1,276 @@
+"""POST …/actions/NAME: from bytes to a call and back, without a framework, a task or a future on the warm way.
+
+What a path and a query mean is worked out once and remembered until the catalogue changes; a warm call then costs a few
+dictionary lookups and one look over its body.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+
+import structlog
+
+from aliquot.live.bodies.json_checker import JsonChecker
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.gateway.http.auth import Auth, Principal
+from aliquot.live.gateway.http.deadlines import Deadlines
+from aliquot.live.gateway.http.names import check_name, check_namespace, decoded
+from aliquot.live.gateway.http.query import InvokeOptions, check_timeout, invoke_options
+from aliquot.live.gateway.http.refusal import (
+    ELSEWHERE,
+    Refusal,
+    forbidden,
+    not_allowed,
+    not_found,
+    refusal_for,
+    too_large,
+    unsupported_media,
+)
+from aliquot.live.gateway.http.responses import PICKLE
+from aliquot.live.gateway.http.target import InvocationTarget
+from aliquot.live.gateway.invocation.exchange import Exchange
+from aliquot.live.gateway.invocation.shared_buffers import shared
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.errors import CallRefusedError
+from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.sessions.registry import SessionNotFoundError, Sessions
+from aliquot.live.node.shared_buffers import NodeBuffers
+from aliquot.live.store.errors import AccessDeniedError, NotFoundError, WrongCollectionError
+from aliquot.live.store.ids import Ids
+from aliquot.live.store.records import FullName
+
+PREFIX = b"/api/v1/namespaces/"
+_MAX_CACHED = 1024
+_MAX_CACHED_BYTES = 256
+_JSON_TYPES = frozenset([None, b"", b"application/json", b"application/json; charset=utf-8"])
+
+_log = structlog.get_logger(__name__)
+
+
+def is_invocation(method: str, path: bytes) -> bool:
+    """Whether `InvokeHandler.handle` answers it: a POST to something below a namespace's actions."""
+    below = path.startswith(PREFIX) and path.find(b"/actions/", len(PREFIX) + 1) > 0
+    return below and method == "POST" and not path.endswith(b"/")
+
+
+class InvokeHandler:
+    def __init__(
+        self,
+        platform: Platform,
+        catalogue: Catalogue,
+        settings: GatewaySettings,
+        auth: Auth,
+        metrics: Metrics,
+        sessions: Sessions,
+        judge: JsonChecker,
+    ) -> None:
+        self._platform = platform
+        self._catalogue = catalogue
+        self._settings = settings
+        self._auth = auth
+        self._metrics = metrics
+        self._sessions = sessions
+        self._judge = judge
+        self._ids = Ids()
+        self._options: dict[bytes, InvokeOptions] = {}
+        self._waiting: Deadlines[Exchange] = Deadlines(settings.blocking_ms / 1000, self._expire)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.desks: NodeBuffers | None = None  # of the sandboxes here, which hand over large values
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait as long as usual."""
+        return len(self._waiting)
+
+    def close(self) -> None:
+        self._waiting.close()
+
+    def look_at_head(self, exchange: Exchange) -> None:
+        """Before a body that takes its time: refuse it now if its credentials or its path would have it refused."""
+        try:
+            principal = self._auth.principal(exchange.authorization)
+            _ = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+
+    def handle(self, exchange: Exchange) -> None:
+        """See `exchange`: one answer comes of it, now or later."""
+        try:
+            principal = self._auth.principal(exchange.authorization)
+            limiter = principal.limiter
+            limiter.check()
+            target = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
+            options = self._options.get(exchange.query) or self._read_options(exchange.query)
+            if options.timeout_s is not None:
+                check_timeout(options.timeout_s, target.resolved.action.limits.timeout, self._settings)
+            body = exchange.body
+            pickled = False
+            if len(body) > self._settings.payload_bytes:
+                raise too_large("Request", len(body), self._settings.payload_bytes)
+            if exchange.content_type not in _JSON_TYPES and body:
+                pickled = _is_pickled(exchange.content_type, target)
+            session = self._session(principal, options, exchange) if options.session or exchange.session else ""
+            exchange.target = target
+            exchange.limiter = limiter
+            exchange.options = options
+            if isinstance(body, memoryview):
+                self._spawn(self._handle_large(exchange, principal, body, session, pickled=pickled))
+                return
+            payload = body if pickled else target.parameters.merge(body)
+        except (Refusal, CallRefusedError) as error:
+            exchange.refuse(refusal_for(error))
+            return
+        self._begin(exchange, principal, payload, session, pickled=pickled)
+
+    async def _handle_large(
+        self, exchange: Exchange, principal: Principal, body: memoryview, session: str, *, pickled: bool
+    ) -> None:
+        """Others go on while it is looked over."""
+        try:
+            payload = body if pickled else await exchange.target.parameters.merge_large(body, self._judge)
+        except CallRefusedError as error:
+            exchange.refuse(refusal_for(error))
+            return
+        if not exchange.answered:  # otherwise the caller has gone, and has asked for nothing
+            self._begin(exchange, principal, payload, session, pickled=pickled)
+
+    def _begin(
+        self, exchange: Exchange, principal: Principal, payload: bytes | memoryview, session: str, *, pickled: bool
+    ) -> None:
+        target, limiter, options = exchange.target, exchange.limiter, exchange.options
+        desk = parcel = None
+        if pickled and b"; " in (exchange.content_type or b""):
+            try:
+                desk, parcel = shared(exchange.content_type or b"", payload, self.desks)
+            except Refusal as refusal:
+                exchange.refuse(refusal)
+                return
+            kept = not options.blocking or exchange.followers  # on disk
+            if kept and parcel is not None and parcel.size > self._settings.payload_bytes:
+                exchange.refuse(too_large("Request", parcel.size, self._settings.payload_bytes))
+                return
+        exchange.body = b""  # the call has it now, and lets go of it earlier
+        call = exchange.call = Call(
+            self._ids(),
+            principal.namespace,
+            target.resolved,
+            payload,
+            pickled=pickled,
+            transaction=exchange.transaction,
+            session=session,
+            done=exchange.done,
+        )
+        call.desk, call.parcel = desk, parcel
+        limiter.running += 1
+        if not options.blocking or exchange.followers:
+            call.durable = True
+            call.followers = exchange.followers
+            self._spawn(self._accept(exchange))
+            return
+        try:
+            self._platform.submit(call)
+        except Exception as error:  # noqa: BLE001 - the answer must come
+            self._fail(exchange, error)
+            return
+        if exchange.answered:
+            return
+        if options.timeout_s is None:
+            exchange.waiting = self._waiting
+            self._waiting.add(exchange)
+        else:
+            loop = asyncio.get_running_loop()
+            exchange.timer = loop.call_later(options.timeout_s, self._expire, exchange)
+
+    # --- what a request asks for --------------------------------------------------------------------------
+
+    def _resolve(self, principal: Principal, path: bytes) -> InvocationTarget:
+        segments = path[len(PREFIX) :].split(b"/")
+        if segments[1] == b"actions" and segments[3:] == [b""]:
+            raise not_allowed(("GET",))  # `actions/package/` is a list
+        namespace = decoded(segments[0])
+        names = [check_name(decoded(segment)) for segment in segments[2:]]
+        if segments[1] != b"actions" or len(names) not in {1, 2}:
+            raise not_found()
+        if namespace == "_":
+            namespace = principal.name
+        check_namespace(namespace)
+        try:
+            resolved = self._catalogue.resolve_with_components(principal.name, FullName(namespace, "/".join(names)))
+        except WrongCollectionError as error:
+            raise Refusal(409, ELSEWHERE) from error
+        except NotFoundError as error:
+            raise not_found() from error
+        except AccessDeniedError as error:
+            raise forbidden(str(error)) from error
+        target = InvocationTarget(resolved, self._metrics.tally(principal.name, resolved.function))
+        if len(path) <= _MAX_CACHED_BYTES:
+            if len(principal.targets) >= _MAX_CACHED:
+                principal.targets.clear()
+            principal.targets[path] = target
+        return target
+
+    def _session(self, principal: Principal, options: InvokeOptions, exchange: Exchange) -> str:
+        named = [name for name in (options.session, (exchange.session or b"").decode("latin-1")) if name]
+        if named[0] != named[-1]:
+            raise Refusal(400, f"The query names session '{named[0]}', the header '{named[-1]}'; name one.")
+        try:
+            return self._sessions.find(principal.name, named[0]).session.id
+        except SessionNotFoundError as error:
+            raise Refusal(404, str(error)) from error
+
+    def _read_options(self, query: bytes) -> InvokeOptions:
+        options = invoke_options(query, self._settings)
+        if len(query) <= _MAX_CACHED_BYTES and not options.session:  # of sessions there are too many
+            if len(self._options) >= _MAX_CACHED:
+                self._options.clear()
+            self._options[query] = options
+        return options
+
+    # --- callers that do not wait for the end -------------------------------------------------------------
+
+    async def _accept(self, exchange: Exchange) -> None:
+        try:
+            await self._platform.accept(exchange.call)
+        except Exception as error:  # noqa: BLE001 - the answer must come
+            self._fail(exchange, error)
+        else:
+            exchange.acknowledge()
+
+    def _expire(self, exchange: Exchange) -> None:
+        exchange.stop_waiting()
+        if not exchange.answered:
+            self._spawn(self._detach(exchange))
+
+    async def _detach(self, exchange: Exchange) -> None:
+        if exchange.answered:
+            return
+        call = exchange.call
+        try:
+            await self._platform.detach(call)
+        except Exception as error:  # noqa: BLE001 - the answer must come
+            exchange.refuse(refusal_for(error), (b"x-openwhisk-activation-id", call.id.encode()))
+        else:
+            exchange.acknowledge()
+
+    def _fail(self, exchange: Exchange, error: Exception) -> None:
+        """The platform did not take it: it does not run, and `done` will not come."""
+        exchange.limiter.running -= 1
+        exchange.refuse(refusal_for(error))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_pickled(content_type: bytes | None, target: InvocationTarget) -> bool:
+    """False: it is JSON after all, said in another way."""
+    kind = (content_type or b"").split(b";")[0].strip().lower()
+    if kind == b"application/json":
+        return False
+    if kind != PICKLE:
+        raise unsupported_media()
+    if not target.sdk:
+        raise Refusal(415, "Pickled arguments are for functions that the SDK deployed (annotation sdk: true).")
+    return True

@@ -1,0 +1,1 @@
+"""Endpoints for everything but entities: activations, sessions, datasets, models, the operator, metrics, OpenAPI."""

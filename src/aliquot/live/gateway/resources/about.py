@@ -1,0 +1,111 @@
+"""What the gateway says of itself and to whom: the host's description, the caller's namespace and limits, health."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from aliquot.core.units import MIB
+from aliquot.live.gateway.entities.kinds import RuntimeInfo, runtimes
+from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, json_response
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.rate_limits import RateLimiters
+from aliquot.live.store.base import Store
+from aliquot.version import __version__
+
+
+class HostInfo(Struct):
+    description: str
+    support: dict[str, str]
+    api_paths: list[str]
+    limits: dict[str, int | None]
+    runtimes: dict[str, list[RuntimeInfo]]
+
+
+class ApiInfo(Struct):
+    description: str
+    api_version: str
+    api_version_path: str
+    build: str
+    buildno: str
+    swagger_paths: dict[str, str]
+
+
+class NamespaceLimits(Struct, rename="camel"):
+    invocations_per_minute: int | None
+    concurrent_invocations: int | None
+    fires_per_minute: int | None
+    min_action_memory: int
+    max_action_memory: int
+    min_action_logs: int
+    max_action_logs: int
+    min_action_timeout: int
+    max_action_timeout: int
+    min_action_concurrency: int
+    max_action_concurrency: int
+    max_parameter_size: str
+    max_action_instances: int | None
+
+
+class Health(Struct):
+    status: str
+    complaint: str | None = None
+
+
+class AboutEndpoints:
+    def __init__(self, store: Store, settings: GatewaySettings, rate_limiters: RateLimiters) -> None:
+        self._store = store
+        self._settings = settings
+        self._rate_limiters = rate_limiters
+
+    def endpoints(self) -> list[Endpoint]:
+        anyone: dict[str, Any] = {"access": Access.ANYONE}
+        limits = "/api/v1/namespaces/{namespace}/limits"
+        return [
+            Endpoint("GET", "/", self.host, "What this host offers", {200: HostInfo}, **anyone),
+            Endpoint("GET", "/api/v1", self.api, "The API's version", {200: ApiInfo}, **anyone),
+            Endpoint("GET", "/health", self.health, "Whether all is well", {200: Health, 503: Health}, **anyone),
+            Endpoint("GET", "/api/v1/namespaces", self.namespaces, "The caller's namespace", {200: list[str]}),
+            Endpoint("GET", limits, self.limits, "The caller's limits", {200: NamespaceLimits}),
+        ]
+
+    async def host(self, _: Request) -> Response:
+        settings = self._settings
+        limits: dict[str, int | None] = {
+            "actions_per_minute": settings.invocations_per_minute,
+            "triggers_per_minute": settings.fires_per_minute,
+            "concurrent_actions": settings.concurrent_invocations,
+            "sequence_length": settings.sequence_length,
+            "max_action_payload": settings.payload_bytes,
+            "max_action_result": settings.payload_bytes,
+        }
+        ranges = {"duration": (settings.timeout_ms, 1), "memory": (settings.memory_mb, MIB)}
+        ranges["logs"] = (settings.logs_mb, MIB)
+        for name, (allowed, unit) in ranges.items():
+            limits[f"min_action_{name}"] = allowed.least * unit
+            limits[f"max_action_{name}"] = allowed.most * unit
+            limits[f"default_action_{name}"] = allowed.usual * unit
+        support = {"github": "https://github.com/aliquot/aliquot/issues", "slack": ""}
+        return json_response(HostInfo("Aliquot", support, ["/api/v1"], limits, runtimes(nodejs=settings.nodejs)))
+
+    async def api(self, _: Request) -> Response:
+        paths = {"ui": "/docs", "api-docs": "/openapi.json"}
+        return json_response(ApiInfo("Aliquot API", "1.0.0", "v1", __version__, __version__, paths))
+
+    async def health(self, _: Request) -> Response:
+        complaint = self._store.complaint
+        return json_response(Health("ok")) if complaint is None else json_response(Health("failing", complaint), 503)
+
+    async def namespaces(self, request: Request) -> Response:
+        return json_response([request.namespace])
+
+    async def limits(self, request: Request) -> Response:
+        assert request.principal is not None  # noqa: S101 - the endpoint asks for a key
+        per_minute, at_once, fires_per_minute = self._rate_limiters.limits(request.principal.namespace)
+        settings = self._settings
+        memory, logs, timeout, concurrency = (
+            settings.memory_mb, settings.logs_mb, settings.timeout_ms, settings.concurrency
+        )  # fmt: skip
+        return json_response(NamespaceLimits(
+            per_minute, at_once, fires_per_minute, memory.least, memory.most, logs.least, logs.most, timeout.least,
+            timeout.most, concurrency.least, concurrency.most, f"{settings.parameters_bytes} B", at_once,
+        ))  # fmt: skip

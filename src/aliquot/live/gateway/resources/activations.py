@@ -1,0 +1,127 @@
+"""Activations: what became of invocations, one or many."""
+
+from aliquot.live.catalogue.names import is_name
+from aliquot.live.gateway.entities import wire
+from aliquot.live.gateway.entities.common import PAGE
+from aliquot.live.gateway.http.events import END, EventStream, wants_events
+from aliquot.live.gateway.http.names import check_activation_id
+from aliquot.live.gateway.http.query import epoch, flag, page_of
+from aliquot.live.gateway.http.refusal import Refusal, malformed_query, not_found
+from aliquot.live.gateway.http.responses import JSON, PICKLE, parts_of, record, response, status_of
+from aliquot.live.gateway.http.routing import Endpoint, Query, Request, Response, json_response
+from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.store.base import ActivationQuery, Store
+from aliquot.live.store.records import Activation
+
+_ALL = "/api/v1/namespaces/{namespace}/activations"
+_ONE = _ALL + "/{id}"
+_RESULT = Query("result", bool, "of a stream of events: the last is the result alone, not the record")
+_FILTERS = (
+    Query("name", str, "of the action: a or pkg/a"),
+    Query("since", int, "started then or later, in milliseconds since the epoch"),
+    Query("upto", int, "started then or earlier, likewise"),
+    Query("docs", bool, "full records"),
+    Query("session", str, "of that session"),
+)
+
+
+class ActivationEndpoints:
+    def __init__(self, platform: Platform, store: Store, settings: GatewaySettings) -> None:
+        self._platform = platform
+        self._store = store
+        self._settings = settings
+
+    def endpoints(self) -> list[Endpoint]:
+        listed = list[wire.ActivationItem] | wire.ActivationCount
+        return [
+            Endpoint("GET", _ALL, self.list, "List activations", {200: listed}, query=PAGE + _FILTERS),
+            Endpoint(
+                "GET",
+                _ONE,
+                self.get,
+                "Read an activation",
+                {200: wire.ActivationView, 204: None},
+                statuses=(404,),
+                query=(_RESULT,),
+                streams=True,
+            ),
+            Endpoint(
+                "DELETE", _ONE, self.cancel, "End one that is under way", {202: wire.ActivationId}, statuses=(404,)
+            ),
+            Endpoint("GET", _ONE + "/logs", self.logs, "Its logs", {200: wire.LogsView}, statuses=(404,)),
+            Endpoint("GET", _ONE + "/result", self.result, "Its result", {200: wire.ResponseView}, statuses=(404,)),
+        ]
+
+    async def get(self, request: Request) -> Response:
+        bare = flag(request.fields, "result")  # looked at, whether or not it matters
+        if wants_events(request.headers.get(b"accept")):
+            return await self._follow(request, bare=bare)
+        activation = await self._find(request)
+        return Response(200, record(activation, logs=activation.logs))
+
+    async def _follow(self, request: Request, *, bare: bool) -> Response:
+        activation_id = check_activation_id(request.names["id"])
+        heard = request.headers.get(b"last-event-id", b"")
+        events = EventStream(self._settings.stream_keep_alive_s, request.transaction, bare=bare, heard=heard)
+        if not self._platform.follow(request.namespace, activation_id, events):
+            activation = await self._find(request)
+            if heard == END:  # browsers come again when a stream ends, unless they are told so
+                return Response(204, b"")
+            events.result(activation)
+        return Response(200, b"", events=events)
+
+    async def cancel(self, request: Request) -> Response:
+        """One that has ended stays as it is, and that is no error: who cancels cannot know."""
+        activation_id = check_activation_id(request.names["id"])
+        if not self._platform.cancel(request.namespace, activation_id):
+            await self._find(request)
+        return json_response({"activationId": activation_id}, 202)
+
+    async def logs(self, request: Request) -> Response:
+        activation = await self._find(request)
+        return Response(200, b'{"logs":' + activation.logs + b"}")
+
+    async def result(self, request: Request) -> Response:
+        activation = await self._find(request)
+        if request.headers.get(b"accept") != PICKLE:
+            return Response(200, response(activation))
+        status = (b"x-aliquot-status", b"%d" % status_of(activation))
+        more = (status, (b"x-openwhisk-activation-id", activation.id.encode()))
+        if activation.pickled is None:  # it ended before it could answer in kind
+            return Response(200, response(activation), (JSON, *more))
+        return Response(200, activation.pickled, ((b"content-type", PICKLE), *more))
+
+    async def list(self, request: Request) -> Response:
+        page = page_of(request.fields, "activations")
+        docs = flag(request.fields, "docs")
+        if page.count and docs:
+            raise Refusal(400, "The parameter 'docs' is not permitted with 'count'.")
+        query = ActivationQuery(
+            request.namespace,
+            _name(request.fields.get("name", "").strip()),
+            max(epoch(request.fields, "since") or 0, request.since),
+            epoch(request.fields, "upto"),
+            page.skip,
+            page.limit,
+            request.fields.get("session") or None,
+        )
+        if page.count:
+            return json_response({"activations": await self._store.count_activations(query)})
+        found = await self._store.activations(query)
+        items = [b"".join(parts_of(record(one, logs=one.logs))) if docs else one.summary for one in found]
+        return Response(200, b"[" + b",".join(items) + b"]")
+
+    async def _find(self, request: Request) -> Activation:
+        activation_id = check_activation_id(request.names["id"])
+        activation = await self._platform.activation(request.namespace, activation_id)
+        if activation is None or activation.start < request.since:
+            raise not_found()
+        return activation
+
+
+def _name(text: str) -> str | None:
+    parts = text.split("/")
+    if len(parts) > 2 or not all(is_name(part) for part in parts if text):  # noqa: PLR2004 - package and name
+        raise malformed_query("name", f"Parameter may be a 'simple' name or 'package-name/simple' name: {text}")
+    return text or None

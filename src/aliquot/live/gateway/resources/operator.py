@@ -1,0 +1,142 @@
+"""The operator's side: who the tenants are, what they weigh, and how the platform does."""
+
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
+from aliquot.core.units import MIB
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, json_response, read_json
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.invocations.sessions.registry import Sessions
+from aliquot.live.store.errors import NotFoundError
+from aliquot.live.store.records import Action, Namespace, Quota
+
+_ALL = "/operator/v1/namespaces"
+_ONE = _ALL + "/{name}"
+# Told by the page alone; the catalogue says what is wrong.
+_Weight: TypeAlias = Annotated[float, Meta(extra_json_schema={"minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT})]
+
+
+class NamespacePatch(Struct, rename="camel", forbid_unknown_fields=True):
+    """What is absent stays; null: no bound of its own."""
+
+    weight: _Weight | UnsetType = UNSET
+    invocations_per_minute: int | UnsetType | None = UNSET
+    concurrent_invocations: int | UnsetType | None = UNSET
+    fires_per_minute: int | UnsetType | None = UNSET
+
+
+class NamespacePost(NamespacePatch, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    name: str
+
+
+class KeyPost(Struct, forbid_unknown_fields=True):
+    keep: bool = False  # the keys before it go on opening
+
+
+class NamespaceItem(Struct, rename="camel"):
+    name: str
+    weight: float
+    invocations_per_minute: int | None
+    concurrent_invocations: int | None
+    fires_per_minute: int | None
+    actions: int
+    keys: list[str]  # the first half of each; nobody has the other
+    created: int
+
+
+class NewKey(Struct):
+    namespace: str
+    key: str  # shown this once
+
+
+class OperatorEndpoints:
+    def __init__(self, platform: Platform, catalogue: Catalogue, sessions: Sessions) -> None:
+        self._platform = platform
+        self._catalogue = catalogue
+        self._sessions = sessions
+
+    def endpoints(self) -> list[Endpoint]:
+        mine: dict[str, Any] = {"access": Access.OPERATOR}
+        named: dict[str, Any] = {**mine, "statuses": (404,)}
+        body: dict[str, Any] = {"max_bytes": MIB, "access": Access.OPERATOR}
+        item = {200: NamespaceItem}
+        return [
+            Endpoint("GET", "/operator/v1/status", self.status, "Devices, flows, sandboxes", {200: dict}, **mine),
+            Endpoint("GET", _ALL, self.list, "All namespaces", {200: list[NamespaceItem]}, **mine),
+            Endpoint("POST", _ALL, self.create, "Make a namespace; its key is shown this once", {201: NewKey},
+                     body=NamespacePost, statuses=(409, 413, 415), **body),
+            Endpoint("GET", _ONE, self.get, "Read a namespace", item, **named),
+            Endpoint("PATCH", _ONE, self.update, "Set weight and quotas", item, body=NamespacePatch,
+                     statuses=(404, 413, 415), **body),
+            Endpoint("DELETE", _ONE, self.delete, "Delete a namespace with all it has", item, **named),
+            Endpoint("POST", _ONE + "/keys", self.add_key, "A new key, shown this once", {201: NewKey}, body=KeyPost,
+                     statuses=(404, 413, 415), **body),
+            Endpoint("DELETE", _ONE + "/keys/{uuid}", self.remove_key, "Take a key back", item, **named),
+        ]  # fmt: skip
+
+    async def status(self, _: Request) -> Response:
+        return json_response(self._platform.status())
+
+    async def list(self, _: Request) -> Response:
+        return json_response([self._shown(namespace) for namespace in self._catalogue.namespaces()])
+
+    async def create(self, request: Request) -> Response:
+        post: NamespacePost = read_json(request.body, NamespacePost)
+        weight = 1 if post.weight is UNSET else post.weight
+        key = await self._catalogue.create_namespace(post.name, weight=weight, quota=_quota(post, Quota()))
+        return json_response(NewKey(post.name, key), 201)
+
+    async def get(self, request: Request) -> Response:
+        return json_response(self._shown(self._find(request)))
+
+    async def update(self, request: Request) -> Response:
+        patch: NamespacePatch = read_json(request.body or b"{}", NamespacePatch)
+
+        def change(old: Namespace) -> Namespace:
+            weight = old.weight if patch.weight is UNSET else patch.weight
+            return replace(old, weight=weight, quota=_quota(patch, old.quota))
+
+        return json_response(self._shown(await self._catalogue.update_namespace(self._find(request).name, change)))
+
+    async def delete(self, request: Request) -> Response:
+        shown = self._shown(self._find(request))
+        await self._catalogue.delete_namespace(shown.name)
+        await self._sessions.end_all(shown.name)
+        return json_response(shown)
+
+    async def add_key(self, request: Request) -> Response:
+        post: KeyPost = read_json(request.body or b"{}", KeyPost)
+        name = self._find(request).name
+        return json_response(NewKey(name, await self._catalogue.add_key(name, alone=not post.keep)), 201)
+
+    async def remove_key(self, request: Request) -> Response:
+        name = self._find(request).name
+        await self._catalogue.remove_key(name, request.names["uuid"])
+        return json_response(self._shown(self._find(request)))
+
+    def _find(self, request: Request) -> Namespace:
+        namespace = self._catalogue.namespace(request.names["name"])
+        if namespace is None:
+            raise NotFoundError(f"namespace {request.names['name']}")
+        return namespace
+
+    def _shown(self, namespace: Namespace) -> NamespaceItem:
+        return NamespaceItem(
+            namespace.name,
+            namespace.weight,
+            namespace.quota.invocations_per_minute,
+            namespace.quota.concurrent_invocations,
+            namespace.quota.fires_per_minute,
+            len(self._catalogue.entities.all(Action, namespace.name)),
+            [key.uuid for key in namespace.keys],
+            namespace.created,
+        )
+
+
+def _quota(patch: NamespacePatch, old: Quota) -> Quota:
+    given = {field: getattr(patch, field) for field in Quota.__struct_fields__}
+    return replace(old, **{field: bound for field, bound in given.items() if bound is not UNSET})

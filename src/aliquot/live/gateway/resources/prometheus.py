@@ -1,0 +1,144 @@
+"""What was counted, in Prometheus' words, and the platform's state at that moment."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from aliquot.live.gateway.invocation.invoke import InvokeHandler
+from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.platform import Platform
+from aliquot.live.store.base import Store
+from aliquot.live.triggers.alarms.clock import AlarmClock
+
+_STATUSES = ("success", "application error", "action developer error", "whisk internal error")
+
+
+def render_metrics(figures: "PlatformCollector") -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(figures)
+    return generate_latest(registry)
+
+
+class PlatformCollector(Collector):
+    """Asks everything anew for each page."""
+
+    def __init__(
+        self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, clock: AlarmClock
+    ) -> None:
+        self._metrics = metrics
+        self._platform = platform
+        self._store = store
+        self._invoke = invoke
+        self._clock = clock
+
+    def describe(self) -> list[Metric]:
+        """Nothing beforehand: the families are those of the page."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._activations()
+        yield self._fires()
+        yield GaugeMetricFamily("aliquot_alarms", "Alarms that are to fire", value=self._clock.planned)
+        yield CounterMetricFamily("aliquot_alarms_missed", "Alarms that were due and did not fire", self._clock.missed)
+        yield from self._state(self._platform.status())
+        yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers", value=self._invoke.waiting)
+        yield GaugeMetricFamily("aliquot_store_backlog", "Writes that wait for the disk", value=self._store.backlog)
+        well = self._store.complaint is None
+        yield GaugeMetricFamily("aliquot_store_well", "1 when the store can write", value=int(well))
+
+    def _activations(self) -> Iterator[Metric]:
+        labels = ["namespace", "action"]
+        ends = CounterMetricFamily("aliquot_activations", "Invocations that ended", labels=[*labels, "status", "start"])
+        phases = {
+            "wait": HistogramMetricFamily("aliquot_wait_seconds", "From arrival to the run's begin", labels=labels),
+            "init": HistogramMetricFamily("aliquot_init_seconds", "Cold starts", labels=labels),
+            "run": HistogramMetricFamily("aliquot_run_seconds", "Runs", labels=labels),
+        }
+        for key, tally in sorted(self._metrics.tallies.items()):
+            for (status, start), count in sorted(tally.counts.items(), key=str):
+                ends.add_metric([*key, _STATUSES[status], start or "none"], count)
+            for phase, family in phases.items():
+                histogram = getattr(tally, phase)
+                family.add_metric(key, histogram.cumulated(), histogram.total)
+        yield ends
+        yield from phases.values()
+
+    def _fires(self) -> Metric:
+        fires = CounterMetricFamily(
+            "aliquot_fires", "Triggers fired with active rules", labels=["namespace", "trigger"]
+        )
+        for key, count in sorted(self._metrics.fires.items()):
+            fires.add_metric(key, count)
+        return fires
+
+    def _state(self, status: dict[str, Any]) -> Iterator[Metric]:
+        labels = ["device", "kind"]
+        gauges = {
+            "slots": GaugeMetricFamily("aliquot_device_slots", "Invocations that may run at once", labels=labels),
+            "running": GaugeMetricFamily("aliquot_device_running", "Invocations in flight", labels=labels),
+            "shares_used": GaugeMetricFamily("aliquot_device_shares_used", "Compute held", labels=labels),
+            "memory_bytes": GaugeMetricFamily("aliquot_device_memory_bytes", "Device memory", labels=labels),
+            "resident_bytes": GaugeMetricFamily("aliquot_device_resident_bytes", "Device memory held", labels=labels),
+            "utilisation": GaugeMetricFamily("aliquot_device_utilisation", "Compute used, last second", labels=labels),
+            "borrowed": GaugeMetricFamily("aliquot_device_borrowed", "Compute used beyond shares", labels=labels),
+            "lent": GaugeMetricFamily("aliquot_device_lent", "Of that, others' shares", labels=labels),
+        }
+        for device in status.get("devices", ()):
+            for field, gauge in gauges.items():
+                if device.get(field) is not None:
+                    gauge.add_metric([device["name"], device["kind"]], device[field])
+        yield from gauges.values()
+        sandboxes = GaugeMetricFamily("aliquot_sandboxes", "Sandboxes", labels=["device", "state"])
+        counts: dict[tuple[str, str], int] = {}
+        for sandbox in status.get("sandboxes", ()):
+            key = (sandbox["device"], sandbox["state"])
+            counts[key] = counts.get(key, 0) + 1
+        for key, count in sorted(counts.items()):
+            sandboxes.add_metric(key, count)
+        yield sandboxes
+        yield GaugeMetricFamily("aliquot_calls", "Invocations that have not ended", value=status.get("calls", 0))
+        yield from self._usage(status)
+        yield from self._fabric(status.get("fabric", {}))
+
+    def _fabric(self, figures: dict[str, float]) -> Iterator[Metric]:
+        """Of the datasets' cache; counters begin anew with each storage agent."""
+        gauges = {
+            "datasets": ("aliquot_datasets", "Datasets"),
+            "files": ("aliquot_cache_files", "Files of datasets on the node"),
+            "bytes": ("aliquot_cache_bytes", "Bytes of datasets on the node"),
+            "limit_bytes": ("aliquot_cache_limit_bytes", "What they may take"),
+            "in_flight": ("aliquot_cache_in_flight", "Files on their way"),
+        }
+        counters = {
+            "hits": ("aliquot_cache_hits", "Opens that found the file here, or on its way because it was predicted"),
+            "misses": ("aliquot_cache_misses", "Opens that did not"),
+            "fetched_bytes": ("aliquot_cache_fetched_bytes", "Bytes that came from origins"),
+            "evicted_bytes": ("aliquot_cache_evicted_bytes", "Bytes that made room"),
+            "prefetched_bytes": ("aliquot_prefetched_bytes", "Bytes that came because they were predicted"),
+            "prefetched_used_bytes": ("aliquot_prefetched_used_bytes", "Of those, in files that were opened"),
+            "wasted_bytes": ("aliquot_prefetch_wasted_bytes", "Of those, in files that were not"),
+            "waited_s": ("aliquot_data_wait_seconds", "Functions waited for files"),
+            "hidden_s": ("aliquot_data_hidden_seconds", "Transfers that nobody waited for, as predicted"),
+        }
+        for field, (name, text) in gauges.items():
+            if field in figures:
+                yield GaugeMetricFamily(name, text, value=figures[field])
+        for field, (name, text) in counters.items():
+            if field in figures:
+                yield CounterMetricFamily(name, text, value=figures[field])
+
+    def _usage(self, status: dict[str, Any]) -> Iterator[Metric]:
+        """By function and device, not by sandbox: those come and go without end."""
+        labels = ["namespace", "action", "device"]
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
+            "compute_s": CounterMetricFamily("aliquot_compute_seconds", "Seconds of a whole device", labels=labels),
+            "share": GaugeMetricFamily("aliquot_share_requested", "Compute asked for by sandboxes", labels=labels),
+            "device_bytes": GaugeMetricFamily("aliquot_used_device_bytes", "Device memory used", labels=labels),
+        }
+        for used in status.get("usage", ()):
+            for field, family in families.items():
+                family.add_metric([used["tenant"], used["function"], used["device"]], used[field])
+        yield from families.values()
