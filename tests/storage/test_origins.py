@@ -314,10 +314,12 @@ def test_a_redirect_to_the_link_or_the_machine_is_refused_unless_the_origin_is_t
         origin.stat("a.bin")
     server.redirects["a.bin"] = f"{url.replace('127.0.0.1', 'localhost')}/train/deep/z"
     assert origin.stat("a.bin").size == 1
-    origin._connections._nearness = ""  # as if it were far away
+    origin._connections._scope = ""  # as if it were far away
     origin._connections._kept.clear()
-    origin._connections._look_at = lambda connection, *, is_led: (
-        ConnectionPool._look_at(origin._connections, connection, is_led=is_led) if is_led else None
+    origin._connections._check_address = lambda connection, *, is_redirected: (
+        ConnectionPool._check_address(origin._connections, connection, is_redirected=is_redirected)
+        if is_redirected
+        else None
     )
     with pytest.raises(OriginError, match="a redirect to this machine or its link"):
         origin.stat("a.bin")

@@ -1,4 +1,4 @@
-"""Origins: where datasets live, one kind a file, and the table that tells which kind an address is."""
+"""Origins of datasets: one file per kind, and the table that finds the kind of an address."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ ORIGINS: dict[str, Make] = {
     "https": HttpOrigin,
     "rsync": RsyncOrigin,
 }
-_REMOTE = re.compile(r"[^/:\s]+::?[^:]")  # host:path or host::module, as rsync writes them
+_REMOTE = re.compile(r"[^/:\s]+::?[^:]")  # rsync's host:path or host::module
 
 
 def origin_for(dataset: Dataset) -> Origin:
-    """The origin of a dataset; `InputError` when there cannot be one. Connects to nothing yet."""
+    """Return the origin of a dataset without connecting to it. Raises `InputError` for an invalid address."""
     scheme, separator, _ = dataset.url.partition("://")
     if separator:
         return ORIGINS.get(scheme, FsspecOrigin)(dataset.url, dataset.options)

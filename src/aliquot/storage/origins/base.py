@@ -1,4 +1,4 @@
-"""What an origin offers: which files there are, and bytes of one version of one of them, or an error that says why."""
+"""The interface of origins: list the files, and read bytes of one version of a file."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from aliquot.storage.errors import OriginError
 from aliquot.storage.origins.options import secret_texts
 from aliquot.storage.records import Listed
 
-CopyProgress: TypeAlias = Callable[[int], bool]  # told the bytes so far; False: pause; raises when it is to stop
+CopyProgress: TypeAlias = Callable[[int], bool]  # gets the bytes copied so far; returns False to pause, raises to stop
 
 MAX_REASON_CHARACTERS = 300
 PIECE_BYTES = 1 << 18
@@ -20,7 +20,7 @@ _own = local()
 
 
 def thread_buffer() -> memoryview:
-    """The thread's buffer for pieces: fresh memory for each of them costs more than to fill it."""
+    """Return the thread's buffer for pieces. New memory for each piece would cost more than filling it."""
     buffer: memoryview | None = getattr(_own, "buffer", None)
     if buffer is None:
         buffer = _own.buffer = memoryview(bytearray(PIECE_BYTES))
@@ -28,9 +28,9 @@ def thread_buffer() -> memoryview:
 
 
 class Origin(ABC):
-    """Thread-safe. Every error is a `StorageError` whose text holds no secret.
+    """An origin of files. Thread-safe. Every error is a `StorageError` whose text contains no secret.
 
-    What was read and confirmed is of the version that was asked for: who puts chunks together never mixes two.
+    Bytes that were read and confirmed belong to the requested version, so a file never mixes two versions.
     """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
@@ -38,59 +38,59 @@ class Origin(ABC):
         told = {url, *secrets_in(url), *secret_texts(options)} - {self.shown_url, *self.shown_url.split("::"), ""}
         self._secrets = sorted(told, key=len, reverse=True)
         where = [place(url), *(f"{name}={options[name]}" for name in PLACE_OPTIONS if name in options)]
-        self.identity = sha256("\0".join(where).encode()).hexdigest()[:16]  # another one has other files
+        self.identity = sha256("\0".join(where).encode()).hexdigest()[:16]  # same place, same files
 
-    may_be_unmounted = False  # then it looks as if all its files had gone
+    may_be_unmounted = False  # whether all its files may seem to be gone while it is not mounted
 
     @property
     @abstractmethod
     def link(self) -> str:
-        """What its transfers share with those of other origins: a host, a disk."""
+        """The host or disk that its transfers share with other origins."""
 
     @abstractmethod
     def check(self) -> None:
-        """Whether it is there and may be read: raises if not. Quick."""
+        """Raise an error if the origin cannot be reached or read. Quick."""
 
     @abstractmethod
     def files(self) -> Iterator[Listed]:
-        """All of them, as they come. A version may be empty here: then `stat` knows it."""
+        """Iterate over all files. A version may be empty here; `stat` finds it."""
 
     @abstractmethod
     def stat(self, path: str) -> Listed: ...
 
     def ranged(self, listed: Listed) -> bool:
-        """Whether parts of this file can be read; otherwise there is only `copy`."""
+        """Tell whether parts of this file can be read. Otherwise only `copy` works."""
         return True
 
     def empty(self, listed: Listed, offset: int, length: int) -> bool:
-        """Whether it is known, without a transfer, that there is nothing but zeros."""
+        """Tell whether this range is known to be all zeros without a transfer."""
         return False
 
     @abstractmethod
     def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
-        """Exactly these bytes, as they come; a piece is good until the next one is asked for.
+        """Yield exactly these bytes as they arrive. A piece is valid until the next one is requested.
 
-        They count once the last has come and the version is confirmed; `ChangedError` when it is there no more.
+        The bytes are valid after the last piece, when the version is confirmed. Raises `ChangedError`.
         """
 
     def read(self, listed: Listed, offset: int, length: int) -> bytes:
-        """All of `pieces` at once."""
+        """Return all `pieces` joined."""
         return b"".join(bytes(piece) for piece in self.pieces(listed, offset, length))
 
-    def copy(self, listed: Listed, target: Path, go: CopyProgress) -> None:
-        """All of it into a file that is not there yet; asks `go` several times a second. As `pieces` otherwise."""
+    def copy(self, listed: Listed, target: Path, may_continue: CopyProgress) -> None:
+        """Copy the whole file to a new file and call `may_continue` several times a second. Raises as `pieces`."""
         raise OriginError(f"{self.shown_url}: {listed.path} is read in parts")
 
     @abstractmethod
     def confirm(self, listed: Listed) -> None:
-        """Whether what was read until now is of this version: the file has not changed; `ChangedError` if it has."""
+        """Raise `ChangedError` unless the file still has this version."""
 
     def close(self) -> None:
-        """Connections and the like are given back."""
+        """Close connections and other resources."""
 
     def failed(self, doing: str, cause: BaseException) -> OriginError:
-        """An error for people: what was done and why it failed."""
-        said = str(cause).encode(errors="backslashreplace").decode()  # programs and names of files may be no UTF-8
+        """Return an error that tells people what failed and why."""
+        said = str(cause).encode(errors="backslashreplace").decode()  # it may not be UTF-8
         reason = " ".join(said.split()) or type(cause).__name__
         return OriginError(f"{self.shown_url}: {doing}: {self._without_secrets(reason)[:MAX_REASON_CHARACTERS]}")
 

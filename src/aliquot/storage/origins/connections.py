@@ -1,7 +1,7 @@
-"""HTTP connections that are kept and used again, and answers that are read into a buffer of one's own.
+"""A pool of HTTP connections whose responses are read into the thread's own buffer.
 
-The standard library's client: large bodies go from the socket into one buffer, at a fifth of the processor's time that
-a client which cuts them into events takes.
+It uses the standard library's client, which reads large bodies straight from the socket into one buffer. Decision 0027
+compares it with urllib3.
 """
 
 import base64
@@ -19,17 +19,17 @@ from urllib.request import getproxies, proxy_bypass
 from aliquot.storage.origins.base import thread_buffer
 
 CONNECT_TIMEOUT_S = 10.0
-SILENCE_TIMEOUT_S = 30.0  # without a byte: given up
+SILENCE_TIMEOUT_S = 30.0  # without a byte
 MAX_KEPT = 16
 MAX_REDIRECTS = 5
 REDIRECTS = (301, 302, 303, 307, 308)
-CONNECTION_ERRORS = (HTTPException, OSError, ValueError)  # whatever a connection may end in
+CONNECTION_ERRORS = (HTTPException, OSError, ValueError)  # raised by requests and responses
 
-_HostKey: TypeAlias = tuple[str, str]  # scheme, and host with port
+_HostKey: TypeAlias = tuple[str, str]  # scheme; host with port
 
 
 class OriginResponse:
-    """Read once, from the beginning; what is left unread costs the connection."""
+    """A response, read once from the beginning. A connection with unread bytes is not kept."""
 
     def __init__(self, response: HTTPResponse) -> None:
         self.status = response.status
@@ -39,22 +39,22 @@ class OriginResponse:
     def header(self, name: str) -> str:
         return str(self.headers.get(name, ""))
 
-    def pieces(self, most: int) -> Iterator[memoryview]:
-        """So many bytes, or fewer if it ends before; a piece is good until the next one is asked for."""
+    def pieces(self, max_bytes: int) -> Iterator[memoryview]:
+        """Yield up to `max_bytes`. A piece is valid until the next one is requested."""
         buffer = thread_buffer()
-        while most > 0 and (count := self._response.readinto(buffer[:most])):
+        while max_bytes > 0 and (count := self._response.readinto(buffer[:max_bytes])):
             yield buffer[:count]
-            most -= count
+            max_bytes -= count
 
-    def read_all(self, most: int) -> bytes:
-        body = self._response.read(most + 1)
-        if len(body) > most:
-            raise HTTPException(f"an answer of more than {most} bytes")
+    def read_all(self, max_bytes: int) -> bytes:
+        body = self._response.read(max_bytes + 1)
+        if len(body) > max_bytes:
+            raise HTTPException(f"an answer of more than {max_bytes} bytes")
         return body
 
-    def line(self, most: int) -> str:
-        """The next one, or so many bytes of it; none: the end."""
-        return self._response.readline(most).decode(errors="replace")
+    def line(self, max_bytes: int) -> str:
+        """Return the next line, or its first `max_bytes`; empty at the end."""
+        return self._response.readline(max_bytes).decode(errors="replace")
 
     @property
     def is_read(self) -> bool:
@@ -62,7 +62,7 @@ class OriginResponse:
 
 
 class ConnectionPool:
-    """Thread-safe. `headers` go with every request to the host that was named, and not to where it leads elsewhere."""
+    """Thread-safe. `headers` are sent to the origin's own host only, not to hosts that it redirects to."""
 
     def __init__(self, headers: Mapping[str, str], user: str, password: str) -> None:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "aliquot", **headers}
@@ -72,27 +72,27 @@ class ConnectionPool:
         self._lock = Lock()
         self._tls = ssl.create_default_context()
         self._closed = False
-        self._nearness = ""  # of the origin itself
+        self._scope = ""  # scope of the origin's own address
 
     @contextmanager
-    def answer(self, method: str, url: str, headers: Mapping[str, str]) -> Iterator[OriginResponse]:
-        """The answer, after redirects; raises one of `CONNECTION_ERRORS`."""
+    def request(self, method: str, url: str, headers: Mapping[str, str]) -> Iterator[OriginResponse]:
+        """Send a request, follow redirects and yield the response. Raises one of `CONNECTION_ERRORS`."""
         first = urlsplit(url)
         for _ in range(MAX_REDIRECTS):
             parts = urlsplit(url)
             own = self._headers if _may_receive_credentials(first, parts) else {"Accept-Encoding": "identity"}
-            connection, response = self._ask(
-                method, parts, {**own, **headers}, is_led=_host_key(parts) != _host_key(first)
+            connection, response = self._request(
+                method, parts, {**own, **headers}, is_redirected=_host_key(parts) != _host_key(first)
             )
-            answer = OriginResponse(response)
-            if answer.status in REDIRECTS and answer.header("Location"):
+            wrapped = OriginResponse(response)
+            if wrapped.status in REDIRECTS and wrapped.header("Location"):
                 connection.close()
-                url = urljoin(url, answer.header("Location"))
+                url = urljoin(url, wrapped.header("Location"))
                 continue
             try:
-                yield answer
+                yield wrapped
             finally:
-                self._give_back(parts, connection, keep=answer.is_read and not response.will_close)
+                self._give_back(parts, connection, keep=wrapped.is_read and not response.will_close)
             return
         raise HTTPException(f"more than {MAX_REDIRECTS} redirects")
 
@@ -104,18 +104,18 @@ class ConnectionPool:
         for connection in kept:
             connection.close()
 
-    def _ask(
-        self, method: str, parts: SplitResult, headers: Mapping[str, str], *, is_led: bool
+    def _request(
+        self, method: str, parts: SplitResult, headers: Mapping[str, str], *, is_redirected: bool
     ) -> tuple[HTTPConnection, HTTPResponse]:
         while True:
             kept = self._take(parts)
-            connection = kept or self._connect(parts, is_led=is_led)
+            connection = kept or self._connect(parts, is_redirected=is_redirected)
             try:
                 connection.request(method, self._target(parts), headers=dict(headers))
                 return connection, connection.getresponse()
             except CONNECTION_ERRORS:
                 connection.close()
-                if kept is None:  # one that was kept may have been closed by the other side meanwhile
+                if kept is None:  # the server may have closed a kept connection
                     raise
 
     def _take(self, parts: SplitResult) -> HTTPConnection | None:
@@ -131,9 +131,9 @@ class ConnectionPool:
                 return
         connection.close()
 
-    def _connect(self, parts: SplitResult, *, is_led: bool) -> HTTPConnection:
-        if is_led:
-            self._refuse_near(parts.hostname or "")
+    def _connect(self, parts: SplitResult, *, is_redirected: bool) -> HTTPConnection:
+        if is_redirected:
+            self._refuse_local(parts.hostname or "")
         place, tunnel = parts, False
         proxy = _proxy(parts)
         if proxy is not None:
@@ -148,23 +148,23 @@ class ConnectionPool:
         connection.connect()
         connection.sock.settimeout(SILENCE_TIMEOUT_S)
         if proxy is None:
-            self._look_at(connection, is_led=is_led)
+            self._check_address(connection, is_redirected=is_redirected)
         return connection
 
-    def _look_at(self, connection: HTTPConnection, *, is_led: bool) -> None:
-        """By the address that was reached: what a name means may change from one question to the next."""
+    def _check_address(self, connection: HTTPConnection, *, is_redirected: bool) -> None:
+        """Check the address that was reached, because a name may resolve differently each time."""
         reached = str(connection.sock.getpeername()[0])
-        if not is_led:
-            self._nearness = _local_scope(reached)
+        if not is_redirected:
+            self._scope = _local_scope(reached)
             return
         try:
-            self._refuse_near(reached)
+            self._refuse_local(reached)
         except HTTPException:
             connection.close()
             raise
 
-    def _refuse_near(self, address: str) -> None:
-        if _local_scope(address) not in {"", self._nearness}:
+    def _refuse_local(self, address: str) -> None:
+        if _local_scope(address) not in {"", self._scope}:
             raise HTTPException("a redirect to this machine or its link, where the origin is not")
 
     @staticmethod
@@ -179,12 +179,15 @@ def _host_key(parts: SplitResult) -> _HostKey:
 
 
 def _may_receive_credentials(first: SplitResult, parts: SplitResult) -> bool:
-    """Whether this place may be told what was meant for the first: the same one, or the same by TLS."""
+    """Tell whether credentials may follow a redirect: to the same host, by the same scheme or by TLS."""
     return parts.netloc == first.netloc and parts.scheme in {first.scheme, "https"}
 
 
 def _local_scope(address: str) -> str:
-    """Whether it is an address that only this machine, or its link, has: services there take who asks for a friend."""
+    """Return "loopback" or "link" for addresses that only this machine or its network link reaches, else "".
+
+    Services at such addresses often trust every client.
+    """
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
@@ -196,7 +199,7 @@ def _local_scope(address: str) -> str:
 
 
 def _proxy(parts: SplitResult) -> SplitResult | None:
-    """As the environment says: HTTP_PROXY, HTTPS_PROXY, NO_PROXY."""
+    """Return the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name."""
     address = getproxies().get(parts.scheme)
     if not address or proxy_bypass(parts.hostname or ""):
         return None

@@ -1,4 +1,4 @@
-"""Whatever else fsspec opens: object stores, SFTP, SMB, memory and so on. The only place that knows fsspec."""
+"""Origins that fsspec opens: object stores, SFTP, SMB, memory and others. Only this module uses fsspec."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from aliquot.storage.origins.options import option_values
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
-# What changes when the content does, as the drivers call it; the first that there is.
+# The drivers' names for a value that changes with the content. The first that exists is used.
 VERSIONS = (
     *("etag", "ETag", "VersionId", "generation", "md5", "md5Checksum", "content_hash", "checksum"),
     *("sha", "blob_id", "hex", "CRC"),
@@ -25,17 +25,17 @@ TIMES = (
     *("mtime", "LastModified", "last_modified", "updated", "modified", "modify", "modificationTime", "modifiedTime"),
     *("modified_at", "server_modified", "created"),
 )
-# Packages whose name is not that of the module.
+# Packages whose name differs from their module's.
 PACKAGES = {"aiohttp": "fsspec[http]", "smbclient": "smbprotocol"}
 
 
 class _FsspecDriver(NamedTuple):
-    files: Any  # an fsspec file system: it has no types
+    files: Any  # an fsspec file system, which has no types
     root: str
 
 
 class FsspecOrigin(Origin):
-    """Options are the driver's own, and `manifest` (its name below the root)."""
+    """An origin with the options of its driver, and `manifest` (its name below the root)."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         super().__init__(url, options)
@@ -47,7 +47,7 @@ class FsspecOrigin(Origin):
 
     @property
     def _driver(self) -> _FsspecDriver:
-        """Made when it is first used: some drivers connect then, and whoever only names a file must not wait."""
+        """The driver, made at its first use because some drivers connect then."""
         with self._making:
             if self._made is None:
                 self._made = _driver(self._url, self._values, self)
@@ -70,7 +70,7 @@ class FsspecOrigin(Origin):
                     yield from read_manifest(lines.readline, self.shown_url)
                 return
             root = self._driver.root.rstrip("/") + "/"
-            # What cannot be listed is an error: left out, an outage would look like a dataset without files.
+            # Errors are raised: if they were skipped, an outage would look like a dataset without files.
             for _, _, found in self._driver.files.walk(self._driver.root, detail=True, on_error="raise"):
                 for about in found.values():
                     path = str(about["name"]).removeprefix("/" if root == "/" else root)
@@ -78,7 +78,7 @@ class FsspecOrigin(Origin):
                         yield _listed(path, about)
 
     def stat(self, path: str) -> Listed:
-        with self._calling(f"{path} cannot be asked after", path):
+        with self._calling(f"{path} cannot be looked up", path):
             about = self._driver.files.info(self._full(path))
             if about.get("type") != "file":
                 raise AbsentError(f"{self.shown_url}: {path} is not a file")
@@ -100,7 +100,7 @@ class FsspecOrigin(Origin):
         yield memoryview(data)
 
     def confirm(self, listed: Listed) -> None:
-        # The drivers do not say of which version the bytes are: the file is as it was before, so they are of that one.
+        # Drivers do not report the version of the bytes. If the file has not changed, they are of its version.
         if self.stat(listed.path).version != listed.version:
             raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
@@ -117,13 +117,13 @@ class FsspecOrigin(Origin):
             if path:
                 raise AbsentError(f"{self.shown_url}: has no file {path}") from error
             raise self.failed(doing, error) from error
-        except Exception as error:  # drivers raise what they like
+        except Exception as error:  # drivers raise errors of any type
             raise self.failed(doing, error) from error
 
 
 def _driver(url: str, values: dict[str, object], origin: Origin) -> _FsspecDriver:
     core = import_module("fsspec.core")
-    # What a driver remembers of directories would hide that a file has changed.
+    # A driver's cache of directories would hide a changed file.
     fresh: dict[str, object] = {"use_listings_cache": False, "skip_instance_cache": True}
     try:
         files, root = core.url_to_fs(url, **(fresh | values))

@@ -1,7 +1,7 @@
 """A directory on a web server: files by range requests, names from its listing pages or from a manifest.
 
-Not through fsspec: there, a server that is down is a file that is not there, and a server that knows no ranges sends
-the whole file for each of them. Here every answer is looked at: whether it is the range, and of the same version.
+fsspec is not used here: it reports a server that is down as a missing file, and a server without ranges sends it the
+whole file for each range. This origin checks that every response has the requested range and version.
 """
 
 import time
@@ -25,18 +25,18 @@ from aliquot.storage.origins.options import option_values
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
-STAT_THREADS = 8  # files of a listing page, which has no sizes
+STAT_THREADS = 8  # listing pages have no sizes, so each file is looked up
 MAX_PAGES = 100_000
-MAX_REMEMBERED = 100_000  # files of which it is known whether parts of them are sent
+MAX_REMEMBERED = 100_000  # files whose support for ranges is remembered
 MAX_PAGE_BYTES = 1 << 28
 PAUSE_INTERVAL_S = 0.02
-SETTLED_S = 1.1  # times are told in seconds, as by rsync
-UNVERSIONED = "unnamed-"  # begins the version of a file of which the server tells none
+SETTLED_S = 1.1  # Last-Modified has whole seconds
+UNVERSIONED = "unnamed-"  # begins the version of a file for which the server sends none
 OK, PARTIAL, OUT_OF_RANGE, GONE = 200, 206, 416, (404, 410)
 
 
 class HttpOrigin(Origin):
-    """Options: `manifest` (its name below the root), `headers`, `username` and `password`."""
+    """An origin with the options `manifest` (its name below the root), `headers`, `username` and `password`."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         super().__init__(url, options)
@@ -50,7 +50,7 @@ class HttpOrigin(Origin):
         self._query = f"?{parts.query}" if parts.query else ""
         address = parts.netloc.rpartition("@")[2]
         self._root = urlunsplit((parts.scheme, address, parts.path.rstrip("/") + "/", "", ""))
-        self._ranged: dict[str, bool] = {}  # whether the server sends parts of a file, as it said last
+        self._ranged: dict[str, bool] = {}  # by path: whether the server sends parts of it
         self._lock = Lock()
         named = {str(name): str(value) for name, value in headers.items()}
         self._connections = ConnectionPool(named, user or parts.username or "", password or parts.password or "")
@@ -60,17 +60,17 @@ class HttpOrigin(Origin):
         return f"host {urlsplit(self.shown_url).hostname}"
 
     def check(self) -> None:
-        with self._answer("GET", self._manifest, "cannot be listed"):
+        with self._request("GET", self._manifest, "cannot be listed"):
             pass
 
     def files(self) -> Iterator[Listed]:
         if self._manifest:
-            with self._answer("GET", self._manifest, "the manifest cannot be read") as answer:
-                yield from read_manifest(answer.line, self.shown_url)
+            with self._request("GET", self._manifest, "the manifest cannot be read") as response:
+                yield from read_manifest(response.line, self.shown_url)
             return
         with ThreadPoolExecutor(STAT_THREADS, "listing") as pool:
             for page in self._pages():
-                for listed in pool.map(self._listed_or_gone, page):
+                for listed in pool.map(self._listed_or_none, page):
                     if listed is not None:
                         yield listed
 
@@ -80,13 +80,13 @@ class HttpOrigin(Origin):
         if 0 <= age_s < SETTLED_S:
             time.sleep(SETTLED_S - age_s)
             listed = self._stat(path)
-        # One that the server gives no version is of another at each question: it is brought anew.
+        # A file without a version gets a new one at each lookup, so that it is transferred again.
         return listed if listed.version else replace(listed, version=f"{UNVERSIONED}{time.time_ns():x}")
 
     def _stat(self, path: str) -> Listed:
-        with self._answer("HEAD", check_path(path), f"{path} cannot be asked after") as answer:
-            listed = _listed(path, answer)
-            self._remember(path, is_ranged=answer.header("Accept-Ranges") == "bytes" and bool(listed.version))
+        with self._request("HEAD", check_path(path), f"{path} cannot be looked up") as response:
+            listed = _listed(path, response)
+            self._remember(path, is_ranged=response.header("Accept-Ranges") == "bytes" and bool(listed.version))
             return listed
 
     def ranged(self, listed: Listed) -> bool:
@@ -102,68 +102,68 @@ class HttpOrigin(Origin):
 
     def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
         wanted = {"Range": f"bytes={offset}-{offset + length - 1}"}
-        with self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read", wanted) as answer:
-            _same(listed, answer, self.shown_url)
-            if answer.status != PARTIAL:
+        with self._request("GET", check_path(listed.path), f"{listed.path} cannot be read", wanted) as response:
+            _check_version(listed, response, self.shown_url)
+            if response.status != PARTIAL:
                 self._remember(listed.path, is_ranged=False)
                 raise OriginError(f"{self.shown_url}: the server sends no ranges of {listed.path}, as it said it would")
-            if not answer.header("Content-Range").startswith(f"bytes {offset}-{offset + length - 1}/"):
+            if not response.header("Content-Range").startswith(f"bytes {offset}-{offset + length - 1}/"):
                 raise OriginError(f"{self.shown_url}: the server sends another range of {listed.path} than asked for")
-            for piece in answer.pieces(length):
+            for piece in response.pieces(length):
                 length -= len(piece)
                 yield piece
         if length:
             raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
 
     def confirm(self, listed: Listed) -> None:
-        # An answer has the version that the file had when it began; one that was written to meanwhile is another now.
+        # A response has the version of its start: a file written during the transfer has another one now.
         now = self.stat(listed.path)
         is_named = not (listed.version.startswith(UNVERSIONED) and now.version.startswith(UNVERSIONED))
         if now.size != listed.size or (is_named and now.version != listed.version):
             raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
-    def copy(self, listed: Listed, target: Path, go: CopyProgress) -> None:
+    def copy(self, listed: Listed, target: Path, may_continue: CopyProgress) -> None:
         with target.open("xb") as file:
             for piece in self._whole(listed):
-                while not go(file.tell()):
+                while not may_continue(file.tell()):
                     time.sleep(PAUSE_INTERVAL_S)
                 file.write(piece)
             if file.tell() != listed.size:
                 raise OriginError(f"{self.shown_url}: {listed.path}: the answer was cut off")
 
     def _whole(self, listed: Listed) -> Iterator[memoryview]:
-        with self._answer("GET", check_path(listed.path), f"{listed.path} cannot be read") as answer:
-            _same(listed, answer, self.shown_url)
-            yield from answer.pieces(listed.size)
+        with self._request("GET", check_path(listed.path), f"{listed.path} cannot be read") as response:
+            _check_version(listed, response, self.shown_url)
+            yield from response.pieces(listed.size)
 
     def close(self) -> None:
         self._connections.close()
 
     @contextmanager
-    def _answer(
+    def _request(
         self, method: str, path: str, doing: str, headers: Mapping[str, str] | None = None
     ) -> Iterator[OriginResponse]:
         address = urljoin(self._root, quote(path)) + self._query
         try:
-            with self._connections.answer(method, address, headers or {}) as answer:
-                if answer.status in GONE and path:
+            with self._connections.request(method, address, headers or {}) as response:
+                if response.status in GONE and path:
                     raise AbsentError(f"{self.shown_url}: has no file {path}")
-                if answer.status == OUT_OF_RANGE:
+                if response.status == OUT_OF_RANGE:
                     raise ChangedError(f"{self.shown_url}: {path} has changed")
-                if answer.status not in {OK, PARTIAL}:
-                    raise OriginError(f"{self.shown_url}: {doing}: the server answers {answer.status}")
-                yield answer
+                if response.status not in {OK, PARTIAL}:
+                    raise OriginError(f"{self.shown_url}: {doing}: the server answers {response.status}")
+                yield response
         except CONNECTION_ERRORS as error:
             raise self.failed(doing, error) from error
 
     def _pages(self) -> Iterator[list[str]]:
-        """The files that each listing page names, page after page, breadth first."""
+        """Yield the files of each listing page, breadth first."""
         waiting, seen, pages = [""], {""}, 0
         while waiting:
             pages += 1
             directory = waiting.pop(0)
-            with self._answer("GET", directory, f"{directory or 'the root'} cannot be listed") as answer:
-                links = _links(answer.read_all(MAX_PAGE_BYTES).decode(errors="replace"))
+            with self._request("GET", directory, f"{directory or 'the root'} cannot be listed") as response:
+                links = _links(response.read_all(MAX_PAGE_BYTES).decode(errors="replace"))
             found = [path for link in links if (path := self._below(directory, link)) is not None]
             fresh = [path for path in dict.fromkeys(found) if path not in seen]
             seen.update(fresh)
@@ -173,7 +173,7 @@ class HttpOrigin(Origin):
             yield [path for path in fresh if not path.endswith("/")]
 
     def _below(self, directory: str, link: str) -> str | None:
-        """The path of what a page links to, if that is in this directory; a page may link anywhere."""
+        """Return the path that a link names if it is in this directory, else None."""
         base = urljoin(self._root, quote(directory))
         target = urljoin(base, link).partition("#")[0].partition("?")[0]
         if not target.startswith(base) or target == base:
@@ -185,7 +185,7 @@ class HttpOrigin(Origin):
             return None
         return None if "/" in name.removesuffix("/") else directory + name
 
-    def _listed_or_gone(self, path: str) -> Listed | None:
+    def _listed_or_none(self, path: str) -> Listed | None:
         try:
             return self._stat(path)
         except AbsentError:
@@ -209,11 +209,11 @@ def _links(page: str) -> list[str]:
     return parser.found
 
 
-def _listed(path: str, answer: OriginResponse) -> Listed:
-    size = answer.header("Content-Length")
+def _listed(path: str, response: OriginResponse) -> Listed:
+    size = response.header("Content-Length")
     if not size.isdecimal():
         raise OriginError(f"{path}: the server does not say how large it is")
-    return Listed(path, int(size), _version(answer, int(size)), mtime_s=_time(answer.header("Last-Modified")))
+    return Listed(path, int(size), _version(response, int(size)), mtime_s=_time(response.header("Last-Modified")))
 
 
 def _time(text: str) -> float:
@@ -223,14 +223,14 @@ def _time(text: str) -> float:
         return 0.0
 
 
-def _version(answer: OriginResponse, size: int) -> str:
-    """Empty where the server tells nothing that changes with the content."""
-    tag, when = answer.header("ETag"), answer.header("Last-Modified")
+def _version(response: OriginResponse, size: int) -> str:
+    """Return a version from the ETag or the time; empty if the server sends neither."""
+    tag, when = response.header("ETag"), response.header("Last-Modified")
     return tag or (f"{when}-{size:x}" if when else "")
 
 
-def _same(listed: Listed, answer: OriginResponse, where: str) -> None:
-    total = answer.header("Content-Range").rpartition("/")[2] or answer.header("Content-Length")
+def _check_version(listed: Listed, response: OriginResponse, where: str) -> None:
+    total = response.header("Content-Range").rpartition("/")[2] or response.header("Content-Length")
     expected = "" if listed.version.startswith(UNVERSIONED) else listed.version
-    if not total.isdecimal() or int(total) != listed.size or _version(answer, listed.size) != expected:
+    if not total.isdecimal() or int(total) != listed.size or _version(response, listed.size) != expected:
         raise ChangedError(f"{where}: {listed.path} has changed")

@@ -1,4 +1,4 @@
-"""A directory of this machine, a mounted NAS for example: its files, and nothing outside it."""
+"""A directory of this machine, such as a mounted NAS. Files outside the directory are never read."""
 
 import os
 import stat as modes
@@ -12,14 +12,14 @@ from aliquot.storage.origins.base import Origin, thread_buffer
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
-# A file system's clock ticks up to every 10 ms: only a file that was left alone for longer than a tick is sure to have
-# another time after the next write.
+# A file system's clock advances up to every 10 ms. Only a file older than that is sure to get another time when it is
+# written again.
 SETTLED_S = 0.02
-MIN_HOLE_BYTES = 1 << 16  # to read less than this takes no longer than to ask whether it is a hole
+MIN_HOLE_BYTES = 1 << 16  # reading less is as fast as asking whether it is a hole
 
 
 class LocalOrigin(Origin):
-    """Links are followed as long as they stay inside; a listing goes through one link to a directory, not two."""
+    """Follows links that stay inside. A listing follows at most one link to a directory on each path."""
 
     may_be_unmounted = True
 
@@ -38,14 +38,14 @@ class LocalOrigin(Origin):
 
     @property
     def _root(self) -> str:
-        """Asked each time: it may be a link that is set elsewhere, or a mount that comes back."""
+        """The real path, resolved each time because a link may change and a mount may come back."""
         root = os.path.realpath(self._named)
         if not Path(root).is_dir():
             raise OriginError(f"{self.shown_url}: is not there, or not a directory; is it mounted?")
         return root
 
     def _absent(self, root: str, path: str) -> StorageError:
-        """Why a file is not there. Below a mount point without its mount there is nothing; no file has gone."""
+        """Return the error for a missing file. An empty root is probably not mounted."""
         try:
             with os.scandir(root) as entries:
                 is_empty = next(entries, None) is None
@@ -78,7 +78,7 @@ class LocalOrigin(Origin):
                 continue
             try:
                 about = entry.stat()
-            except OSError:  # gone since, or a link to nothing
+            except OSError:  # removed meanwhile, or a dangling link
                 continue
             if modes.S_ISREG(about.st_mode):
                 yield _listed(path, about)
@@ -99,7 +99,7 @@ class LocalOrigin(Origin):
         with self._opened(listed.path) as fd:
             try:
                 data = os.lseek(fd, offset, os.SEEK_DATA)
-            except OSError:  # none from there to the end, or the file system does not know
+            except OSError:  # no data up to the end, or not supported
                 return _ends_in_a_hole(fd, offset) and self._same(listed, fd)
             return data >= offset + length and self._same(listed, fd)
 
@@ -121,7 +121,7 @@ class LocalOrigin(Origin):
             raise self.failed(f"{path} cannot be read", error) from error
 
     def confirm(self, listed: Listed) -> None:
-        # By a new open: a mounted NAS answers for one that is open from what it remembers, and asks anew for this.
+        # Opened again, because NFS serves the attributes of an open file from its cache and revalidates on open.
         with self._opened(listed.path) as fd:
             if not self._same(listed, fd):
                 raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
@@ -134,14 +134,14 @@ class LocalOrigin(Origin):
     def _opened(self, path: str) -> Iterator[int]:
         root = self._root
         try:
-            # Not blocking: a pipe would have us wait for whoever writes to it.
+            # Non-blocking, because opening a pipe would wait for a writer.
             fd = os.open(f"{root}/{check_path(path)}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._absent(root, path) from error
         except OSError as error:
             raise self.failed(f"{path} cannot be opened", error) from error
         try:
-            # What was opened, not what the name means by now: nobody can put a link in its place in between.
+            # Checks the opened file rather than its name, which could be replaced by a link meanwhile.
             if not _is_below(root, str(Path(f"/proc/self/fd/{fd}").readlink())):
                 raise PathError(f"path {path!r}: a link on the way leaves the dataset")
             if not modes.S_ISREG(os.fstat(fd).st_mode):
@@ -156,7 +156,7 @@ def _listed(path: str, about: os.stat_result) -> Listed:
 
 
 def _version(about: os.stat_result) -> str:
-    # The time of change tells of writes whose time was set back, as `rsync -t` and `cp -p` do.
+    # The ctime reveals writes whose mtime was set back, as `rsync -t` and `cp -p` do.
     return f"{about.st_mtime_ns:x}-{about.st_ctime_ns:x}-{about.st_size:x}"
 
 
@@ -169,7 +169,7 @@ def _is_inside(root: str, path: str) -> bool:
 
 
 def _is_above(path: str) -> bool:
-    """Whether a link leads to a directory that it is in: there is no end to that."""
+    """Tell whether a link leads to a directory that contains it, which would be an endless loop."""
     target = os.path.realpath(path)
     return _is_below(target, os.path.realpath(Path(path).parent) + "/x")
 
@@ -182,7 +182,7 @@ def _ends_in_a_hole(fd: int, offset: int) -> bool:
 
 
 def _mount_of(path: str) -> str:
-    """Where the file system with this path is mounted, without touching it: it may not answer."""
+    """Return the mount point of a path without touching the file system, which may hang."""
     try:
         mounts = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     except OSError:

@@ -1,4 +1,4 @@
-"""A manifest: a dataset's files, one JSON object a line, for origins that cannot list, or are slow to.
+"""A manifest lists a dataset's files, one JSON object a line, for origins that cannot list or are slow to.
 
 {"path": "train/0001.png", "size": 48211, "checksum": "sha256:9f2c…"}
 """
@@ -23,7 +23,7 @@ _decoder = msgspec.json.Decoder(_ManifestLine)
 
 
 def read_manifest(readline: Callable[[int], str], where: str) -> Iterator[Listed]:
-    """Without versions: the origin is asked for those, file by file, when it is needed."""
+    """Yield the files without versions, which the origin looks up when a file is needed."""
     for number, line in enumerate(iter(lambda: readline(MAX_LINE_BYTES + 1), ""), start=1):
         if len(line) > MAX_LINE_BYTES:
             raise OriginError(f"{where}: manifest, line {number}: it is longer than {MAX_LINE_BYTES} bytes")

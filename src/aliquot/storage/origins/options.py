@@ -1,4 +1,4 @@
-"""Options of an origin as they are given, all text, and as drivers take them."""
+"""Convert an origin's options from text to values, and find the secrets among them."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,13 @@ import msgspec
 
 from aliquot.core.errors import InputError
 
-# Whatever is not known to be harmless is a secret.
+# Every other option counts as a secret.
 _HARMLESS = ("host", "manifest", "port", "region", "region_name", "user", "username")
 _WORDS = ("true", "false", "null")
 
 
 def option_values(options: Mapping[str, str]) -> dict[str, object]:
-    """What begins like a JSON object or list, or is true, false or null, is that; all else is text, digits too."""
+    """Parse JSON objects, lists, true, false and null. Everything else stays text, including digits."""
     return {name: _value(name, text) for name, text in options.items()}
 
 
@@ -26,7 +26,7 @@ def _value(name: str, text: str) -> object:
 
 
 def secret_texts(options: Mapping[str, str]) -> list[str]:
-    """Every text in the options that nobody is to see, also those within JSON."""
+    """Return every secret text in the options, including those inside JSON."""
     found: list[str] = []
     for name, value in option_values(options).items():
         if name not in _HARMLESS:

@@ -1,4 +1,4 @@
-"""A NAS with nothing but rsync, as a daemon (`rsync://host/module/path`) or over SSH (`host:/path`): whole files."""
+"""An rsync server, as a daemon (`rsync://host/module/path`) or over SSH (`host:/path`). It transfers whole files."""
 
 import errno
 import os
@@ -12,12 +12,13 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from aliquot.core.errors import InputError
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError
 from aliquot.storage.origins.base import CopyProgress, Origin
-from aliquot.storage.origins.complaints import StderrReader
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import Listed
 
@@ -25,15 +26,21 @@ from aliquot.storage.records import Listed
 _LINE = re.compile(r"(?P<kind>.)\S+\s+(?P<size>[\d,]+) (?P<time>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) (?P<path>.*)")
 _ESCAPED = re.compile(rb"\\#(\d{3})")
 POLL_INTERVAL_S = 0.02
-SETTLED_S = 1.1  # rsync tells times in seconds: a file that was left alone for longer has another after the next write
-SILENCE_TIMEOUT_S = 30  # without a byte: given up
-PARTIAL_TRANSFER = 23  # "partial transfer": the named file is not there, among others
-MAX_LINE_BYTES = 1 << 15  # a path, every byte of it escaped, and what is said of it
+SETTLED_S = 1.1  # rsync reports whole seconds: only an older file gets another time with its next write
+SILENCE_TIMEOUT_S = 30  # without a byte, then rsync gives up
+PARTIAL_TRANSFER = 23  # rsync's exit code when, among others, the named file does not exist
+MAX_LINE_BYTES = 1 << 15  # a path with every byte escaped, and its attributes
+MAX_STDERR_LINES = 100
+MAX_STDERR_LINE_BYTES = 4096
+STDERR_TIMEOUT_S = 5.0
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
 
 
 class RsyncOrigin(Origin):
-    """Options: `password` (of the daemon's module), `ssh` (the remote shell's command). Links are not followed."""
+    """An origin with the options `password` (of the daemon's module) and `ssh` (the command of the remote shell).
+
+    Links are not followed.
+    """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         super().__init__(url, options)
@@ -43,7 +50,7 @@ class RsyncOrigin(Origin):
         if url.startswith("-") or "\0" in url:
             raise InputError(f"url {url!r}: rsync://host/module/folder, or host:/folder")
         self._source = url.rstrip("/") + "/"
-        # A daemon is spoken to directly; with a remote shell it would be started there.
+        # With a remote shell rsync would start a daemon there instead of connecting to the running one.
         shell = options.get("ssh", "" if "::" in url or "://" in url else SSH)
         self._shell = ["--rsh", shell] if shell else []
         self._password = options.get("password", "")
@@ -57,14 +64,14 @@ class RsyncOrigin(Origin):
 
     def files(self) -> Iterator[Listed]:
         with self._running(["--list-only", "--recursive"]) as process:
-            complaints = StderrReader(process)
+            stderr = StderrReader(process)
             if process.stdin is not None:
                 process.stdin.close()
             for line in self._lines(process):
                 listed = _listed(line)
                 if listed is not None:
                     yield listed
-            self._judge(process.wait(), complaints.all(), "cannot be listed", "")
+            self._check_exit(process.wait(), stderr.all(), "cannot be listed", "")
 
     def stat(self, path: str) -> Listed:
         listed = self._stat(path)
@@ -76,9 +83,9 @@ class RsyncOrigin(Origin):
 
     def _stat(self, path: str) -> Listed:
         wanted = check_path(path).encode() + b"\0"
-        # Named on the standard input and not as an argument: the other side would take [ and * for patterns.
+        # The path goes to stdin: in an argument the other side would expand [ and * as patterns.
         options = ["--list-only", "--files-from=-", "--from0"]
-        said = self._run(options, f"{path} cannot be asked after", wanted, path)
+        said = self._run(options, f"{path} cannot be looked up", wanted, path)
         found = [listed for line in said.splitlines() if (listed := _listed(line)) and listed.path == path]
         if not found:
             raise AbsentError(f"{self.shown_url}: has no file {path}")
@@ -88,47 +95,47 @@ class RsyncOrigin(Origin):
         return False
 
     def pieces(self, listed: Listed, offset: int, length: int) -> Iterator[memoryview]:
-        raise OriginError(f"{self.shown_url}: rsync brings whole files, no parts of {listed.path}")
+        raise OriginError(f"{self.shown_url}: rsync transfers whole files, no parts of {listed.path}")
 
-    def copy(self, listed: Listed, target: Path, go: CopyProgress) -> None:
+    def copy(self, listed: Listed, target: Path, may_continue: CopyProgress) -> None:
         check_path(listed.path)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as folder:
-            self._bring(listed, Path(folder), go)
-            brought = Path(folder) / listed.path.rpartition("/")[2]
-            if brought.is_symlink() or not brought.is_file():
+            self._transfer(listed, Path(folder), may_continue)
+            received = Path(folder) / listed.path.rpartition("/")[2]
+            if received.is_symlink() or not received.is_file():
                 raise AbsentError(f"{self.shown_url}: has no file {listed.path}")
-            if brought.stat().st_size != listed.size:
+            if received.stat().st_size != listed.size:
                 raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
-            brought.rename(target)
+            received.rename(target)
 
     def confirm(self, listed: Listed) -> None:
         if self.stat(listed.path).version != listed.version:
             raise ChangedError(f"{self.shown_url}: {listed.path} has changed")
 
-    def _bring(self, listed: Listed, folder: Path, go: CopyProgress) -> None:
-        # --inplace: the file grows under its own name, in a folder of its own, and can be watched.
+    def _transfer(self, listed: Listed, folder: Path, may_continue: CopyProgress) -> None:
+        # --inplace: the file grows under its final name, so that its size shows the progress.
         options = ["--files-from=-", "--from0", "--no-relative", "--inplace", "--partial", "--sparse", "--whole-file"]
         name = folder / listed.path.rpartition("/")[2]
         with self._running(options, folder) as process:
-            self._tell(process, listed.path.encode() + b"\0")
-            complaints = StderrReader(process)
+            self._write_stdin(process, listed.path.encode() + b"\0")
+            stderr = StderrReader(process)
             paused = False
             while process.poll() is None:
-                goes_on = go(name.stat().st_size if name.exists() else 0)
-                if goes_on is paused:  # it is stopped by a signal: the other side stops when the connection is full
+                goes_on = may_continue(name.stat().st_size if name.exists() else 0)
+                if goes_on is paused:  # a stopped rsync reads nothing, so the sender blocks as well
                     process.send_signal(signal.SIGCONT if goes_on else signal.SIGSTOP)
                     paused = not goes_on
                 time.sleep(POLL_INTERVAL_S)
-            self._judge(process.wait(), complaints.all(), f"{listed.path} cannot be read", listed.path)
+            self._check_exit(process.wait(), stderr.all(), f"{listed.path} cannot be read", listed.path)
 
     def _run(self, options: list[str], doing: str, said: bytes = b"", path: str = "") -> str:
-        # A list of names wants a target, though nothing is written there.
+        # With a list of names rsync needs a target, although it writes nothing there.
         with self._running(options, Path("/nonexistent") if said else None) as process:
             try:
                 out, errors = process.communicate(said, timeout=2 * SILENCE_TIMEOUT_S)
             except subprocess.TimeoutExpired as error:
                 raise OriginError(f"{self.shown_url}: {doing}: no answer for {2 * SILENCE_TIMEOUT_S} s") from error
-            self._judge(process.returncode, errors, doing, path)
+            self._check_exit(process.returncode, errors, doing, path)
             return os.fsdecode(out)
 
     @contextmanager
@@ -145,11 +152,11 @@ class RsyncOrigin(Origin):
             f"--timeout={SILENCE_TIMEOUT_S}",
         ]
         command += [*self._shell, *options, self._source, *([f"{target}/"] if target else [])]
-        # Times in UTC, for a listing shows them in this machine's; a group of its own, for Ctrl-C is not for it.
-        surroundings = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "RSYNC_PASSWORD": self._password}
+        # A listing shows local times, so the time zone is UTC. A session of its own keeps Ctrl-C away.
+        environment = {**os.environ, "TZ": "UTC", "LC_ALL": "C", "RSYNC_PASSWORD": self._password}
         pipe = subprocess.PIPE
-        process = subprocess.Popen(  # noqa: S603 - no shell; the address does not begin with a dash
-            command, stdin=pipe, stdout=pipe, stderr=pipe, env=surroundings, start_new_session=True
+        process = subprocess.Popen(  # noqa: S603 - no shell, and the address does not begin with a dash
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
         )
         try:
             yield process
@@ -162,12 +169,12 @@ class RsyncOrigin(Origin):
                     stream.close()
 
     @staticmethod
-    def _tell(process: "subprocess.Popen[bytes]", said: bytes) -> None:
+    def _write_stdin(process: "subprocess.Popen[bytes]", said: bytes) -> None:
         assert process.stdin is not None  # noqa: S101 - it is a pipe
         try:
             process.stdin.write(said)
             process.stdin.close()
-        except BrokenPipeError:  # it has ended already, and says why
+        except BrokenPipeError:  # it has ended already, and stderr has the reason
             pass
 
     def _lines(self, process: "subprocess.Popen[bytes]") -> Iterator[str]:
@@ -177,7 +184,7 @@ class RsyncOrigin(Origin):
                 raise OriginError(f"{self.shown_url}: cannot be listed: a line of more than {MAX_LINE_BYTES} bytes")
             yield os.fsdecode(line.rstrip(b"\n"))
 
-    def _judge(self, code: int, errors: bytes, doing: str, path: str) -> None:
+    def _check_exit(self, code: int, errors: bytes, doing: str, path: str) -> None:
         said = os.fsdecode(errors).strip()
         if code == PARTIAL_TRANSFER and path and "No such file" in said:
             raise AbsentError(f"{self.shown_url}: has no file {path}")
@@ -201,3 +208,25 @@ def _host(url: str) -> str:
     if "://" in url:
         return urlsplit(url).hostname or ""
     return unquote(url.partition(":")[0]).rpartition("@")[2]
+
+
+class StderrReader:
+    """Reads a program's standard error in a thread and keeps its first lines. An unread pipe would block it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stderr is not None  # noqa: S101 - it is a pipe
+        stream, process.stderr = process.stderr, None  # the thread closes it
+        self._kept: list[bytes] = []
+        self._thread = Thread(target=self._read, args=(stream,), name="stderr", daemon=True)
+        self._thread.start()
+
+    def all(self) -> bytes:
+        """Return the lines after the program has ended."""
+        self._thread.join(STDERR_TIMEOUT_S)  # a shell started by the program may keep the pipe open
+        return b"".join(self._kept)
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream:
+            while line := stream.readline(MAX_STDERR_LINE_BYTES):
+                if len(self._kept) < MAX_STDERR_LINES:
+                    self._kept.append(line)
