@@ -3,6 +3,7 @@
 import pytest
 from rich.console import Console
 
+from aliquot.testing.server import LiveServer
 from aliquot_bench.demo.loop import main
 from aliquot_bench.demo.slices import BorrowResult, borrow_table, draw_borrow
 
@@ -15,7 +16,7 @@ BORROW = BorrowResult(
 )
 
 
-def test_paces_are_of_the_windows_in_which_the_owner_is_away_at_work_and_away_again():
+def test_paces_are_of_the_windows_in_which_the_owner_is_idle_at_work_and_idle_again():
     phases = BORROW.phases()
     assert list(phases.values()) == [range(2, 18), range(22, 37), range(42, 57)]
     paces = [[BORROW.pace(name, windows) for name in ("borrower", "owner")] for windows in phases.values()]
@@ -52,3 +53,10 @@ def test_the_loop_counts_in_windows_of_the_machines_clock():
     assert 4 <= len(windows) <= 5
     assert all(count > 0 for _, count in windows)
     assert main({}) == {"windows": []}
+
+
+def test_the_status_says_that_slices_are_enforced_unless_the_server_warned_at_its_start(tmp_path):
+    with LiveServer(tmp_path / "data", "--devices", "host:1") as server:
+        devices = server.operate("GET", "status")["devices"]
+        warned = "not enforced" in server.log.read_text()
+    assert {device["name"]: device["enforced"] for device in devices} == {"cpu": None, "host-1": not warned}
