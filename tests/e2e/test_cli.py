@@ -154,7 +154,7 @@ def test_a_mixed_cluster_with_a_device_file_and_a_cpu(tmp_path):
         (("--device-memory", "1MiB"), "F.csv:2: function 'bert' fits no device: gpu-1: needs"),
         (("--json", "no/such/o.json"), "--json: there is no folder no/such"),
         (("--json", "."), "--json: . is a folder; it takes a file's name"),
-        (("--plot", "o.tiffany"), "--plot: o.tiffany has no ending of a picture; it takes one of"),
+        (("--plot", "o.tiffany"), "--plot: o.tiffany has no image suffix; it takes one of"),
         (("--arrivals", "B.csv"), "B.csv: there is no such file"),
         (("--device-spec", "k.toml"), "k.toml: there is no such file"),
         (("--files", "D.csv"), "D.csv: there is no such file"),

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from aliquot.core.fit import misfit
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
 from aliquot.sim.engine import Scenario
-from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 
 times = st.sampled_from([0, 1, 2, 3, 5, 0.1, 0.2, 0.3, 2.5])
 

@@ -12,8 +12,8 @@ from aliquot.policies.queueing.parts.blocked_flows import BlockedFlows
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 from aliquot.policies.queueing.parts.virtual_time import FairClock, Window
 from aliquot.sim import fairness
+from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
 from aliquot.sim.fairness import FairnessMeter
-from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 from aliquot.sim.statistics import quantile
 
 

@@ -6,9 +6,9 @@ from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec, Times
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.contention import InterferenceCurve
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.experiments import thesis
-from aliquot.sim.interference import InterferenceCurve
 from aliquot.sim.report import report
 from aliquot.testing.builders import device, function
 

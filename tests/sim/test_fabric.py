@@ -14,8 +14,8 @@ from aliquot.sim.event_queue import EventQueue
 from aliquot.sim.fabric.fabric import SimulatedFabric
 from aliquot.sim.fabric.predictors import PREDICTORS
 from aliquot.sim.fabric.storage import StorageSettings, read_files
+from aliquot.sim.output_files import write_arrivals, write_files, write_functions
 from aliquot.sim.report import report, to_json
-from aliquot.sim.trace_output import write_arrivals, write_files, write_functions
 from aliquot.sim.traces import FunctionsFile, TraceFile
 from aliquot.testing.builders import device, function
 
@@ -217,8 +217,8 @@ def test_reads_that_cannot_be_are_named_with_their_line(tmp_path, reads, complai
     ("line", "complaint"),
     [
         ("d,a,x", ":2: mib is 'x'"),
-        ("d/e,a,1", ":2: 'd/e', 'a': the name of a dataset takes no /"),
-        ("d,a,1\nd,a,1", ":3: d/a is there twice"),
+        ("d/e,a,1", ":2: 'd/e', 'a' are not accepted names; it takes a dataset without /"),
+        ("d,a,1\nd,a,1", ":3: d/a is listed twice"),
         ("", ":2: there are no files"),
     ],
 )

@@ -20,7 +20,7 @@ from aliquot.sim.importers.gaps import GAP_DISTRIBUTIONS
 from aliquot.sim.importers.profiles import read_mqfq, read_timm
 from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.importers.scaling import measure, rescale, time_scale
-from aliquot.sim.trace_output import write_arrivals, write_functions
+from aliquot.sim.output_files import write_arrivals, write_functions
 from aliquot.sim.traces import FunctionsFile, TraceFile
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
@@ -327,10 +327,16 @@ def test_laws_have_their_mean_and_spread_and_begin_at_a_random_moment(law, shape
     ("kind", "name", "old", "new", "complaint"),
     [
         ("azure_functions", AZURE, "Trigger", "Triger", r"invocations.csv.gz:1: the column Trigger is missing"),
-        ("azure_functions", AZURE, ",481,", ",483,", r"invocations.csv.gz:1: the columns after Trigger are no minutes"),
+        (
+            "azure_functions",
+            AZURE,
+            ",481,",
+            ",483,",
+            r":1: the columns after Trigger are not minutes",
+        ),
         ("azure_functions", AZURE, ",300,", ",2.5,", r"invocations.csv.gz:3: 481 is '2.5'; it takes a whole number"),
         ("azure_functions", AZURE, ",300,", ",-3,", r"invocations.csv.gz:3: 481 is '-3'; it takes a whole number"),
-        ("azure_functions", AZURE, "ffffff02", "ffffff01", r"invocations.csv.gz:3: function ffffff01 is there twice"),
+        ("azure_functions", AZURE, "ffffff02", "ffffff01", r"invocations.csv.gz:3: function ffffff01 is listed twice"),
         ("azure_functions", MQFQ, "imagenet", "resnet", r"table.csv:2: function 'resnet' has no known memory size"),
         ("azure_functions", MQFQ, "2.253", "fast", r"table.csv:2: gpu_warm_s is 'fast'; it takes seconds, 0 or more"),
         ("own", DURATIONS, "ffffff02", "ffffff09", r"durations.csv.gz: function ffffff02 is missing"),
@@ -338,7 +344,7 @@ def test_laws_have_their_mean_and_spread_and_begin_at_a_random_moment(law, shape
         ("own", MEMORY, "ffffff02", "ffffff09", r"memory.csv.gz: function ffffff02 is missing"),
         ("own", MEMORY, ",1024.0,", ",much,", r"memory.csv.gz:3: AverageAllocatedMb_pct50 is 'much'; it takes MB"),
         ("timm", TIMM.format("rtx4090"), "4096", "0", r"rtx4090.csv:2: infer_samples_per_sec is '0'; it takes images"),
-        ("timm", TIMM.format("rtx4090"), "tiny", "other", r"rtx3090.csv: there are no profiles that can be used"),
+        ("timm", TIMM.format("rtx4090"), "tiny", "other", r"rtx3090.csv: there are no usable profiles"),
         ("azure_llm", CODE, "ContextTokens", "Tokens", r"code.csv:1: the column ContextTokens is missing"),
         ("azure_llm", CODE, ",2000,", ",many,", r"code.csv:3: ContextTokens is 'many'; it takes a number of tokens"),
         ("azure_llm", CONV, "2023-11-16 ", "at ", r"conv.csv:2: TIMESTAMP is 'at 18.*'; it takes a date and time"),

@@ -6,8 +6,8 @@ import pytest
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec, Times
+from aliquot.sim.contention import parse_curve
 from aliquot.sim.devices import DeviceKind, parse_devices, read_kinds, with_cpu
-from aliquot.sim.interference import parse_curve
 from aliquot.sim.traces import FunctionsFile, TraceFile
 
 FUNCTIONS = "name,run_s,cold_s,memory_mib\nf,1,2,100\ng,0.5,1,50\n"
@@ -57,7 +57,7 @@ def test_a_functions_file_with_times_for_other_kinds(tmp_path):
         ("", r"A.csv:1: is empty, where a header is expected: it takes time_s,function"),
         ("time_s\n0\n", r"A.csv:1: the column function is missing from the header 'time_s'"),
         ("time_s,function,color\n0,f,red\n", r"A.csv:1: the column 'color' is not known; it takes"),
-        ("time_s,function,time_s\n0,f,0\n", r"A.csv:1: the column time_s is there twice"),
+        ("time_s,function,time_s\n0,f,0\n", r"A.csv:1: the column time_s is listed twice"),
         ("time_s,function\n0,f\n-1,f\n", r"A.csv:3: time_s is '-1'; it takes seconds since the start, 0 or more"),
         ("time_s,function\nnan,f\n", r"A.csv:2: time_s is 'nan'"),
         ("time_s,function\ninf,f\n", r"A.csv:2: time_s is 'inf'"),
@@ -88,7 +88,7 @@ def test_wrong_arrivals_are_refused_with_file_line_and_what_is_expected(tmp_path
     [
         ("name,run_s,cold_s\nf,1,2\n", r"F.csv:1: the column memory_mib is missing"),
         ("name,run_s,cold_s,memory_mib\n", r"F.csv:2: there are no functions"),
-        (FUNCTIONS + "f,1,1,1\n", r"F.csv:4: function 'f' is there twice"),
+        (FUNCTIONS + "f,1,1,1\n", r"F.csv:4: function 'f' is listed twice"),
         ("name,run_s,cold_s,memory_mib\nf,,2,1\n", r"F.csv:2: run_s is ''; it takes seconds, 0 or more"),
         ("name,run_s,cold_s,memory_mib,share\nf,1,2,1,1.5\n", r"F.csv:2: share is 1.5; it takes a part of a device"),
         (
@@ -157,7 +157,12 @@ def test_a_cpu_device_is_there_for_functions_without_a_gpu_share(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [("0", "'0' is neither"), ("", "'' is neither"), ("gpu", "'gpu' is neither"), ("a:1,a:2", "kind a is there twice")],
+    [
+        ("0", "'0' is neither"),
+        ("", "'' is neither"),
+        ("gpu", "'gpu' is neither"),
+        ("a:1,a:2", "kind a is listed twice"),
+    ],
 )
 def test_wrong_devices_are_refused(text, complaint):
     with pytest.raises(InputError, match=f"--devices: {complaint}"):

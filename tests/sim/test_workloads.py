@@ -9,7 +9,7 @@ from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.trace_output import write_arrivals, write_functions
+from aliquot.sim.output_files import write_arrivals, write_functions
 from aliquot.sim.traces import FunctionsFile, TraceFile
 from aliquot.sim.workloads import PROCESSES, WorkloadSpec, make_arrivals, make_functions
 

@@ -14,9 +14,9 @@ from aliquot.core.errors import InputError
 from aliquot.sim import plots
 from aliquot.sim.arrivals import WorkloadOverview
 from aliquot.sim.engine import Scenario, simulate
+from aliquot.sim.output_files import ScheduleWriter
 from aliquot.sim.recorder import RunRecorder
 from aliquot.sim.report import RunReport, report, to_json
-from aliquot.sim.schedule import ScheduleWriter
 from aliquot.sim.tables import comparison
 
 

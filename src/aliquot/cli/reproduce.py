@@ -65,7 +65,7 @@ def mqfq(
         table.add_column(f"load {one.load}\n{one.devices} dev.", justify="right")
     table.add_column("published", justify="right")
     for policy in experiment.POLICIES:
-        cells = [f"{one.means_s[policy]:.3g} ({one.times(policy):.2f})" for one in compared]
+        cells = [f"{one.means_s[policy]:.3g} ({one.ratio(policy):.2f})" for one in compared]
         table.add_row(policy, *cells, experiment.PUBLISHED.get(policy, ""))
     output.print(table)
     for panel in sweeps:

@@ -49,7 +49,7 @@ def make(
     aliquot workload make --arrivals A.csv --functions F.csv --make-functions 24 --load 0.9 --zipf 1.1
     """
     from aliquot.sim import workloads
-    from aliquot.sim.trace_output import write_arrivals, write_functions
+    from aliquot.sim.output_files import write_arrivals, write_functions
     from aliquot.sim.traces import FunctionsFile
 
     _check_range({"--load": load, "--duration": duration, "--on": on, "--off": off}, 0, 1e9)
@@ -95,7 +95,7 @@ def readers(
     aliquot workload readers --arrivals A.csv --functions F.csv --files D.csv
     """
     from aliquot.sim import readers as made
-    from aliquot.sim.trace_output import write_arrivals, write_files, write_functions
+    from aliquot.sim.output_files import write_arrivals, write_files, write_functions
 
     _check_range({"--gap": gap}, 0, 1e6)
     _check_range({"--think": think}, None, 1e6)
@@ -138,7 +138,7 @@ def import_trace(
     from aliquot.sim.importers import IMPORTERS
     from aliquot.sim.importers.request import ImportRequest
     from aliquot.sim.importers.scaling import measure, rescale, time_scale
-    from aliquot.sim.trace_output import write_arrivals, write_functions
+    from aliquot.sim.output_files import write_arrivals, write_functions
 
     if kind not in IMPORTERS:
         raise InputError(f"KIND: there is no '{kind}'; it takes {', '.join(IMPORTERS)}")

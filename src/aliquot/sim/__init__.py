@@ -1,1 +1,1 @@
-"""The simulator: a shell that drives the core in virtual time."""
+"""The simulator: a shell that runs the core in virtual time."""

@@ -1,4 +1,4 @@
-"""Arrivals: what a workload is made of, wherever it comes from."""
+"""Arrivals and workloads: the calls of a simulation, from a file, a generator or a list."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
@@ -8,7 +8,7 @@ from aliquot.core.model import DEFAULT_TENANT, FlowKey
 
 
 class Arrival(NamedTuple):
-    """One call. `run_s` is what it will really take on the device the function's times refer to; no policy sees it."""
+    """One call. `run_s` is its actual run time on the device of the function's times. Policies do not see it."""
 
     time_s: float
     function: str
@@ -16,20 +16,20 @@ class Arrival(NamedTuple):
     run_s: float | None = None
     deadline_s: float | None = None
     cost_limit: float | None = None
-    session: str | None = None  # of the tenant
-    reads: tuple[str, ...] = ()  # files that it opens, one after the other, as `dataset/path`
+    session: str | None = None  # name of the tenant's session
+    reads: tuple[str, ...] = ()  # files that the call opens one after the other, as `dataset/path`
 
 
 class WorkloadOverview(NamedTuple):
-    """What one pass over a workload tells: how much there is, and whose."""
+    """Facts about a workload from one pass over it."""
 
     calls: int
     flows: list[FlowKey]  # in order of first appearance
-    last_s: float = 0  # the last arrival
+    last_s: float = 0  # time of the last arrival
 
 
 class Workload(Protocol):
-    """A stream of arrivals that can be read more than once, the same each time."""
+    """A stream of arrivals that can be iterated several times with the same result."""
 
     def __iter__(self) -> Iterator[Arrival]: ...
     def overview(self) -> WorkloadOverview: ...
@@ -50,6 +50,7 @@ class ListedWorkload:
 
 
 def make_overview(arrivals: Iterable[Arrival]) -> WorkloadOverview:
+    """Iterate over arrivals once to count calls and flows."""
     flows: dict[FlowKey, None] = {}
     count = 0
     last_s: float = 0

@@ -1,7 +1,8 @@
-"""The thesis' SRTF and MLFQS as printed: they read the whole trace beforehand, and block on their next request.
+"""Clairvoyant SRTF and MLFQS, as in the printed schedules of the Kernel-as-a-Service thesis.
 
-They are here and not among the policies because nobody can run them live. They exist to reproduce the printed
-traces, where a request waits beside an idle device for one that has not arrived yet.
+They read the whole trace in advance, and block until their next call arrives. A live platform cannot run them, so they
+are not among the policies. They reproduce the printed schedules, in which a call waits beside an idle device for
+another call that has not arrived yet.
 """
 
 from collections import deque
@@ -18,9 +19,9 @@ from aliquot.sim.arrivals import Workload
 
 
 class ClairvoyantQueueing(Queueing):
-    """Lays all future calls in buckets by run time; the next call is the first of the bucket that `draw` names."""
+    """Sorts all future calls into buckets by run time, and runs the first call of the bucket that `draw` returns."""
 
-    future: ClassVar[Sequence[FlowKey]] = ()  # whose each arrival will be, in order
+    future: ClassVar[Sequence[FlowKey]] = ()  # the flow of each arrival, in order
 
     def __init__(self, params: Params, generator: RandomSource) -> None:
         super().__init__(params, generator)
@@ -32,7 +33,7 @@ class ClairvoyantQueueing(Queueing):
         raise NotImplementedError
 
     def draw(self, filled: list[float]) -> float:
-        """One of the non-empty buckets, which come in ascending order."""
+        """Choose one of the non-empty buckets, which are given in ascending order."""
         raise NotImplementedError
 
     def opened(self, flow: FlowView, view: View) -> None:
@@ -52,7 +53,7 @@ class ClairvoyantQueueing(Queueing):
         if self._buckets is None:
             self._buckets = {}
             for key in self.future:
-                if key in self._flows:  # the others compete in another domain
+                if key in self._flows:  # other flows belong to another domain
                     flow = self._flows[key]
                     self._buckets.setdefault(self.bucket(flow.run_estimate_s or 0), deque()).append(flow)
         filled = sorted(number for number, calls in self._buckets.items() if calls)
@@ -60,7 +61,7 @@ class ClairvoyantQueueing(Queueing):
 
 
 class SrtfClairvoyant(ClairvoyantQueueing):
-    """All calls of the whole trace in order of run time."""
+    """Runs all calls of the trace in order of run time."""
 
     def bucket(self, run_s: float) -> float:
         return run_s
@@ -70,7 +71,7 @@ class SrtfClairvoyant(ClairvoyantQueueing):
 
 
 class MlfqClairvoyant(ClairvoyantQueueing):
-    """A random bucket of the whole trace, whether its first call has arrived or not."""
+    """Draws a random bucket, even if its first call has not arrived yet."""
 
     def bucket(self, run_s: float) -> float:
         return duration_class(run_s)
@@ -84,13 +85,13 @@ CLAIRVOYANT: dict[str, type[ClairvoyantQueueing]] = {
     "srtf_clairvoyant": SrtfClairvoyant,
 }
 
-SIMULATED_QUEUEING: dict[str, type[Queueing]] = {**QUEUEING, **CLAIRVOYANT}  # what a simulation offers
+SIMULATED_QUEUEING: dict[str, type[Queueing]] = {**QUEUEING, **CLAIRVOYANT}  # all policies of the simulator
 
 
 def queueing_policies(name: str, workload: Workload) -> Mapping[str, type[Queueing]]:
-    """The simulator's policies; the named one knows the workload if it is of those that must."""
-    seer = CLAIRVOYANT.get(name)
-    if seer is None:
+    """Return the simulator's queueing policies. If the named one is clairvoyant, it gets the workload's flows."""
+    clairvoyant = CLAIRVOYANT.get(name)
+    if clairvoyant is None:
         return SIMULATED_QUEUEING
     future = [FlowKey(arrival.tenant, arrival.function) for arrival in workload]
-    return {**SIMULATED_QUEUEING, name: type(seer.__name__, (seer,), {"future": future})}
+    return {**SIMULATED_QUEUEING, name: type(clairvoyant.__name__, (clairvoyant,), {"future": future})}

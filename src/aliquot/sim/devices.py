@@ -1,4 +1,4 @@
-"""Which devices a simulation has: `2`, or `rtx4090:2,rtx3090:2` with a file that describes the kinds."""
+"""The devices of a simulation, from text such as `2` or `rtx4090:2,rtx3090:2` and a file that describes the kinds."""
 
 import re
 import tomllib
@@ -12,23 +12,23 @@ from aliquot.config import parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec
 
-MIN_VALUE, MAX_VALUE = 1e-6, 1e6
-UNDESCRIBED_KINDS = ("gpu", CPU)  # kinds that need no description
+MIN_VALUE, MAX_VALUE = 1e-6, 1e6  # of speed and concurrency in a device file
+UNDESCRIBED_KINDS = ("gpu", CPU)  # kinds that need no table in the device file
 
 
 class DeviceKind(Struct, frozen=True, forbid_unknown_fields=True):
-    """One table of the device file: what is special about a kind of device."""
+    """One table of the device file. A missing field means the default of the command line."""
 
     memory: str | None = None
     concurrency: int | None = None
-    bandwidth: str | None = None  # bytes per second, from host to device
+    bandwidth: str | None = None  # size per second, from host to device
     speed: float = 1
 
 
 def parse_devices(
     text: str, *, memory_bytes: int | None, concurrency: int, kinds: dict[str, DeviceKind] | None = None
 ) -> list[DeviceSpec]:
-    """The devices in order, named by kind and number from 1 on."""
+    """Parse the devices in order. They are named by kind and number, from 1 on."""
     devices: list[DeviceSpec] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(?:([A-Za-z][\w.-]*)\s*:\s*)?(\d+)\s*", part)
@@ -36,10 +36,10 @@ def parse_devices(
             raise InputError(f"--devices: '{part}' is neither a number nor KIND:NUMBER, such as 2 or rtx4090:2")
         kind = match[1] or "gpu"
         if any(device.kind == kind for device in devices):
-            raise InputError(f"--devices: kind {kind} is there twice")
+            raise InputError(f"--devices: kind {kind} is listed twice")
         about = (kinds or {}).get(kind, DeviceKind())
         memory = memory_bytes
-        if about.memory and memory_bytes is not None:  # unbounded memory is unbounded on all of them
+        if about.memory and memory_bytes is not None:  # with unbounded memory, no kind has a bound
             memory = parse_size(about.memory, f"{kind}.memory")
         bandwidth = parse_size(about.bandwidth, f"{kind}.bandwidth") if about.bandwidth else None
         devices.extend(
@@ -50,12 +50,12 @@ def parse_devices(
 
 
 def check_kinds(devices: Iterable[DeviceSpec], kinds: dict[str, DeviceKind]) -> None:
-    """A table that no device uses beside a device that no table describes: one of them is misspelt."""
+    """Refuse an unused table together with a kind that has no table, because one of them must be misspelt."""
     used = {device.kind: None for device in devices}
-    idle = [kind for kind in kinds if kind not in used and kind != CPU]
-    plain = [kind for kind in used if kind not in kinds and kind not in UNDESCRIBED_KINDS]
-    if idle and plain:
-        raise InputError(f"--devices: kind {plain[0]} is not in the device file, which has {', '.join(kinds)}")
+    unused = [kind for kind in kinds if kind not in used and kind != CPU]
+    undescribed = [kind for kind in used if kind not in kinds and kind not in UNDESCRIBED_KINDS]
+    if unused and undescribed:
+        raise InputError(f"--devices: kind {undescribed[0]} is not in the device file, which has {', '.join(kinds)}")
 
 
 def with_cpu(
@@ -65,7 +65,7 @@ def with_cpu(
     concurrency: int,
     kinds: dict[str, DeviceKind] | None = None,
 ) -> list[DeviceSpec]:
-    """Every node has a `cpu` device too; it is listed where a function can use it."""
+    """Add the node's `cpu` device if a function can use it and it is not listed yet."""
     wanted = any(function.share == 0 or CPU in function.times_by_kind for function in functions)
     if not wanted or any(device.kind == CPU for device in devices):
         return devices
@@ -73,7 +73,7 @@ def with_cpu(
 
 
 def read_kinds(path: Path) -> dict[str, DeviceKind]:
-    """A TOML file with one table a kind: `memory`, `concurrency`, `bandwidth` (per second), `speed`."""
+    """Read a TOML file with one table per kind: `memory`, `concurrency`, `bandwidth` (per second), `speed`."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The loop: take the next moment, tell the core what happened, do what it says. The core cannot tell it from life."""
+"""The simulation loop: take the next events from the queue, step the core, and perform its commands."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -41,28 +41,28 @@ from aliquot.core.invariants import check
 from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.sim.arrivals import Arrival, Workload, WorkloadOverview
 from aliquot.sim.clairvoyant import queueing_policies
+from aliquot.sim.contention import InterferenceCurve
 from aliquot.sim.event_queue import EventQueue
 from aliquot.sim.fabric.fabric import SimulatedFabric
 from aliquot.sim.fabric.storage import StorageSettings
-from aliquot.sim.interference import InterferenceCurve
 from aliquot.sim.machine import SimulatedMachine
 from aliquot.sim.recorder import DispatchLine, RunRecorder, SimulatedCall
 from aliquot.sim.sessions import SessionExpiry
 
-PROGRESS_EVERY = 500  # ended calls
-SAMPLES = 60  # of fairness, over the arrivals
+PROGRESS_EVERY = 500  # ended calls between two reports of progress
+FAIRNESS_SAMPLES = 60  # evenly spread over the arrivals
 
 
 class Scenario(Struct):
-    """Everything about a simulation but the policies."""
+    """Everything that defines a simulation, except the policies."""
 
     devices: list[DeviceSpec]
     functions: dict[str, FunctionSpec]
     workload: Workload
     tenant_weights: dict[str, float] = {}
     interference: InterferenceCurve | None = None
-    shared_bus: bool = False  # transfers to one device slow each other down
-    check: bool = False  # the invariants, after every step
+    shared_bus: bool = False  # concurrent transfers to one device slow each other down
+    check: bool = False  # check the core's invariants after every step
     storage: StorageSettings = StorageSettings()
 
 
@@ -79,29 +79,27 @@ class Simulation:
     ) -> None:
         self._scenario = scenario
         self._flows = overview.flows
-        self._sample_every_s = overview.last_s / SAMPLES
+        self._sample_every_s = overview.last_s / FAIRNESS_SAMPLES
         self.scheduler = assemble(settings, queueing)
-        self._agenda = EventQueue()
-        self._sessions = SessionExpiry(self._agenda)
+        self._queue = EventQueue()
+        self._sessions = SessionExpiry(self._queue)
         self._machine = SimulatedMachine(
             scenario.devices,
             scenario.functions,
-            self._agenda,
+            self._queue,
             scenario.interference,
             shared_bus=scenario.shared_bus,
             sliced=settings.sharing != "hard",
         )
-        self._fabric = SimulatedFabric(scenario.storage, scenario.workload, self._agenda)
+        self._fabric = SimulatedFabric(scenario.storage, scenario.workload, self._queue)
         self._calls: dict[str, SimulatedCall] = {}
         self._next_number = 0
         self.ended = 0
-        weights = {
-            key: scenario.tenant_weights.get(key.tenant, 1) * scenario.functions[key.function].weight
-            for key in overview.flows
-        }
-        domains = {key: domain_of(scenario.functions[key.function]) for key in overview.flows}
-        self.recorder = RunRecorder(weights, domains, on_dispatch)
-        self._performers: dict[type[Command], Callable[..., None]] = {
+        self.recorder = _make_recorder(scenario, overview, on_dispatch)
+        self._performers = self._make_performers()
+
+    def _make_performers(self) -> dict[type[Command], Callable[..., None]]:
+        return {
             Dispatch: self._dispatch,
             Run: self._run,
             Complete: self._complete,
@@ -119,13 +117,13 @@ class Simulation:
         }
 
     def moments(self) -> Iterator[float]:
-        """Run to the end, moment by moment."""
+        """Run to the end, and yield the time of each step."""
         arrivals = iter(self._scenario.workload)
         arrival = next(arrivals, None)
-        self._step(0, self._opening())
+        self._step(0, self._setup_events())
         sample_at = self._sample_every_s
         while True:
-            now, events = self._agenda.take(inf if arrival is None else arrival.time_s)
+            now, events = self._queue.take(inf if arrival is None else arrival.time_s)
             if now == inf:
                 break
             if arrival is None or arrival.time_s > now:
@@ -135,14 +133,14 @@ class Simulation:
                     events.append(self._arrive(arrival, now))
                     arrival = next(arrivals, None)
                 self._step(now, events)
-                self.recorder.decided(now)
+                self.recorder.step_ended(now)
             if now >= sample_at > 0:
                 self.recorder.sample_fairness(now)
                 sample_at = now + self._sample_every_s
             yield now
-        self._check_end()
+        self._finish()
 
-    def _opening(self) -> list[Event]:
+    def _setup_events(self) -> list[Event]:
         scenario = self._scenario
         return list(
             chain(
@@ -179,8 +177,8 @@ class Simulation:
         self.recorder.dispatched(self._calls[command.invocation], command, now)
 
     def _run(self, command: Run, now: float) -> None:
-        call, home = self._calls[command.invocation], self._machine.home(command.sandbox)
-        self.recorder.started(call, home.total, now, accelerated=home.accelerated)
+        call, placement = self._calls[command.invocation], self._machine.placement(command.sandbox)
+        self.recorder.started(call, placement.total, now, accelerated=placement.accelerated)
         arrival = call.arrival
         if arrival.reads:
             self._fabric.read(command.invocation, arrival, now, partial(self._compute, command, arrival.run_s, now))
@@ -188,7 +186,7 @@ class Simulation:
             self._machine.run(command, arrival.run_s, now)
 
     def _compute(self, command: Run, run_s: float | None, began: float, now: float) -> None:
-        """It has read its files: to the core, that was part of the run."""
+        """Compute after the call has read its files. The core counts the reading as part of the run."""
         self._machine.run(command, run_s, now, began=began)
 
     def _complete(self, command: Complete, now: float) -> None:
@@ -209,7 +207,7 @@ class Simulation:
             self._sessions.ended(call.arrival, now)
 
     def _fail(self, command: Fail, _now: float) -> None:
-        raise SchedulerError(f"a simulated call failed, which nothing here gives cause for: {command.reason}")
+        raise SchedulerError(f"the core failed a call, although simulated calls never fail: {command.reason}")
 
     def _start_sandbox(self, command: StartSandbox, now: float) -> None:
         self._machine.start(command, now)
@@ -220,17 +218,25 @@ class Simulation:
         self._move_bytes(command, now)
 
     def _move_bytes(self, command: StartSandbox | LoadMemory | UnloadMemory, _now: float) -> None:
-        self.recorder.bytes_moved += self._machine.home(command.sandbox).bytes_to_move
+        self.recorder.moved(self._machine.placement(command.sandbox).bytes_to_move)
 
     def _set_wake(self, command: WakeAt, _now: float) -> None:
-        self._agenda.set_wake(command.at)
+        self._queue.set_wake(command.at)
 
-    def _check_end(self) -> None:
-        self.recorder.data = self._fabric.figures()
+    def _finish(self) -> None:
+        self.recorder.finish(self._fabric.figures())
         left = self.scheduler.invocations.values()
         if left:
             stories = "; ".join(invocation.describe() for invocation in list(left)[:3])
-            raise SchedulerError(f"{len(left)} calls wait for ever, first of them: {stories}")
+            raise SchedulerError(f"{len(left)} calls never ended, the first of them: {stories}")
+
+
+def _make_recorder(
+    scenario: Scenario, overview: WorkloadOverview, on_dispatch: Callable[[DispatchLine], None] | None
+) -> RunRecorder:
+    functions = {key: scenario.functions[key.function] for key in overview.flows}
+    weights = {key: scenario.tenant_weights.get(key.tenant, 1) * functions[key].weight for key in functions}
+    return RunRecorder(weights, {key: domain_of(functions[key]) for key in functions}, on_dispatch)
 
 
 def simulate(
@@ -241,7 +247,7 @@ def simulate(
     on_dispatch: Callable[[DispatchLine], None] | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> RunRecorder:
-    """Run the scenario to its end. `on_progress` is told now and then how many calls have ended."""
+    """Run the scenario to its end. `on_progress` receives the number of ended calls from time to time."""
     simulation = Simulation(
         scenario,
         settings,
@@ -249,11 +255,11 @@ def simulate(
         queueing_policies(settings.queueing, scenario.workload),
         on_dispatch,
     )
-    told = 0
+    reported = 0
     for _ in simulation.moments():
-        if on_progress is not None and simulation.ended - told >= PROGRESS_EVERY:
-            told = simulation.ended
-            on_progress(told)
+        if on_progress is not None and simulation.ended - reported >= PROGRESS_EVERY:
+            reported = simulation.ended
+            on_progress(reported)
     if on_progress is not None:
         on_progress(simulation.ended)
     return simulation.recorder

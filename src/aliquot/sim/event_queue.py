@@ -1,4 +1,4 @@
-"""What is going to happen, in order of time; equal times in order of entry."""
+"""The simulator's event queue, ordered by time and, for equal times, by insertion."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -6,35 +6,37 @@ from typing import TypeAlias
 
 from aliquot.core.events import Event, Woke
 
-# What the core is told, or something that happens behind its back, such as the end of a transfer.
+# An event for the core, or a callback for something that the core does not see, such as the end of a transfer.
 QueueEntry: TypeAlias = Event | Callable[[float], None]
 
 
 class EventQueue:
+    """Future events and callbacks. An entry can be cancelled by its number."""
+
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, QueueEntry]] = []
         self._order = 0
-        self._cancelled: set[int] = set()  # asked for membership only, never iterated
+        self._cancelled: set[int] = set()  # used for membership tests only, never iterated
         self._wake = -1
 
     def add(self, at: float, entry: QueueEntry) -> int:
-        """Returns the entry's number, to cancel it by."""
+        """Insert an entry and return its number, which `cancel` takes."""
         self._order += 1
         heappush(self._heap, (at, self._order, entry))
         return self._order
 
     def cancel(self, entry: int) -> None:
-        """Only an entry that has not come up yet; -1 is none."""
+        """Cancel an entry that is still in the queue. The number -1 stands for no entry."""
         if entry > 0:
             self._cancelled.add(entry)
 
     def set_wake(self, at: float) -> None:
-        """Wake the core then, and not when it was to be woken before."""
+        """Schedule the core's wake-up, and cancel the previous one."""
         self.cancel(self._wake)
         self._wake = self.add(at, Woke())
 
     def take(self, until: float) -> tuple[float, list[Event]]:
-        """The next moment, `until` at the latest, and all its events, in order; what else happens then is done."""
+        """Return the next time, `until` at the latest, and its events in order. Callbacks of that time are called."""
         heap, cancelled = self._heap, self._cancelled
         if cancelled:
             while heap and heap[0][1] in cancelled:

@@ -1,12 +1,12 @@
-"""How fairly flows that wait at the same time are served.
+"""Fairness measurements: how evenly service is divided among flows that wait at the same time.
 
-A flow is backlogged while something of it waits; service is device time times share, counted while it runs, divided by
-the flow's weight. Only what happens while two flows or more are backlogged counts: alone, a flow's service is its
-demand.
+A flow is backlogged while one of its calls waits. Service is device time times share, counted during runs and divided
+by the flow's weight. Only times with two or more backlogged flows count, because a flow alone gets what it demands.
 
-- Jain's index compares what each flow got with what it was due: of all service given to backlogged flows, its weight's
-  part at every moment. Flows count in proportion to what they were due, so that a flow which waited for an instant does
-  not outvote one that waited all day; where all are backlogged all the time it is the ordinary index. 1 is fair.
+- Jain's index compares the service that each flow received with the service it was due. A backlogged flow is due a part
+  of all service given to backlogged flows, in proportion to its weight. Flows count in proportion to what they were
+  due, so that a flow that waited for an instant does not count as much as one that waited all day. If all flows are
+  always backlogged, this is the ordinary index. 1 is fair.
 - The largest gap is the largest difference in weighted service between any two flows over any window in which both are
   backlogged throughout. The value is exact, and the cost is proportional to the flows backlogged at once. At most
   `MAX_TRACKED_FLOWS` flows are tracked. Further flows are left out until they have been empty once.
@@ -21,6 +21,8 @@ MIN_DUE_S = 1e-12  # less is a rounding error
 
 
 class FlowMeter:
+    """The service counters of one flow."""
+
     __slots__ = (
         "clock", "due_mark", "due_s", "got_s", "number", "pairs", "queued", "rate", "service_s", "since", "weight",
     )  # fmt: skip
@@ -29,28 +31,30 @@ class FlowMeter:
         self.number = number
         self.weight = weight
         self.queued = 0
-        self.rate = 0.0  # shares running now
-        self.service_s = 0.0  # weighted, ever
-        self.since: float = 0  # up to when service_s is counted
+        self.rate = 0.0  # sum of the shares of its current runs
+        self.service_s = 0.0  # total weighted service
+        self.since: float = 0  # time up to which service_s is counted
         self.clock = 0.0  # contested time up to which got_s is counted
         self.got_s = 0.0  # service while backlogged and contested
-        self.due_s = 0.0
-        self.due_mark = 0.0
-        self.pairs: dict[int, list[float]] = {}  # other flow: lowest and highest difference of service_s
+        self.due_s = 0.0  # service due while backlogged and contested
+        self.due_mark = 0.0  # the meter's due per weight when the flow became backlogged
+        self.pairs: dict[int, list[float]] = {}  # by other flow: lowest and highest difference of service_s
 
     def service_at(self, now: float) -> float:
         return self.service_s + self.rate * (now - self.since) / self.weight
 
 
 class FairnessMeter:
+    """Measures fairness among the flows of one domain."""
+
     def __init__(self, weights: dict[FlowKey, float]) -> None:
         self._flows = {key: FlowMeter(number, weight) for number, (key, weight) in enumerate(weights.items())}
         self._tracked: dict[int, FlowMeter] = {}
         self._now: float = 0
-        self._contested_s = 0.0
-        self._due = 0.0  # per unit of weight, over contested time
+        self._contested_s = 0.0  # time with two or more backlogged flows
+        self._due = 0.0  # service due per unit of weight, over contested time
         self._backlogged = 0
-        self._rate = 0.0  # of the backlogged flows together
+        self._rate = 0.0  # of all backlogged flows
         self._weight = 0.0
         self.max_gap_s = 0.0
 
@@ -76,12 +80,12 @@ class FairnessMeter:
             self._untrack(flow, now)
             flow.due_s += flow.weight * (self._due - flow.due_mark)
             self._backlogged -= 1
-            # From nought when nobody waits, so that rounding errors do not add up.
+            # Reset to 0 without backlog, so that rounding errors do not add up.
             self._rate = self._rate - flow.rate if self._backlogged else 0.0
             self._weight = self._weight - flow.weight if self._backlogged else 0.0
 
     def rate_changed(self, flow: FlowMeter, by: float, now: float) -> None:
-        """A run of the flow has begun (`by` is its share) or ended (minus its share)."""
+        """Note that a run of the flow has begun (`by` is its share) or ended (`by` is minus its share)."""
         if flow.queued:
             self._advance(now)
             self._count(flow)
@@ -94,7 +98,7 @@ class FairnessMeter:
         flow.rate += by
 
     def accounts(self, now: float) -> list[tuple[float, float]]:
-        """What each flow has got and was due so far."""
+        """Return what each flow has received and was due so far."""
         self._advance(now)
         accounts = []
         for flow in self._flows.values():
@@ -106,7 +110,7 @@ class FairnessMeter:
         return accounts
 
     def flows(self) -> Iterator[FlowMeter]:
-        """Those that were ever due anything."""
+        """Return the flows that were ever due any service."""
         return (flow for flow in self._flows.values() if flow.due_s > 0)
 
     def _advance(self, now: float) -> None:
@@ -139,7 +143,7 @@ class FairnessMeter:
         flow.pairs.clear()
 
     def _compare(self, flow: FlowMeter, now: float) -> None:
-        """The difference of two flows turns only where one of them starts or stops running: look at it there."""
+        """Update the extreme differences, which occur only where one of two flows starts or stops running."""
         here, tracked = flow.service_at(now), self._tracked
         for number, span in flow.pairs.items():
             other = tracked[number]
@@ -156,12 +160,12 @@ class FairnessMeter:
 
 
 def jain_of_meters(meters: Iterable[FairnessMeter]) -> float:
-    """Over the flows of all meters; 1 when nothing was ever contested."""
+    """Return Jain's index over the flows of all meters, or 1 if flows never competed."""
     return jain_index((flow.got_s, flow.due_s) for meter in meters for flow in meter.flows())
 
 
 def jain_index(accounts: Iterable[tuple[float, float]]) -> float:
-    """Jain's index of what was got against what was due."""
+    """Return Jain's index of pairs of received and due service."""
     counted = [(got_s, due_s) for got_s, due_s in accounts if due_s > MIN_DUE_S]
     spread = sum(got_s**2 / due_s for got_s, due_s in counted)
     total_due_s = sum(due_s for _, due_s in counted)

@@ -1,10 +1,9 @@
-"""The simulated hardware: performs the core's commands by letting time pass.
+"""The simulated hardware. It performs the core's commands by scheduling their results in virtual time.
 
-A start takes max(cold, load), a swap-in load, a run what the call really takes. With an interference curve the
-invocations that run on one device stretch each other, unless their declared shares leave room for all; one that
-declares no share would take the whole device if it could. Where sharing is elastic the compute is divided by the slices
-instead (`division.py`). With a shared bus the transfers to one device slow each other down: n at once take n times as
-long. All are re-timed whenever something begins or ends.
+A cold start takes max(cold, load), a swap-in takes load, and a run takes the call's actual time. With an interference
+curve, concurrent runs on one device stretch each other, unless their declared shares add up to at most 1. A run without
+a declared share counts as a whole device. Under elastic sharing, the slices divide the compute instead
+(`contention.py`). With a shared bus, n concurrent transfers to one device take n times as long.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,16 +14,15 @@ from aliquot.core.commands import LoadMemory, Run, SetSlice, StartSandbox, StopS
 from aliquot.core.events import MemoryLoaded, RunFinished, SandboxStarted
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.places import Place
-from aliquot.sim.division import ComputeClaim, divide_compute
+from aliquot.sim.contention import ComputeClaim, InterferenceCurve, divide_compute
 from aliquot.sim.event_queue import EventQueue, QueueEntry
-from aliquot.sim.interference import InterferenceCurve
 from aliquot.sim.shared_resource import ResourceUse, SharedResource
 
 
 class FunctionPlacement:
-    """A function on a device, or on several whole ones of a kind: what its sandboxes there take.
+    """A function on one device, or on several whole devices of one kind, with its times and sizes there.
 
-    On several it has all of each of them to itself, so what it does there is counted with the first.
+    A function on several devices has them to itself. Its compute is accounted to the first one.
     """
 
     __slots__ = (
@@ -37,19 +35,21 @@ class FunctionPlacement:
         self.speed = device.speed
         self.declared = function.times
         self.times = function.times_on(device)
-        self.share = function.share_on(device)  # of each device, while it runs
+        self.share = function.share_on(device)  # of each device, during a run
         self.total = self.share * len(place)
-        self.demand = min(1, function.share or 1)  # what it would take of each if it were alone
-        self.accelerated = device.kind != CPU  # with memory of its own; the `cpu` has the host's
+        self.demand = min(1, function.share or 1)  # part of each device that a run alone would use
+        self.accelerated = device.kind != CPU  # the device has its own memory; `cpu` uses host memory
         self.bytes_to_move = function.memory_bytes * len(place) if self.accelerated else 0
 
 
 class SimulatedMachine:
+    """All devices of a simulation, and the sandboxes on them."""
+
     def __init__(
         self,
         devices: Sequence[DeviceSpec],
         functions: Mapping[str, FunctionSpec],
-        agenda: EventQueue,
+        queue: EventQueue,
         interference: InterferenceCurve | None = None,
         *,
         shared_bus: bool = False,
@@ -57,100 +57,98 @@ class SimulatedMachine:
     ) -> None:
         self._functions = functions
         self._devices = {device.name: device for device in devices}
-        self._homes: dict[tuple[str, Place], FunctionPlacement] = {}  # by function and place
-        self._agenda = agenda
-        self._home: dict[int, FunctionPlacement] = {}  # by sandbox
+        self._placements: dict[tuple[str, Place], FunctionPlacement] = {}  # by function and place
+        self._queue = queue
+        self._sandboxes: dict[int, FunctionPlacement] = {}
         self._compute: dict[str, SharedResource[int]] = {}
         self._bus: dict[str, SharedResource[int]] = {}
         self._claims: dict[int, ComputeClaim] = {}  # by sandbox
-        # Whether what runs must be re-timed when something begins or ends.
-        self.shares_compute = sliced or interference is not None
+        self.shares_compute = sliced or interference is not None  # runs affect each other
         for device in devices:
             if sliced and device.kind != CPU:
-                self._compute[device.name] = SharedResource(agenda, self._sliced)
+                self._compute[device.name] = SharedResource(queue, self._sliced)
             elif interference is not None:
-                self._compute[device.name] = SharedResource(agenda, partial(_stretched, interference))
+                self._compute[device.name] = SharedResource(queue, partial(_stretched, interference))
             elif sliced:
-                self._compute[device.name] = SharedResource(agenda, lambda uses: [1] * len(uses))
+                self._compute[device.name] = SharedResource(queue, lambda uses: [1] * len(uses))
             if shared_bus:
-                self._bus[device.name] = SharedResource(agenda, lambda uses: [len(uses)] * len(uses))
+                self._bus[device.name] = SharedResource(queue, lambda uses: [len(uses)] * len(uses))
 
-    def home(self, sandbox: int) -> FunctionPlacement:
-        return self._home[sandbox]
+    def placement(self, sandbox: int) -> FunctionPlacement:
+        return self._sandboxes[sandbox]
 
     def start(self, command: StartSandbox, now: float) -> None:
         sandbox = command.sandbox
-        home = self._home[sandbox] = self._find_home(command.function, command.place)
-        times = home.times
+        placement = self._sandboxes[sandbox] = self._find_placement(command.function, command.place)
+        times = placement.times
         started = SandboxStarted(sandbox)
         if not self._bus or not times.load_s:
-            self._agenda.add(after(now, max(times.cold_s, times.load_s or 0)), started)
+            self._queue.add(after(now, max(times.cold_s, times.load_s or 0)), started)
             return
         process_up = after(now, times.cold_s)
-        self._transfer(sandbox, times, now, lambda at: self._agenda.add(max(at, process_up), started))
+        self._transfer(sandbox, times, now, lambda at: self._queue.add(max(at, process_up), started))
 
-    def _find_home(self, function: str, place: Place) -> FunctionPlacement:
-        home = self._homes.get((function, place))
-        if home is None:
-            home = FunctionPlacement(self._functions[function], self._devices[place[0]], place)
-            self._homes[function, place] = home
-        return home
+    def _find_placement(self, function: str, place: Place) -> FunctionPlacement:
+        placement = self._placements.get((function, place))
+        if placement is None:
+            placement = FunctionPlacement(self._functions[function], self._devices[place[0]], place)
+            self._placements[function, place] = placement
+        return placement
 
     def load(self, command: LoadMemory, now: float) -> None:
         sandbox = command.sandbox
-        times = self._home[sandbox].times
+        times = self._sandboxes[sandbox].times
         loaded = MemoryLoaded(sandbox)
         if not self._bus or not times.load_s:
-            self._agenda.add(after(now, times.load_s or 0), loaded)
+            self._queue.add(after(now, times.load_s or 0), loaded)
             return
-        self._transfer(sandbox, times, now, lambda at: self._agenda.add(at, loaded))
+        self._transfer(sandbox, times, now, lambda at: self._queue.add(at, loaded))
 
     def stop(self, command: StopSandbox, now: float) -> None:
-        """Only what is idle is stopped here; bytes on their way are given up, and the news of others will be late."""
-        home = self._home.pop(command.sandbox)
+        """Remove an idle sandbox and abort its transfers. The core ignores events about it that are already queued."""
+        placement = self._sandboxes.pop(command.sandbox)
         self._claims.pop(command.sandbox, None)
-        for device in home.devices:
+        for device in placement.devices:
             if device in self._bus and command.sandbox in self._bus[device]:
                 self._bus[device].end([command.sandbox], now, done=False)
 
     def set_slice(self, command: SetSlice, now: float) -> None:
         sandbox = command.sandbox
         self._claims[sandbox] = ComputeClaim(command.share, command.ceiling)
-        device = self._home[sandbox].device
+        device = self._sandboxes[sandbox].device
         if self.shares_compute and sandbox in self._compute[device]:
-            self._compute[device].divide_anew(now)
+            self._compute[device].update_paces(now)
 
     def _sliced(self, uses: Mapping[int, ResourceUse]) -> list[float]:
         parts = divide_compute([self._claims[sandbox] for sandbox in uses])
-        return [self._home[sandbox].share / part for sandbox, part in zip(uses, parts, strict=True)]
+        return [self._sandboxes[sandbox].share / part for sandbox, part in zip(uses, parts, strict=True)]
 
     def run(self, command: Run, actual_s: float | None, now: float, *, began: float | None = None) -> None:
-        """`actual_s` is what the call takes where its function's times were declared; None: just the declared.
+        """Run a call for `actual_s` on the device that its function's times refer to, or for the declared time if None.
 
-        The run `began` before now where files had to be read first.
+        `began` is the start of the run if the call has read files before `now`.
         """
         sandbox = command.sandbox
-        home = self._home[sandbox]
-        run_s = _actual(home, actual_s)
+        placement = self._sandboxes[sandbox]
+        run_s = _actual(placement, actual_s)
         if not self.shares_compute:
             whole_s = run_s if began is None else after(run_s, now - began)
-            self._agenda.add(after(now, run_s), RunFinished(command.invocation, sandbox, whole_s))
+            self._queue.add(after(now, run_s), RunFinished(command.invocation, sandbox, whole_s))
             return
-        use = ResourceUse(run_s, home.demand, now, partial(_run_finished, command))
-        use.started = now if began is None else began
-        self._compute[home.device].begin(sandbox, use, now)
+        use = ResourceUse(run_s, placement.demand, now, partial(_run_finished, command), began=began)
+        self._compute[placement.device].begin(sandbox, use, now)
 
     def finished(self, events: Iterable[RunFinished], now: float) -> None:
-        """These runs, all of one moment, are over; to be told where they share compute."""
+        """Release the compute of runs that end at the same time. Call this only if `shares_compute` is true."""
         by_device: dict[str, list[int]] = {}
         for event in events:
-            by_device.setdefault(self._home[event.sandbox].device, []).append(event.sandbox)
+            by_device.setdefault(self._sandboxes[event.sandbox].device, []).append(event.sandbox)
         for device, sandboxes in by_device.items():
             self._compute[device].end(sandboxes, now, done=True)
 
     def _transfer(self, sandbox: int, times: Times, now: float, then: Callable[[float], object]) -> None:
-        """Bring the sandbox's bytes over the bus of each of its devices; `then` is told when all are there."""
-        buses = [self._bus[device] for device in self._home[sandbox].devices]
+        """Move the sandbox's bytes over the bus of each of its devices, then call `then` with the time."""
+        buses = [self._bus[device] for device in self._sandboxes[sandbox].devices]
 
         def arrived(bus: SharedResource[int], at: float) -> None:
             bus.end([sandbox], at, done=True)
@@ -158,7 +156,7 @@ class SimulatedMachine:
                 then(at)
 
         for bus in buses:
-            bus.begin(sandbox, ResourceUse(times.load_s or 0, 1, now, partial(_told, partial(arrived, bus))), now)
+            bus.begin(sandbox, ResourceUse(times.load_s or 0, 1, now, partial(_callback, partial(arrived, bus))), now)
 
 
 def _stretched(curve: InterferenceCurve, uses: Mapping[int, ResourceUse]) -> list[float]:
@@ -166,7 +164,7 @@ def _stretched(curve: InterferenceCurve, uses: Mapping[int, ResourceUse]) -> lis
     return [1 if demand <= 1 else curve.stretch(len(uses))] * len(uses)
 
 
-def _told(then: Callable[[float], None], _began: float, _at: float) -> QueueEntry:
+def _callback(then: Callable[[float], None], _began: float, _at: float) -> QueueEntry:
     return then
 
 
@@ -174,13 +172,13 @@ def _run_finished(command: Run, began: float, at: float) -> QueueEntry:
     return RunFinished(command.invocation, command.sandbox, between(began, at))
 
 
-def _actual(home: FunctionPlacement, actual_s: float | None) -> float:
-    """A call's own run time, carried over to this device in proportion to the declared times, or else to its speed."""
-    declared, here = home.declared, home.times
+def _actual(placement: FunctionPlacement, actual_s: float | None) -> float:
+    """Scale a call's run time to this device, by the declared times or else by the device's speed."""
+    declared, here = placement.declared, placement.times
     if actual_s is None:
         return here.run_s or 0
     if not declared.run_s:
-        return actual_s if home.speed == 1 else actual_s / home.speed
+        return actual_s if placement.speed == 1 else actual_s / placement.speed
     if here.run_s == declared.run_s:
         return actual_s
     return actual_s * (here.run_s or 0) / declared.run_s

@@ -1,4 +1,4 @@
-"""Comparisons as people like to see them. matplotlib is an extra, imported when a picture is asked for."""
+"""Comparison plots. matplotlib is an optional dependency and is imported only when a plot is drawn."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Distinguishable without red against green (Okabe and Ito).
+# The palette of Okabe and Ito, which is distinguishable with colour blindness.
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8a8a00", "#000000"]
-
-
-MAX_UPRIGHT_LABELS = 5  # names that fit under an axis side by side
+MAX_UPRIGHT_LABELS = 5  # more labels under an axis are rotated
 
 
 class PlotLine(NamedTuple):
+    """One line of a chart."""
+
     label: str
     xs: Sequence[float]
     ys: Sequence[float]
 
 
 class PlotPanel(NamedTuple):
-    """One set of axes with lines."""
+    """One chart with its lines."""
 
     title: str
     x_label: str
@@ -36,22 +36,22 @@ class PlotPanel(NamedTuple):
 
 
 def check_plot(path: Path) -> None:
-    """Say at once, before anything long is run, that a picture cannot be drawn."""
+    """Raise `InputError` if a plot cannot be drawn. Called before a long run."""
     try:
         import matplotlib as mpl  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise InputError("--plot: matplotlib is not installed; pip install 'aliquot[plot]' brings it") from error
+        raise InputError("--plot: matplotlib is not installed; install it with pip install 'aliquot[plot]'") from error
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "aliquot"
     from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415
 
     formats = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix[1:].lower() not in formats:
-        raise InputError(f"--plot: {path} has no ending of a picture; it takes one of {', '.join(formats)}")
+        raise InputError(f"--plot: {path} has no image suffix; it takes one of {', '.join(formats)}")
 
 
 def draw_comparison(runs: Sequence[tuple[RunReport, RunRecorder]], title: str, path: Path) -> None:
-    """Latencies as a cumulative curve; mean latency by tenant or function; cold starts and fairness."""
+    """Draw latency distributions, mean latency by tenant or function, cold starts, and fairness over time."""
     figure, axes = _figure(2, 2, (11.5, 7.5))
     figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=12)
     labels = _labels([run for run, _ in runs])
@@ -79,7 +79,7 @@ def draw_comparison(runs: Sequence[tuple[RunReport, RunRecorder]], title: str, p
 
 
 def draw_panels(panels: Sequence[PlotPanel], title: str, path: Path, columns: int = 3) -> None:
-    """A sheet of line charts that share their legend."""
+    """Draw several line charts on one sheet."""
     rows = -(-len(panels) // columns)
     figure, axes = _figure(rows, columns, (4.4 * columns, 3.4 * rows))
     figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=12)
@@ -112,7 +112,7 @@ def _draw_lines(axis: "Axes", panel: PlotPanel) -> None:
 
 
 def _draw_groups(axis: "Axes", runs: Sequence[RunReport], labels: Sequence[str]) -> None:
-    """Mean latency, by tenant if there are several, else by function."""
+    """Draw mean latency by tenant if there are several, else by function."""
     by_tenant = len(runs[0].per_tenant) > 1
     groups = [run.per_tenant if by_tenant else run.per_function for run in runs]
     names = list(groups[0])[:12]
@@ -142,7 +142,7 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[fl
 
 
 def _plain(text: str) -> str:
-    """A dollar sign would begin a formula."""
+    """Escape dollar signs, which would begin a formula."""
     return text.replace("$", r"\$")
 
 
@@ -156,7 +156,7 @@ def _labels(runs: Sequence[RunReport]) -> list[str]:
 
 
 def _save(figure: "Figure", path: Path) -> None:
-    # Neither version nor time of drawing inside: the same run gives the same file.
+    # Leave out version and date, so that the same run gives the same file.
     metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     try:
         figure.savefig(path, dpi=130, metadata=metadata.get(path.suffix.lower()))

@@ -1,8 +1,9 @@
-"""A workload of users who read files: again and again the same way, or in another order each time.
+"""A workload of users who read files, in the same order in each session or in a random one.
 
-Each round of a user is a session of three calls: `prepare` reads a configuration, `train` the parts of a dataset and a
-checkpoint, `evaluate` what it is tested on. Every user has files of its own. Where it is shuffled, each round reads the
-parts in another order, or draws them from more: what comes next cannot be known, and prefetching must do no harm.
+Each round of a user is a session of three calls: `prepare` reads a configuration, `train` reads parts of a dataset and
+a checkpoint, and `evaluate` reads test data. Every user has its own files. In a shuffled workload each round reads the
+parts in a new order, or draws them from a larger set. The next file is then unpredictable, and prefetching must do no
+harm.
 """
 
 from collections.abc import Iterator
@@ -20,14 +21,16 @@ DATASET = "lab"
 
 
 class ReadersSpec(Struct, frozen=True):
+    """Parameters of a workload of readers."""
+
     users: int = 8
-    rounds: int = 40  # of each
-    gap_s: float = 120  # between the rounds of a user, on average
-    think_s: float = 2  # between the calls of a round
-    parts: int = 4  # of the dataset that a round reads
+    rounds: int = 40  # per user
+    gap_s: float = 120  # mean time between two rounds of a user
+    think_s: float = 2  # time between two calls of a round
+    parts: int = 4  # parts of the dataset that a round reads
     part_mib: float = 64
     shuffled: bool = False
-    drawn_from: int = 0  # that many parts, where it is shuffled; 0: just those
+    drawn_from: int = 0  # if shuffled, the number of parts to draw from; 0: the same as `parts`
     seed: int = 0
 
 
@@ -36,38 +39,38 @@ def functions() -> dict[str, FunctionSpec]:
     return {name: FunctionSpec(name, 256 * MIB, times=own, datasets=(DATASET,)) for name, own in times.items()}
 
 
-def files(recipe: ReadersSpec) -> dict[FileKey, int]:
+def files(spec: ReadersSpec) -> dict[FileKey, int]:
     listed = {}
-    for user in range(1, recipe.users + 1):
+    for user in range(1, spec.users + 1):
         listed[DATASET, f"user{user}/config.json"] = MIB // 16
-        for part in range(max(recipe.parts, recipe.drawn_from)):
-            listed[DATASET, f"user{user}/part-{part:03}.bin"] = round(recipe.part_mib * MIB)
+        for part in range(max(spec.parts, spec.drawn_from)):
+            listed[DATASET, f"user{user}/part-{part:03}.bin"] = round(spec.part_mib * MIB)
         listed[DATASET, f"user{user}/checkpoint.pt"] = 160 * MIB
         listed[DATASET, f"user{user}/eval.bin"] = 32 * MIB
     return listed
 
 
-def arrivals(recipe: ReadersSpec) -> Iterator[Arrival]:
-    """In order of time."""
-    listed = [arrival for user in range(1, recipe.users + 1) for arrival in _of_user(recipe, user)]
+def arrivals(spec: ReadersSpec) -> Iterator[Arrival]:
+    """Return the arrivals of all users in order of time."""
+    listed = [arrival for user in range(1, spec.users + 1) for arrival in _user_arrivals(spec, user)]
     return iter(sorted(listed, key=lambda arrival: arrival.time_s))
 
 
-def _of_user(recipe: ReadersSpec, user: int) -> Iterator[Arrival]:
-    random = Random(f"{recipe.seed}/readers/{user}")
+def _user_arrivals(spec: ReadersSpec, user: int) -> Iterator[Arrival]:
+    random = Random(f"{spec.seed}/readers/{user}")
     own = f"{DATASET}/user{user}"
-    parts = [f"{own}/part-{part:03}.bin" for part in range(max(recipe.parts, recipe.drawn_from))]
-    time_s = 10 + random.random() * recipe.gap_s  # time enough to begin a session before its first call
-    for number in range(1, recipe.rounds + 1):
-        if recipe.shuffled:
+    parts = [f"{own}/part-{part:03}.bin" for part in range(max(spec.parts, spec.drawn_from))]
+    time_s = 10 + random.random() * spec.gap_s  # leaves time to begin a session before its first call
+    for number in range(1, spec.rounds + 1):
+        if spec.shuffled:
             random.shuffle(parts)
         calls = {
             "prepare": (f"{own}/config.json",),
-            "train": (*parts[: recipe.parts], f"{own}/checkpoint.pt"),
+            "train": (*parts[: spec.parts], f"{own}/checkpoint.pt"),
             "evaluate": (f"{own}/eval.bin",),
         }
         at = time_s
         for function, reads in calls.items():
             yield Arrival(round(at, MICROSECONDS), function, f"user{user}", session=f"round{number}", reads=reads)
-            at += recipe.think_s
-        time_s += recipe.gap_s * (0.5 + random.random())
+            at += spec.think_s
+        time_s += spec.gap_s * (0.5 + random.random())

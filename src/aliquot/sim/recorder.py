@@ -1,4 +1,4 @@
-"""What a simulation keeps of each call: enough for every figure of the report, and nothing while it is over."""
+"""Records the results of a simulation: per flow, two numbers for each ended call, and counters for the report."""
 
 from array import array
 from collections.abc import Callable, Iterable
@@ -14,19 +14,19 @@ from aliquot.sim.fairness import MIN_DUE_S, FairnessMeter, FlowMeter, jain_index
 
 
 class DispatchLine(NamedTuple):
-    """One line of a schedule."""
+    """One dispatch, as the schedule file lists it."""
 
     time_s: float
     device: str
     function: str
-    start: str  # cold or warm: whether a sandbox had to be started
+    start: str  # cold or warm; cold if a sandbox had to be started
     reason: str
     tenant: str
     arrived_s: float
 
 
 class FlowRecord:
-    """What has ended, of one flow, and the meters that it runs by."""
+    """Results of the ended calls of one flow, and its fairness meters."""
 
     def __init__(self, fairness: FairnessMeter, meter: FlowMeter) -> None:
         self.fairness = fairness
@@ -39,7 +39,7 @@ class FlowRecord:
 
 
 class SimulatedCall:
-    """A call that has not ended."""
+    """A call that has arrived and not ended yet."""
 
     __slots__ = ("accelerated", "arrival", "flow", "queued", "share", "started", "waits")
 
@@ -47,36 +47,38 @@ class SimulatedCall:
         self.arrival = arrival
         self.flow = flow
         self.queued = True
-        self.waits = False  # longer than the moment of its arrival
+        self.waits = False  # it was not dispatched in the step of its arrival
         self.started: float = 0
         self.share = 0.0
         self.accelerated = False
 
 
 class RunRecorder:
+    """Collects the results of one run."""
+
     def __init__(
         self,
         weights: dict[FlowKey, float],
         domains: dict[FlowKey, str],
         on_dispatch: Callable[[DispatchLine], None] | None,
     ) -> None:
-        # Flows that never compete are not compared.
+        # One meter per domain, because flows of different domains do not compete.
         meters = {
             domain: FairnessMeter({key: weight for key, weight in weights.items() if domains[key] == domain})
             for domain in dict.fromkeys(domains.values())
         }
         self.flows = {key: FlowRecord(meters[domains[key]], meters[domains[key]].flow(key)) for key in weights}
-        # To be found by a plain pair, which is quicker to make.
+        # Keyed by plain tuples, which are faster to make than FlowKeys.
         self._flows: dict[tuple[str, str], FlowRecord] = {(*key,): record for key, record in self.flows.items()}
         self.meters = list(meters.values())
-        self._arrived: list[SimulatedCall] = []  # at this moment
+        self._arrived: list[SimulatedCall] = []  # in the current step
         self.bytes_moved = 0
-        self.data: DataFigures | None = None  # once it is over, where there are files
-        self.busy_s = 0.0  # time of accelerators, by share
+        self.data: DataFigures | None = None  # set at the end of a simulation with files
+        self.busy_s = 0.0  # accelerator time times share
         self.first_arrival_s: float | None = None
         self.last_finish_s: float = 0
         self._on_dispatch = on_dispatch
-        self.fairness_over_time: list[tuple[float, float]] = []  # moments, and Jain's index since the one before
+        self.fairness_over_time: list[tuple[float, float]] = []  # time, and Jain's index since the previous sample
         self._accounts: list[tuple[float, float]] = [(0.0, 0.0)] * len(weights)
 
     def arrived(self, arrival: Arrival, now: float) -> SimulatedCall:
@@ -86,8 +88,8 @@ class RunRecorder:
         self._arrived.append(call)
         return call
 
-    def decided(self, now: float) -> None:
-        """All of the moment has been done: what has arrived and was not dispatched waits."""
+    def step_ended(self, now: float) -> None:
+        """End a step: calls that arrived in it and were not dispatched now wait."""
         for call in self._arrived:
             if call.queued:
                 call.waits = True
@@ -137,7 +139,7 @@ class RunRecorder:
         flow.fairness.rate_changed(flow.meter, -call.share, now)
 
     def sample_fairness(self, now: float) -> None:
-        """Note how fair the time since the last sample was, if anything was contested in it."""
+        """Append Jain's index since the last sample, if flows competed in that time."""
         accounts = [account for meter in self.meters for account in meter.accounts(now)]
         since = [
             (got_s - got_before, due_s - due_before)
@@ -146,6 +148,14 @@ class RunRecorder:
         self._accounts = accounts
         if any(due_s > MIN_DUE_S for _, due_s in since):
             self.fairness_over_time.append((now, jain_index(since)))
+
+    def moved(self, size: int) -> None:
+        """Count bytes moved to or from a device."""
+        self.bytes_moved += size
+
+    def finish(self, data: DataFigures | None) -> None:
+        """End the run with its figures about files, if it has files."""
+        self.data = data
 
     def all_latencies(self) -> Iterable[float]:
         return (value for record in self.flows.values() for value in record.latency_s)

@@ -1,4 +1,4 @@
-"""The figures of a run, as the JSON file has them."""
+"""The report of a run: the figures that the JSON file contains."""
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from aliquot.sim.statistics import Summary, rounded, summarise, variance
 
 
 class GroupReport(msgspec.Struct):
-    """What is reported of one function, or of one tenant."""
+    """Figures of one function or one tenant."""
 
     completed: int
     rejected: int
@@ -25,13 +25,15 @@ class GroupReport(msgspec.Struct):
 
 
 class FairnessReport(msgspec.Struct):
+    """Fairness figures of a run. See `fairness.py`."""
+
     jain: float
     max_gap_s: float
     variance_of_means: float
 
 
 class SloReport(msgspec.Struct):
-    """Of the calls that had a deadline; None where none had."""
+    """Figures about calls with deadlines. `attainment` is None if no call had one."""
 
     deadlines: int
     met: int
@@ -39,6 +41,8 @@ class SloReport(msgspec.Struct):
 
 
 class RunReport(msgspec.Struct):
+    """All figures of one run. docs/reference/simulate.md explains each."""
+
     policy: str
     seed: int
     completed: int
@@ -55,11 +59,14 @@ class RunReport(msgspec.Struct):
     slo: SloReport
     per_function: dict[str, GroupReport]
     per_tenant: dict[str, GroupReport]
-    data: DataFigures | None = None  # where there are files to read
+    data: DataFigures | None = None  # None without files
 
 
 def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[DeviceSpec]) -> RunReport:
-    """Utilisation is what ran, by share, of what all accelerators could have run from first arrival to last finish."""
+    """Compute the figures of a run.
+
+    Utilisation is device time times share, divided by what all accelerators offered from first arrival to last end.
+    """
     records = list(recorder.flows.values())
     total = _group(records)
     per_function = _groups(recorder, lambda key: key.function)
@@ -93,7 +100,7 @@ def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[Devi
 
 
 def to_json(runs: Iterable[RunReport]) -> bytes:
-    """The same runs give the same bytes."""
+    """Encode reports as JSON. The same runs give the same bytes."""
     return msgspec.json.format(msgspec.json.encode({"runs": list(runs)}), indent=2) + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""When a workload's sessions end: as on the live platform, after so long without a call that waits or runs."""
+"""The end of simulated sessions: after 30 minutes without a waiting or running call, as on the live platform."""
 
 from aliquot.core.clock import after
 from aliquot.core.events import SessionEnded
@@ -9,33 +9,36 @@ IDLE_TIMEOUT_S = 30 * 60
 
 
 class SessionUse:
-    """Of one session that is under way."""
+    """The open calls of one session, and its scheduled end."""
 
     __slots__ = ("calls", "end", "ends_at")
 
     def __init__(self) -> None:
-        self.calls = 0  # that have not ended
-        self.end = -1  # the entry of the agenda
+        self.calls = 0  # calls that have not ended
+        self.end = -1  # queue entry of the session's end
         self.ends_at: float = 0
 
 
 class SessionExpiry:
-    def __init__(self, agenda: EventQueue) -> None:
-        self._agenda = agenda
+    """Schedules the end of each session when its last open call has ended."""
+
+    def __init__(self, queue: EventQueue) -> None:
+        self._queue = queue
         self._uses: dict[tuple[str, str], SessionUse] = {}
 
     def arrived(self, arrival: Arrival, now: float) -> None:
+        """Count a call of the session, and cancel the session's scheduled end."""
         use = self._uses.setdefault((arrival.tenant, arrival.session or ""), SessionUse())
         use.calls += 1
-        if use.ends_at > now:  # otherwise it has ended, and this is another of its name
-            self._agenda.cancel(use.end)
+        if use.ends_at > now:  # otherwise the session has ended, and a new one with the same name begins
+            self._queue.cancel(use.end)
             use.ends_at = 0
 
     def ended(self, arrival: Arrival, now: float) -> None:
-        """One of its calls has."""
+        """Note that a call has ended, and schedule the session's end after its last open call."""
         key = (arrival.tenant, arrival.session or "")
         use = self._uses[key]
         use.calls -= 1
         if not use.calls:
             use.ends_at = after(now, IDLE_TIMEOUT_S)
-            use.end = self._agenda.add(use.ends_at, SessionEnded(*key))
+            use.end = self._queue.add(use.ends_at, SessionEnded(*key))

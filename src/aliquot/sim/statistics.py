@@ -1,4 +1,4 @@
-"""Numbers about numbers."""
+"""Summary statistics: mean, quantiles, variance, and the rounding of reports."""
 
 from collections.abc import Iterable, Sequence
 from math import fsum
@@ -9,7 +9,7 @@ from aliquot.core.clock import DECIMALS
 
 
 class Summary(Struct, frozen=True):
-    """None throughout where there is nothing to summarise."""
+    """Mean and quantiles of some values. All fields are None without values."""
 
     mean: float | None = None
     p50: float | None = None
@@ -27,7 +27,7 @@ def summarise(values: Iterable[float]) -> Summary:
 
 
 def quantile(ordered: Sequence[float], q: float) -> float:
-    """Between neighbours in proportion: what numpy and spreadsheets call the quantile."""
+    """Return the linearly interpolated quantile, as numpy and spreadsheets define it."""
     place = q * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -42,6 +42,6 @@ def variance(values: Sequence[float]) -> float:
 
 
 def rounded(value: float) -> float:
-    """Nine decimals, and whole numbers as such: what a report prints."""
+    """Round to nine decimals for a report, and return whole numbers as int."""
     value = round(value, DECIMALS)
     return int(value) if value == int(value) else value

@@ -1,4 +1,4 @@
-"""Comparisons as people read them in a terminal."""
+"""Comparison tables for the terminal."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -10,18 +10,19 @@ from aliquot.core.units import GIB
 from aliquot.sim.fabric.figures import DataFigures
 from aliquot.sim.report import RunReport
 
-Column: TypeAlias = tuple[str, list[float | None], Callable[[list[float]], float] | None]  # and who is the best
+# Name, values, and the function that picks the best value.
+Column: TypeAlias = tuple[str, list[float | None], Callable[[list[float]], float] | None]
 
 
 def format_number(value: float | None) -> str:
-    """Three significant digits are what the eye compares."""
+    """Format a value with three significant digits."""
     if value is None:
         return "-"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - where decimals stop helping
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - no decimals from 100 on
 
 
 def comparison(runs: Sequence[RunReport], title: str) -> Table:
-    """One row a run; the best of each column stands out."""
+    """Make a table with one row per run and the best value of each column highlighted."""
     columns: list[Column] = [
         ("mean s", [run.latency_s.mean for run in runs], min),
         ("p50 s", [run.latency_s.p50 for run in runs], min),
@@ -57,7 +58,7 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
 
 
 def _data_columns(figures: Sequence[DataFigures | None]) -> list[Column]:
-    """Of the files that calls read."""
+    """Return the columns about the files that calls read."""
     hidden = [data.hidden if data else None for data in figures]
     return [
         ("data s", [data.data_s.mean if data else None for data in figures], min),

@@ -1,4 +1,4 @@
-"""The two files of a simulation: arrivals as a stream, and the functions they call."""
+"""Readers for the two main files of a simulation: a stream of arrivals, and the functions that they call."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +10,8 @@ from aliquot.core.model import DEFAULT_TENANT, DeviceSpec, FunctionSpec, Times
 from aliquot.core.prefetching.records import FileKey
 from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival, WorkloadOverview, make_overview
-from aliquot.sim.csv_input import CsvRow, read_rows
 from aliquot.sim.fabric.storage import file_key
+from aliquot.sim.input_files import CsvRow, read_rows
 
 SEPARATOR = ";"  # between files, and between datasets
 _SHARE = "a part of a device, 0 (none) to 1, or a whole number of devices"
@@ -32,7 +32,7 @@ class TraceFile:
         self._files = files
 
     def overview(self) -> WorkloadOverview:
-        """Reads the whole file once: whatever is wrong in it comes up here, before anything is simulated."""
+        """Read the whole file once, so that every error in it is reported before the simulation."""
         return make_overview(self)
 
     def __iter__(self) -> Iterator[Arrival]:
@@ -89,14 +89,14 @@ class FunctionsFile:
         for row in read_rows(path, self.required, self.optional, self.by_kind):
             function = _function(row)
             if function.name in self.functions:
-                raise row.error(f"function '{function.name}' is there twice")
+                raise row.error(f"function '{function.name}' is listed twice")
             self.functions[function.name] = function
             self._rows[function.name] = row
         if not self.functions:
             raise InputError(f"{path}:2: there are no functions; it takes one a line")
 
     def check_fit(self, devices: Sequence[DeviceSpec]) -> None:
-        """Refuse a function that no device can ever hold."""
+        """Refuse a function that fits on no device."""
         for name, function in self.functions.items():
             reason = misfit(function, devices)
             if reason is not None:
@@ -107,22 +107,8 @@ def _function(row: CsvRow) -> FunctionSpec:
     name = row.text("name")
     run_s = row.number("run_s", _SECONDS)
     cold_s = row.number("cold_s", _SECONDS)
-    load_s = row.optional("load_s", _SECONDS)  # None: as the device's bandwidth says, or 0
-    kinds = {column.partition("@")[2]: None for column in row.values if "@" in column}
-    by_kind = {}
-    for kind in kinds:
-        run_there = row.optional(f"run_s@{kind}", _SECONDS)
-        cold_there = row.optional(f"cold_s@{kind}", _SECONDS)
-        load_there = row.optional(f"load_s@{kind}", _SECONDS)
-        if run_there is None and (cold_there is not None or load_there is not None):
-            raise row.error(f"run_s@{kind} is missing; other times on that kind come with it")
-        if run_there is not None:
-            by_kind[kind] = Times(
-                run_there,
-                cold_s if cold_there is None else cold_there,
-                load_s if load_there is None else load_there,
-            )
-    weight = row.optional("weight", f"a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}", most=MAX_WEIGHT)
+    load_s = row.optional("load_s", _SECONDS)  # None: computed from the device's bandwidth, or 0
+    weight = row.optional("weight", f"a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}", max_value=MAX_WEIGHT)
     if weight is not None and weight < MIN_WEIGHT:
         raise row.error(f"weight is {weight}; it takes a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
     share = row.optional("share", _SHARE)
@@ -133,7 +119,26 @@ def _function(row: CsvRow) -> FunctionSpec:
         memory_bytes=round(row.number("memory_mib", "MiB, 0 or more") * MIB),
         share=share,
         times=Times(run_s, cold_s, load_s),
-        times_by_kind=by_kind,
+        times_by_kind=_times_by_kind(row, cold_s, load_s),
         weight=1 if weight is None else weight,
         datasets=tuple(filter(None, row.values.get("datasets", "").strip().split(SEPARATOR))),
     )
+
+
+def _times_by_kind(row: CsvRow, cold_s: float, load_s: float | None) -> dict[str, Times]:
+    """Parse the times on other kinds of devices. A missing `cold_s@KIND` or `load_s@KIND` has the general value."""
+    kinds = {column.partition("@")[2]: None for column in row.values if "@" in column}
+    by_kind = {}
+    for kind in kinds:
+        run_there = row.optional(f"run_s@{kind}", _SECONDS)
+        cold_there = row.optional(f"cold_s@{kind}", _SECONDS)
+        load_there = row.optional(f"load_s@{kind}", _SECONDS)
+        if run_there is None and (cold_there is not None or load_there is not None):
+            raise row.error(f"run_s@{kind} is missing; it is required with other times on that kind")
+        if run_there is not None:
+            by_kind[kind] = Times(
+                run_there,
+                cold_s if cold_there is None else cold_there,
+                load_s if load_there is None else load_there,
+            )
+    return by_kind

@@ -1,7 +1,7 @@
 """The nine functions of the MQFQ-Sticky paper, as measured on a V100.
 
-Run and cold times are the published ones; the start of a cold call is what it takes longer than a warm one. Memory
-sizes are not published and chosen here; bytes go to the device at 12 GiB/s.
+Run and cold times are published. The start time is the difference of a cold and a warm call. Memory sizes are not
+published and are chosen here. Bytes reach the device at 12 GiB/s.
 """
 
 from aliquot.core.model import FunctionSpec, Times
@@ -9,7 +9,7 @@ from aliquot.core.units import GIB, MIB
 
 BYTES_PER_S = 12 * GIB
 
-# name, warm s, cold s in total, memory MiB
+# name, seconds of a warm call, seconds of a cold call, memory in MiB
 _MEASURED = (
     ("imagenet", 2.25, 8.58, 3500),
     ("roberta", 0.268, 16.4, 2500),

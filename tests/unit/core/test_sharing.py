@@ -10,7 +10,7 @@ from aliquot.core.interfaces import Params
 from aliquot.core.records import Slice
 from aliquot.policies.queueing import QUEUEING
 from aliquot.policies.sharing import SHARING
-from aliquot.sim.division import ComputeClaim, divide_compute
+from aliquot.sim.contention import ComputeClaim, divide_compute
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import dispatched, of_type
 

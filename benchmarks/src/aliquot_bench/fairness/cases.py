@@ -7,11 +7,11 @@ from msgspec import Struct
 from aliquot.core.model import DeviceSpec
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import ListedWorkload
+from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
 from aliquot.sim.engine import Scenario
 from aliquot.sim.importers import IMPORTERS
 from aliquot.sim.importers.request import ImportRequest
 from aliquot.sim.importers.scaling import measure, rescale, time_scale
-from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 
 LOADS = (0.6, 0.9, 1.3)
 DEVICES = (1, 2, 4)

@@ -1,1 +1,1 @@
-"""Set pieces: published results reproduced, and the built-in demonstration."""
+"""Experiments: reproductions of published results, and the built-in workload of `aliquot study`."""

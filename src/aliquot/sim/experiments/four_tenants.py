@@ -1,6 +1,6 @@
-"""The built-in workload: four tenants on two GPUs, each with its own manners.
+"""The built-in workload: four tenants with different arrival patterns on two GPUs.
 
-The functions are those of `v100.py`; two invocations at once on a device stretch each other by the published curve.
+The functions are those of `v100.py`, and concurrent runs slow each other down by the published interference curve.
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
+from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
 from aliquot.sim.engine import Scenario
-from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 from aliquot.sim.v100 import V100_FUNCTIONS
 from aliquot.sim.workloads import WorkloadSpec, make_arrivals
 
@@ -28,15 +28,15 @@ TENANTS: dict[str, tuple[list[FunctionSpec], WorkloadSpec]] = {
         _functions("imagenet", "roberta"),
         WorkloadSpec(load=0.35, process="bursty", on_s=20, off_s=60),
     ),
-    "studio": (  # video: long calls, steady
+    "studio": (  # a video studio: long calls at a steady rate
         _functions("ffmpeg"),
         WorkloadSpec(load=0.3),
     ),
-    "lab": (  # science: several kernels, clustered
+    "lab": (  # a laboratory: several kernels, clustered
         _functions("lud", "needle", "pathfinder", "myocyte"),
         WorkloadSpec(load=0.35, process="gamma", cv=3),
     ),
-    "edge": (  # sensors: many tiny calls
+    "edge": (  # sensors: many short calls
         _functions("isoneural", "fft"),
         WorkloadSpec(load=0.25),
     ),
@@ -52,7 +52,7 @@ def scenario(*, duration_s: float, seed: int) -> Scenario:
 
 
 def _arrivals(duration_s: float, seed: int) -> Iterator[Arrival]:
-    for tenant, (members, recipe) in TENANTS.items():
-        own = replace(recipe, devices=DEVICES, duration_s=duration_s, even_work=True, run_cv=0.2, seed=seed)
+    for tenant, (members, spec) in TENANTS.items():
+        own = replace(spec, devices=DEVICES, duration_s=duration_s, even_work=True, run_cv=0.2, seed=seed)
         for arrival in make_arrivals({function.name: function for function in members}, own):
             yield arrival._replace(tenant=tenant)

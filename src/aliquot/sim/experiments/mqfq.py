@@ -1,6 +1,6 @@
-"""The setting of the MQFQ-Sticky paper: its nine functions, its parameters swept, every policy beside it.
+"""The experiment of the MQFQ-Sticky paper: its nine functions under every policy, and sweeps of its parameters.
 
-The paper's own traces are not published; arrivals here are clustered (gamma, cv 3), popularity falls as 1/rank.
+The paper's traces are not published. Arrivals here are clustered (gamma, cv 3), and popularity falls as 1/rank.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +13,8 @@ from aliquot.core.model import DeviceSpec
 from aliquot.core.units import GIB
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.arrivals import ListedWorkload
+from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
 from aliquot.sim.engine import Scenario, simulate
-from aliquot.sim.interference import V100_STRETCH, InterferenceCurve
 from aliquot.sim.plots import PlotLine, PlotPanel
 from aliquot.sim.report import report
 from aliquot.sim.v100 import V100_FUNCTIONS
@@ -29,13 +29,15 @@ OVERRUN_S = (0, 1, 2, 5, 10, 20)
 ALPHA = (0.5, 1, 1.5, 2, 4)
 SWEPT_LOAD = 0.9
 
-PUBLISHED = {
-    "fcfs": "1.2 to 6.7",  # how many times its mean latency is mqfq_sticky's
+PUBLISHED = {  # mean latency relative to mqfq_sticky
+    "fcfs": "1.2 to 6.7",
     "batch": "0.8 to 1.7",
 }
 
 
 class MqfqSetting(Struct, frozen=True):
+    """The parameters of one simulation."""
+
     load: float
     devices: int
     concurrency: int = 2
@@ -43,8 +45,8 @@ class MqfqSetting(Struct, frozen=True):
 
 
 def mean_s(setting: MqfqSetting, policy: str, params: dict[str, float] | None = None) -> float:
-    """Mean latency of a policy in a setting."""
-    recipe = WorkloadSpec(
+    """Simulate a policy in a setting and return its mean latency."""
+    spec = WorkloadSpec(
         load=setting.load,
         devices=setting.devices,
         duration_s=DURATION_S,
@@ -61,7 +63,7 @@ def mean_s(setting: MqfqSetting, policy: str, params: dict[str, float] | None = 
     scenario = Scenario(
         devices,
         V100_FUNCTIONS,
-        ListedWorkload(make_arrivals(V100_FUNCTIONS, recipe)),
+        ListedWorkload(make_arrivals(V100_FUNCTIONS, spec)),
         interference=InterferenceCurve(V100_STRETCH),
         shared_bus=True,
     )
@@ -71,19 +73,19 @@ def mean_s(setting: MqfqSetting, policy: str, params: dict[str, float] | None = 
 
 
 class PolicyComparison(Struct, frozen=True):
-    """Mean latencies of all policies in one setting, over the seeds."""
+    """Mean latencies of all policies for one load and number of devices, averaged over the seeds."""
 
     load: float
     devices: int
     means_s: dict[str, float]
 
-    def times(self, policy: str) -> float:
-        """How many times mqfq_sticky's mean latency another policy's is."""
+    def ratio(self, policy: str) -> float:
+        """Return a policy's mean latency relative to mqfq_sticky's."""
         return self.means_s[policy] / self.means_s["mqfq_sticky"]
 
 
 def steps(seeds: int) -> int:
-    """How many simulations a full reproduction takes."""
+    """Return the number of simulations of a full reproduction."""
     compared = len(LOADS) * len(DEVICES) * len(POLICIES)
     return seeds * (compared + 2 * len(CONCURRENCY) + len(OVERRUN_S) + len(ALPHA))
 
@@ -102,7 +104,7 @@ def comparisons(seeds: Sequence[int], on_step: Callable[[], None]) -> Iterator[P
 
 
 def sweeps(seeds: Sequence[int], on_step: Callable[[], None]) -> list[PlotPanel]:
-    """Mean latency against D, T and alpha, on one device at high load."""
+    """Measure mean latency against D, T and alpha, on one device at high load."""
 
     def averaged(concurrency: int, policy: str, params: dict[str, float]) -> float:
         values = []
@@ -125,7 +127,7 @@ def sweeps(seeds: Sequence[int], on_step: Callable[[], None]) -> list[PlotPanel]
 
 
 def panels(compared: Sequence[PolicyComparison]) -> Iterator[PlotPanel]:
-    """Mean latency against load, for each number of devices."""
+    """Draw mean latency against load, with one chart for each number of devices."""
     for devices in DEVICES:
         here = [comparison for comparison in compared if comparison.devices == devices]
         lines = [

@@ -1,8 +1,8 @@
-"""Chapter 6 of the Kernel-as-a-Service thesis: its printed schedules, cold starts and sweeps, beside ours.
+"""The experiments of chapter 6 of the Kernel-as-a-Service thesis: printed schedules, cold starts and sweeps.
 
-The machine that gives every printed trace: one call at a time on a device, unbounded memory, ResNet cold 4 + run 2
-and BERT cold 10 + run 8 time steps. (The constants of its prose, 5/5 and 10/20, do not.) Where it speaks of a load, the
-clients bring equal parts of the work, so that "the number of requests reduces" as run times or clients grow.
+These settings reproduce every printed trace: one call at a time per device, unbounded memory, and time steps of cold 4
++ run 2 for ResNet and cold 10 + run 8 for BERT. The constants in the text, 5/5 and 10/20, do not. For a given load, all
+clients submit equal parts of the work, so that "the number of requests reduces" as run times or clients grow.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ BERT = FunctionSpec("bert", times=Times(run_s=8, cold_s=10, load_s=0))
 STEPS = 1000
 LOAD = 0.8
 POLICIES = ("round_robin", "balance", "srtf", "mlfq", "exclusive")
-DRAWS_RRR = 5  # the seed with which mlfq_clairvoyant draws ResNet, ResNet, ResNet, as the printed trace did
+PRINTED_SEED = 5  # with it mlfq_clairvoyant draws ResNet three times, as in the printed trace
 
 TRACE = ListedWorkload(
     [
@@ -37,7 +37,7 @@ TRACE = ListedWorkload(
 
 
 class PublishedTrace(Struct, frozen=True):
-    """One printed trace; a schedule names each call by model and arrival: `R0 -> 0,1` is at step 0 on device 1."""
+    """One printed trace. `R0 -> 0,1` means that the ResNet call of step 0 is dispatched at step 0 to device 1."""
 
     policy: str
     schedule: str
@@ -50,17 +50,17 @@ class PublishedTrace(Struct, frozen=True):
 
 
 _AS_BALANCE = ("R0 -> 0,1; B1 -> 1,2; R2 -> 6,1; R3 -> 8,1", 19, 2, 2, 2.25, 3.0, 0)
-_AS_SEER = ("R0 -> 0,1; R2 -> 2,2; R3 -> 6,1; B1 -> 8,2", 26, 3, 1, 2.5, 1.0, 7.0)
+_AS_CLAIRVOYANT = ("R0 -> 0,1; R2 -> 2,2; R3 -> 6,1; B1 -> 8,2", 26, 3, 1, 2.5, 1.0, 7.0)
 PUBLISHED = (
     PublishedTrace("round_robin", "R0 -> 0,1; B1 -> 1,2; R2 -> 6,1; R3 -> 19,2", 25, 3, 1, 5.0, 6.67, 0),
     PublishedTrace("balance", *_AS_BALANCE),
-    PublishedTrace("srtf_clairvoyant", *_AS_SEER),
-    PublishedTrace("mlfq_clairvoyant", *_AS_SEER),
+    PublishedTrace("srtf_clairvoyant", *_AS_CLAIRVOYANT),
+    PublishedTrace("mlfq_clairvoyant", *_AS_CLAIRVOYANT),
     PublishedTrace("exclusive", *_AS_BALANCE),
 )
 PUBLISHED_COLD_STARTS = {"round_robin": 8, "balance": 8, "srtf": 8, "mlfq": 8, "exclusive": 4}
 PUBLISHED_SRTF_BERT_WAIT_S = 80.65
-SRTF_BERT_WAIT_RANGE_S = (55, 110)  # what the clairvoyant queue gives over about 100 steps
+SRTF_BERT_WAIT_RANGE_S = (55, 110)  # of srtf_clairvoyant over about 100 steps
 
 
 def make_devices(count: int) -> list[DeviceSpec]:
@@ -68,10 +68,10 @@ def make_devices(count: int) -> list[DeviceSpec]:
 
 
 def printed_trace(policy: str) -> PublishedTrace:
-    """The four-call example on two devices under one policy, in the form of the published one."""
+    """Simulate the four-call example on two devices under one policy."""
     lines: list[DispatchLine] = []
     scenario = Scenario(make_devices(2), {"resnet": RESNET, "bert": BERT}, TRACE)
-    seed = DRAWS_RRR if policy == "mlfq_clairvoyant" else 0
+    seed = PRINTED_SEED if policy == "mlfq_clairvoyant" else 0
     run = report(
         policy, seed, simulate(scenario, PolicySettings(policy, seed=seed), on_dispatch=lines.append), scenario.devices
     )
@@ -91,14 +91,14 @@ def printed_trace(policy: str) -> PublishedTrace:
 
 
 def poisson_run(policy: str, *, seed: int = 0, steps: int = STEPS, rebalance: bool = False) -> RunReport:
-    """Four devices at 80 % load: the setting of the cold-start figure."""
+    """Simulate four devices at 80 % load, the setting of the cold-start figure."""
     params = {"exclusive": {"rebalance": "true"}} if rebalance else {}
     settings = PolicySettings(policy, params=params, seed=seed)
     return _simulate([RESNET, BERT], settings, devices=4, load=LOAD, steps=steps)
 
 
 class Sweep(Struct, frozen=True):
-    """One figure: mean time on queue against something that is varied."""
+    """One figure: mean time on queue against a parameter."""
 
     title: str
     x_label: str
@@ -138,12 +138,12 @@ SWEEPS = (
 
 
 def sweep_points() -> int:
-    """How many simulations per seed a full set of sweeps takes."""
+    """Return the number of simulations per seed of all sweeps."""
     return sum(len(sweep.xs) for sweep in SWEEPS) * len(POLICIES)
 
 
 def sweep_panels(seeds: Sequence[int], on_point: Callable[[], None]) -> Iterator[PlotPanel]:
-    """Every sweep under the five policies, each point the mean over the seeds."""
+    """Run every sweep under the five policies. Each point is the mean over the seeds."""
     for sweep in SWEEPS:
         lines = []
         for policy in POLICIES:
@@ -167,8 +167,8 @@ def _simulate(
     steps: int = STEPS,
 ) -> RunReport:
     by_name = {function.name: function for function in functions}
-    recipe = WorkloadSpec(load=load, devices=devices, duration_s=steps, even_work=True, step_s=1, seed=settings.seed)
-    scenario = Scenario(make_devices(devices), by_name, ListedWorkload(make_arrivals(by_name, recipe)))
+    spec = WorkloadSpec(load=load, devices=devices, duration_s=steps, even_work=True, step_s=1, seed=settings.seed)
+    scenario = Scenario(make_devices(devices), by_name, ListedWorkload(make_arrivals(by_name, spec)))
     return report(settings.queueing, settings.seed, simulate(scenario, settings), scenario.devices)
 
 

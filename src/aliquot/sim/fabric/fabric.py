@@ -1,7 +1,8 @@
-"""The simulated fabric: performs what the core commands of files, lets calls read theirs, and keeps the account.
+"""The simulated fabric: performs the core's commands about files, and lets calls read their files.
 
-A call opens its files one after the other when it runs, waits for each that is not here, and computes when it has read
-the last. An open overtakes a prefetch of the same file; after each open the core is told what is expected next.
+When a call runs, it opens its files one after the other and waits for each one that is not cached. It computes after
+the last one. An open makes a running prefetch of the same file urgent. After each open, the core receives a new
+prediction.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,11 +20,11 @@ from aliquot.sim.fabric.link import FileTransfer, OriginLink
 from aliquot.sim.fabric.predictors import caller_of, make_predictor
 from aliquot.sim.fabric.storage import StorageSettings, file_key
 
-PREDICTION_S = 0.001  # from question to answer
+PREDICTION_S = 0.001  # time that a prediction takes
 
 
 class ReadingCall:
-    """A call that reads its files."""
+    """A call that is reading its files."""
 
     __slots__ = ("audience", "began", "left", "opened", "then")
 
@@ -36,49 +37,51 @@ class ReadingCall:
 
 
 class SimulatedFabric:
-    def __init__(self, storage: StorageSettings, workload: Iterable[Arrival], agenda: EventQueue) -> None:
+    """The link, the cache and the predictor of a simulation."""
+
+    def __init__(self, storage: StorageSettings, workload: Iterable[Arrival], queue: EventQueue) -> None:
         self._sizes = storage.files
-        self._agenda = agenda
-        self._link = OriginLink(agenda, storage.bandwidth_bytes_s, storage.latency_s)
+        self._queue = queue
+        self._link = OriginLink(queue, storage.bandwidth_bytes_s, storage.latency_s)
         self._cache = FileCache(storage.cache_bytes, storage.eviction)
-        self._predicting = make_predictor(storage.predictor, workload, storage.files)
-        self._account = DataCounters()
-        self._asked: dict[AudienceKey, None] = {}  # those whose predictions are wanted
-        self._fetches: dict[int, FileTransfer] = {}  # prefetches under way
-        self._open: dict[str, list[CachedFile]] = {}  # by call
+        self._predictor = make_predictor(storage.predictor, workload, storage.files)
+        self._counters = DataCounters()
+        self._audiences: dict[AudienceKey, None] = {}  # audiences for which the core wants predictions
+        self._fetches: dict[int, FileTransfer] = {}  # running prefetches
+        self._open: dict[str, list[CachedFile]] = {}  # open files by call
         if storage.files:
             self._schedule_sessions(workload, storage.lead_s)
 
     def figures(self) -> DataFigures | None:
-        return self._account.figures(self._cache.left_unasked() + self._cache.wasted_bytes) if self._sizes else None
+        return self._counters.figures(self._cache.unopened_bytes() + self._cache.wasted_bytes) if self._sizes else None
 
     def _schedule_sessions(self, workload: Iterable[Arrival], lead_s: float) -> None:
-        """Each begins so long before its first call."""
+        """Schedule the begin of each session, `lead_s` before its first call."""
         first: dict[tuple[str, str], float] = {}
         for arrival in workload:
             if arrival.session is not None:
                 first.setdefault((arrival.tenant, arrival.session), arrival.time_s)
         for key, time_s in first.items():
             at = max(0, after(time_s, -lead_s))
-            self._agenda.add(at, SessionBegan(*key))
+            self._queue.add(at, SessionBegan(*key))
 
     def notice(self, events: Iterable[Event]) -> None:
-        """What the predictor sees of what the core is told."""
+        """Pass events that the predictor needs."""
         for event in events:
             if type(event) is SessionBegan:
-                self._predicting.began((event.tenant, event.session))
+                self._predictor.began((event.tenant, event.session))
 
     # --- performing commands ----------------------------------------------------------------------------
 
     def predict(self, command: Predict, now: float) -> None:
         audience = (command.tenant, command.session)
-        self._asked[audience] = None
-        self._tell_expected(audience, command.function, now)
+        self._audiences[audience] = None
+        self._send_prediction(audience, command.function, now)
 
     def fetch(self, command: Fetch, now: float) -> None:
         key = (command.dataset, command.path)
         if key in self._cache:
-            self._agenda.add(now, FetchEnded(command.fetch, 0))
+            self._queue.add(now, FetchEnded(command.fetch, 0))
             return
         transfer = self._link.transfer(key)
         if transfer is None:
@@ -87,20 +90,20 @@ class SimulatedFabric:
         transfer.then.append(partial(self._fetched, command.fetch, now))
 
     def cancel(self, command: CancelFetch, now: float) -> None:
-        """Unless somebody waits for it by now: then its end comes of itself."""
+        """Cancel a prefetch, unless a call waits for it. Its end is then reported as usual."""
         transfer = self._fetches.get(command.fetch)
         if transfer is None or transfer.urgent:
             return
         del self._fetches[command.fetch]
         moved = self._link.cancel(transfer, now)
-        self._account.moved_bytes += moved
-        self._account.prefetched_bytes += moved
-        self._account.wasted_bytes += moved
-        self._agenda.add(now, FetchEnded(command.fetch, between(transfer.began, now)))
+        self._counters.moved_bytes += moved
+        self._counters.prefetched_bytes += moved
+        self._counters.wasted_bytes += moved
+        self._queue.add(now, FetchEnded(command.fetch, between(transfer.began, now)))
 
     def _fetched(self, fetch: int, began: float, now: float) -> None:
         del self._fetches[fetch]
-        self._agenda.add(now, FetchEnded(fetch, between(began, now)))
+        self._queue.add(now, FetchEnded(fetch, between(began, now)))
 
     def _begin(self, key: FileKey, now: float, *, urgent: bool) -> FileTransfer:
         transfer = self._link.begin(key, self._sizes[key], now, urgent=urgent)
@@ -109,48 +112,49 @@ class SimulatedFabric:
 
     def _arrived(self, transfer: FileTransfer, now: float) -> None:
         size = transfer.size
-        self._account.moved_bytes += size
-        self._account.prefetched_bytes += size if transfer.early else 0
-        self._cache.add(transfer.key, size, self._link.alone_s(size), now, unasked=not transfer.urgent)
+        self._counters.moved_bytes += size
+        self._counters.prefetched_bytes += size if transfer.early else 0
+        self._cache.add(transfer.key, size, self._link.alone_s(size), now, unopened=not transfer.urgent)
 
-    def _tell_expected(self, audience: AudienceKey, function: str, now: float) -> None:
-        likely = self._predicting.next_files(audience, function)
+    def _send_prediction(self, audience: AudienceKey, function: str, now: float) -> None:
+        likely = self._predictor.next_files(audience, function)
         files = [file for file in likely if (file.dataset, file.path) not in self._cache]
-        self._agenda.add(after(now, PREDICTION_S), FilesPredicted(*audience, "simulated", tuple(files)))
+        self._queue.add(after(now, PREDICTION_S), FilesPredicted(*audience, "simulated", tuple(files)))
 
     # --- calls ------------------------------------------------------------------------------------------
 
     def read(self, call: str, arrival: Arrival, now: float, then: Callable[[float], None]) -> None:
-        """Open its files one after the other; `then` is told when it has them all."""
-        self._predicting.called(arrival)
+        """Open a call's files one after the other, then call `then` with the time."""
+        self._predictor.called(arrival)
         reading = ReadingCall(arrival, now, then)
         self._open[call] = reading.opened
-        self._go_on(reading, now)
+        self._read_next(reading, now)
 
     def close(self, call: str, now: float) -> None:
-        """The call has ended."""
+        """Close the files of a call that has ended."""
         for entry in self._open.pop(call, ()):
             self._cache.close(entry, now)
 
-    def _go_on(self, reading: ReadingCall, now: float) -> None:
+    def _read_next(self, reading: ReadingCall, now: float) -> None:
         while reading.left:
             key = reading.left.pop()
-            found = self._found(key)
-            self._account.opened[found] += 1
-            self._account.due_s += self._link.alone_s(self._sizes[key]) if found != "cached" else 0
-            self._predicting.opened(reading.audience, key, self._sizes[key])
-            if reading.audience in self._asked:
-                self._tell_expected(reading.audience, "", now)
+            state = self._state(key)
+            self._counters.opened[state] += 1
+            self._counters.transfer_s += self._link.alone_s(self._sizes[key]) if state != "cached" else 0
+            self._predictor.opened(reading.audience, key, self._sizes[key])
+            if reading.audience in self._audiences:
+                self._send_prediction(reading.audience, "", now)
             if key not in self._cache:
                 self._wait_for(key, reading, now)
                 return
             self._keep_open(key, reading)
-        self._account.waited_s.append(between(reading.began, now))
+        self._counters.waited_s.append(between(reading.began, now))
         reading.then(now)
 
-    def _found(self, key: FileKey) -> str:
+    def _state(self, key: FileKey) -> str:
+        """Return how an open finds the file: cached, prefetched or fetched."""
         if key in self._cache:
-            return "prefetched" if self._cache.is_unasked(key) else "cached"
+            return "prefetched" if self._cache.is_unopened(key) else "cached"
         transfer = self._link.transfer(key)
         return "prefetched" if transfer is not None and transfer.early else "fetched"
 
@@ -160,13 +164,13 @@ class SimulatedFabric:
             transfer = self._begin(key, now, urgent=True)
         else:
             self._link.promote(transfer, now)
-        transfer.then.append(partial(self._came, key, reading))
+        transfer.then.append(partial(self._received, key, reading))
 
-    def _came(self, key: FileKey, reading: ReadingCall, now: float) -> None:
+    def _received(self, key: FileKey, reading: ReadingCall, now: float) -> None:
         self._keep_open(key, reading)
-        self._go_on(reading, now)
+        self._read_next(reading, now)
 
     def _keep_open(self, key: FileKey, reading: ReadingCall) -> None:
         entry = self._cache.open(key)
-        if entry is not None:  # there may have been no room for it
+        if entry is not None:  # None if it did not fit into the cache
             reading.opened.append(entry)

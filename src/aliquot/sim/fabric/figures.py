@@ -1,4 +1,4 @@
-"""What calls had of the fabric: what their opens found, how long they waited, and what was moved for nothing."""
+"""Figures about the files of a simulation: how opens found them, how long calls waited, and wasted transfers."""
 
 from array import array
 
@@ -8,30 +8,33 @@ from aliquot.sim.statistics import Summary, rounded, summarise
 
 
 class DataFigures(Struct):
-    """Of one run, as the report has them."""
+    """The figures about files in the report of a run."""
 
-    opened: dict[str, int]  # how many files, by what the open found
-    data_s: Summary  # that a call which reads waited for its files
-    hidden: float | None  # of what the transfers would have taken, had each begun with its open; None: there were none
+    opened: dict[str, int]  # numbers of opened files: cached, prefetched, fetched
+    data_s: Summary  # time that a call which reads files waited for them
+    hidden: float | None  # part of the pure transfer times that no call waited for; None without transfers
     moved_bytes: int  # over the link
-    prefetched_bytes: int  # of those: before anyone asked
-    wasted_bytes: int  # of those: never opened
-    wasted: float  # the part that those are of what was moved
+    prefetched_bytes: int  # part of moved_bytes whose transfer began before an open
+    wasted_bytes: int  # part of prefetched_bytes that was never opened
+    wasted: float  # wasted_bytes / moved_bytes
 
 
 class DataCounters:
+    """Counts opens, waits and transfers during a run."""
+
     def __init__(self) -> None:
         self.opened = dict.fromkeys(("cached", "prefetched", "fetched"), 0)
-        self.waited_s = array("d")  # by each call that reads
-        self.due_s = 0.0  # what the transfers of files that were not there from an earlier use take alone
+        self.waited_s = array("d")  # one value per call that reads files
+        self.transfer_s = 0.0  # pure transfer times of all opened files that were not cached
         self.moved_bytes = self.prefetched_bytes = self.wasted_bytes = 0
 
-    def figures(self, left_unasked: int) -> DataFigures:
-        waited_s, wasted = sum(self.waited_s), self.wasted_bytes + left_unasked
+    def figures(self, unopened_bytes: int) -> DataFigures:
+        """Compute the figures. `unopened_bytes` are wasted bytes that the cache has counted."""
+        waited_s, wasted = sum(self.waited_s), self.wasted_bytes + unopened_bytes
         return DataFigures(
             self.opened,
             summarise(self.waited_s),
-            rounded(max(0.0, 1 - waited_s / self.due_s)) if self.due_s else None,
+            rounded(max(0.0, 1 - waited_s / self.transfer_s)) if self.transfer_s else None,
             self.moved_bytes,
             self.prefetched_bytes,
             wasted,

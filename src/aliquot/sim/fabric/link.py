@@ -1,6 +1,7 @@
-"""The link between node and origin: what somebody waits for shares it, what is prefetched has it while nobody waits.
+"""The simulated link between node and origin.
 
-Prefetches have it one after the other, in the order in which they began, for the most likely comes first.
+Transfers that calls wait for share the link. While there are none, prefetches use it one after the other, in the order
+in which they began, because the most likely file comes first.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,11 +12,11 @@ from aliquot.core.prefetching.records import FileKey
 from aliquot.sim.event_queue import EventQueue
 from aliquot.sim.shared_resource import ResourceUse, SharedResource
 
-PAUSED_PACE = 1e9  # a pace: it is set anew before anything comes of it
+PAUSED_PACE = 1e9  # so slow that the transfer makes no progress before its pace changes
 
 
 class FileTransfer:
-    """One file on its way."""
+    """One file in transfer."""
 
     __slots__ = ("began", "early", "key", "size", "then", "urgent", "use")
 
@@ -23,22 +24,24 @@ class FileTransfer:
         self.key = key
         self.size = size
         self.began = now
-        self.urgent = urgent  # somebody waits for it
-        self.early = not urgent  # it began before anybody did
-        self.use: ResourceUse | None = None  # of the link; None: the origin has not answered yet
+        self.urgent = urgent  # a call waits for it
+        self.early = not urgent  # it began as a prefetch
+        self.use: ResourceUse | None = None  # of the link; None until the first byte
         self.then: list[Callable[[float], None]] = []
 
 
 class OriginLink:
-    def __init__(self, agenda: EventQueue, bandwidth_bytes_s: float, latency_s: float) -> None:
-        self._agenda = agenda
+    """All transfers between the origin and the node."""
+
+    def __init__(self, queue: EventQueue, bandwidth_bytes_s: float, latency_s: float) -> None:
+        self._queue = queue
         self._bandwidth = bandwidth_bytes_s
         self._latency_s = latency_s
-        self._lane: SharedResource[FileKey] = SharedResource(agenda, self._paces)
+        self._shared: SharedResource[FileKey] = SharedResource(queue, self._paces)
         self._transfers: dict[FileKey, FileTransfer] = {}
 
     def alone_s(self, size: int) -> float:
-        """How long a file of that size takes if nothing else is on the link."""
+        """Return the transfer time of a file of that size on an otherwise unused link."""
         return self._latency_s + size / self._bandwidth
 
     def transfer(self, key: FileKey) -> FileTransfer | None:
@@ -46,21 +49,21 @@ class OriginLink:
 
     def begin(self, key: FileKey, size: int, now: float, *, urgent: bool) -> FileTransfer:
         transfer = self._transfers[key] = FileTransfer(key, size, now, urgent=urgent)
-        self._agenda.add(after(now, self._latency_s), partial(self._enter, transfer))
+        self._queue.add(after(now, self._latency_s), partial(self._enter, transfer))
         return transfer
 
     def promote(self, transfer: FileTransfer, now: float) -> None:
-        """Somebody waits for it now."""
+        """Make a transfer urgent, because a call waits for it now."""
         if not transfer.urgent:
             transfer.urgent = True
-            self._lane.divide_anew(now)
+            self._shared.update_paces(now)
 
     def cancel(self, transfer: FileTransfer, now: float) -> int:
-        """Returns the bytes that had come."""
+        """Abort a transfer and return the bytes received so far."""
         del self._transfers[transfer.key]
         if transfer.use is None:
             return 0
-        self._lane.end([transfer.key], now, done=False)
+        self._shared.end([transfer.key], now, done=False)
         return transfer.size - round(transfer.use.left_s * self._bandwidth)
 
     def _enter(self, transfer: FileTransfer, now: float) -> None:
@@ -69,17 +72,17 @@ class OriginLink:
         transfer.use = ResourceUse(
             transfer.size / self._bandwidth, 1, now, lambda _began, _at: partial(self._end, transfer)
         )
-        self._lane.begin(transfer.key, transfer.use, now)
+        self._shared.begin(transfer.key, transfer.use, now)
 
     def _end(self, transfer: FileTransfer, now: float) -> None:
         del self._transfers[transfer.key]
-        self._lane.end([transfer.key], now, done=True)
+        self._shared.end([transfer.key], now, done=True)
         for then in transfer.then:
             then(now)
 
     def _paces(self, uses: Mapping[FileKey, ResourceUse]) -> list[float]:
         urgent = [self._transfers[key].urgent for key in uses]
-        waited_for = sum(urgent)
-        if waited_for:
-            return [waited_for if is_urgent else PAUSED_PACE for is_urgent in urgent]
+        urgent_count = sum(urgent)
+        if urgent_count:
+            return [urgent_count if is_urgent else PAUSED_PACE for is_urgent in urgent]
         return [1 if not place else PAUSED_PACE for place in range(len(uses))]

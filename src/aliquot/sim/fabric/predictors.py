@@ -1,4 +1,4 @@
-"""Who says which files come next: nobody, what was learned from the run so far, or one who has read the trace."""
+"""Simulated predictors of the next files: none, learned during the run, or clairvoyant."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -15,11 +15,9 @@ from aliquot.learn.tables import Tables, count
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.fabric.storage import file_key
 
-MAX_PREDICTED_FILES = 32  # files that the clairvoyant names
-RETRAIN_GROWTH, MIN_OPENS = (
-    1.1,
-    8,
-)  # it is learned anew when there are so many times more opens than the last time, and so many
+MAX_PREDICTED_FILES = 32  # of the clairvoyant predictor
+RETRAIN_GROWTH = 1.1  # train again when the number of opens has grown by this factor
+MIN_OPENS = 8  # opens before the first training
 
 
 def caller_of(arrival: Arrival) -> AudienceKey:
@@ -27,33 +25,38 @@ def caller_of(arrival: Arrival) -> AudienceKey:
 
 
 class FilePredictor(ABC):
-    """Is told what happens, and answers what it expects, most likely first."""
+    """Observes sessions, calls and opens, and predicts the next files."""
 
     def began(self, audience: AudienceKey) -> None:
-        """A session."""
+        """Note that a session has begun."""
 
     def called(self, arrival: Arrival) -> None:
-        """Before it opens anything."""
+        """Note that a call runs. It has not opened any file yet."""
 
     def opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
-        pass
+        """Note that a call has opened a file."""
 
     @abstractmethod
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
-        """The function has just been called, and has not run yet; empty: none has."""
+        """Predict the next files of an audience, the most likely first.
+
+        `function` is a function that was just called and has not run yet, or empty.
+        """
 
 
 class NoPredictor(FilePredictor):
+    """Predicts nothing."""
+
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
         return []
 
 
 class ClairvoyantPredictor(FilePredictor):
-    """Knows every open to come, in order: what no predictor can pass."""
+    """Knows all future opens in order, as the upper bound of all predictors."""
 
     def __init__(self, workload: Iterable[Arrival], sizes: dict[FileKey, int]) -> None:
         self._sizes = sizes
-        self._coming: dict[AudienceKey, dict[FileKey, int]] = {}  # how often, in order of the first time
+        self._coming: dict[AudienceKey, dict[FileKey, int]] = {}  # number of future opens, in order of the first one
         for arrival in workload:
             coming = self._coming.setdefault(caller_of(arrival), {})
             for name in arrival.reads:
@@ -72,14 +75,14 @@ class ClairvoyantPredictor(FilePredictor):
 
 
 class LearnedPredictor(FilePredictor):
-    """Counts what follows what, as the storage agent does, in the sessions of the run so far."""
+    """Learns from the sessions of the run so far, as the storage agent does."""
 
     def __init__(self, make: Callable[[Tables], Predictor]) -> None:
         self._make = make
         self._sessions: list[Session] = []
-        self._under_way: dict[AudienceKey, Session] = {}
+        self._current: dict[AudienceKey, Session] = {}
         self._steps: dict[str, AccessStep] = {}
-        self._opens = self._learned = 0
+        self._opens = self._trained_opens = 0
         self._model: PredictionModel | None = None
 
     def began(self, audience: AudienceKey) -> None:
@@ -87,7 +90,7 @@ class LearnedPredictor(FilePredictor):
 
     def called(self, arrival: Arrival) -> None:
         audience, step = caller_of(arrival), call(arrival.tenant, arrival.function)
-        if arrival.session is None or audience not in self._under_way:
+        if arrival.session is None or audience not in self._current:
             self._begin(audience, step)
         else:
             self._note(audience, step)
@@ -97,29 +100,29 @@ class LearnedPredictor(FilePredictor):
         self._note(audience, AccessStep("/".join(key), size))
 
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
-        if self._opens >= max(MIN_OPENS, RETRAIN_GROWTH * self._learned):
-            self._learn()
+        if self._opens >= max(MIN_OPENS, RETRAIN_GROWTH * self._trained_opens):
+            self._train()
         if self._model is None:
             return []
-        history = self._under_way.get(audience, [])
+        history = self._current.get(audience, [])
         if function:
             history = [*history, call(audience[0], function)]
         guesses = self._model.likely(seen_until(history, len(history)))
         return [LikelyFile(*file_key(file), self._steps[file].size, chance) for file, chance in guesses]
 
     def _begin(self, audience: AudienceKey, step: AccessStep) -> None:
-        self._under_way[audience] = []
-        self._sessions.append(self._under_way[audience])
+        self._current[audience] = []
+        self._sessions.append(self._current[audience])
         self._note(audience, step)
 
     def _note(self, audience: AudienceKey, step: AccessStep) -> None:
         self._steps[step.file] = step
-        self._under_way[audience].append(step)
+        self._current[audience].append(step)
 
-    def _learn(self) -> None:
-        self._learned = self._opens
-        outlook = LaterPredictor(count_later(self._sessions))
-        self._model = PredictionModel(self._make(count(self._sessions)), outlook, self._steps.__getitem__)
+    def _train(self) -> None:
+        self._trained_opens = self._opens
+        later = LaterPredictor(count_later(self._sessions))
+        self._model = PredictionModel(self._make(count(self._sessions)), later, self._steps.__getitem__)
 
 
 LEARNED: dict[str, Callable[[Tables], Predictor]] = {

@@ -1,4 +1,4 @@
-"""Real traces as workloads: the table of those that can be imported."""
+"""Importers of real traces: the table of traces that can become workloads."""
 
 from collections.abc import Callable
 

@@ -1,9 +1,9 @@
-"""Azure's functions of 2019: eight hours of 500 functions, with the owners they really had.
+"""Importer of the Azure Functions trace of 2019: eight hours of 500 functions with their owners.
 
-Owners are tenants `o-…`, functions `f-…`, both by the first digits of their hashes. The trace counts calls by the
-minute: within it they are spread evenly at random. How long they took is known for CPUs alone (profile `own`); to
-stand for GPU functions each gets one of the GPU profiles instead, drawn by the seed (`mqfq`, `timm`). Time 0 is the
-trace's first minute.
+Owners become tenants `o-…` and functions become `f-…`, named by the first digits of their hashes. The trace counts
+calls per minute, and they are spread uniformly at random within the minute. Run times were recorded on CPUs only
+(profile `own`). The profiles `mqfq` and `timm` assign each function a GPU profile at random instead. Time 0 is the
+first minute of the trace.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,46 +17,47 @@ from msgspec.structs import replace
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.csv_input import CsvRow, read_rows
 from aliquot.sim.importers.azure_own import read_own
 from aliquot.sim.importers.profiles import PROFILES
-from aliquot.sim.importers.request import ImportedTrace, ImportRequest
-from aliquot.sim.importers.window import busiest, in_window
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest, busiest, in_window
+from aliquot.sim.input_files import CsvRow, read_rows
 from aliquot.sim.workloads import MICROSECONDS
 
 COLUMNS = ("HashOwner", "HashApp", "HashFunction", "Trigger")
 MINUTE_S = 60
-HASH_DIGITS = 6  # of a hash in a name; more where two would be alike
+HASH_DIGITS = 6  # of a hash in a name, or more if two names would be equal
 
 
 class MinuteCounts(Struct, frozen=True):
-    """A function's calls by the minute."""
+    """The calls of a function, counted per minute."""
 
     owner: str
     function: str
     calls: list[int]
 
 
-RunTimes = dict[str, Callable[[Random], float]]  # by function; the others run as long as they declare
+RunTimes = dict[str, Callable[[Random], float]]  # by function; other functions run for their declared time
 
 
 def read_azure_functions(request: ImportRequest) -> ImportedTrace:
     folder = request.data / "azure_functions_2019"
     minutes = _minutes(request)
     counted = _read_counts(folder / "dirigent500_invocations.csv.gz")
-    owners = _names("o", [each.owner for each in counted])
-    names = _names("f", [each.function for each in counted])
-    called = {each.function: sum(each.calls[minutes]) for each in counted}
+    owners = _names("o", [counts.owner for counts in counted])
+    names = _names("f", [counts.function for counts in counted])
+    called = {counts.function: sum(counts.calls[minutes]) for counts in counted}
     kept = dict.fromkeys(busiest(called, request.flows))
     functions, run_times = _functions(folder, {key: names[key] for key in kept}, request)
     flows = [
-        MinuteCounts(owners[each.owner], names[each.function], each.calls) for each in counted if each.function in kept
+        MinuteCounts(owners[counts.owner], names[counts.function], counts.calls)
+        for counts in counted
+        if counts.function in kept
     ]
     return ImportedTrace(functions, in_window(_arrivals(flows, run_times, minutes, request.seed), request))
 
 
 def _minutes(request: ImportRequest) -> slice:
-    """Those that the window touches."""
+    """Return the minutes that overlap the requested window."""
     return slice(int(request.start_s // MINUTE_S), None if request.end_s == inf else ceil(request.end_s / MINUTE_S))
 
 
@@ -68,7 +69,7 @@ def _read_counts(path: Path) -> list[MinuteCounts]:
             _check_minutes(path, minutes)
         key = row.text("HashFunction")
         if key in counted:
-            raise row.error(f"function {key} is there twice")
+            raise row.error(f"function {key} is listed twice")
         counted[key] = MinuteCounts(row.text("HashOwner"), key, [_calls(row, minute) for minute in minutes])
     if not counted:
         raise InputError(f"{path}:2: there are no functions; it takes one a line")
@@ -78,7 +79,7 @@ def _read_counts(path: Path) -> list[MinuteCounts]:
 def _check_minutes(path: Path, minutes: Sequence[str]) -> None:
     first = int(minutes[0]) if minutes and minutes[0].isdecimal() else 0
     if list(minutes) != [str(first + place) for place in range(len(minutes))] or not minutes:
-        raise InputError(f"{path}:1: the columns after {COLUMNS[-1]} are no minutes; it takes numbers, one by one")
+        raise InputError(f"{path}:1: the columns after {COLUMNS[-1]} are not minutes; it takes consecutive numbers")
 
 
 def _calls(row: CsvRow, minute: str) -> int:
@@ -90,7 +91,7 @@ def _calls(row: CsvRow, minute: str) -> int:
 
 
 def _names(letter: str, hashes: Sequence[str]) -> dict[str, str]:
-    """Short names, each for one hash alone."""
+    """Return a short unique name for each hash."""
     keys = list(dict.fromkeys(hashes))
     digits = HASH_DIGITS
     while len({key[:digits] for key in keys}) < len(keys):
@@ -111,7 +112,10 @@ def _functions(folder: Path, names: dict[str, str], request: ImportRequest) -> t
 
 
 def _arrivals(flows: Sequence[MinuteCounts], run_times: RunTimes, minutes: slice, seed: int) -> Iterator[Arrival]:
-    """Minute by minute: only one is held in memory. With generators of its own a function is the same in any set."""
+    """Generate arrivals minute by minute, so that only one minute is held in memory.
+
+    Each function has its own generators, so its arrivals do not depend on the other imported functions.
+    """
     spreads = [Random(f"{seed}/{flow.function}/times") for flow in flows]
     runs = [Random(f"{seed}/{flow.function}/runs") for flow in flows]
     last = len(flows[0].calls) if flows else 0

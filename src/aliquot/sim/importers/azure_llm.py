@@ -1,17 +1,16 @@
-"""Azure's LLM inference trace of 2023: an hour of two services, `code` and `conv`, each a tenant with one function.
+"""Importer of Azure's LLM inference trace of 2023: one hour of two services, `code` and `conv`.
 
-The trace gives tokens; `tokens.py` states how long they are assumed to take. Time 0 is the first call of either.
+Each service is a tenant with one function. The trace records tokens, and `assumptions.py` gives their run times. Time 0
+is the first call of either service.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.csv_input import read_rows
-from aliquot.sim.importers.listed import import_listed
-from aliquot.sim.importers.moments import read_moment, since_first
-from aliquot.sim.importers.request import ImportedTrace, ImportRequest, refuse_profiles
-from aliquot.sim.importers.tokens import language_model, tokens_run_s
+from aliquot.sim.importers.assumptions import language_model, tokens_run_s
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest, import_listed, refuse_profiles, since_first
+from aliquot.sim.input_files import read_rows
 
 SERVICES = ("code", "conv")
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -28,4 +27,4 @@ def _calls(path: Path, name: str) -> Iterator[Arrival]:
     for row in read_rows(path, COLUMNS, ()):
         context = row.number("ContextTokens", "a number of tokens, 0 or more")
         generated = row.number("GeneratedTokens", "a number of tokens, 0 or more")
-        yield Arrival(read_moment(row, "TIMESTAMP"), name, name, tokens_run_s(context, generated))
+        yield Arrival(row.timestamp("TIMESTAMP"), name, name, tokens_run_s(context, generated))

@@ -1,7 +1,8 @@
-"""The Azure functions' own profiles: what they took on CPUs, as percentiles, and the memory they had.
+"""The recorded profiles of the Azure functions: percentiles of their run times on CPUs, and their memory.
 
-A call's run time is drawn from the function's percentiles, in straight lines between them, and is at least 1 ms.
-Assumed: their median memory is device memory, a start takes 0.5 s and the time that these bytes take from the store.
+A call's run time is drawn from the function's percentiles by linear interpolation, and is at least 1 ms. It is assumed
+that a function's median memory is its device memory, and that a start takes 0.5 s plus the transfer of these bytes from
+the store.
 """
 
 from bisect import bisect_right
@@ -14,8 +15,8 @@ from msgspec import Struct
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import MIB
-from aliquot.sim.csv_input import CsvRow, read_rows
-from aliquot.sim.importers.sizes import STORE_BYTES_PER_S, load_s
+from aliquot.sim.importers.assumptions import STORE_BYTES_PER_S, load_s
+from aliquot.sim.input_files import CsvRow, read_rows
 from aliquot.sim.workloads import MICROSECONDS
 
 PERCENTS = (0, 1, 25, 50, 75, 99, 100)
@@ -25,21 +26,21 @@ MEMORY = "AverageAllocatedMb_pct50"
 
 
 class AzureProfile(Struct, frozen=True):
-    """A function, and how its run times are spread."""
+    """A function and the distribution of its run times."""
 
     function: FunctionSpec
     percentiles_ms: list[float]
 
     def draw_run_s(self, random: Random) -> float:
         percent = 100 * random.random()
-        place = bisect_right(PERCENTS, percent) - 1  # below the last: random() is below 1
+        place = bisect_right(PERCENTS, percent) - 1  # never the last one, because random() is below 1
         low, high = self.percentiles_ms[place : place + 2]
         part = (percent - PERCENTS[place]) / (PERCENTS[place + 1] - PERCENTS[place])
         return _seconds(low + part * (high - low))
 
 
 def read_own(folder: Path, names: Mapping[str, str]) -> dict[str, AzureProfile]:
-    """Profiles by name, for functions whose names are given by hash."""
+    """Read the profiles of the functions in `names`, which maps hashes to names. The result is keyed by name."""
     durations = folder / "dirigent500_durations.csv.gz"
     memory = folder / "dirigent500_memory.csv.gz"
     bytes_by_hash = {row.text("HashFunction"): _bytes(row) for row in read_rows(memory, ("HashFunction", MEMORY), None)}
@@ -50,7 +51,7 @@ def read_own(folder: Path, names: Mapping[str, str]) -> dict[str, AzureProfile]:
         if key not in names:
             continue
         if key not in bytes_by_hash:
-            raise InputError(f"{memory}: function {key} is missing; it takes each of {durations}")
+            raise InputError(f"{memory}: function {key} is missing; it takes every function of {durations}")
         percentiles = [row.number(column, "ms, 0 or more") for column in columns]
         if percentiles != sorted(percentiles):
             raise row.error(f"the percentiles are {percentiles}; it takes ascending ones")
@@ -58,7 +59,7 @@ def read_own(folder: Path, names: Mapping[str, str]) -> dict[str, AzureProfile]:
         profiles[names[key]] = AzureProfile(_function(names[key], run_s, bytes_by_hash[key]), percentiles)
     for key, name in names.items():
         if name not in profiles:
-            raise InputError(f"{durations}: function {key} is missing; it takes each that is called")
+            raise InputError(f"{durations}: function {key} is missing; it takes every function that is called")
     return profiles
 
 

@@ -1,18 +1,19 @@
-"""Laws of the gaps between calls, by shape and mean.
+"""Distributions of the gaps between calls, by shape and mean.
 
-A law gives two draws: from a random moment to the next call, and from call to call. A random moment falls into a gap
-the more likely the longer it is, and anywhere in it. Begun so, a process has its rate from the start.
+A distribution gives two samplers: from a random point in time to the next call, and from call to call. A random point
+falls into long gaps more often than into short ones, and anywhere within the gap. A process that starts with the first
+sampler has its mean rate from the beginning.
 """
 
 from collections.abc import Callable
 from math import gamma
 from random import Random
 
-Draw = Callable[[Random], float]
+Sampler = Callable[[Random], float]
 
 
-def exponential_gaps(shape: float, mean_s: float) -> tuple[Draw, Draw]:
-    """Memoryless: both are the same."""
+def exponential_gaps(shape: float, mean_s: float) -> tuple[Sampler, Sampler]:
+    """Return the exponential samplers, which are equal because the distribution is memoryless."""
     del shape
 
     def gap(random: Random) -> float:
@@ -21,7 +22,7 @@ def exponential_gaps(shape: float, mean_s: float) -> tuple[Draw, Draw]:
     return gap, gap
 
 
-def gamma_gaps(shape: float, mean_s: float) -> tuple[Draw, Draw]:
+def gamma_gaps(shape: float, mean_s: float) -> tuple[Sampler, Sampler]:
     scale = mean_s / shape
     return (
         lambda random: random.random() * random.gammavariate(shape + 1, scale),
@@ -29,7 +30,7 @@ def gamma_gaps(shape: float, mean_s: float) -> tuple[Draw, Draw]:
     )
 
 
-def weibull_gaps(shape: float, mean_s: float) -> tuple[Draw, Draw]:
+def weibull_gaps(shape: float, mean_s: float) -> tuple[Sampler, Sampler]:
     scale = mean_s / gamma(1 + 1 / shape)
     return (
         lambda random: float(random.random() * scale * random.gammavariate(1 + 1 / shape, 1) ** (1 / shape)),
@@ -37,7 +38,7 @@ def weibull_gaps(shape: float, mean_s: float) -> tuple[Draw, Draw]:
     )
 
 
-GAP_DISTRIBUTIONS: dict[str, Callable[[float, float], tuple[Draw, Draw]]] = {
+GAP_DISTRIBUTIONS: dict[str, Callable[[float, float], tuple[Sampler, Sampler]]] = {
     "": exponential_gaps,
     "Gamma": gamma_gaps,
     "Weibull": weibull_gaps,

@@ -1,7 +1,7 @@
-"""Mooncake's request traces of 2025: `conversation` and `synthetic`, each a tenant with one function.
+"""Importer of Mooncake's request traces of 2025: `conversation` and `synthetic`, each a tenant with one function.
 
-The traces give tokens; `tokens.py` states how long they are assumed to take. Both begin at 0, and are played at the
-same time. Their block hashes, which tell what a cache of prefixes could save, are not used.
+The traces record tokens, and `assumptions.py` gives their run times. Both traces begin at 0 and run concurrently. Their
+block hashes, which describe what a prefix cache could save, are not used.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.importers.json_lines import read_json_lines
-from aliquot.sim.importers.listed import import_listed
-from aliquot.sim.importers.request import ImportedTrace, ImportRequest, refuse_profiles
-from aliquot.sim.importers.tokens import language_model, tokens_run_s
+from aliquot.sim.importers.assumptions import language_model, tokens_run_s
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest, import_listed, refuse_profiles
+from aliquot.sim.input_files import read_json_lines
 from aliquot.sim.workloads import MICROSECONDS
 
 SERVICES = ("conversation", "synthetic")
@@ -22,7 +21,7 @@ FromZero = Annotated[float, Meta(ge=0)]
 
 
 class MooncakeRequest(Struct):
-    """A line of the trace; what else it has is passed over."""
+    """One line of the trace. Other fields are ignored."""
 
     timestamp: FromZero  # ms
     input_length: FromZero  # tokens

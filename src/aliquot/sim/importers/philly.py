@@ -1,7 +1,7 @@
-"""Microsoft's Philly cluster of 2017: training jobs of 15 virtual clusters, those that asked for one GPU.
+"""Importer of Microsoft's Philly cluster of 2017: the one-GPU training jobs of 15 virtual clusters.
 
-A virtual cluster is a tenant `vc-…` with one function `job-…`; a job's duration is its run time. Assumed of all:
-8 GiB of memory, 30 s to start. Time 0 is the first job with one GPU.
+A virtual cluster is a tenant `vc-…` with one function `job-…`, and a job's duration is its run time. All jobs are
+assumed to need 8 GiB of memory and 30 s to start. Time 0 is the first job with one GPU.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,9 @@ from pathlib import Path
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.csv_input import read_rows
-from aliquot.sim.importers.listed import import_listed
-from aliquot.sim.importers.moments import read_moment, since_first
-from aliquot.sim.importers.request import ImportedTrace, ImportRequest, refuse_profiles
-from aliquot.sim.importers.sizes import load_s
+from aliquot.sim.importers.assumptions import load_s
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest, import_listed, refuse_profiles, since_first
+from aliquot.sim.input_files import read_rows
 
 COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 MEMORY_BYTES = 8 * GIB
@@ -33,7 +31,7 @@ def _calls(path: Path) -> Iterator[Arrival]:
             continue
         cluster = row.text("cluster")
         run_s = row.number("duration", "seconds, 0 or more")
-        yield Arrival(read_moment(row, "timestamp"), f"job-{cluster}", f"vc-{cluster}", run_s)
+        yield Arrival(row.timestamp("timestamp"), f"job-{cluster}", f"vc-{cluster}", run_s)
 
 
 def _job(name: str, run_s: float) -> FunctionSpec:

@@ -1,14 +1,14 @@
-"""GPU profiles to give to functions of which only the calls are known.
+"""GPU profiles for functions of which a trace records only the calls.
 
-`mqfq`: the nine functions of a published table, measured on a V100. The run is the warm one, the start what a cold call
-takes longer. Memory is not published; the sizes are those assumed in `v100.py`.
+`mqfq`: the nine functions of a published table, measured on a V100. The run time is that of a warm call, and the start
+is the additional time of a cold call. Memory sizes are not published, and `v100.py` has the assumed ones.
 
-`timm`: image classifiers, measured on an RTX 3090 and an RTX 4090. Assumed: a call classifies 256 images; its memory is
-512 MiB of context, 4 bytes a parameter and 2 bytes an activation of 32 images at once; it starts in 2 s and the time
-that its weights take from the store. Of a model that was measured at several image sizes the smallest is taken; one
-without a count of activations, or above 16 GiB, is left out.
+`timm`: image classifiers, measured on an RTX 3090 and an RTX 4090. A call is assumed to classify 256 images. Its memory
+is 512 MiB of context, 4 bytes per parameter and 2 bytes per activation of 32 concurrent images. It starts in 2 s plus
+the transfer of its weights from the store. Of several measured image sizes the smallest is used. Models without an
+activation count or above 16 GiB are left out.
 
-Of both: bytes come from the store at 1 GiB/s and go to the device at 12 GiB/s.
+`assumptions.py` has the transfer rates of both.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,18 @@ from pathlib import Path
 from aliquot.core.errors import InputError
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import GIB, MIB
-from aliquot.sim.csv_input import CsvRow, read_rows
-from aliquot.sim.importers.sizes import STORE_BYTES_PER_S, load_s
+from aliquot.sim.importers.assumptions import STORE_BYTES_PER_S, load_s
+from aliquot.sim.input_files import CsvRow, read_rows
 from aliquot.sim.v100 import V100_FUNCTIONS
 from aliquot.sim.workloads import MICROSECONDS
 
 MQFQ_COLUMNS = ("function", "gpu_warm_s", "gpu_cold_s", "in_published_table")
 MQFQ_OTHERS = ("suite", "cpu_warm_s", "cold_container_no_gpu_s")
 
-TIMM_KINDS = ("rtx3090", "rtx4090")  # the first is what run_s refers to
+TIMM_KINDS = ("rtx3090", "rtx4090")  # run_s refers to the first
 TIMM_COLUMNS = ("model", "infer_img_size", "infer_samples_per_sec", "param_count", "infer_macts")
 TIMM_OTHERS = ("infer_step_time", "infer_batch_size", "infer_gmacs")
-IMAGES = 256  # a call
+IMAGES = 256  # per call
 IMAGES_AT_ONCE = min(IMAGES, 32)
 CONTEXT_BYTES = 512 * MIB
 TIMM_START_S = 2
@@ -49,7 +49,7 @@ def read_mqfq(data: Path) -> list[FunctionSpec]:
         memory_bytes = V100_FUNCTIONS[name].memory_bytes
         times = Times(warm_s, round(max(0, cold_s - warm_s), MICROSECONDS), load_s(memory_bytes))
         profiles.append(FunctionSpec(name, memory_bytes, times=times))
-    return _some(profiles, path)
+    return _not_empty(profiles, path)
 
 
 def read_timm(data: Path) -> list[FunctionSpec]:
@@ -65,7 +65,7 @@ def read_timm(data: Path) -> list[FunctionSpec]:
         if profile is not None:
             smallest[name] = profile
             sizes[name] = size
-    return _some(list(smallest.values()), paths[0])
+    return _not_empty(list(smallest.values()), paths[0])
 
 
 def _timm_rows(path: Path) -> dict[tuple[str, float], CsvRow]:
@@ -93,9 +93,9 @@ def _timm_run_s(row: CsvRow) -> float:
     return round(IMAGES / row.number("infer_samples_per_sec", "images a second, above 0", above=0), MICROSECONDS)
 
 
-def _some(profiles: list[FunctionSpec], path: Path) -> list[FunctionSpec]:
+def _not_empty(profiles: list[FunctionSpec], path: Path) -> list[FunctionSpec]:
     if not profiles:
-        raise InputError(f"{path}: there are no profiles that can be used; it takes one a line")
+        raise InputError(f"{path}: there are no usable profiles; it takes one a line")
     return profiles
 
 

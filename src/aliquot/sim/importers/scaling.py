@@ -1,4 +1,4 @@
-"""How much work a trace brings, and the same trace at another load: its time axis stretched or squeezed."""
+"""The offered load of a trace, and rescaling of its time axis to another load."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -11,11 +11,11 @@ from aliquot.sim.workloads import MICROSECONDS
 
 
 class TraceMeasurement(Struct, frozen=True):
-    """What one pass over arrivals tells."""
+    """Facts about a trace from one pass over its arrivals."""
 
     calls: int
     flows: list[FlowKey]  # in order of first appearance
-    work_s: float  # of all calls together, on the device their times refer to
+    work_s: float  # sum of all run times, on the device that the times refer to
     span_s: float  # from the first arrival to the last
 
     @property
@@ -23,7 +23,7 @@ class TraceMeasurement(Struct, frozen=True):
         return list(dict.fromkeys(flow.tenant for flow in self.flows))
 
     def load(self, devices: int) -> float:
-        """The offered load: run times over the span over the devices; infinite if all came at one moment."""
+        """Return the offered load: work divided by span and devices, or infinity if the span is 0."""
         return self.work_s / self.span_s / devices if self.span_s else float("inf")
 
 
@@ -43,7 +43,7 @@ def measure(arrivals: Iterable[Arrival], functions: Mapping[str, FunctionSpec]) 
 
 
 def time_scale(measured: TraceMeasurement, load: float, devices: int) -> float:
-    """What times must be multiplied by, so that the offered load becomes `load`."""
+    """Return the factor for all times that changes the offered load to `load`."""
     natural = measured.load(devices)
     if not 0 < natural < float("inf"):
         why = "run for no time" if measured.span_s else "come at one moment"
@@ -52,6 +52,6 @@ def time_scale(measured: TraceMeasurement, load: float, devices: int) -> float:
 
 
 def rescale(arrivals: Iterable[Arrival], scale: float) -> Iterator[Arrival]:
-    """The same calls at other times."""
+    """Multiply the time of each call by `scale`."""
     for arrival in arrivals:
         yield arrival._replace(time_s=round(arrival.time_s * scale, MICROSECONDS))

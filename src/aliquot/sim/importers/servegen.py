@@ -1,13 +1,13 @@
-"""ServeGen's clients of Alibaba's Model Studio: a tenant and a function for each client of three models.
+"""Importer of ServeGen's clients of Alibaba's Model Studio: one tenant and one function per client of three models.
 
-The data tell each client's rate in windows of ten minutes, and the law that was fitted to the gaps between its calls:
-Gamma or Weibull, p1 the shape, p2 the scale. Arrivals are made from them, window by window. The scale is not taken from
-p2 but from the rate: where a client's calls of a window came in one clump, the fitted gaps would fill the whole
-window with such calls. Each window begins at a random moment of its law, not at a call, which would give a client with
-few and clumped calls too many. Windows without a law have exponential gaps.
+The data record each client's rate in windows of ten minutes, and the distribution fitted to the gaps between its calls:
+Gamma or Weibull with shape p1 and scale p2, or exponential in windows without a fit. Arrivals are generated window by
+window. The scale follows from the rate instead of p2. Where the calls of a window came in one cluster, the fitted gaps
+would fill the whole window with calls. Each window begins at a random point in time and not at a call, which would give
+too many calls to a client with few, clustered calls.
 
-Assumed run times, drawn log-normal for each call with a coefficient of variation of 0.5, memory and starts: see
-`MODELS`. Unless told otherwise the first 24 hours are taken: that is all there is of two of the models.
+`MODELS` has the assumed run times, memory sizes and start times. Run times are log-normal with a coefficient of
+variation of 0.5. The default is the first 24 hours, because two of the models have no more data.
 """
 
 from collections.abc import Iterator
@@ -21,21 +21,22 @@ from msgspec.structs import replace
 from aliquot.core.model import FunctionSpec, Times
 from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival
-from aliquot.sim.csv_input import CsvRow, read_rows
+from aliquot.sim.importers.assumptions import load_s
 from aliquot.sim.importers.gaps import GAP_DISTRIBUTIONS
-from aliquot.sim.importers.request import ImportedTrace, ImportRequest, refuse_profiles
-from aliquot.sim.importers.sizes import load_s
-from aliquot.sim.importers.window import busiest, in_window
+from aliquot.sim.importers.request import ImportedTrace, ImportRequest, busiest, in_window, refuse_profiles
+from aliquot.sim.input_files import CsvRow, read_rows
 from aliquot.sim.workloads import MICROSECONDS, draw_run_s
 
 COLUMNS = ("model", "client", "t_s", "rate_rps", "dist", "p1")
 OTHERS = ("cv", "p2")
 DAY_S = 86_400
-WINDOW_S = 600  # where there is but one, so that nothing tells how long it is
+WINDOW_S = 600  # assumed length of a client's only window
 RUN_CV = 0.5
 
 
 class ServedModel(Struct, frozen=True):
+    """Assumed properties of a model."""
+
     run_s: float
     memory_gib: int
     cold_s: float
@@ -45,11 +46,11 @@ MODELS = {"m-small": ServedModel(0.4, 4, 8), "deepseek-r1": ServedModel(4, 12, 2
 
 
 class RateWindow(Struct, frozen=True):
-    """A client's calls for a while: how many a second, and how the gaps between them are spread."""
+    """A window of a client: its call rate, and the distribution of the gaps between calls."""
 
     start_s: float
     rate: float
-    law: str
+    distribution: str
     shape: float
 
 
@@ -92,15 +93,15 @@ def _read_clients(path: Path) -> dict[tuple[str, str], list[RateWindow]]:
 def _window(row: CsvRow) -> RateWindow:
     start_s = row.number("t_s", "seconds, 0 or more")
     rate = row.number("rate_rps", "calls a second, 0 or more")
-    law = row.values["dist"].strip()
-    if law not in GAP_DISTRIBUTIONS:
-        raise row.error(f"dist is '{law}'; it takes {', '.join(filter(None, GAP_DISTRIBUTIONS))} or nothing")
-    shape = row.number("p1", "a shape above 0", above=0) if law and rate else 1
-    return RateWindow(start_s, rate, law, shape)
+    distribution = row.values["dist"].strip()
+    if distribution not in GAP_DISTRIBUTIONS:
+        raise row.error(f"dist is '{distribution}'; it takes {', '.join(filter(None, GAP_DISTRIBUTIONS))} or nothing")
+    shape = row.number("p1", "a shape above 0", above=0) if distribution and rate else 1
+    return RateWindow(start_s, rate, distribution, shape)
 
 
 def _spans(windows: list[RateWindow], request: ImportRequest) -> Iterator[tuple[RateWindow, float, float]]:
-    """Each window with calls that the request touches, with its start and its end."""
+    """Yield each window with calls that overlaps the request, with its start and end."""
     length_s: float = WINDOW_S
     for place, window in enumerate(windows):
         if place + 1 < len(windows):
@@ -122,7 +123,7 @@ def _arrivals(function: FunctionSpec, windows: list[RateWindow], request: Import
     runs = Random(f"{request.seed}/{function.name}/runs")
     mean_s = function.times.run_s or 0
     for window, start_s, end_s in _spans(windows, request):
-        first_gap, next_gap = GAP_DISTRIBUTIONS[window.law](window.shape, 1 / window.rate)
+        first_gap, next_gap = GAP_DISTRIBUTIONS[window.distribution](window.shape, 1 / window.rate)
         time_s = start_s + first_gap(gaps)
         while time_s < end_s:
             run_s = draw_run_s(runs, mean_s, RUN_CV)

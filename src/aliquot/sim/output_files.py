@@ -1,4 +1,7 @@
-"""Writing the two files of a simulation, as `sim/traces.py` reads them; `.gz` where the name says so."""
+"""Writers for the files of a simulation: arrivals, functions and files as `traces.py` reads them, and schedules.
+
+Files with the suffix `.gz` are compressed.
+"""
 
 import csv
 import gzip
@@ -8,15 +11,20 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO
 
+from aliquot.config import PolicySettings
 from aliquot.core.model import FunctionSpec
 from aliquot.core.prefetching.records import FileKey
 from aliquot.core.units import MIB
 from aliquot.sim.arrivals import Arrival
+from aliquot.sim.recorder import DispatchLine
+from aliquot.sim.statistics import rounded
 from aliquot.sim.traces import SEPARATOR
+
+SCHEDULE_HEADER = ("time_s", "device", "function", "start", "reason", "tenant", "arrived_s", "policy", "seed")
 
 
 def write_arrivals(arrivals: Iterable[Arrival], path: Path, *, reads: bool = False) -> int:
-    """Returns how many; what an arrival does not have is an empty field. `reads`: with the files that calls open."""
+    """Write an arrivals file and return the number of arrivals. `reads` adds the column with the files of each call."""
     count = 0
     with _create(path) as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -28,7 +36,7 @@ def write_arrivals(arrivals: Iterable[Arrival], path: Path, *, reads: bool = Fal
 
 
 def write_files(files: Mapping[FileKey, int], path: Path) -> None:
-    """As `simulate --files` reads them."""
+    """Write a files file, as `simulate --files` reads it."""
     with _create(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("dataset", "path", "mib"))
@@ -36,7 +44,7 @@ def write_files(files: Mapping[FileKey, int], path: Path) -> None:
 
 
 def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
-    """As `simulate --functions` reads them; shares and times on other kinds where there are any."""
+    """Write a functions file, as `simulate --functions` reads it, with optional columns only where they are needed."""
     listed = list(functions)
     shares = any(function.share is not None for function in listed)
     kinds = list(dict.fromkeys(kind for function in listed for kind in function.times_by_kind))
@@ -58,7 +66,7 @@ def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
 
 
 def _differs(functions: Iterable[FunctionSpec], kind: str, time: str) -> bool:
-    """Whether a column of its own is needed for a time on that kind; without it the general one is taken."""
+    """Return true if a time on that kind needs its own column, because it differs from the general time."""
     pairs = [(f.times_by_kind[kind], f.times) for f in functions if kind in f.times_by_kind]
     return time == "run_s" or any(getattr(there, time) != getattr(here, time) for there, here in pairs)
 
@@ -69,10 +77,33 @@ def _create(path: Path) -> Iterator[IO[str]]:
         with path.open("w", encoding="utf-8", newline="") as file:
             yield file
         return
-    # Neither name nor time of writing inside: the same content gives the same bytes.
+    # Leave out file name and time, so that the same content gives the same bytes.
     with (
         path.open("wb") as raw,
         gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as zipped,
         TextIOWrapper(zipped, encoding="utf-8", newline="") as file,
     ):
         yield file
+
+
+class ScheduleWriter:
+    """Writes a schedule file, one line per dispatch."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._writer = csv.writer(file, lineterminator="\n")
+        self._writer.writerow(SCHEDULE_HEADER)
+
+    def write(self, settings: PolicySettings, line: DispatchLine) -> None:
+        self._writer.writerow(
+            [
+                rounded(line.time_s),
+                line.device,
+                line.function,
+                line.start,
+                line.reason,
+                line.tenant,
+                rounded(line.arrived_s),
+                settings.queueing,
+                settings.seed,
+            ]
+        )
