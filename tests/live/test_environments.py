@@ -172,12 +172,12 @@ def test_a_mark_that_cannot_be_written_marks_nothing(tmp_path, monkeypatch):
 
 _RESTARTS = """
 from aliquot.live.node.isolation import NO_ISOLATION
-from aliquot.live.node.sandbox_resources import Quarters
+from aliquot.live.node.sandbox_resources import SandboxResources
 for part in ("1/tmp", "2/tmp"):
     (folder / "scratch" / part).mkdir(parents=True)
     (folder / "scratch" / part / "file").write_bytes(b"x")
 arm()
-Quarters(folder, NO_ISOLATION, 0, 0)
+SandboxResources(folder, NO_ISOLATION, 0, 0)
 """
 
 
