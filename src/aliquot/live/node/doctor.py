@@ -111,7 +111,7 @@ def _passthrough(isolation: Isolation) -> Finding:
         return Finding(name, ok=False, detail="the server is not root", consequence=slower)
     device, mount = view_mount.make()
     try:
-        request = os.read(device, wire.REQUEST_BYTES)
+        request = os.read(device, wire.MAX_REQUEST_BYTES)
     finally:
         os.close(mount)
         os.close(device)

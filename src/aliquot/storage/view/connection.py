@@ -1,7 +1,7 @@
-"""One sandbox's view: answers what the kernel asks on one descriptor of `/dev/fuse`.
+"""One sandbox's view: answer the kernel's requests on one descriptor of `/dev/fuse`.
 
-All of it happens on the views' one thread. What must be waited for, a file, a piece or a first listing, is waited for
-aside, and its request answered when it is there: no other one waits with it.
+Everything runs on the views' thread. A request that must wait for a file, a piece or a first listing is put aside and
+answered later, so that no other request waits for it.
 """
 
 import errno
@@ -10,11 +10,11 @@ from functools import partial
 
 import structlog
 
+from aliquot.core.units import KIB
 from aliquot.storage.cache import Cache, FileHandle
 from aliquot.storage.errors import StorageError
 from aliquot.storage.records import FileKey
 from aliquot.storage.view import wire
-from aliquot.storage.view.channel import FuseDevice
 from aliquot.storage.view.contents import NodeContents
 from aliquot.storage.view.directories import Directories
 from aliquot.storage.view.events import FileOpened, OnViewEvent, PieceWaited, PostWork
@@ -22,15 +22,17 @@ from aliquot.storage.view.file_operations import FileOperations, OpenCallbacks
 from aliquot.storage.view.files import OpenFiles
 from aliquot.storage.view.inodes import Inode, InodeTable
 from aliquot.storage.view.name_operations import NameOperations
-from aliquot.storage.view.requests import ViewRequests
+from aliquot.storage.view.requests import FuseDevice, ViewRequests
 from aliquot.storage.view.wire import Operation
 
 log = structlog.get_logger("aliquot.view")
 
-_PIECE_BYTES = 128 * 1024  # what programs are told to read at a time where each piece is asked for
+_PIECE_BYTES = 128 * KIB  # preferred size of reads where each read is a request
 
 
 class ViewConnection:
+    """The operations of one view, and the events that it reports."""
+
     def __init__(
         self, sandbox: int, device: int, datasets: Sequence[str], *, cache: Cache, names: NodeContents,
         tell: OnViewEvent, post: PostWork, passthrough: bool,
@@ -42,10 +44,9 @@ class ViewConnection:
         self._requests = ViewRequests(FuseDevice(device), post)
         inodes = InodeTable()
         self._directories = Directories(names, inodes, datasets)
-        self._files = OpenFiles(device)
-        self._files.passes = passthrough
-        self._naming = naming = NameOperations(self._requests, inodes, self._directories, names, self._failed)
-        self._reading = FileOperations(
+        self._files = OpenFiles(device, passthrough=passthrough)
+        self._naming = NameOperations(self._requests, inodes, self._directories, names, self._failed)
+        self._file_operations = FileOperations(
             self._requests,
             inodes,
             self._files,
@@ -54,7 +55,17 @@ class ViewConnection:
             names,
             OpenCallbacks(self._succeeded, self._failed, self._waited),
         )
-        self._operations: dict[int, Callable[[int, int, bytes], None]] = {
+        self._operations = self._make_operations()
+        for dataset in datasets:
+            if not names.is_known(dataset):
+                names.learn(dataset)  # in parallel with the start of the function
+        # An earlier agent may have left requests unanswered: the kernel sends them again.
+        self._requests.device.send(wire.resend())
+
+    def _make_operations(self) -> dict[int, Callable[[int, int, bytes], None]]:
+        """Return the table of FUSE operations and the methods that perform them."""
+        naming, files = self._naming, self._file_operations
+        return {
             Operation.INIT: self._init,
             Operation.LOOKUP: naming.look_up,
             Operation.FORGET: naming.forget,
@@ -65,21 +76,16 @@ class ViewConnection:
             Operation.READDIRPLUS: partial(naming.read_directory, plus=True),
             Operation.RELEASEDIR: naming.release_directory,
             Operation.STATFS: naming.describe,
-            Operation.OPEN: self._reading.open,
-            Operation.READ: self._reading.read,
-            Operation.RELEASE: self._reading.release,
+            Operation.OPEN: files.open,
+            Operation.READ: files.read,
+            Operation.RELEASE: files.release,
             Operation.INTERRUPT: self._interrupt,
             Operation.DESTROY: lambda _unique, _inode, _body: None,
         }
-        for dataset in datasets:
-            if not names.is_known(dataset):
-                names.learn(dataset)  # while the function starts
-        # If another agent has answered here before: what it read and left unanswered is asked again.
-        self._requests.channel.send(wire.resend())
 
     def serve(self) -> None:
-        """The next request. `GoneError` when there will be none."""
-        request = self._requests.channel.receive()
+        """Perform the next request. Raises `UnmountedError`."""
+        request = self._requests.device.receive()
         if request is None:
             return
         operation, unique, inode, body = request
@@ -91,25 +97,25 @@ class ViewConnection:
             perform(unique, inode, body)
         except StorageError as error:
             self._requests.refuse(unique, error.errno)
-        except Exception:  # whatever it is, whoever asked must not wait for ever
+        except Exception:  # the reader must get an answer in any case
             log.exception("a view's request failed", operation=operation, sandbox=self.sandbox)
             self._requests.refuse(unique, errno.EIO)
 
     def hide(self, dataset: str) -> None:
-        """It is not shown here any more, whatever becomes of its name; what is open stays readable."""
+        """Hide a dataset for good. Open files stay readable."""
         self._directories.hide(dataset)
 
     def close(self) -> None:
-        """Nothing is held for it any more; if it is still mounted somewhere, whoever reads there gets an error."""
-        self._reading.close()
+        """Release all resources. Readers of a view that is still mounted get errors."""
+        self._file_operations.close()
         self._requests.close()
 
     def _init(self, unique: int, _inode: int, body: bytes) -> None:
         agreed, said = wire.init(body)
-        self._files.passes = bool(agreed & wire.PASSTHROUGH) and self._passthrough
-        if not self._files.passes:
-            self._files.direct = bool(agreed & wire.DIRECT_MAPPABLE)
-            self._directories.block = _PIECE_BYTES
+        passthrough = bool(agreed & wire.PASSTHROUGH) and self._passthrough
+        self._files.negotiated(passthrough=passthrough, direct=bool(agreed & wire.DIRECT_MAPPABLE))
+        if not passthrough:
+            self._directories.set_block_bytes(_PIECE_BYTES)
         self._requests.answer(unique, said)
 
     def _interrupt(self, _unique: int, _inode: int, body: bytes) -> None:

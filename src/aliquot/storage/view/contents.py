@@ -1,4 +1,4 @@
-"""What a node's datasets have in them, as all its views show it. Nothing here waits: the cache is asked aside."""
+"""The contents of the node's datasets as all views show them. Nothing here waits: lookups run in threads."""
 
 import time
 from concurrent.futures import Future
@@ -10,44 +10,44 @@ from aliquot.storage.lookups import DatasetLookups
 from aliquot.storage.records import FileKey, Listed
 from aliquot.storage.view.events import PostWork
 
-REFRESH_INTERVAL_S = 1.0  # after which the cache is asked whether it has another listing
-CORRECTION_LIFETIME_S = (
-    30.0  # in which what an open has found counts for more than the listing: it may have been for a moment
-)
+REFRESH_INTERVAL_S = 1.0  # between questions to the cache for a new listing
+CORRECTION_LIFETIME_S = 30.0  # how long the result of an open overrides the listing
 
 
 class _Correction(NamedTuple):
-    listed: Listed | None  # None: it is there no more
+    listed: Listed | None  # None: the file is gone
     until_s: float
 
 
 class DatasetContents:
-    """A dataset's, as they are known right now: its listing, but for what an open has found to be otherwise since."""
+    """A dataset's listing, corrected by what opens have found since."""
 
     def __init__(self, listing: Listing) -> None:
         self.listing = listing
         self.looked_s = time.monotonic()
-        self._newer: dict[str, _Correction] = {}
+        self._corrections: dict[str, _Correction] = {}
 
     def find(self, path: str) -> Listed | None:
-        correction = self._newer.get(path)
+        correction = self._corrections.get(path)
         if correction is None:
             return self.listing.files.get(path)
         if time.monotonic() > correction.until_s:
-            del self._newer[path]
+            del self._corrections[path]
             return self.listing.files.get(path)
         return correction.listed
 
     def correct(self, path: str, listed: Listed | None) -> None:
-        self._newer[path] = _Correction(listed, time.monotonic() + CORRECTION_LIFETIME_S)
+        self._corrections[path] = _Correction(listed, time.monotonic() + CORRECTION_LIFETIME_S)
 
 
 class NodeContents:
+    """The contents of all datasets. Used on the views' thread only."""
+
     def __init__(self, cache: Cache, post: PostWork) -> None:
-        self._looks = DatasetLookups(cache.listing)
+        self._lookups = DatasetLookups(cache.listing)
         self._post = post
         self._contents: dict[str, DatasetContents] = {}
-        self._asked: dict[str, Future[Listing]] = {}  # one question at a time, however many wait
+        self._running: dict[str, Future[Listing]] = {}  # the running lookup of each dataset
         self._waiting: dict[str, list[Future[None]]] = {}
         self._gone: set[str] = set()  # datasets that were removed
 
@@ -55,59 +55,59 @@ class NodeContents:
         return dataset in self._contents
 
     def contents(self, dataset: str) -> DatasetContents:
-        """Of one that is known. `AbsentError` when it has just gone."""
+        """Return the contents of a known dataset. Raises `AbsentError` if it was just removed."""
         known = self._contents.get(dataset)
         if known is None:
             raise AbsentError(f"dataset {dataset}: it is not known any more")
         if time.monotonic() - known.looked_s > REFRESH_INTERVAL_S:
-            self._ask(dataset)
+            self._look_up(dataset)
         return known
 
     def learn(self, dataset: str) -> Future[None]:
-        """Done when it is known, or with why not. Whoever waits may give up."""
+        """Return a future that is done when the contents are known, or fails. It may be cancelled."""
         mine: Future[None] = Future()
         self._waiting.setdefault(dataset, []).append(mine)
-        self._ask(dataset)
+        self._look_up(dataset)
         return mine
 
     def drop(self, dataset: str) -> None:
-        """It is removed; until it is renewed, no view shows it."""
+        """Remove a dataset. No view shows it until it is renewed."""
         self._gone.add(dataset)
         self._contents.pop(dataset, None)
-        self._forget_question(dataset)
+        self._drop_lookup(dataset)
         self._answer(dataset, AbsentError(f"dataset {dataset}: it was removed"))
 
     def renew(self, dataset: str) -> None:
-        """It is new, or another: what was known of it is old, and so is what the cache says just now."""
+        """Add or replace a dataset. Known contents and running lookups are dropped."""
         self._gone.discard(dataset)
         self._contents.pop(dataset, None)
-        self._forget_question(dataset)
+        self._drop_lookup(dataset)
         if dataset in self._waiting:
-            self._ask(dataset)
+            self._look_up(dataset)
 
     def is_gone(self, dataset: str) -> bool:
         return dataset in self._gone
 
     def correct(self, key: FileKey, listed: Listed | None) -> None:
-        """The file is this now; None: there is none. For a while, or until there is another listing."""
+        """Override a file of the listing; None means that it is gone. A new listing ends the override."""
         known = self._contents.get(key.dataset)
         if known is not None:
             known.correct(key.path, listed)
 
-    def _ask(self, dataset: str) -> None:
-        if dataset not in self._asked:
-            asked = self._asked[dataset] = self._looks.begin(dataset)
-            asked.add_done_callback(lambda done: self._post(lambda: self._told(dataset, done)))
+    def _look_up(self, dataset: str) -> None:
+        if dataset not in self._running:
+            lookup = self._running[dataset] = self._lookups.begin(dataset)
+            lookup.add_done_callback(lambda done: self._post(lambda: self._looked_up(dataset, done)))
 
-    def _forget_question(self, dataset: str) -> None:
-        """Its answer would be about what the dataset was before."""
-        self._asked.pop(dataset, None)
-        self._looks.forget(dataset)
+    def _drop_lookup(self, dataset: str) -> None:
+        """Drop the running lookup, because its answer is about the old dataset."""
+        self._running.pop(dataset, None)
+        self._lookups.forget(dataset)
 
-    def _told(self, dataset: str, done: Future[Listing]) -> None:
-        if self._asked.get(dataset) is not done:
-            return  # of what it was before
-        del self._asked[dataset]
+    def _looked_up(self, dataset: str, done: Future[Listing]) -> None:
+        if self._running.get(dataset) is not done:
+            return  # the answer is about the old dataset
+        del self._running[dataset]
         error = done.exception()
         known = self._contents.get(dataset)
         if known is not None:

@@ -1,4 +1,4 @@
-"""The directories of one view: its datasets, and what their listings say is in them. To show them fetches nothing."""
+"""The directories of one view, from the listings of its datasets. Reading them transfers no file."""
 
 import time
 from collections.abc import Sequence
@@ -7,35 +7,36 @@ from msgspec import Struct
 
 from aliquot.storage.view import wire
 from aliquot.storage.view.contents import DatasetContents, NodeContents
-from aliquot.storage.view.inodes import ROOT, Inode, InodeTable
-from aliquot.storage.view.numbers import numbers
+from aliquot.storage.view.inodes import ROOT, Inode, InodeTable, unique_numbers
 
-VALID_S = 10  # for which the kernel need not ask again; an open always does
-_UNKNOWN = 0xFFFFFFFF  # a number where none is given yet
+VALID_S = 10  # how long the kernel caches names and attributes; an open always asks
+_UNKNOWN = 0xFFFFFFFF  # inode number of an entry that has none yet
 _DOTS = (b".", b"..")
-_NO_ENTRY = bytes(wire.ENTRY_OUT.size)  # of `.` and `..`, which it knows
+_NO_ENTRY = bytes(wire.ENTRY_OUT.size)  # for `.` and `..`, whose attributes the kernel knows
 
 
 class OpenDirectory(Struct, eq=False):
-    """A directory that is being read: what was in it when it was opened."""
+    """An open directory, with the names it had when it was opened."""
 
     node: Inode
     names: Sequence[str]
 
 
 class Directories:
+    """The root directory with the datasets, and the directories below them."""
+
     def __init__(self, names: NodeContents, inodes: InodeTable, datasets: Sequence[str]) -> None:
         self._datasets = tuple(sorted(datasets))
-        self._hidden: set[str] = set()  # what was taken from the sandbox does not come back to it
-        self.block = 4096  # how much programs are told to read at a time
+        self._hidden: set[str] = set()  # datasets hidden from the sandbox for good
+        self._block_bytes = 4096  # preferred size of reads
         self._names = names
         self._inodes = inodes
         self._made_s = time.time()
-        self._handles = numbers()
+        self._handles = unique_numbers()
         self._open: dict[int, OpenDirectory] = {}
 
     def child(self, node: Inode, name: str) -> Inode | None:
-        """What is called so in this directory. Its dataset's listing is known."""
+        """Return the entry of this name, or None. The dataset's listing must be known."""
         if not node.dataset:
             return Inode(name) if name in self._shown() else None
         return _child(node, name, self._names.contents(node.dataset))
@@ -43,27 +44,31 @@ class Directories:
     def hide(self, dataset: str) -> None:
         self._hidden.add(dataset)
 
+    def set_block_bytes(self, size: int) -> None:
+        """Set the preferred size of reads that programs are told."""
+        self._block_bytes = size
+
     def shows(self, dataset: str) -> bool:
         return dataset not in self._hidden and not self._names.is_gone(dataset)
 
     def _shown(self) -> tuple[str, ...]:
         return tuple(filter(self.shows, self._datasets))
 
-    # --- what the kernel is told of them --------------------------------------------------------------------
+    # --- attributes -------------------------------------------------------------------------------------------
 
     def attributes(self, node: Inode, inode: int) -> tuple[int, ...]:
         listed = node.listed
         if listed is None:
             return wire.attributes(inode, 4096, self._made_s, directory=True, block=4096)
-        return wire.attributes(inode, listed.size, listed.mtime_s, directory=False, block=self.block)
+        return wire.attributes(inode, listed.size, listed.mtime_s, directory=False, block=self._block_bytes)
 
     def entry(self, node: Inode, inode: int) -> bytes:
         return wire.ENTRY_OUT.pack(inode, 0, VALID_S, VALID_S, 0, 0, *self.attributes(node, inode))
 
-    # --- reading them -----------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------------------
 
     def open(self, node: Inode) -> int:
-        """`KeyError` when it is no directory any more."""
+        """Open a directory and return its handle. Raises `KeyError` if it does not exist any more."""
         names = self._names.contents(node.dataset).listing.names(node.path) if node.dataset else self._shown()
         handle = next(self._handles)
         self._open[handle] = OpenDirectory(node, names)
@@ -73,9 +78,9 @@ class Directories:
         self._open.pop(handle, None)
 
     def read(self, handle: int, place: int, size: int, *, plus: bool) -> bytes:
-        """Entries from that place on, as many as there is room for; with `plus` what each is, too.
+        """Return as many entries from `place` on as fit into `size` bytes, with attributes if `plus` is set.
 
-        `KeyError`: it was not opened here, or is shown no more.
+        Raises `KeyError` if the handle is unknown or the dataset is hidden.
         """
         read = self._open[handle]
         if not self.shows(read.node.dataset):
@@ -93,7 +98,7 @@ class Directories:
             if room < 0:
                 break
             node = Inode(name) if contents is None else _child(read.node, name, contents)
-            if node is not None:  # or it has gone since
+            if node is not None:  # else it was removed meanwhile
                 parts.append(self._entry(node, place, name.encode(), plus=plus))
         return b"".join(parts)
 
@@ -101,7 +106,7 @@ class Directories:
         kind = wire.DIRECTORY_TYPE if node.listed is None else wire.FILE_TYPE
         if not plus:
             return wire.dirent(_UNKNOWN, place, name, kind)
-        inode = self._inodes.told(node)  # as by a lookup: the kernel will say when it has forgotten it
+        inode = self._inodes.look_up(node)  # counts as a lookup: the kernel sends FORGET later
         return self.entry(node, inode) + wire.dirent(inode, place, name, kind)
 
 
@@ -109,7 +114,7 @@ def _child(node: Inode, name: str, contents: DatasetContents) -> Inode | None:
     path = f"{node.path}/{name}" if node.path else name
     listed = contents.find(path)
     if listed is not None:
-        return Inode(node.dataset, listed.path, listed)  # its own text: there are many
+        return Inode(node.dataset, listed.path, listed)  # shares the listing's string to save memory
     return Inode(node.dataset, path) if contents.listing.is_directory(path) else None
 
 

@@ -1,4 +1,4 @@
-"""Answers opens and reads: an open waits for its file, a read of one that is not whole for its piece alone."""
+"""The FUSE operations on files: an open waits for its file, a read of an incomplete file for its piece only."""
 
 import errno
 import os
@@ -17,16 +17,16 @@ from aliquot.storage.view.files import OpenFile, OpenFiles
 from aliquot.storage.view.inodes import Inode, InodeTable
 from aliquot.storage.view.requests import ViewRequests
 
-MAX_OPEN_FILES = 4096  # of one sandbox at a time: the agent holds as many for it
-_REOPEN_TIMEOUT_S = 2.0  # in which the kernel comes again for the version that there is
+MAX_OPEN_FILES = 4096  # per sandbox; the agent holds a descriptor for each
+_REOPEN_TIMEOUT_S = 2.0  # how long a newer version stays open for the kernel's second open
 
 
 class OpenCallbacks(NamedTuple):
-    """Who is told of what came of opens and reads; seconds are those that the sandbox waited."""
+    """Called with the results of opens and reads. Seconds are the time that the sandbox waited."""
 
     succeeded: Callable[[FileHandle], None]
     failed: Callable[[Inode, BaseException, float], None]
-    waited: Callable[[FileKey, float], None]  # for a piece
+    waited: Callable[[FileKey, float], None]  # for a piece of a file
 
 
 class TooManyFilesError(StorageError):
@@ -34,9 +34,11 @@ class TooManyFilesError(StorageError):
 
 
 class FileOperations:
+    """Answers the kernel's opens, reads and releases of one view."""
+
     def __init__(
         self, requests: ViewRequests, inodes: InodeTable, files: OpenFiles, directories: Directories, cache: Cache,
-        names: NodeContents, heard: OpenCallbacks,
+        names: NodeContents, callbacks: OpenCallbacks,
     ) -> None:  # fmt: skip
         self._requests = requests
         self._inodes = inodes
@@ -44,8 +46,8 @@ class FileOperations:
         self._directories = directories
         self._cache = cache
         self._names = names
-        self._heard = heard
-        # Opened, and found to be another version than was asked for; until when it may be had for the asking.
+        self._callbacks = callbacks
+        # Files whose version turned out to be newer than the inode, kept open until a deadline.
         self._newer: dict[FileKey, tuple[FileHandle, float]] = {}
 
     def open(self, unique: int, inode: int, _body: bytes) -> None:
@@ -58,22 +60,22 @@ class FileOperations:
             return
         if len(self._files) >= MAX_OPEN_FILES:
             error = TooManyFilesError(f"{node.key}: the function has {MAX_OPEN_FILES} files of datasets open already")
-            self._heard.failed(node, error, 0.0)
+            self._callbacks.failed(node, error, 0.0)
             self._requests.refuse(unique, errno.ENFILE)
             return
         newer = self._take_newer(node.key)
         if newer is not None:
-            self._have(unique, inode, node, newer)
+            self._opened(unique, inode, node, newer)
             return
         cached = self._cache.try_open(node.key)
         if cached is not None:
-            self._have(unique, inode, node, cached)
+            self._opened(unique, inode, node, cached)
             return
         begun_s = time.monotonic()
         try:
             ticket = self._cache.open(node.key)
         except (StorageError, PathError) as refused:
-            self._heard.failed(node, refused, 0.0)
+            self._callbacks.failed(node, refused, 0.0)
             self._requests.refuse(unique, refused.errno)
             return
         self._requests.wait(
@@ -86,28 +88,28 @@ class FileOperations:
         try:
             opened = ticket.result()
         except CancelledError as error:
-            self._heard.failed(node, error, time.monotonic() - begun_s)
+            self._callbacks.failed(node, error, time.monotonic() - begun_s)
             self._requests.refuse(unique, errno.EIO)
         except (StorageError, PathError) as error:
             if isinstance(error, AbsentError):
                 self._names.correct(node.key, None)
-            self._heard.failed(node, error, time.monotonic() - begun_s)
+            self._callbacks.failed(node, error, time.monotonic() - begun_s)
             self._requests.refuse(unique, error.errno)
         else:
-            self._have(unique, inode, node, opened)
+            self._opened(unique, inode, node, opened)
 
-    def _have(self, unique: int, inode: int, node: Inode, opened: FileHandle) -> None:
-        if not self._directories.shows(node.dataset):  # it was taken from the sandbox while it waited
+    def _opened(self, unique: int, inode: int, node: Inode, opened: FileHandle) -> None:
+        if not self._directories.shows(node.dataset):  # hidden from the sandbox meanwhile
             opened.close()
             self._requests.refuse(unique, errno.ENOENT)
             return
         if not node.is_as(opened.listed):
-            # It has changed at its origin. The kernel looks its name up again, finds another inode, and opens that.
+            # The file has changed at its origin: with ESTALE the kernel looks its name up again and opens that.
             self._names.correct(node.key, opened.listed)
             self._keep_newer(node.key, opened)
             self._requests.refuse(unique, errno.ESTALE)
             return
-        self._heard.succeeded(opened)
+        self._callbacks.succeeded(opened)
         handle, said = self._files.add(inode, opened)
         if not self._requests.answer(unique, said):
             self._files.release(handle)
@@ -119,7 +121,7 @@ class FileOperations:
         self._newer[key] = opened, time.monotonic() + _REOPEN_TIMEOUT_S
 
     def _take_newer(self, key: FileKey) -> FileHandle | None:
-        """If whoever asked for another version has just come again for this one."""
+        """Return the newer version that an earlier open found, for the kernel's second open."""
         now = time.monotonic()
         for old in [other for other, (_, until) in self._newer.items() if now > until]:
             self._newer.pop(old)[0].close()
@@ -129,11 +131,11 @@ class FileOperations:
         handle, place, size = wire.READ_IN.unpack_from(body)
         file = self._files.get(handle)
         if file is None or file.inode != inode:
-            self._requests.refuse(unique, errno.EIO)  # of an agent that has died; what it had open is not ours to guess
+            self._requests.refuse(unique, errno.EIO)  # opened by an earlier agent, in a version that is not known here
             return
         fd = file.opened.fd
         if fd is not None:
-            # Here and now: to hand it to another thread takes longer than it does.
+            # Read on this thread: handing it to another takes longer than the read.
             self._requests.answer(unique, os.pread(fd, size, place))
             return
         begun_s = time.monotonic()
@@ -148,11 +150,11 @@ class FileOperations:
         except (StorageError, CancelledError) as error:
             node = self._inodes.get(file.inode)
             if node is not None:
-                self._heard.failed(node, error, waited_s)
+                self._callbacks.failed(node, error, waited_s)
             self._requests.refuse(unique, error.errno if isinstance(error, StorageError) else errno.EIO)
         else:
             if waits_since_s is not None:
-                self._heard.waited(file.opened.key, waited_s)
+                self._callbacks.waited(file.opened.key, waited_s)
             self._requests.answer(unique, piece)
 
     def release(self, unique: int, _inode: int, body: bytes) -> None:

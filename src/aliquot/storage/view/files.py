@@ -1,8 +1,8 @@
 """The files that a sandbox has open through its view, and how the kernel reads each of them.
 
-A file that is whole is *passed through*: the kernel reads the cached file by itself, as fast as any other. One that is
-not whole, or any where the kernel or the agent's privileges do not allow that, is asked for piece by piece. An inode is
-read in one way at a time: the kernel refuses both at once.
+A complete file is *passed through*: the kernel reads the cached file by itself, at full speed. An incomplete file, or
+any file where passthrough is not permitted, is read in pieces by requests. All opens of an inode are read in the same
+way, because the kernel refuses a mixture.
 """
 
 import errno
@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from aliquot.storage.cache import FileHandle
 from aliquot.storage.view import wire
-from aliquot.storage.view.numbers import numbers
+from aliquot.storage.view.inodes import unique_numbers
 
-_NEVER = frozenset({errno.EPERM, errno.ENOTTY, errno.EINVAL})  # nor will it be allowed for another file
+_NEVER = frozenset({errno.EPERM, errno.ENOTTY, errno.EINVAL})  # permanent: passthrough fails for every file
 
 
 class OpenFile(Struct, eq=False):
@@ -25,14 +25,21 @@ class OpenFile(Struct, eq=False):
 
 
 class OpenFiles:
-    def __init__(self, device: int) -> None:
+    """The open files of one view, by handle."""
+
+    def __init__(self, device: int, *, passthrough: bool = True) -> None:
         self._device = device
-        self.passes = True  # until the kernel says otherwise
-        self.direct = False  # pieces go past the page cache: what is copied once need not be kept twice
-        self._handles = numbers()
+        self._passthrough = passthrough
+        self._direct = False  # reads in pieces bypass the page cache, because the cached file is already in it
+        self._handles = unique_numbers()
         self._open: dict[int, OpenFile] = {}
-        self._backings: dict[int, int] = {}  # by inode: the kernel's number for the file below
-        self._users: Counter[int] = Counter()  # by inode, of either way: how many have it open
+        self._backings: dict[int, int] = {}  # by inode: the kernel's number for the cached file
+        self._users: Counter[int] = Counter()  # by inode: number of opens
+
+    def negotiated(self, *, passthrough: bool, direct: bool) -> None:
+        """Apply what the kernel supports. `direct` concerns reads in pieces."""
+        self._passthrough = passthrough
+        self._direct = direct and not passthrough
 
     def __len__(self) -> int:
         return len(self._open)
@@ -41,10 +48,10 @@ class OpenFiles:
         return self._open.get(handle)
 
     def add(self, inode: int, opened: FileHandle) -> tuple[int, bytes]:
-        """The handle, and the answer to the kernel's open."""
+        """Add an open file and return its handle and the answer to the kernel."""
         handle = next(self._handles)
         backing = self._backing(inode, opened.fd)
-        flags = wire.OPEN_DIRECT if self.direct else wire.OPEN_KEEP
+        flags = wire.OPEN_DIRECT if self._direct else wire.OPEN_KEEP
         if backing is not None:
             flags = wire.OPEN_PASSTHROUGH
         self._users[inode] += 1
@@ -53,14 +60,14 @@ class OpenFiles:
 
     def _backing(self, inode: int, fd: int | None) -> int | None:
         if self._users[inode]:
-            return self._backings.get(inode)  # as it is read already
-        if fd is None or not self.passes:
+            return self._backings.get(inode)  # the same way as the earlier opens
+        if fd is None or not self._passthrough:
             return None
         try:
-            # A bytearray, for the call's result to be its answer.
+            # With a bytearray, ioctl returns the call's result.
             backing: int = fcntl.ioctl(self._device, wire.BACKING_OPEN, bytearray(wire.BACKING_MAP.pack(fd, 0, 0)))
         except OSError as error:
-            self.passes = error.errno not in _NEVER
+            self._passthrough = error.errno not in _NEVER
             return None
         self._backings[inode] = backing
         return backing
@@ -80,7 +87,7 @@ class OpenFiles:
             file.opened.close()
 
     def close(self) -> None:
-        """The sandbox has gone, and the kernel has let go of what it read by itself."""
+        """Close all files after the sandbox has ended, when the kernel has released its backing files."""
         for file in self._open.values():
             file.opened.close()
         self._open.clear()

@@ -1,28 +1,36 @@
-"""What the kernel knows of a view by number: files in one version each, and directories."""
+"""The inodes of a view: directories, and files in one version each."""
+
+import itertools
+import time
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from aliquot.storage.records import FileKey, Listed
-from aliquot.storage.view.numbers import numbers
 
 ROOT = 1
 
 
+def unique_numbers() -> Iterator[int]:
+    """Count up from the clock, so that no number was given by an earlier agent: the kernel may still use those."""
+    return itertools.count(time.time_ns() >> 8)
+
+
 class Inode(Struct, eq=False, gc=False):
-    """The view's root has no dataset. A file is its version: another version is another node."""
+    """A directory, or one version of a file. The view's root has no dataset."""
 
     dataset: str = ""
-    path: str = ""  # below the dataset
-    listed: Listed | None = None  # None: a directory
-    number: int = 0  # 0: the kernel does not know it
-    times: int = 0  # that the kernel was told of it, and has not forgotten
+    path: str = ""  # relative to the dataset
+    listed: Listed | None = None  # None for a directory
+    number: int = 0  # 0 while the kernel does not know it
+    lookups: int = 0  # lookups that the kernel has not forgotten
 
     @property
     def key(self) -> FileKey:
         return FileKey(self.dataset, self.path)
 
     def is_as(self, listed: Listed | None) -> bool:
-        """Whether it is the same version, or a directory still."""
+        """Tell whether it has the same version, or is still a directory."""
         mine = self.listed
         if mine is None or listed is None:
             return mine is listed
@@ -30,8 +38,10 @@ class Inode(Struct, eq=False, gc=False):
 
 
 class InodeTable:
+    """The inodes that the kernel knows, by number."""
+
     def __init__(self) -> None:
-        self._numbers = numbers()
+        self._numbers = unique_numbers()
         self._nodes = {ROOT: Inode(number=ROOT)}
         self._newest: dict[str, dict[str, Inode]] = {}  # by dataset and path
 
@@ -41,23 +51,23 @@ class InodeTable:
     def get(self, number: int) -> Inode | None:
         return self._nodes.get(number)
 
-    def told(self, node: Inode) -> int:
-        """Its number, which the kernel now knows once more."""
+    def look_up(self, node: Inode) -> int:
+        """Count a lookup and return the inode's number, the same one for the same version."""
         newest = self._newest.setdefault(node.dataset, {})
         known = newest.get(node.path)
         if known is None or not known.is_as(node.listed):
             known = newest[node.path] = node
             known.number = next(self._numbers)
             self._nodes[known.number] = known
-        known.times += 1
+        known.lookups += 1
         return known.number
 
-    def forget(self, number: int, times: int) -> None:
+    def forget(self, number: int, lookups: int) -> None:
         node = self._nodes.get(number)
         if node is None or number == ROOT:
             return
-        node.times -= times
-        if node.times <= 0:
+        node.lookups -= lookups
+        if node.lookups <= 0:
             del self._nodes[number]
             newest = self._newest[node.dataset]
             if newest.get(node.path) is node:

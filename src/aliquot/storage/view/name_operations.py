@@ -1,4 +1,4 @@
-"""Answers what is asked about names: which there are, what they are, what is in a directory."""
+"""The FUSE operations on names: lookups, attributes, and reading directories."""
 
 import errno
 import time
@@ -15,6 +15,8 @@ Failed = Callable[[Inode, BaseException], None]
 
 
 class NameOperations:
+    """Answers the kernel's requests about names, and waits for listings that are not known yet."""
+
     def __init__(
         self,
         requests: ViewRequests,
@@ -31,7 +33,7 @@ class NameOperations:
         self._waited_s = 0.0
 
     def look_up(self, unique: int, inode: int, body: bytes) -> None:
-        name = body.rstrip(b"\0").decode(errors="surrogateescape")  # what is not UTF-8 names no file
+        name = body.rstrip(b"\0").decode(errors="surrogateescape")  # a name that is not UTF-8 matches no file
         self._in_directory(unique, inode, lambda node: self._look_up(unique, node, name))
 
     def _look_up(self, unique: int, node: Inode, name: str) -> None:
@@ -39,7 +41,7 @@ class NameOperations:
         if child is None:
             self._requests.refuse(unique, errno.ENOENT)
             return
-        number = self._inodes.told(child)
+        number = self._inodes.look_up(child)
         if not self._requests.answer(unique, self._directories.entry(child, number)):
             self._inodes.forget(number, 1)
 
@@ -90,17 +92,17 @@ class NameOperations:
         self._requests.answer(unique, wire.STATFS_OUT.pack(0, 0, 0, 0, 0, 4096, 255, 4096, 0))
 
     def waited_s(self) -> float:
-        """For listings, since this was last asked."""
+        """Return the seconds waited for listings since the last call."""
         waited_s, self._waited_s = self._waited_s, 0.0
         return waited_s
 
     # --- listings -----------------------------------------------------------------------------------------
 
     def _in_directory(self, unique: int, inode: int, then: Callable[[Inode], None]) -> None:
-        """`then`, once it is known what is in the directory; that may have to be waited for."""
+        """Call `then` when the directory's contents are known, at once or later."""
         node = self._inodes.get(inode)
         if node is None:
-            # The number of an agent that has died: the kernel looks the path up again, from the root.
+            # The number is from an earlier agent: with ESTALE the kernel looks the path up again from the root.
             self._requests.refuse(unique, errno.ESTALE)
         elif not self._directories.shows(node.dataset):
             self._requests.refuse(unique, errno.ENOENT)
@@ -109,16 +111,16 @@ class NameOperations:
         else:
             begun_s, future = time.monotonic(), self._names.learn(node.dataset)
 
-            def learnt() -> None:
+            def learned() -> None:
                 self._waited_s += time.monotonic() - begun_s
-                self._learnt(unique, node, future.exception(), then)
+                self._learned(unique, node, future.exception(), then)
 
-            self._requests.wait(unique, future, learnt)
+            self._requests.wait(unique, future, learned)
 
-    def _learnt(self, unique: int, node: Inode, error: BaseException | None, then: Callable[[Inode], None]) -> None:
+    def _learned(self, unique: int, node: Inode, error: BaseException | None, then: Callable[[Inode], None]) -> None:
         if error is None and self._directories.shows(node.dataset):
             then(node)
-        elif error is None:  # it was taken from the sandbox while it waited
+        elif error is None:  # hidden from the sandbox meanwhile
             self._requests.refuse(unique, errno.ENOENT)
         else:
             self._failed(node, error)

@@ -1,6 +1,7 @@
-"""The requests of one connection: each is answered once, at once or when what it waits for is there."""
+"""Receive the requests of one FUSE connection and answer each once, at once or when its future is done."""
 
 import errno
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -9,33 +10,71 @@ import structlog
 
 from aliquot.storage.errors import StorageError
 from aliquot.storage.view import wire
-from aliquot.storage.view.channel import FuseDevice
 from aliquot.storage.view.events import PostWork
 
 log = structlog.get_logger("aliquot.view")
 
+# No request; a signal; the request was withdrawn before it was read.
+_NO_REQUEST = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOENT})
+
+
+class UnmountedError(Exception):
+    """The view is no longer mounted."""
+
+
+class FuseDevice:
+    """A descriptor of `/dev/fuse`. Used on the views' thread only, because the number of a closed one is reused."""
+
+    def __init__(self, device: int) -> None:
+        os.set_blocking(device, False)
+        self.device = device
+
+    def receive(self) -> tuple[int, int, int, bytes] | None:
+        """Return operation, id, inode and body of the next request, or None. Raises `UnmountedError`."""
+        try:
+            data = os.read(self.device, wire.MAX_REQUEST_BYTES)
+        except OSError as error:
+            if error.errno in _NO_REQUEST:
+                return None
+            raise UnmountedError from error
+        _, operation, unique, inode, *_ = wire.REQUEST.unpack_from(data)
+        return operation, unique, inode, data[wire.REQUEST.size :]
+
+    def send(self, *answer: bytes) -> bool:
+        """Send an answer. Return False if the kernel refuses it because the reader is gone."""
+        try:
+            os.writev(self.device, answer)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self.device)
+
 
 class ViewRequests:
-    def __init__(self, channel: FuseDevice, post: PostWork) -> None:
-        self.channel = channel
+    """The requests of one view, those that wait included. Used on the views' thread only."""
+
+    def __init__(self, device: FuseDevice, post: PostWork) -> None:
+        self.device = device
         self._post = post
         self._waiting: dict[int, Future[Any]] = {}
 
     def __len__(self) -> int:
-        """Those that wait."""
+        """Return the number of requests that wait."""
         return len(self._waiting)
 
     def answer(self, unique: int, body: bytes = b"") -> bool:
-        """Whether it was taken: whoever asked may have gone."""
-        return self.channel.send(*wire.answer(unique, body))
+        """Answer a request. Return False if the reader is gone."""
+        return self.device.send(*wire.answer(unique, body))
 
     def refuse(self, unique: int, code: int) -> None:
-        self.channel.send(wire.refusal(unique, code))
+        self.device.send(wire.refusal(unique, code))
 
     def wait(
         self, unique: int, future: Future[Any], then: Callable[[], None], unwanted: Callable[[], None] | None = None
     ) -> None:
-        """`then`, on the views' thread, when it is done; `unwanted` if nobody waits for it any more."""
+        """Call `then` on the views' thread when the future is done, or `unwanted` if the request was interrupted."""
         self._waiting[unique] = future
 
         def done() -> None:
@@ -57,9 +96,9 @@ class ViewRequests:
             future.add_done_callback(lambda _: self._post(done))
 
     def interrupt(self, unique: int) -> None:
-        """A signal has come to whoever waits, and the kernel lets it go only when it is answered."""
+        """Answer a waiting request whose reader got a signal. The kernel releases the reader only then."""
         waiting = self._waiting.pop(unique, None)
-        if waiting is not None:  # or it has been answered
+        if waiting is not None:  # else it was answered already
             waiting.cancel()
             self.refuse(unique, errno.EINTR)
 
@@ -67,4 +106,4 @@ class ViewRequests:
         for waiting in list(self._waiting.values()):
             waiting.cancel()
         self._waiting.clear()
-        self.channel.close()
+        self.device.close()

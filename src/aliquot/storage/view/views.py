@@ -1,7 +1,7 @@
-"""All views of a node: one thread answers them, and hands aside what would hold it up.
+"""Serve all views of a node on one thread, which never waits for a file or a listing.
 
-One thread, because what it answers takes microseconds (names, opens) and files that are whole are read by the kernel
-alone; the figures are in decision 0022.
+One thread is enough, because names and opens take microseconds and the kernel reads complete files by itself. Decision
+0022 has the figures.
 """
 
 import os
@@ -13,27 +13,27 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from aliquot.storage.cache import Cache
-from aliquot.storage.view.channel import UnmountedError
 from aliquot.storage.view.connection import ViewConnection
 from aliquot.storage.view.contents import NodeContents
 from aliquot.storage.view.events import OnViewEvent
+from aliquot.storage.view.requests import UnmountedError
 
 log = structlog.get_logger("aliquot.view")
 
-_MAX_EARLY_HIDDEN = 10_000  # sandboxes that something is hidden from before their views are here
+_MAX_EARLY_HIDDEN = 10_000  # sandboxes with hidden datasets whose views have not arrived yet
 
 
 class ViewServer:
-    """Every method may be called from any thread and returns at once, but `stop`."""
+    """Every method may be called from any thread. All but `stop` return at once."""
 
     def __init__(self, cache: Cache, tell: OnViewEvent, *, passthrough: bool = True) -> None:
-        """`passthrough`: the kernel reads whole files by itself, where it can and this process may say so."""
+        """Start the thread. `passthrough` lets the kernel read complete files by itself, if it may."""
         self._passthrough = passthrough and os.geteuid() == 0
         self._cache = cache
         self._tell = tell
         self._names = NodeContents(cache, self._post)
         self._connections: dict[int, ViewConnection] = {}  # by descriptor
-        self._hidden: dict[int, list[str]] = {}  # by sandbox, until its view is here
+        self._hidden: dict[int, list[str]] = {}  # by sandbox, until its view arrives
         self._posted: deque[Callable[[], None]] = deque()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._waking = threading.Lock()
@@ -47,27 +47,27 @@ class ViewServer:
         return len(self._connections)
 
     def open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
-        """Answer on this descriptor from now on, until the sandbox ends. It is the views' own now."""
+        """Serve a view on this descriptor, which is owned and closed here, until the sandbox ends."""
         self._post(lambda: self._open(sandbox, device, datasets))
 
     def close(self, sandbox: int) -> None:
-        """One whose sandbox has ended is closed already."""
+        """Close a sandbox's view. Nothing happens if it is closed already."""
         self._post(lambda: self._close_of(sandbox))
 
     def hide(self, dataset: str, sandboxes: Sequence[int]) -> None:
-        """They see it no more, nor another of its name; what they have open stays readable."""
+        """Hide every dataset of this name from these sandboxes for good. Open files stay readable."""
         self._post(lambda: self._hide(dataset, sandboxes))
 
     def drop(self, dataset: str) -> None:
-        """It is removed: no view shows it until it is renewed. What is open stays readable."""
+        """Remove a dataset from all views until it is renewed. Open files stay readable."""
         self._post(lambda: self._names.drop(dataset))
 
     def renew(self, dataset: str) -> None:
-        """It is there again, or has another origin: what was known of it is old."""
+        """Add or replace a dataset, and drop its known contents."""
         self._post(lambda: self._names.renew(dataset))
 
     def stop(self) -> None:
-        """Whoever reads in a view gets an error from now on."""
+        """Stop the thread. Readers of views get errors from now on."""
         self._stopping = True
         self._post(lambda: None)
         self._thread.join()
@@ -80,7 +80,7 @@ class ViewServer:
     def _post(self, work: Callable[[], None]) -> None:
         self._posted.append(work)
         with self._waking:
-            if not self._stopped:  # or the descriptor may be another's by now
+            if not self._stopped:  # else the descriptor's number may be in use again
                 os.eventfd_write(self._wake, 1)
 
     def _serve(self) -> None:
@@ -101,7 +101,7 @@ class ViewServer:
         except UnmountedError:
             try:
                 self._end(connection)
-            except Exception:  # one sandbox's trouble is not the others'
+            except Exception:  # one view's failure must not stop the others
                 log.exception("a view could not be closed")
 
     def _do_posted(self) -> None:
@@ -109,7 +109,7 @@ class ViewServer:
             work = self._posted.popleft()
             try:
                 work()
-            except Exception:  # one sandbox's trouble is not the others'
+            except Exception:  # one view's failure must not stop the others
                 log.exception("a view's work failed")
 
     def _open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
@@ -127,7 +127,7 @@ class ViewServer:
         for sandbox in sandboxes:
             if sandbox in connections:
                 connections[sandbox].hide(dataset)
-            elif len(self._hidden) < _MAX_EARLY_HIDDEN:  # its view comes by another way, and may come later
+            elif len(self._hidden) < _MAX_EARLY_HIDDEN:  # its view arrives on another socket, maybe later
                 self._hidden.setdefault(sandbox, []).append(dataset)
 
     def _close_of(self, sandbox: int) -> None:

@@ -1,13 +1,15 @@
-"""FUSE as the kernel speaks it on `/dev/fuse`: what of its requests and answers a read-only view needs.
+"""The FUSE protocol on `/dev/fuse`, as far as a read-only view needs it.
 
-The layouts are those of the kernel's `include/uapi/linux/fuse.h`, protocol 7, in the machine's own byte order. Requests
-and answers are a head and a body, in one read and one write.
+The layouts are those of the kernel's `include/uapi/linux/fuse.h`, protocol 7, in native byte order. A request is one
+read and an answer one write, each with a header and a body.
 """
 
 import errno
 import re
 from enum import IntEnum
 from struct import Struct
+
+from aliquot.core.units import KIB, MIB
 
 
 class Operation(IntEnum):
@@ -28,13 +30,13 @@ class Operation(IntEnum):
     READDIRPLUS = 44
 
 
-# What would change something. The mount is read-only, so the kernel refuses most of it by itself.
+# Operations that write. The mount is read-only, so the kernel refuses most of them by itself.
 CHANGES = frozenset({4, 6, 8, 9, 10, 11, 12, 13, 16, 21, 24, 35, 43, 45, 47})
 
 REQUEST = Struct("=IIQQIIII")  # bytes, operation, unique, inode, uid, gid, pid, -
 ANSWER = Struct("=IiQ")  # bytes, -errno, unique
 
-INIT_IN = Struct("=IIIII")  # major, minor, most bytes read ahead, flags, more flags
+INIT_IN = Struct("=IIIII")  # major, minor, max bytes read ahead, flags, more flags
 INIT_OUT = Struct("=IIIIHHIIHHIIH22x")
 _ATTRIBUTES = "QQQQQQIIIIIIIIII"  # inode, size, blocks, 3 times, their ns, mode, links, uid, gid, -, block size, -
 ATTR_OUT = Struct("=QII" + _ATTRIBUTES)  # valid s, ns, -
@@ -47,40 +49,40 @@ FORGET_ONE = Struct("=QQ")  # inode, times
 BATCH_HEAD = Struct("=II")
 STATFS_OUT = Struct("=QQQQQIIII24x")  # blocks, free, available, files, free, block size, name bytes, fragment size, -
 
-# Of the start, what is asked for where the kernel offers it.
+# Flags of INIT that are requested if the kernel offers them.
 ASYNC_READ = 1 << 0
 READDIRPLUS = 1 << 13
 READDIRPLUS_AUTO = 1 << 14
 PARALLEL_DIROPS = 1 << 18
 MAX_PAGES = 1 << 22
 MORE_FLAGS = 1 << 30
-DIRECT_MAPPABLE = 1 << 36  # files that are read past the page cache may be mapped all the same
-PASSTHROUGH = 1 << 37  # the kernel reads a file of ours by itself
+DIRECT_MAPPABLE = 1 << 36  # files with direct reads may be mapped
+PASSTHROUGH = 1 << 37  # the kernel reads the cached file by itself
 HAS_RESEND = 1 << 39
 WANTED = (
     ASYNC_READ | READDIRPLUS | READDIRPLUS_AUTO | PARALLEL_DIROPS | MAX_PAGES | MORE_FLAGS | DIRECT_MAPPABLE
     | PASSTHROUGH | HAS_RESEND
 )  # fmt: skip
 
-# Of an opened file.
+# Flags of an open file.
 OPEN_DIRECT = 1 << 0
-OPEN_KEEP = 1 << 1  # what the kernel has of its pages
+OPEN_KEEP = 1 << 1  # keep the cached pages
 OPEN_PASSTHROUGH = 1 << 7
 
 MAJOR, MINOR = 7, 40
-READ_BYTES = 1 << 20  # of one read, at most
-_PAGES = READ_BYTES // 4096
-_WRITE_BYTES = 4096  # never used; the smallest that may be said
+MAX_READ_BYTES = MIB
+_PAGES = MAX_READ_BYTES // 4096
+_WRITE_BYTES = 4096  # never used; the smallest permitted value
 _BACKGROUND, _CONGESTED = 64, 48
-STACK = 2  # a file system upon another one may lie below
+STACK = 2  # the cache may lie on a stacked file system
 
-# The device's own calls, as <linux/ioctl.h> makes their numbers: write, size, 229, which.
+# The ioctl numbers of the device, as <linux/ioctl.h> builds them: write, size, type 229, number.
 BACKING_OPEN = 1 << 30 | 16 << 16 | 229 << 8 | 1
 BACKING_CLOSE = 1 << 30 | 4 << 16 | 229 << 8 | 2
 BACKING_MAP = Struct("=iIQ")
-_RESEND = 7  # a notification: whatever was read and not answered is to be read again
+_RESEND = 7  # notification: send unanswered requests again
 
-REQUEST_BYTES = 1 << 16  # no request of a read-only view is longer; a long list of forgotten inodes is cut by this
+MAX_REQUEST_BYTES = 64 * KIB  # enough for a read-only view; the kernel splits longer lists of forgotten inodes
 
 _DIRECTORY, _FILE = 0o040555, 0o100444
 DIRECTORY_TYPE, FILE_TYPE = 4, 8
@@ -100,13 +102,13 @@ def resend() -> bytes:
 
 
 def resends(release: str) -> bool:
-    """Whether such a kernel asks again what was read and left unanswered: `uname -r`, Linux 6.9 on."""
+    """Tell whether a kernel of this release (`uname -r`) resends unanswered requests: Linux 6.9 and later."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (6, 9)
 
 
 def init(body: bytes) -> tuple[int, bytes]:
-    """What both sides can do, and the answer that says so. `OSError` for a kernel that is too old or too new."""
+    """Return the flags that both sides support, and the answer to INIT. Raises `OSError` for another protocol."""
     major, minor, ahead, flags, *more = INIT_IN.unpack(body[: INIT_IN.size].ljust(INIT_IN.size, b"\0"))
     if major != MAJOR:
         raise OSError(errno.EPROTO, f"the kernel speaks FUSE {major}, and this is {MAJOR}")
@@ -121,7 +123,7 @@ def init(body: bytes) -> tuple[int, bytes]:
 
 def attributes(inode: int, size: int, mtime_s: float, *, directory: bool, block: int) -> tuple[int, ...]:
     seconds, part = divmod(int(mtime_s * 1_000_000_000), 1_000_000_000)
-    seconds %= 1 << 64  # before 1970: the kernel reads it with a sign
+    seconds %= 1 << 64  # a time before 1970 is negative for the kernel
     mode, links = (_DIRECTORY, 2) if directory else (_FILE, 1)
     blocks = (size + 511) // 512
     return inode, size, blocks, seconds, seconds, seconds, part, part, part, mode, links, 0, 0, 0, block, 0
