@@ -1,4 +1,4 @@
-"""Settings in, a scheduler with its policies out: the one place that both shells go through."""
+"""Assemble a scheduler with its policies from settings, for both shells."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = QUEUEING) -> Scheduler:
-    """A scheduler as the settings want it. `queueing` may offer more policies than the table has."""
+    """Make a scheduler from the settings. `queueing` may have more policies than the usual table."""
     policy = look_up(queueing, settings.queueing, "policy")
     params = make_params(policy.params_type, settings.queueing, settings.params.get(settings.queueing, {}))
     companions = policy.companions(params)
@@ -46,7 +46,7 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
 
 
 def look_up(table: Mapping[str, T], name: str, key: str) -> T:
-    """The entry, or an error that lists what there is."""
+    """Return the entry, or raise `InputError` with all names in the table."""
     entry = table.get(name)
     if entry is None:
         raise InputError(f"{key}: there is no '{name}'; it takes {', '.join(sorted(table))}")
@@ -54,7 +54,7 @@ def look_up(table: Mapping[str, T], name: str, key: str) -> T:
 
 
 def _make_queueing(policy: type[Queueing], params: Params, seed: int, domain: str) -> Queueing:
-    """Each domain's own policy with its own generator; a function with a name, so that a scheduler can be pickled."""
+    """Make the policy of a domain, with its own generator. A named function, so that a scheduler can be pickled."""
     return policy(params, Random(f"{seed}/{domain}"))
 
 

@@ -1,4 +1,4 @@
-"""Settings, parsed once and frozen; every error names its key and what it takes."""
+"""Parse settings once into frozen records. Every error names the key and what it takes."""
 
 import re
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ P = TypeVar("P", bound=Struct)
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 2**40, "B": 1}
-MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6  # beyond that virtual times lose their meaning
+MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6  # outside of this range virtual times are not exact enough
 _MAX_BYTES = 2**60
 PACKING_DEFAULT = "first_fit"
 
 
 class PolicySettings(Struct, frozen=True):
-    """Which policies run, and with what parameters; None leaves the choice to the queueing policy."""
+    """The policies to run, and their parameters. None leaves the choice to the queueing policy."""
 
     queueing: str
     keepalive: str | None = None
@@ -34,7 +34,7 @@ class PolicySettings(Struct, frozen=True):
 
 
 def parse_size(text: str, key: str) -> int:
-    """`16GiB`, `512 MB` or a number of bytes."""
+    """Parse a size such as `16GiB`, `512 MB` or a number of bytes."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = _UNITS.get(match[2].upper()) if match else None
     size = float(match[1]) * unit if match and unit else inf
@@ -44,7 +44,7 @@ def parse_size(text: str, key: str) -> int:
 
 
 def parse_assignments(texts: list[str], key: str, *, may_be_empty: bool = False) -> dict[str, str]:
-    """`name=value` texts as a dictionary; a name given twice is an error."""
+    """Parse `name=value` texts into a dictionary, and refuse a name that is given twice."""
     values: dict[str, str] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -57,7 +57,7 @@ def parse_assignments(texts: list[str], key: str, *, may_be_empty: bool = False)
 
 
 def parse_policy_params(texts: list[str], key: str) -> dict[str, dict[str, str]]:
-    """`policy.parameter=value` texts, by policy."""
+    """Parse `policy.parameter=value` texts into parameters by policy."""
     params: dict[str, dict[str, str]] = {}
     for name, value in parse_assignments(texts, key).items():
         policy, dot, parameter = name.partition(".")
@@ -81,7 +81,7 @@ def parse_weights(texts: list[str], key: str) -> dict[str, float]:
 
 
 def make_params(kind: type[P], policy: str, values: Mapping[str, Any]) -> P:
-    """Parameters, a policy's for the most part, from what the user wrote; numbers and booleans may be texts."""
+    """Make the parameters of a policy from user input, in which numbers and booleans may be texts."""
     known = {field.encode_name: field for field in fields(kind)}
     for name, value in values.items():
         if name not in known:

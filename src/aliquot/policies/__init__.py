@@ -1,1 +1,1 @@
-"""The algorithms, one a file, one visible table a kind. They look at a view and decide; they perform nothing."""
+"""The policies: one algorithm per file, and one table per kind. They read a view and decide, without side effects."""

@@ -1,4 +1,4 @@
-"""Who goes first when there is no room: the table."""
+"""The table of eviction policies, which decide what is evicted first."""
 
 from typing import Any
 

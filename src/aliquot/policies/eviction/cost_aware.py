@@ -1,17 +1,17 @@
-"""Ours: what costs least to do without goes first.
+"""Cost-aware eviction, our own policy: evict the entry that is worth least to keep.
 
-The worth of keeping an entry is what bringing it back would take, times how soon it is likely to be needed, for each
-byte it holds: `reload_s / next_use_s / bytes`. The expectation moves as time passes, so the heap's order is a first
-guess: the worth of the few that seem least worth is looked at again, and the least of those goes.
+The worth of an entry is `reload_s / next_use_s / bytes`: what loading it again costs, divided by the time until it is
+likely to be needed and by the bytes it holds. The expected time changes as time passes, so the order of the heap is
+only a first guess. The worth of its first few entries is computed again, and the least of those is evicted.
 """
 
 from heapq import heapify, heappop, heappush
 
 from aliquot.core.interfaces import E, Eviction, Params
 
-LOOK_AT = 4
-MIN_NEXT_USE_S = 1e-3  # sooner than this is at once
-_SLACK = 64
+CANDIDATES = 4  # entries whose worth is computed again
+MIN_NEXT_USE_S = 1e-3  # a shorter time counts as this one
+_SLACK = 64  # stale heap entries tolerated on top of three each
 
 
 class CostAware(Eviction[E]):
@@ -35,20 +35,20 @@ class CostAware(Eviction[E]):
         self._worth.pop(entry.id, None)
 
     def victim(self, *, now: float) -> E | None:
-        looked_at: list[tuple[float, int]] = []
-        while self._heap and len(looked_at) < LOOK_AT:
+        candidates: list[tuple[float, int]] = []
+        while self._heap and len(candidates) < CANDIDATES:
             worth, number = heappop(self._heap)
             if self._worth.get(number) == worth:
-                del self._worth[number]  # an entry with the same worth as before may be in the heap twice
-                looked_at.append((_worth(self._entries[number], now), number))
-        for worth, number in looked_at:
+                del self._worth[number]  # the heap may hold an entry twice with the same worth
+                candidates.append((_worth(self._entries[number], now), number))
+        for worth, number in candidates:
             self._worth[number] = worth
             heappush(self._heap, (worth, number))
-        return self._entries[min(looked_at)[1]] if looked_at else None
+        return self._entries[min(candidates)[1]] if candidates else None
 
 
 def _worth(entry: E, now: float) -> float:
     next_use_s = entry.next_use_s(now)
-    if next_use_s is None:  # seen once: nothing speaks for another use
+    if next_use_s is None:  # used once, so nothing suggests another use
         return 0.0
     return entry.reload_s / (max(next_use_s, MIN_NEXT_USE_S) * max(entry.bytes, 1))

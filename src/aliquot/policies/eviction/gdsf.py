@@ -1,7 +1,7 @@
-"""GreedyDual-Size-Frequency: a classic of web caches, and of keep-alive for functions.
+"""GreedyDual-Size-Frequency, known from web caches and from keep-alive for functions.
 
-The priority of an entry is `clock + uses * reload_s / bytes`; the lowest goes, of equals the one used longest ago, and
-the clock moves on to its priority, so that what was useful long ago ages.
+The priority of an entry is `clock + uses * reload_s / bytes`. The lowest is evicted, and of equal ones the least
+recently used. The clock then advances to its priority, so that old uses count less over time.
 """
 
 from heapq import heapify, heappop, heappush
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from aliquot.core.interfaces import E, Eviction, Params
 
-_SLACK = 64
+_SLACK = 64  # stale heap entries tolerated on top of three each
 
 
-class _Place(NamedTuple):
+class _HeapEntry(NamedTuple):
     priority: float
     turn: int
     number: int
@@ -23,15 +23,15 @@ class Gdsf(Eviction[E]):
         super().__init__(params)
         self._clock = 0.0
         self._turn = 0
-        self._entries: dict[int, tuple[_Place, E]] = {}
-        self._heap: list[_Place] = []
+        self._entries: dict[int, tuple[_HeapEntry, E]] = {}
+        self._heap: list[_HeapEntry] = []
 
     def add(self, entry: E, *, now: float) -> None:
         self._turn += 1
         priority = self._clock + entry.uses * entry.reload_s / max(entry.bytes, 1)
-        place = _Place(priority, self._turn, entry.id)
-        self._entries[entry.id] = (place, entry)
-        heappush(self._heap, place)
+        item = _HeapEntry(priority, self._turn, entry.id)
+        self._entries[entry.id] = (item, entry)
+        heappush(self._heap, item)
         if len(self._heap) > _SLACK + 4 * len(self._entries):
             self._heap = [known for known, _ in self._entries.values()]
             heapify(self._heap)
@@ -41,10 +41,10 @@ class Gdsf(Eviction[E]):
 
     def victim(self, *, now: float) -> E | None:
         while self._heap:
-            place = self._heap[0]
-            known = self._entries.get(place.number)
-            if known is not None and known[0] == place:
-                self._clock = place.priority
+            first = self._heap[0]
+            known = self._entries.get(first.number)
+            if known is not None and known[0] == first:
+                self._clock = first.priority
                 return known[1]
             heappop(self._heap)
         return None

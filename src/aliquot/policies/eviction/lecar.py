@@ -1,9 +1,9 @@
-"""LeCaR (Vietri et al., HotStorage 2018): learns from its regrets whether recency or frequency is the better guide.
+"""LeCaR (Vietri et al., HotStorage 2018): learn from regrets whether recency or frequency is the better guide.
 
-Two experts, `lru` and `lfu`, each name a victim; whom to follow is chosen in proportion to their weights. What went
-leaves its number in the history of the expert that named it. When it comes back, that expert was wrong: the weight of
-the other grows, the more the shorter ago the mistake. Where the paper draws lots, the choice here takes turns in the
-same proportion: decisions must not depend on chance.
+Two experts, `lru` and `lfu`, each name a victim, and one is followed in proportion to its weight. The history of the
+expert that named a victim keeps its number. If that entry comes back, the expert was wrong, and the weight of the other
+grows, the more so the more recent the mistake. The paper chooses at random. Here the experts take turns in the same
+proportion, because decisions must not depend on chance.
 """
 
 from collections import OrderedDict
@@ -14,28 +14,31 @@ from aliquot.policies.eviction.lfu import Lfu
 from aliquot.policies.eviction.lru import Lru
 
 LEARNING_RATE = 0.45
-DISCOUNT = 0.005  # what is left of a regret after as many turns as there are entries
+DISCOUNT = 0.005  # factor left of a regret after as many turns as there are entries
 
 
 class LeCaR(Eviction[E]):
     def __init__(self, params: Params) -> None:
         super().__init__(params)
-        self.lru_weight = 0.5  # the other's is what is missing to 1
+        self.lru_weight = 0.5  # lfu's weight is the rest to 1
         self._lru: Lru[E] = Lru(params)
         self._lfu: Lfu[E] = Lfu(params)
-        self._here: set[int] = set()
-        self._regrets: dict[bool, OrderedDict[int, int]] = {True: OrderedDict(), False: OrderedDict()}  # by "was lru's"
-        self._uses_of_gone: dict[int, int] = {}  # they count on when it comes back
+        self._present: set[int] = set()
+        self._regrets: dict[bool, OrderedDict[int, int]] = {
+            True: OrderedDict(),
+            False: OrderedDict(),
+        }  # by whether lru named it
+        self._evicted_uses: dict[int, int] = {}  # restored when it comes back
         self._turn = 0
         self._credit = 0.0
         self._named: tuple[int, bool] | None = None
 
     def add(self, entry: E, *, now: float) -> None:
         self._turn += 1
-        if entry.id not in self._here:
-            self._here.add(entry.id)
+        if entry.id not in self._present:
+            self._present.add(entry.id)
             self._learn(entry.id)
-            self._lfu.count(entry, self._uses_of_gone.pop(entry.id, 0))
+            self._lfu.count(entry, self._evicted_uses.pop(entry.id, 0))
         self._lru.add(entry, now=now)
         self._lfu.add(entry, now=now)
 
@@ -45,7 +48,7 @@ class LeCaR(Eviction[E]):
 
     def forget(self, entry: E) -> None:
         self.remove(entry)
-        self._here.discard(entry.id)
+        self._present.discard(entry.id)
         uses = self._lfu.uses(entry)
         self._lfu.forget(entry)
         if self._named is not None and self._named[0] == entry.id:
@@ -55,9 +58,9 @@ class LeCaR(Eviction[E]):
         by_lru, by_lfu = self._lru.victim(now=now), self._lfu.victim(now=now)
         if by_lru is None or by_lfu is None:
             return None
-        if self._named is not None and self._named[0] in {by_lru.id, by_lfu.id} and self._named[0] in self._here:
-            return by_lru if self._named[0] == by_lru.id else by_lfu  # asked again: nothing has changed
-        if by_lru is by_lfu:  # nobody's mistake
+        if self._named is not None and self._named[0] in {by_lru.id, by_lfu.id} and self._named[0] in self._present:
+            return by_lru if self._named[0] == by_lru.id else by_lfu  # called again, and nothing has changed
+        if by_lru is by_lfu:  # both agree, so neither is to blame
             self._named = None
             return by_lru
         self._credit += self.lru_weight
@@ -72,15 +75,15 @@ class LeCaR(Eviction[E]):
             turn = regrets.pop(number, None)
             if turn is None:
                 continue
-            factor = exp(LEARNING_RATE * DISCOUNT ** ((self._turn - turn) / max(len(self._here), 1)))
+            factor = exp(LEARNING_RATE * DISCOUNT ** ((self._turn - turn) / max(len(self._present), 1)))
             lru, lfu = self.lru_weight, 1 - self.lru_weight
             lru, lfu = (lru, lfu * factor) if was_lru else (lru * factor, lfu)
-            self.lru_weight = min(0.99, max(0.01, lru / (lru + lfu)))  # an expert once wrong may be right tomorrow
+            self.lru_weight = min(0.99, max(0.01, lru / (lru + lfu)))  # so that either expert can recover
 
     def _remember(self, number: int, uses: int, *, was_lru: bool) -> None:
         regrets = self._regrets[was_lru]
         regrets[number] = self._turn
-        self._uses_of_gone[number] = uses
-        while len(regrets) > max(len(self._here), 1):
+        self._evicted_uses[number] = uses
+        while len(regrets) > max(len(self._present), 1):
             gone, _ = regrets.popitem(last=False)
-            self._uses_of_gone.pop(gone, None)
+            self._evicted_uses.pop(gone, None)

@@ -1,4 +1,4 @@
-"""Least frequently used: what was used least often since it came goes first, of equals the one used longest ago."""
+"""Least frequently used: evict the entry with the fewest uses, and of equal ones the least recently used."""
 
 from collections import OrderedDict
 
@@ -8,15 +8,15 @@ from aliquot.core.interfaces import E, Eviction, Params
 class Lfu(Eviction[E]):
     def __init__(self, params: Params) -> None:
         super().__init__(params)
-        self._uses: dict[int, int] = {}  # of what is here, in use or not
+        self._uses: dict[int, int] = {}  # of all present entries, in use or not
         self._by_uses: dict[int, OrderedDict[int, E]] = {}  # in order of last use
-        self._least = 1  # no entry has fewer
+        self._min_uses = 1  # no entry has fewer uses
 
     def add(self, entry: E, *, now: float) -> None:
         self.remove(entry)
         uses = self._uses[entry.id] = self._uses.get(entry.id, 0) + 1
         self._by_uses.setdefault(uses, OrderedDict())[entry.id] = entry
-        self._least = min(self._least, uses)
+        self._min_uses = min(self._min_uses, uses)
 
     def remove(self, entry: E) -> None:
         uses = self._uses.get(entry.id, 0)
@@ -32,12 +32,12 @@ class Lfu(Eviction[E]):
         return self._uses.get(entry.id, 0)
 
     def count(self, entry: E, uses: int) -> None:
-        """It comes with so many uses from before."""
+        """Set the number of uses that a new entry starts with."""
         self._uses[entry.id] = uses
 
     def victim(self, *, now: float) -> E | None:
         if not self._by_uses:
             return None
-        if self._least not in self._by_uses:
-            self._least = min(self._by_uses)
-        return next(iter(self._by_uses[self._least].values()))
+        if self._min_uses not in self._by_uses:
+            self._min_uses = min(self._by_uses)
+        return next(iter(self._by_uses[self._min_uses].values()))

@@ -1,4 +1,4 @@
-"""Least recently used: what has been idle longest goes first."""
+"""Least recently used: evict the entry that has been idle longest."""
 
 from collections import OrderedDict
 

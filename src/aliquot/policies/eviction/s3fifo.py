@@ -1,21 +1,21 @@
-"""S3-FIFO (Yang et al., SOSP 2023): three queues; most of what comes is used once, and leaves early.
+"""S3-FIFO (Yang et al., SOSP 2023): three FIFO queues that evict entries early which are used only once.
 
-What is new waits in a small queue. There, an entry that is used twice more moves on to the main queue, any other goes
-and leaves its number in a ghost queue; what comes back while its ghost is there goes to the main queue at once. In the
-main queue what was used since it was last looked at goes round again, with one use less to its credit.
+New entries wait in a small queue. An entry that is used twice more moves to the main queue. Any other is evicted, and
+its number enters a ghost queue. An entry that comes back while its number is there goes directly to the main queue. An
+entry at the front of the main queue that was used since its last turn goes to the back, with one use less.
 
-The paper's cache has a size; this one is told who is here, and takes the most that was here at once for its size. Until
-somebody must go for the first time there is room for all, and what came after the small queue was full is in the main.
+The paper's cache has a fixed size. This one takes the largest number of bytes that were present at once as its size. At
+the first eviction, entries beyond the small queue's share move to the main queue.
 """
 
 from collections import OrderedDict
 
 from aliquot.core.interfaces import E, Eviction, Params
 
-SMALL = 0.1  # the small queue's part of the bytes
-GHOSTS = 0.9  # of the bytes, too
-PROMOTED_AT = 2  # uses in the small queue
-MAX_USES = 3  # that the main queue counts
+SMALL = 0.1  # the small queue's fraction of the bytes
+GHOSTS = 0.9  # bytes of evicted entries whose numbers are kept, as a fraction of the size
+PROMOTED_AT = 2  # uses in the small queue after which an entry moves to the main queue
+MAX_USES = 3  # more uses are not counted in the main queue
 
 
 class S3Fifo(Eviction[E]):
@@ -23,13 +23,13 @@ class S3Fifo(Eviction[E]):
         super().__init__(params)
         self._small: OrderedDict[int, E] = OrderedDict()
         self._main: OrderedDict[int, E] = OrderedDict()
-        self._uses: dict[int, int] = {}  # since it came, or was last looked at
-        self._busy: set[int] = set()  # in use: they keep their place, and are passed over
-        self._ghosts: OrderedDict[int, int] = OrderedDict()  # bytes
+        self._uses: dict[int, int] = {}  # since it came, or since its last turn
+        self._busy: set[int] = set()  # in use; they stay in their queue and cannot be evicted
+        self._ghosts: OrderedDict[int, int] = OrderedDict()  # bytes by number
         self._bytes = 0
         self._small_bytes = 0
         self._ghost_bytes = 0
-        self._most_bytes = 0  # that were here at once: the size
+        self._max_bytes = 0  # present at once so far, taken as the size
         self._named: int | None = None
         self._filled = False
 
@@ -40,7 +40,7 @@ class S3Fifo(Eviction[E]):
             return
         self._uses[entry.id] = 0
         self._bytes += entry.bytes
-        self._most_bytes = max(self._most_bytes, self._bytes)
+        self._max_bytes = max(self._max_bytes, self._bytes)
         ghost = self._ghosts.pop(entry.id, None)
         if ghost is not None:
             self._ghost_bytes -= ghost
@@ -63,7 +63,7 @@ class S3Fifo(Eviction[E]):
             return
         self._small_bytes -= entry.bytes
         if entry.id == self._named:
-            self._haunt(entry)
+            self._add_ghost(entry)
 
     def victim(self, *, now: float) -> E | None:
         self._named = None
@@ -72,9 +72,9 @@ class S3Fifo(Eviction[E]):
             self._fill_main()
         if len(self._busy) < len(self._uses):
             main_bytes = self._bytes - self._small_bytes
-            if main_bytes <= self._most_bytes - self._small_share:
-                found = self._leave_small()
-            found = found or self._leave_main() or self._leave_small()
+            if main_bytes <= self._max_bytes - self._small_share:
+                found = self._victim_of_small()
+            found = found or self._victim_of_main() or self._victim_of_small()
         if found is not None:
             self._named = found.id
         return found
@@ -90,9 +90,9 @@ class S3Fifo(Eviction[E]):
 
     @property
     def _small_share(self) -> int:
-        return int(self._most_bytes * SMALL)
+        return int(self._max_bytes * SMALL)
 
-    def _leave_small(self) -> E | None:
+    def _victim_of_small(self) -> E | None:
         for _ in range(len(self._small)):
             number, entry = next(iter(self._small.items()))
             if self._uses[number] >= PROMOTED_AT:
@@ -106,8 +106,8 @@ class S3Fifo(Eviction[E]):
                 return entry
         return None
 
-    def _leave_main(self) -> E | None:
-        # Every round takes a use from each, so that MOST_USES rounds find one unless all are busy.
+    def _victim_of_main(self) -> E | None:
+        # Every round takes a use from each entry, so this finds one unless all are busy.
         for _ in range((MAX_USES + 1) * len(self._main)):
             number, entry = next(iter(self._main.items()))
             if self._uses[number] == 0 and number not in self._busy:
@@ -116,8 +116,8 @@ class S3Fifo(Eviction[E]):
             self._main.move_to_end(number)
         return None
 
-    def _haunt(self, entry: E) -> None:
+    def _add_ghost(self, entry: E) -> None:
         self._ghosts[entry.id] = entry.bytes
         self._ghost_bytes += entry.bytes
-        while self._ghost_bytes > self._most_bytes * GHOSTS:
+        while self._ghost_bytes > self._max_bytes * GHOSTS:
             self._ghost_bytes -= self._ghosts.popitem(last=False)[1]

@@ -1,4 +1,4 @@
-"""How long what is idle stays: the table."""
+"""The table of keep-alive policies, which decide how long idle sandboxes stay."""
 
 from aliquot.core.interfaces import KeepAlive
 from aliquot.policies.keepalive.adaptive import Adaptive

@@ -1,8 +1,8 @@
-"""Ours: wait for a flow as long as its own arrivals make sense of, and no longer.
+"""Adaptive keep-alive, our own policy: keep an idle flow as long as its recent arrivals suggest.
 
-The wait is the recent mean gap between its arrivals plus four times their mean deviation, the rule by which TCP decides
-that an answer will not come any more. A regular flow gives its memory back soon after it is overdue; an irregular one
-is given more time than a fixed multiple of the mean would give it.
+The time is the recent mean gap between arrivals plus four times their mean deviation, as for TCP's retransmission
+timeout. A regular flow gives its memory back soon after the next call is overdue. An irregular one gets more time than
+a fixed multiple of the mean would give it.
 """
 
 from aliquot.core.clock import after

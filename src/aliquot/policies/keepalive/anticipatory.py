@@ -1,7 +1,7 @@
-"""Wait for a flow's next arrival a little longer than it usually takes, then give its device memory back.
+"""Anticipatory keep-alive: wait a little longer than a flow's next arrival usually takes, then swap it out.
 
-From disk scheduling: keeping the head where the last request was pays if the next one comes soon. The wait is
-alpha times the mean inter-arrival time, counted from when the flow was last serviced.
+The idea is from disk scheduling, where keeping the head in place pays if the next request comes soon. The wait is alpha
+times the mean time between arrivals, counted from when the flow was last serviced.
 """
 
 from aliquot.core.clock import after
@@ -22,6 +22,6 @@ class Anticipatory(KeepAlive):
 
     def flow_idled(self, flow: FlowView, *, now: float) -> Expiry | None:
         mean_s = flow.mean_interarrival_s
-        if mean_s is None:  # nothing to anticipate from yet
+        if mean_s is None:  # there has been at most one arrival
             return None
         return Expiry(after(flow.last_serviced, self._alpha * mean_s), ExpiryAction.SWAP_OUT)

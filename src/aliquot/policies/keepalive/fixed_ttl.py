@@ -1,4 +1,4 @@
-"""The classic of serverless platforms: a sandbox that was idle for a fixed time is stopped."""
+"""Fixed time to live, as on many serverless platforms: stop a sandbox that was idle for a fixed time."""
 
 from aliquot.core.clock import after
 from aliquot.core.interfaces import Expiry, ExpiryAction, KeepAlive, Params

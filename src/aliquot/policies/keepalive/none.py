@@ -1,7 +1,7 @@
-"""No keep-alive at all: an idle sandbox stays until somebody needs its room."""
+"""No keep-alive limit: an idle sandbox stays until it is evicted."""
 
 from aliquot.core.interfaces import KeepAlive
 
 
 class UntilEvicted(KeepAlive):
-    """The base class says it already: nothing ever expires."""
+    """Lets nothing expire, as the base class does."""

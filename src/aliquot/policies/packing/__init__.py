@@ -1,4 +1,4 @@
-"""Where a new slice goes when several devices have room for it: the table."""
+"""The table of packing policies, which choose among devices with room for a new slice."""
 
 from aliquot.core.interfaces import Packing
 from aliquot.policies.packing.best_fit import BestFit

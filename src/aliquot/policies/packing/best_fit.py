@@ -1,4 +1,4 @@
-"""The device that the slice fills most: what is left free elsewhere stays in one piece, for a larger slice."""
+"""Best fit: choose the fullest device, so that free compute elsewhere stays in one piece for larger slices."""
 
 from collections.abc import Sequence
 

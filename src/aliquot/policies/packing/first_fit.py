@@ -1,4 +1,4 @@
-"""The first device that has room: whatever comes early fills the devices in their order."""
+"""First fit: choose the first device that has room, which fills the devices in order."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,8 @@
-"""The device where the slice spoils least for others (fragmentation gradient descent, Weng et al., ATC 2023).
+"""Least fragmentation: choose the device where the slice blocks the fewest others (Weng et al., ATC 2023).
 
-What is free on a device is a fragment to a function whose slice does not fit there, in compute or in memory. The
-fragmentation of a device is what of its compute is a fragment to a function on average, weighed by how many functions
-ask for such a slice. A new slice goes where it adds least to that.
+The free compute of a device is a fragment for a function whose slice does not fit there, in compute or in memory. The
+fragmentation of a device is the free compute that is a fragment for an average function, weighted by the number of
+functions with such a slice. A new slice goes where it adds least to the fragmentation.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from aliquot.core.interfaces import Packing, Params
 from aliquot.core.view import SHARE_TOLERANCE, DeviceView, FlowView
 
-STEPS = 20  # slices are counted in classes: twentieths of a device, and powers of two of memory
+STEPS = 20  # classes of shares per device; memory is rounded up to powers of two
 
 
 class LeastFragmented(Packing):
@@ -45,8 +45,8 @@ class LeastFragmented(Packing):
         return self._fragment(free - share, room - memory) - before
 
     def _fragment(self, free: float, room: float) -> float:
-        """Times the number of functions: the same for all devices."""
-        spoilt = sum(
+        """Return the fragmentation times the number of functions, which is the same factor for all devices."""
+        blocked = sum(
             count for (share, memory), count in self._classes.items() if share > free + SHARE_TOLERANCE or memory > room
         )
-        return spoilt * max(0.0, free)
+        return blocked * max(0.0, free)

@@ -1,4 +1,4 @@
-"""Which files are brought before anyone opens them: the table."""
+"""The table of prefetching policies, which decide which files are fetched before they are opened."""
 
 from aliquot.core.interfaces import Prefetching
 from aliquot.policies.prefetching.expected_benefit import ExpectedBenefit

@@ -1,4 +1,4 @@
-"""Nothing is brought before it is opened, and no prediction is asked for."""
+"""No prefetching: files are fetched when they are opened, and no predictions are asked for."""
 
 from collections.abc import Container, Sequence
 

@@ -1,15 +1,15 @@
-"""What is more likely than theta to be opened, most likely first, N at most; what is under way may fall to `keep`."""
+"""Threshold: fetch at most N files that are more likely than theta to be opened, most likely first."""
 
 from aliquot.core.events import LikelyFile
-from aliquot.policies.prefetching.parts.likeliest import Likeliest, LikeliestParams
+from aliquot.policies.prefetching.parts.most_likely import MostLikelyFirst, MostLikelyParams
 
 
-class ThresholdParams(LikeliestParams, frozen=True):
-    theta: float = 0.75  # the probability above which a file is worth its bytes
-    keep: float = 0.5  # what is on its way is cancelled at this probability or less
+class ThresholdParams(MostLikelyParams, frozen=True):
+    theta: float = 0.75  # probability above which a file is fetched
+    keep: float = 0.5  # a fetch in flight is cancelled at this probability or less
 
 
-class Threshold(Likeliest):
+class Threshold(MostLikelyFirst):
     params_type = ThresholdParams
 
     def __init__(self, params: ThresholdParams) -> None:

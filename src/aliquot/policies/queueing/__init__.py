@@ -1,4 +1,4 @@
-"""Who runs next, and where: the table. A new policy is one file and one line here."""
+"""The table of queueing policies, which decide what runs next, and where. A new policy is one file and one line."""
 
 from aliquot.core.interfaces import Queueing
 from aliquot.policies.queueing.affinity import Affinity

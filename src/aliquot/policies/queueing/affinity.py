@@ -1,9 +1,9 @@
-"""Completely fair scheduling with residency, as the Kernel-as-a-Service pool does it.
+"""Completely fair scheduling with residency, as in the Kernel-as-a-Service pool.
 
-A free device takes the flow with the smallest `vTime + (0 if it is resident here else 10 tau)`; then its vTime grows
-by tau, its run estimate. A flow that becomes non-empty restarts at the smallest vTime, as it is described: a flow that
-is often empty for an instant is served the better for it, at the cost of those that wait. Two heaps give the minimum
-without a scan: all flows by the penalised key, and for each device those resident there by their bare vTime.
+A free device takes the flow with the smallest `vTime + (0 if it is resident here else 10 tau)`. The flow's vTime then
+grows by tau, its run estimate. A flow that becomes non-empty restarts at the smallest vTime, as in the original, which
+favours flows that are often empty for an instant. Two kinds of heap give the minimum without a scan: all flows by the
+key with the penalty, and for each device the resident flows by their vTime.
 """
 
 from aliquot.core.fit import could_hold
@@ -14,7 +14,7 @@ from aliquot.policies.queueing.parts.placement import by_last_dispatch, on_devic
 
 
 class AffinityParams(Params, frozen=True):
-    penalty: float = 10  # in run estimates
+    penalty: float = 10  # for a flow that is not resident, in run estimates
     unknown_s: float = 1
 
 
@@ -26,7 +26,7 @@ class Affinity(Queueing):
         self._penalty = params.penalty
         self._unknown_s = params.unknown_s
         self._vtime: dict[int, float] = {}
-        self._smallest = 0.0  # vTime of the non-empty flows; kept when all are empty
+        self._smallest = 0.0  # vTime of the non-empty flows, or the last one when all are empty
         self._by_vtime: FlowHeap[float] = FlowHeap()
         self._elsewhere: FlowHeap[float] = FlowHeap()
         self._here: dict[int, FlowHeap[float]] = {}  # by device
@@ -65,11 +65,11 @@ class Affinity(Queueing):
                 if place is not None:
                     return Choice(flow, *place, reason)
                 if could_hold(flow.spec, device.spec, [other.spec for other in view.devices]):
-                    break  # it will fit: to let others past would starve it
+                    break  # it will fit later, and letting others pass would starve it
         return None
 
     def _ranked(self, device: DeviceView) -> list[tuple[FlowView, str]]:
-        """The best resident flow and the best of all, the better first."""
+        """Return the best resident flow and the best of all flows, the better one first."""
         here = self._here.get(device.index)
         ranked = []
         if here is not None and (flow := here.first()) is not None:

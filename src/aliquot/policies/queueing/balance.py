@@ -1,4 +1,4 @@
-"""The thesis' balance: first come, first served, on any device that is free, whatever is resident there."""
+"""Balance, from the thesis: first come, first served, on any free device, whatever is resident there."""
 
 from aliquot.core.interfaces import Choice
 from aliquot.core.view import View

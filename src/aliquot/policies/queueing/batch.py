@@ -1,4 +1,4 @@
-"""Batch: take the flow that holds the oldest request and drain it before turning to another."""
+"""Batch: take the flow with the oldest request, and drain it before taking another."""
 
 from aliquot.core.interfaces import Choice, Params, RandomSource
 from aliquot.core.view import FlowView, View

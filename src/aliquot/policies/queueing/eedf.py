@@ -1,4 +1,4 @@
-"""Earliest effective deadline first: the head with the smallest arrival time plus run estimate."""
+"""Earliest effective deadline first: choose the head with the smallest arrival time plus run estimate."""
 
 from aliquot.core.interfaces import Choice
 from aliquot.core.view import FlowView, View

@@ -1,9 +1,8 @@
-"""The thesis' exclusive: one queue per client, and devices of its own for each.
+"""Exclusive, from the thesis: one queue per client, and each client has devices of its own.
 
-Devices are split evenly between the clients; where there are more clients than devices, clients share one. A call
-without a named tenant belongs to its function's client, for in the thesis a client has one model. With `rebalance`
-a device moves to the fullest queue when that is more than 150 % as full as another that has a device to spare: nobody
-is left without one.
+Devices are split evenly between the clients. If there are more clients than devices, clients share one. A call without
+a named tenant belongs to its function's client, because in the thesis a client has one model. With `rebalance`, a
+device moves to the fullest queue when that is more than 150 % as full as another queue that has more than one device.
 """
 
 from typing import TypeAlias
@@ -20,11 +19,11 @@ Client: TypeAlias = tuple[str, str]
 
 class ExclusiveParams(Params, frozen=True):
     rebalance: bool = False
-    threshold: float = 1.5  # how much fuller one queue may be than another
+    threshold: float = 1.5  # how many times as full one queue may be as another
 
 
-class Group:
-    """Clients with their devices; mostly one client."""
+class ClientGroup:
+    """Clients that share devices, mostly just one."""
 
     def __init__(self) -> None:
         self.order = ArrivalOrder()
@@ -39,9 +38,9 @@ class Exclusive(Queueing):
         super().__init__(params, generator)
         self._rebalance = params.rebalance
         self._threshold = params.threshold
-        self._clients: dict[Client, int] = {}  # how many flows each has
-        self._groups: list[Group] = []
-        self._group_of: dict[Client, Group] = {}
+        self._clients: dict[Client, int] = {}  # number of flows of each client
+        self._groups: list[ClientGroup] = []
+        self._group_of: dict[Client, ClientGroup] = {}
 
     def opened(self, flow: FlowView, view: View) -> None:
         client = _client(flow)
@@ -74,12 +73,12 @@ class Exclusive(Queueing):
 
     def choose(self, view: View) -> Choice | None:
         heads = [(flow, group) for group in self._groups if (flow := group.order.first()) is not None]
-        reserved: dict[int, None] = {}  # devices that an older guest waits for
+        reserved: dict[int, None] = {}  # devices that an older call from another group waits for
         for flow, group in sorted(heads, key=lambda head: head[0].head.number):
             devices = group.devices
             specs = [device.spec for device in view.devices]
             guest = flow.spec.device_count > 1 or misfit(flow.spec, [device.spec for device in devices]) is not None
-            if guest:  # too large for its own: better a guest elsewhere than never
+            if guest:  # too large for its own devices, so it may use others
                 devices = [device for device in view.devices if could_hold(flow.spec, device.spec, specs)]
             place = least_recent(view, flow, [device for device in devices if device.index not in reserved])
             if place is not None:
@@ -89,10 +88,10 @@ class Exclusive(Queueing):
         return None
 
     def _split(self, view: View) -> None:
-        """Deal devices to clients, in order and evenly, and queued invocations to their clients' groups."""
+        """Assign devices evenly to clients, in order, and queued invocations to their clients' groups."""
         entries = sorted((entry for group in self._groups for entry in group.order), key=lambda entry: entry[0])
         count = max(1, min(len(self._clients), len(view.devices)))
-        self._groups = [Group() for _ in range(count)]
+        self._groups = [ClientGroup() for _ in range(count)]
         self._group_of = {client: self._groups[place % count] for place, client in enumerate(self._clients)}
         for place, device in enumerate(view.devices):
             self._groups[place * count // len(view.devices)].devices.append(device)

@@ -1,4 +1,4 @@
-"""First come, first served, over all flows; an idle sandbox is used wherever it is."""
+"""First come, first served, over all flows. An idle sandbox is used wherever it is."""
 
 from aliquot.core.interfaces import Choice
 from aliquot.core.view import View

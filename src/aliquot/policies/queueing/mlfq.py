@@ -1,4 +1,4 @@
-"""The thesis' multi-level queues: a bucket per duration class, a random non-empty bucket, FIFO within it."""
+"""Multi-level queues, from the thesis: choose a random non-empty bucket of a duration class, and serve it in order."""
 
 from math import frexp
 
@@ -10,7 +10,7 @@ from aliquot.policies.queueing.parts.shortest import ShortestParams
 
 
 def duration_class(run_s: float) -> int:
-    """The power of two above the run time; everything without a duration is in one class."""
+    """Return the exponent of the power of two above the run time. All run times of 0 are in one class."""
     return frexp(run_s)[1]
 
 
@@ -22,10 +22,10 @@ class Mlfq(Queueing):
         self._unknown_s = params.unknown_s
         self._buckets: dict[int, ArrivalOrder] = {}
         self._class_of: dict[int, int] = {}
-        self._drawn: int | None = None  # kept until it has been served: waiting is not a reason to draw again
+        self._drawn: int | None = None  # kept until it is served, because waiting is no reason to draw again
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
-        if flow.queued == 1:  # a flow changes its class only when nothing of it waits
+        if flow.queued == 1:  # a flow changes its class only when its queue is empty
             known = flow.run_estimate_s
             self._class_of[flow.index] = duration_class(self._unknown_s if known is None else known)
         self._buckets.setdefault(self._class_of[flow.index], ArrivalOrder()).push(flow, invocation.number)

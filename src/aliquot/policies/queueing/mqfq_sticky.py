@@ -1,19 +1,19 @@
-"""MQFQ-Sticky, the published best, rule by rule; `tests/unit/core/test_mqfq_sticky.py` has a test for each.
+"""MQFQ-Sticky, the best published policy, rule by rule. `tests/unit/core/test_mqfq_sticky.py` has a test for each rule.
 
-Fair queueing with start tags. `S` is the start tag of a flow's head (its last finish tag `F` when it is empty), the
-global virtual time `GVT` the smallest S of all non-empty flows. A flow may run ahead of GVT by at most T: that slack
-is what lets it stay on a device where it is warm. Ahead of that it is throttled, and its memory swapped out; a flow
-that stays away longer than anticipated turns inactive. Idle time earns no credit.
+It is fair queueing with start tags. `S` is the start tag of a flow's head, or its last finish tag `F` when the flow is
+empty. The global virtual time `GVT` is the smallest S of all non-empty flows. A flow may run ahead of GVT by at most T.
+That slack lets it stay on a device where it is warm. Beyond it the flow is throttled, and its memory is swapped out. A
+flow that stays idle longer than anticipated becomes inactive. Idle time earns no credit.
 
     enqueue   s = max(GVT, F), F = max(F, s + tau / weight); a flow that was empty: S = max(S, s)
     choose    among active, non-empty flows: fewest in flight, ties to the longest queue
     dispatch  S = the next head's tag, or F; throttled if S - GVT > T
 
-While a flow has something queued, F >= S >= GVT, so each start tag is the finish tag before it: the steps tau / weight
-of what waits are all that needs to be kept, and a call that is withdrawn takes its step with it.
+While a flow has something queued, F >= S >= GVT, so each start tag equals the previous finish tag. Only the steps
+tau / weight of queued calls need to be stored, and withdrawing a call removes its step.
 
-Three heaps stand in for the scans of the paper: non-empty flows by S, candidates by (in flight, -queue length), and
-throttled flows by S, which come back as GVT moves on.
+Three heaps replace the scans of the paper: non-empty flows by S, candidates by (in flight, -queue length), and
+throttled flows by S, which become active again as GVT advances.
 """
 
 from collections import OrderedDict
@@ -27,15 +27,15 @@ from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 from aliquot.policies.queueing.parts.placement import sticky
 
-TOLERANCE = 1e-9  # of sums of floats
+TOLERANCE = 1e-9  # for sums of floats
 
 
 class MqfqParams(Params, frozen=True):
     overrun_s: float = field(default=5, name="T")
     alpha: float = 1.5  # anticipation, in mean inter-arrival times
-    cap: float = 0.95  # no dispatch to a device that is busier than this
-    pool_slots: int = 32  # sandboxes per device
-    unknown_s: float | None = None  # tau of a function nobody has declared or seen run; T/10 unless given
+    cap: float = 0.95  # no dispatch to a device with a higher utilisation
+    pool_slots: int = 32  # maximum of sandboxes per device
+    unknown_s: float | None = None  # tau of a function without a declared or measured run time; T/10 by default
 
 
 class FlowState(StrEnum):
@@ -44,14 +44,14 @@ class FlowState(StrEnum):
     THROTTLED = "throttled"
 
 
-class Tags:
+class FlowTags:
     """The virtual times of one flow."""
 
     __slots__ = ("finish", "start", "state", "steps")
 
     def __init__(self, gvt: float) -> None:
         self.start = self.finish = gvt
-        self.steps: OrderedDict[str, float] = OrderedDict()  # of what waits: finish tag less start tag
+        self.steps: OrderedDict[str, float] = OrderedDict()  # by queued invocation: finish tag minus start tag
         self.state = FlowState.INACTIVE
 
 
@@ -61,7 +61,7 @@ class MqfqSticky(Queueing):
     def __init__(self, params: MqfqParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self.gvt = 0.0
-        self.tags: dict[int, Tags] = {}
+        self.tags: dict[int, FlowTags] = {}
         self._overrun_s = params.overrun_s
         self._cap = params.cap
         self._unknown_s = params.overrun_s / 10 if params.unknown_s is None else params.unknown_s
@@ -69,9 +69,9 @@ class MqfqSticky(Queueing):
         self._candidates: FlowHeap[tuple[int, int]] = FlowHeap()
         self._throttled: FlowHeap[float] = FlowHeap()
         self._advice: list[Advice] = []
-        self._largest_step = 0.0  # the largest tau / weight seen: how far past T a dispatch may lead
-        self._largest_lead = 0.0  # the largest S - GVT of a flow after its dispatch
-        self._checked_gvt = 0.0  # when the invariants were last looked at
+        self._max_step = 0.0  # tau / weight so far, by which a dispatch may exceed T
+        self._max_lead = 0.0  # S - GVT of a flow after a dispatch
+        self._checked_gvt = 0.0  # GVT when the invariants were last checked
 
     @classmethod
     def companions(cls, params: Params) -> Companions:
@@ -87,7 +87,7 @@ class MqfqSticky(Queueing):
     # --- hooks ------------------------------------------------------------------------------------------
 
     def opened(self, flow: FlowView, view: View) -> None:
-        self.tags[flow.index] = Tags(self.gvt)
+        self.tags[flow.index] = FlowTags(self.gvt)
 
     def closed(self, flow: FlowView, view: View) -> None:
         self._leave(flow)
@@ -99,7 +99,7 @@ class MqfqSticky(Queueing):
         tags = self.tags[flow.index]
         known = flow.run_estimate_s
         step = (self._unknown_s if known is None else known) / flow.weight
-        self._largest_step = max(self._largest_step, step)
+        self._max_step = max(self._max_step, step)
         start = max(self.gvt, tags.finish)
         tags.finish = max(tags.finish, start + step)
         if not tags.steps:
@@ -113,7 +113,7 @@ class MqfqSticky(Queueing):
         if not tags.steps:
             tags.start = tags.finish
         self._update(flow, tags)
-        self._largest_lead = max(self._largest_lead, tags.start - self.gvt)
+        self._max_lead = max(self._max_lead, tags.start - self.gvt)
         if not tags.steps and tags.start - self.gvt > self._overrun_s:
             self._enter(flow, tags, FlowState.THROTTLED)
 
@@ -127,11 +127,11 @@ class MqfqSticky(Queueing):
     def finished(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         tags = self.tags[flow.index]
         self._update(flow, tags)
-        if tags.steps and tags.state is FlowState.THROTTLED:  # what it left busy is idle now
+        if tags.steps and tags.state is FlowState.THROTTLED:  # the sandbox that was busy then is idle now
             self._advice.append(SwapOut(flow))
 
     def expired(self, flow: FlowView, view: View) -> None:
-        self.tags[flow.index].state = FlowState.INACTIVE  # keep-alive has swapped its memory out already
+        self.tags[flow.index].state = FlowState.INACTIVE  # keep-alive has already swapped its memory out
 
     # --- decisions --------------------------------------------------------------------------------------
 
@@ -157,8 +157,8 @@ class MqfqSticky(Queueing):
 
     # --- virtual time -----------------------------------------------------------------------------------
 
-    def _update(self, flow: FlowView, tags: Tags) -> None:
-        """Put the flow where it belongs after its tags or counts have changed, then let GVT follow."""
+    def _update(self, flow: FlowView, tags: FlowTags) -> None:
+        """Update the heaps after the flow's tags or counts have changed, and advance GVT."""
         if not tags.steps:
             self._leave(flow)
         else:
@@ -167,8 +167,8 @@ class MqfqSticky(Queueing):
             self._classify(flow, tags)
         self._advance()
 
-    def _classify(self, flow: FlowView, tags: Tags) -> None:
-        """A non-empty flow is active iff S - GVT <= T."""
+    def _classify(self, flow: FlowView, tags: FlowTags) -> None:
+        """Make a non-empty flow active if S - GVT <= T, and throttled otherwise."""
         if tags.start - self.gvt <= self._overrun_s:
             self._throttled.discard(flow)
             self._candidates.set(flow, (flow.in_flight, -flow.queued))
@@ -178,7 +178,7 @@ class MqfqSticky(Queueing):
             self._throttled.set(flow, tags.start)
             self._enter(flow, tags, FlowState.THROTTLED)
 
-    def _enter(self, flow: FlowView, tags: Tags, state: FlowState) -> None:
+    def _enter(self, flow: FlowView, tags: FlowTags, state: FlowState) -> None:
         before, tags.state = tags.state, state
         if before is not FlowState.ACTIVE and state is FlowState.ACTIVE:
             self._advice.append(SwapIn(flow))
@@ -191,7 +191,7 @@ class MqfqSticky(Queueing):
         self._candidates.discard(flow)
 
     def _advance(self) -> None:
-        """GVT is the smallest S over non-empty flows; those it catches up with are active again."""
+        """Set GVT to the smallest S of non-empty flows, and reactivate throttled flows that it has reached."""
         smallest = self._by_start.first_key()
         if smallest is None:
             return
@@ -204,8 +204,8 @@ class MqfqSticky(Queueing):
 
     def violations(self, view: View) -> Sequence[str]:
         wrong = []
-        if self._largest_lead > self._overrun_s + self._largest_step + TOLERANCE:
-            wrong.append(f"a dispatch led {self._largest_lead} past GVT: more than T + max(tau/w)")
+        if self._max_lead > self._overrun_s + self._max_step + TOLERANCE:
+            wrong.append(f"a dispatch led {self._max_lead} past GVT: more than T + max(tau/w)")
         smallest = min((tags.start for tags in self.tags.values() if tags.steps), default=self.gvt)
         if smallest != self.gvt:
             wrong.append(f"GVT is {self.gvt}, but the smallest start tag is {smallest}")

@@ -1,4 +1,4 @@
-"""The thesis' round robin: the k-th request goes to device k mod n, and blocks those behind it until that is free."""
+"""Round robin, from the thesis: the k-th request goes to device k mod n, and later requests wait for it."""
 
 from aliquot.core.fit import could_hold
 from aliquot.core.interfaces import Choice, Params, RandomSource
@@ -27,7 +27,7 @@ class RoundRobin(InArrivalOrder):
         self._turn %= len(view.devices) or 1
 
     def _device(self, flow: FlowView, view: View) -> DeviceView:
-        """The device whose turn it is, passing over those that could never hold the function."""
+        """Return the device whose turn it is, skipping those that could never hold the function."""
         count = len(view.devices)
         turns = (view.devices[(self._turn + skip) % count] for skip in range(count))
         specs = [device.spec for device in view.devices]

@@ -1,4 +1,4 @@
-"""Shortest job first: the flow with the smallest run estimate, in an idle sandbox of its own if there is one."""
+"""Shortest job first: choose the flow with the smallest run estimate, in an idle sandbox of its own if it has one."""
 
 from aliquot.core.interfaces import Choice
 from aliquot.core.view import FlowView, View

@@ -1,5 +1,6 @@
-"""The thesis' shortest remaining time first, without its view into the future: nothing is preempted, so the smallest
-run time goes first, on the device that has been idle longest.
+"""Shortest remaining time first, from the thesis, but with estimates instead of the real run times.
+
+Nothing is preempted, so the flow with the smallest estimate goes first, on the device that has been idle longest.
 """
 
 from aliquot.core.interfaces import Choice

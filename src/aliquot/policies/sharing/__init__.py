@@ -1,4 +1,4 @@
-"""How a device's compute is divided among those at work: the table."""
+"""The table of sharing policies, which divide a device's compute among the running sandboxes."""
 
 from aliquot.core.interfaces import Sharing
 from aliquot.policies.sharing.elastic import Elastic

@@ -1,6 +1,7 @@
-"""Idle compute is lent: each may stretch to its limit, and when all want it, they get it in proportion to requests.
+"""Elastic sharing: a sandbox may borrow idle compute up to its limit.
 
-The device gives it back by itself: whoever is below its part goes first there.
+When all want compute, they get it in proportion to their requests. The device itself enforces that, because it serves
+sandboxes below their part first.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
-"""Elastic, for devices that are slow to give back what was lent: nobody stretches into what another at work is due.
+"""Guarded elastic sharing, for devices that are slow to give borrowed compute back.
 
-The ceiling of each is what the requests of the others at work leave. Compute is lent only while its owner is not at
-work at all; the moment the owner begins, the ceilings of the others come down.
+A sandbox cannot borrow what another running sandbox has requested. The ceiling of each is what the requests of the
+other running sandboxes leave. As soon as the owner of borrowed compute begins to run, the ceilings of the others are
+lowered.
 """
 
 from collections.abc import Sequence

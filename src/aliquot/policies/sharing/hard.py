@@ -1,4 +1,4 @@
-"""What was asked for, no less and no more, whoever else is at work: run times are the same every time."""
+"""Hard sharing: each sandbox gets exactly what it requested, so that run times do not depend on others."""
 
 from collections.abc import Sequence
 

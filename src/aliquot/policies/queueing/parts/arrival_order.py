@@ -1,4 +1,4 @@
-"""First come, first served over several flows, in O(1), and what the policies that go by it have in common."""
+"""First come, first served over several flows, in O(1), and the base of policies that use this order."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from aliquot.core.view import FlowView, InvocationView, View
 
 
 class ArrivalOrder:
-    """Flows by the arrival of their heads. All queued invocations of a flow are in the same order.
+    """Flows in order of the arrival of their heads.
 
-    Dispatched and withdrawn invocations are not looked for; their entries are dropped when they come to the front.
+    Entries of dispatched and withdrawn invocations are not searched for, but dropped when they reach the front.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class ArrivalOrder:
         self._entries.append((number, flow))
 
     def first(self) -> FlowView | None:
-        """The flow whose head has waited longest."""
+        """Return the flow whose head has waited longest."""
         entries = self._entries
         while entries:
             number, flow = entries[0]
@@ -30,12 +30,12 @@ class ArrivalOrder:
         return None
 
     def __iter__(self) -> Iterator[tuple[int, FlowView]]:
-        """Number and flow of every entry, in order, those to be dropped included."""
+        """Iterate over number and flow of every entry, including those to be dropped."""
         return iter(self._entries)
 
 
 class InArrivalOrder(Queueing):
-    """A policy that keeps `self.order` over all flows of its domain."""
+    """The base of a policy that keeps all flows of its domain in `self.order`."""
 
     def __init__(self, params: Params, generator: RandomSource) -> None:
         super().__init__(params, generator)

@@ -1,4 +1,4 @@
-"""Where a call is expected to end first, and whether it is better to wait for a sandbox that the flow has already."""
+"""Estimate where a call would end first, and whether waiting for a sandbox that the flow already has is better."""
 
 from collections.abc import Sequence
 from math import inf
@@ -7,27 +7,29 @@ from typing import NamedTuple, TypeAlias
 from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, WARM
 from aliquot.core.view import DeviceView, FlowView, View
 from aliquot.policies.queueing.parts.occupancy import Occupancy
-from aliquot.policies.queueing.parts.placement import Place, packed
+from aliquot.policies.queueing.parts.placement import Placement, packed
 
-ExpectedEnd: TypeAlias = tuple[float, float, Place]  # in so long, after a start of so long, there
+ExpectedEnd: TypeAlias = tuple[
+    float, float, Placement
+]  # seconds until the end, seconds of the start, and the placement
 
 
-class Wait(NamedTuple):
-    """Waiting is better until room is given back on one of these devices, or until that moment."""
+class WaitDecision(NamedTuple):
+    """A decision to wait until something is freed on one of these devices, or until that time."""
 
     devices: Sequence[DeviceView]
     until: float
 
 
-class Expectations:
-    """`adaptive`: no more at once on a device than are known to be worthwhile."""
+class EndEstimator:
+    """Estimates start and run times. If `adaptive`, no device runs more calls at once than raise its throughput."""
 
     def __init__(self, occupancy: Occupancy, unknown_s: float, *, adaptive: bool) -> None:
         self._occupancy = occupancy
         self._unknown_s = unknown_s
         self._adaptive = adaptive
 
-    # --- what things take -------------------------------------------------------------------------------
+    # --- times -------------------------------------------------------------------------------
 
     def typical_run_s(self, flow: FlowView) -> float:
         known = flow.run_estimate_s
@@ -38,7 +40,7 @@ class Expectations:
         return self._unknown_s if known is None else known
 
     def best_start_s(self, flow: FlowView) -> float:
-        """If it could start wherever it is best for it, whoever is at work there."""
+        """Return the start time where the flow starts fastest, even if that device is full."""
         best_s: float | None = None
         for device, sandbox in flow.idle_places():
             if sandbox.state is WARM:
@@ -49,23 +51,23 @@ class Expectations:
             return best_s
         return max(flow.spec.times.cold_s, flow.spec.times.load_s or 0)
 
-    # --- where ------------------------------------------------------------------------------------------
+    # --- placement ------------------------------------------------------------------------------------------
 
     def allowed(self, device: DeviceView) -> bool:
-        """Whether one more there is worthwhile."""
+        """Return whether one more call on the device is worthwhile."""
         if self._adaptive and self._occupancy.limited:
             return device.running < self._occupancy.worthwhile(device)
         return device.running < device.slots
 
     def best(self, view: View, flow: FlowView) -> ExpectedEnd | None:
-        """The place with the earliest expected end, an idle sandbox before a new one.
+        """Return the placement with the earliest expected end, an idle sandbox before a new one.
 
-        Of those with the same one: what the head's session is used to; then, for a declared share, as the packing says;
-        else the first device.
+        Among equal ones, a sandbox kept for the head's session comes first. Then the packing chooses for a declared
+        share, and otherwise the first device is taken.
         """
         best: ExpectedEnd | None = None
         nearest = 0
-        as_good: list[Place] = []
+        as_good: list[Placement] = []
         for device, sandbox in flow.idle_places():
             if self.allowed(device) and view.can_use(sandbox):
                 start_s = 0.0 if sandbox.state in HOLDS_DEVICE_MEMORY else reload_s(flow, device)
@@ -80,7 +82,7 @@ class Expectations:
 
     def _best_new(self, view: View, flow: FlowView) -> ExpectedEnd | None:
         best: ExpectedEnd | None = None
-        as_good: list[Place] = []
+        as_good: list[Placement] = []
         for device in view.devices:
             if self.allowed(device) and view.can_start(flow, device) and flow.idle_on(device) is None:
                 start_s = cold_s(flow, device)
@@ -93,29 +95,29 @@ class Expectations:
         return _chosen(view, flow, best, as_good) if best else None
 
     def _stretched_run_s(self, flow: FlowView, device: DeviceView) -> float:
-        if flow.spec.share:  # a declared share is its own, whoever else is there
+        if flow.spec.share:  # a declared share is guaranteed, whatever else runs there
             return self.run_s(flow, device)
         return self.run_s(flow, device) * self._occupancy.stretch(device, device.running + 1)
 
-    # --- whether to wait --------------------------------------------------------------------------------
+    # --- waiting --------------------------------------------------------------------------------
 
-    def better_to_wait(self, view: View, flow: FlowView, start_s: float) -> Wait | None:
-        """Whether a sandbox that the flow has already would take the call before a new one is up.
+    def better_to_wait(self, view: View, flow: FlowView, start_s: float) -> WaitDecision | None:
+        """Return a decision to wait if a sandbox that the flow has would take the call before a new one is ready.
 
-        Its own that are at work count with the flow's backlog: with one sandbox and a hundred calls waiting, the next
-        one to be free is no reason not to start another. While slots are idle a start costs nobody else anything: then
-        waiting must promise to be quicker by up to half.
+        Running sandboxes of the flow count together with its backlog. With one sandbox and a hundred queued calls, the
+        next free sandbox is no reason not to start another. While slots are idle, a start costs the others nothing, so
+        waiting must be quicker by up to half.
         """
         wait_s, idle = self._wait_s(view, flow)
-        if wait_s is None or wait_s >= start_s * (1 + _busy(view.devices)) / 2:
+        if wait_s is None or wait_s >= start_s * (1 + _busy_fraction(view.devices)) / 2:
             return None
-        # However idle the devices become, half of the shortest start is what waiting has to beat. If nothing ends
-        # where the flow waits, the expected wait grows as fast as time passes, at the most.
-        sure_s = _least_cold_s(flow) / 2 - wait_s
-        return Wait(idle, view.now + sure_s) if sure_s > 0 else Wait(view.devices, inf)
+        # However idle the devices become, waiting must be quicker than half of the shortest start. If nothing ends
+        # where the flow waits, the expected wait grows at most as fast as time passes.
+        sure_s = _min_cold_s(flow) / 2 - wait_s
+        return WaitDecision(idle, view.now + sure_s) if sure_s > 0 else WaitDecision(view.devices, inf)
 
     def _wait_s(self, view: View, flow: FlowView) -> tuple[float | None, list[DeviceView]]:
-        """How long for a sandbox of its own, if it has any, and the devices, all full, on which it has idle ones."""
+        """Return the wait for a sandbox of the flow, or None, and the full devices on which it has idle ones."""
         shortest_s = self._occupancy.own_free_in_s(flow, view.now)
         if shortest_s is not None:
             shortest_s += self.typical_run_s(flow) * (flow.queued - 1) / flow.in_flight
@@ -129,7 +131,7 @@ class Expectations:
         return shortest_s, idle
 
 
-def _chosen(view: View, flow: FlowView, best: ExpectedEnd, as_good: Sequence[Place]) -> ExpectedEnd:
+def _chosen(view: View, flow: FlowView, best: ExpectedEnd, as_good: Sequence[Placement]) -> ExpectedEnd:
     if len(as_good) == 1:
         return best
     if flow.spec.share:
@@ -146,18 +148,18 @@ def cold_s(flow: FlowView, device: DeviceView) -> float:
     return max(times.cold_s, times.load_s or 0)
 
 
-def _least_cold_s(flow: FlowView) -> float:
-    """On any kind of device, the transfer left aside."""
+def _min_cold_s(flow: FlowView) -> float:
+    """Return the shortest cold start on any kind of device, without the transfer."""
     spec = flow.spec
     if not spec.times_by_kind:
         return spec.times.cold_s
     return min(spec.times.cold_s, *(times.cold_s for times in spec.times_by_kind.values()))
 
 
-def _busy(devices: Sequence[DeviceView]) -> float:
-    """The part of the slots that is taken."""
+def _busy_fraction(devices: Sequence[DeviceView]) -> float:
+    """Return the fraction of the slots that is taken."""
     taken = slots = 0.0
     for device in devices:
-        taken += max(device.running, device.shares_used * device.slots)  # they differ where shares are declared
+        taken += max(device.running, device.shares_used * device.slots)  # they differ if shares are declared
         slots += device.slots
     return taken / slots

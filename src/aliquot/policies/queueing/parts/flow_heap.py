@@ -1,4 +1,4 @@
-"""A priority queue of flows, or of other numbered things, whose keys change, in O(log n)."""
+"""A priority queue of flows, or of other objects with an index, whose keys may change, in O(log n)."""
 
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
@@ -10,19 +10,19 @@ K = TypeVar("K", float, tuple[float, float], tuple[float, int], tuple[int, int])
 _SLACK = 64  # stale entries tolerated on top of three each
 
 
-class Numbered(Protocol):
+class Indexed(Protocol):
     @property
     def index(self) -> int: ...
 
 
-N = TypeVar("N", bound=Numbered)
+N = TypeVar("N", bound=Indexed)
 
 
 class KeyedHeap(Generic[N, K]):
-    """Smallest key first, ties to the lowest number.
+    """A heap with the smallest key first, and the lowest index first among equal keys.
 
-    A changed key is pushed beside the old one, which is dropped when it comes up; the heap is rebuilt when stale
-    entries outnumber the others, so it stays in proportion to them.
+    A changed key is pushed in addition to the old one, which is dropped when it reaches the front. The heap is rebuilt
+    when stale entries outnumber the others, so its size stays proportional to them.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class KeyedHeap(Generic[N, K]):
         return len(self._keys)
 
     def set(self, item: N, key: K) -> None:
-        """It is in, with this key."""
+        """Add the item, or change its key."""
         index, keys = item.index, self._keys
         if keys.get(index) == key:
             return
@@ -54,7 +54,7 @@ class KeyedHeap(Generic[N, K]):
         return entry[0] if entry else None
 
     def take(self, up_to: K) -> list[N]:
-        """Those with a key up to this one, in order; they are no longer in."""
+        """Remove and return the items with a key up to this one, in order."""
         taken = []
         while (entry := self.first_entry()) is not None and entry[0] <= up_to:
             taken.append(entry[2])
@@ -62,7 +62,7 @@ class KeyedHeap(Generic[N, K]):
         return taken
 
     def first_entry(self) -> tuple[K, int, N] | None:
-        """Key, number and item."""
+        """Return the key, index and item of the first entry."""
         heap, keys = self._heap, self._keys
         while heap:
             entry = heap[0]
@@ -78,4 +78,4 @@ class KeyedHeap(Generic[N, K]):
 
 
 class FlowHeap(KeyedHeap[FlowView, K]):
-    """Flows; ties go to the one deployed first."""
+    """A heap of flows, with the flow deployed first among equal keys."""

@@ -1,4 +1,4 @@
-"""What the policies that prefer short work have in common: flows in a heap by a key made of the run estimate."""
+"""The base of policies that prefer short work: flows in a heap, by a key computed from the run estimate."""
 
 from abc import abstractmethod
 
@@ -8,11 +8,11 @@ from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 
 
 class ShortestParams(Params, frozen=True):
-    unknown_s: float = 1  # estimate of a function that nobody has declared or seen run
+    unknown_s: float = 1  # estimate for a function without a declared or measured run time
 
 
 class Shortest(Queueing):
-    """Keeps `self.flows` sorted by `key`, which holds for the head of a flow, and may change after a run."""
+    """Keeps `self.flows` sorted by `key`, which depends on the head of a flow, and may change after a run."""
 
     params_type = ShortestParams
 
@@ -23,7 +23,7 @@ class Shortest(Queueing):
 
     @abstractmethod
     def key(self, flow: FlowView, run_s: float) -> tuple[float, float]:
-        """Smaller goes first."""
+        """Return the key of the flow. The smallest key is served first."""
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         if flow.queued == 1:

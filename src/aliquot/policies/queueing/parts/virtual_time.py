@@ -1,10 +1,10 @@
 """Fair queueing on two levels: between tenants, and between a tenant's own flows.
 
-Every level is a `FairClock`: its members have start tags, which grow by what they are charged divided by their weight;
-its virtual time is the smallest start tag of those that wait. A member that was away comes back at the virtual time, so
-idle time earns no credit. A member is *eligible* while it is at most a window ahead of the virtual time; among the
-eligible ones, whoever uses the clock may choose freely. That freedom is what locality and shortness live on, and the
-window is what it can cost anybody.
+Each level is a `FairClock`. Its members have start tags, which grow by the charge divided by the weight. Its virtual
+time is the smallest start tag of the waiting members. A member that had nothing waiting returns at the virtual time, so
+idle time earns no credit. A member is *eligible* while it is at most a window ahead of the virtual time. The policy may
+choose freely among the eligible members, for example for locality or short runs. The window bounds what that can cost
+others.
 
 The members of the upper clock are tenants, each with a clock of its own flows.
 """
@@ -14,17 +14,17 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
 from aliquot.core.view import FlowView
-from aliquot.policies.queueing.parts.flow_heap import Numbered
+from aliquot.policies.queueing.parts.flow_heap import Indexed
 
-M = TypeVar("M", bound=Numbered)
+M = TypeVar("M", bound=Indexed)
 
-Urgency = tuple[float, int]  # smaller goes first; the number breaks ties
+Urgency = tuple[float, int]  # the smallest is served first; the number breaks ties
 
-_SLACK = 64  # stale entries tolerated on top of three each
+_SLACK = 64  # stale heap entries tolerated on top of three each
 
 
 class Window:
-    """How far ahead of the virtual time a member may run; the same for all clocks that share it."""
+    """The distance that a member may run ahead of the virtual time, shared by several clocks."""
 
     __slots__ = ("size",)
 
@@ -33,24 +33,24 @@ class Window:
 
 
 class FairClock(Generic[M]):
-    """Three heaps whose entries are looked at only when they come up, and dropped if they are no longer true.
+    """A fair clock, kept in three heaps whose entries are checked only when they reach the front.
 
-    So it costs next to nothing to come, to go and to be charged.
+    An outdated entry is dropped or corrected then. So adding, removing and charging a member is cheap.
     """
 
     def __init__(self, window: Window) -> None:
         self.now = 0.0
         self.window = window
-        self.starts: dict[int, float] = {}  # grow by what is charged; of a member that waits, `wait` must follow
+        self.starts: dict[int, float] = {}  # start tags; after the tag of a waiting member changes, call `wait`
         self._urgency: dict[int, Urgency] = {}  # of the waiting members
-        self._passed_over: set[int] = set()  # of those; asked for membership and number only, never iterated
+        self._passed_over: set[int] = set()  # waiting members that are skipped; the set is never iterated
         self._by_start: list[tuple[float, int, M]] = []  # every waiting member
-        self._eligible: list[tuple[Urgency, int, M]] = []  # those that are neither ahead nor passed over
+        self._eligible: list[tuple[Urgency, int, M]] = []  # members that are neither ahead nor passed over
         self._ahead: list[tuple[float, int, M]] = []
-        self._checked = 0.0  # virtual time when the invariants were last looked at
+        self._checked = 0.0  # virtual time when the invariants were last checked
 
     def wait(self, member: M, urgency: Urgency) -> None:
-        """The member has something waiting, with this urgency."""
+        """Note that the member has something waiting, with this urgency."""
         index = member.index
         if index not in self._urgency:
             self._advance()
@@ -67,7 +67,7 @@ class FairClock(Generic[M]):
             self._drop_stale()
 
     def rest(self, member: M) -> None:
-        """The member has nothing waiting."""
+        """Note that the member has nothing waiting."""
         self._urgency.pop(member.index, None)
         self._passed_over.discard(member.index)
 
@@ -80,7 +80,7 @@ class FairClock(Generic[M]):
         return len(self._urgency)
 
     def first(self) -> M | None:
-        """The most urgent of the eligible members."""
+        """Return the most urgent of the eligible members."""
         self._advance()
         heap = self._eligible
         while heap:
@@ -94,7 +94,7 @@ class FairClock(Generic[M]):
         return None
 
     def only(self, member: M) -> bool:
-        """Whether this member, if it waited, would be the only one to choose: then there is no need that it does."""
+        """Return whether this member, if it waited, would be the only choice, so that `wait` can be skipped."""
         if len(self._urgency) > len(self._passed_over):
             return False
         self._advance()
@@ -111,7 +111,7 @@ class FairClock(Generic[M]):
         return None if first is None else self._urgency[first.index]
 
     def pass_over(self, member: M) -> None:
-        """Not this one, for now; `wait` puts it back."""
+        """Skip this one for now. `wait` makes it eligible again."""
         self._passed_over.add(member.index)
 
     def violations(self) -> Iterator[str]:
@@ -127,7 +127,7 @@ class FairClock(Generic[M]):
                 yield f"{index} waits, but could never be chosen"
 
     def _advance(self) -> None:
-        """Look at what time it is. It never goes back, not even when a charge is given back."""
+        """Advance the virtual time. It never goes back, not even when a charge is corrected downwards."""
         starts, heap = self.starts, self._by_start
         while heap:
             start, index, member = heap[0]
@@ -148,7 +148,7 @@ class FairClock(Generic[M]):
             heappop(heap)
 
     def _drop_stale(self) -> None:
-        """Make the heaps anew, in proportion to those that wait."""
+        """Rebuild the heaps with one entry for each waiting member."""
         members = {index: member for _, index, member in self._by_start if index in self._urgency}
         self._by_start = [(self.starts[index], index, member) for index, member in members.items()]
         heapify(self._by_start)
@@ -157,8 +157,8 @@ class FairClock(Generic[M]):
         heapify(self._eligible)
 
 
-class Tenant:
-    """A member of the upper clock, with the clock of its own flows."""
+class TenantClock:
+    """A tenant as a member of the upper clock, with the clock of its own flows."""
 
     def __init__(self, index: int, window: Window) -> None:
         self.index = index
@@ -167,21 +167,21 @@ class Tenant:
 
 
 class TwoLevelClock:
-    """Tenants by the operator's weights, and each tenant's flows by their own."""
+    """A clock of tenants by the operator's weights, with a clock of each tenant's flows by their own weights."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
-        self.tenants: dict[str, Tenant] = {}
-        self.clock: FairClock[Tenant] = FairClock(window)
+        self.tenants: dict[str, TenantClock] = {}
+        self.clock: FairClock[TenantClock] = FairClock(window)
         self._tenants_seen = 0
-        self._changed: dict[int, Tenant] = {}  # to be lined up anew before the next is asked for
+        self._changed: dict[int, TenantClock] = {}  # their urgency is updated before the next choice
 
     def open(self, flow: FlowView) -> None:
         tenant = self.tenants.get(flow.key.tenant)
         if tenant is None:
-            tenant = self.tenants[flow.key.tenant] = Tenant(self._tenants_seen, self.window)
+            tenant = self.tenants[flow.key.tenant] = TenantClock(self._tenants_seen, self.window)
             self._tenants_seen += 1
-            if len(self.tenants) == 2:  # noqa: PLR2004 - what the first was served while it was alone counts no more
+            if len(self.tenants) == 2:  # noqa: PLR2004 - service of a tenant that was alone does not count
                 self.clock.now = max(self.clock.now, *self.clock.starts.values(), 0)
         tenant.flows += 1
 
@@ -197,7 +197,7 @@ class TwoLevelClock:
             del self.tenants[flow.key.tenant]
 
     def charge(self, flow: FlowView, amount: float) -> None:
-        """The flow has used so much; its tenant has too. If something of the flow waits, `wait` must follow."""
+        """Charge the flow and its tenant. If something of the flow waits, call `wait` afterwards."""
         tenant = self._change(flow)
         own, upper = tenant.clock, self.clock
         own.starts[flow.index] = own.starts.get(flow.index, own.now) + amount / flow.spec.weight
@@ -210,39 +210,39 @@ class TwoLevelClock:
         self._change(flow).clock.rest(flow)
 
     def start(self, flow: FlowView) -> float:
-        """The flow's start tag among its tenant's."""
+        """Return the flow's start tag among its tenant's flows."""
         clock = self.tenants[flow.key.tenant].clock
         return clock.starts.get(flow.index, clock.now)
 
     def first(self) -> FlowView | None:
-        """The most urgent flow that is eligible among its tenant's, of a tenant that is eligible among all."""
-        if len(self.tenants) == 1:  # it competes with nobody
+        """Return the most urgent eligible flow of the most urgent eligible tenant."""
+        if len(self.tenants) == 1:  # there is nothing to compete with
             return next(iter(self.tenants.values())).clock.first()
         for changed in self._changed.values():
-            self._line_up(changed)
+            self._update_urgency(changed)
         self._changed.clear()
         tenant = self.clock.first()
         return tenant.clock.first() if tenant else None
 
     def only(self, flow: FlowView) -> bool:
-        """Whether this flow, if it waited, would be the only one to choose; asked where there is just one tenant."""
+        """Return whether this flow, if it waited, would be the only choice. It is False with several tenants."""
         return len(self.tenants) == 1 and self.tenants[flow.key.tenant].clock.only(flow)
 
     def pass_over(self, flow: FlowView) -> None:
-        """Not this one, for now; `wait` puts it back."""
+        """Skip this one for now. `wait` makes it eligible again."""
         self._change(flow).clock.pass_over(flow)
 
     def violations(self) -> list[str]:
         own = (complaint for tenant in self.tenants.values() for complaint in tenant.clock.violations())
         return [*self.clock.violations(), *own]
 
-    def _change(self, flow: FlowView) -> Tenant:
+    def _change(self, flow: FlowView) -> TenantClock:
         tenant = self.tenants[flow.key.tenant]
         self._changed[tenant.index] = tenant
         return tenant
 
-    def _line_up(self, tenant: Tenant) -> None:
-        """A tenant is as urgent as its most urgent eligible flow."""
+    def _update_urgency(self, tenant: TenantClock) -> None:
+        """Give the tenant the urgency of its most urgent eligible flow."""
         urgency = tenant.clock.first_urgency()
         if urgency is not None:
             self.clock.wait(tenant, urgency)
