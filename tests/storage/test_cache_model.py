@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
-from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, key
+from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, key, until
 
 from aliquot.policies.eviction import EVICTION
 from aliquot.storage.cache import CacheSettings, NodeCache, Urgency
@@ -69,6 +69,7 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def outage(self):
+        until(lambda: not self.cache._requests.listings._running)  # a later listing would get its error
         self.origin.down = not self.origin.down
 
     @rule(ranged=st.booleans())
