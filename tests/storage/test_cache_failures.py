@@ -78,7 +78,7 @@ def test_while_an_origin_is_silent_cached_files_are_served_and_others_fail(direc
         for _ in range(3):
             assert served(cache, "a") == content("a", 5000)
         assert cache.stats().datasets["d"].unchecked == 3
-        with pytest.raises(OriginError, match="has said nothing"):
+        with pytest.raises(OriginError, match="has sent nothing"):
             served(cache, "b")
         silence.set()
         assert served(cache, "b") == content("b", 5000)
@@ -212,7 +212,7 @@ def test_a_file_that_keeps_changing_is_refused(directory):
 
     origin.before_read = restless
     with cache_before(directory, origin) as cache:
-        with pytest.raises(ChangedError, match="times while it was brought"):
+        with pytest.raises(ChangedError, match="times during its transfer"):
             served(cache, "a")
         assert cache.stats().used_bytes == 0
 

@@ -105,7 +105,7 @@ def test_a_chunk_that_hung_is_requested_again_by_the_next_read(directory):
         cache_before(directory, origin, whole_bytes=2 * CHUNK, stall_s=1) as cache,
         cache.open(key("a")).result(SOON_S) as handle,
     ):
-        with pytest.raises(OriginError, match="has said nothing"):
+        with pytest.raises(OriginError, match="has sent nothing"):
             handle.read(3 * CHUNK, 10).result(SOON_S)
         origin.before_read = lambda *_: None
         again = handle.read(3 * CHUNK, 10)

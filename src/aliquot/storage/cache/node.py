@@ -87,7 +87,7 @@ class NodeCache:
             if self._requests.closed:
                 return refused(RefusedError("the cache is closed"))
             if len(self._warmings) >= MAX_WARMINGS:
-                text = f"{dataset}: {MAX_WARMINGS} datasets are being warmed already; wait until one is"
+                text = f"{dataset}: {MAX_WARMINGS} datasets are being warmed already; wait until one is done"
                 return refused(RefusedError(text))
             self._warmings[warming] = None
             warming.start()

@@ -78,7 +78,7 @@ class DatasetWarming:
         if total_bytes > self._limit_bytes:
             raise RoomError(
                 f"{self._dataset}: {len(files)} files of {total_bytes} bytes do not fit into the cache of "
-                f"{self._limit_bytes} bytes (aliquot up --cache-size); name fewer by patterns"
+                f"{self._limit_bytes} bytes (aliquot up --cache-size); select fewer by patterns"
             )
         return files
 

@@ -163,9 +163,9 @@ def check_checksum(checksum: str, fd: int, size: int, name: str, progress: Calla
     try:
         total = new(algorithm, usedforsecurity=False)
     except ValueError as error:
-        raise OriginError(f"{name}: its origin gives a checksum {algorithm!r} that is not known here") from error
+        raise OriginError(f"{name}: its origin gives a checksum of an unknown kind, {algorithm!r}") from error
     for start in range(0, size, READ_BYTES):
         total.update(read_at(fd, min(READ_BYTES, size - start), start))
         progress()
     if total.hexdigest() != wanted.lower():
-        raise OriginError(f"{name}: what arrived has not the checksum that its origin gives: {checksum}")
+        raise OriginError(f"{name}: the file that arrived does not match its origin's checksum {checksum}")

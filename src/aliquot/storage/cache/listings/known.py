@@ -88,7 +88,7 @@ class KnownListings:
                 if time.monotonic() - run.progress_s < self._stall_s:
                     continue
                 raise OriginError(
-                    f"{dataset}: is still being listed, and its origin has said nothing for {self._stall_s:g} s; "
+                    f"{dataset}: is still being listed, and its origin has sent nothing for {self._stall_s:g} s; "
                     "try again later"
                 )
             error = run.done.exception()

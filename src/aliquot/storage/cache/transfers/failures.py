@@ -64,7 +64,9 @@ class StepFailures:
             self.retry_now(step, now=now)
         else:
             transfer = step.transfer
-            text = f"{transfer.key}: the cache's disk is full, and nothing in the cache may go: {error.strerror}"
+            text = (
+                f"{transfer.key}: the cache's disk is full, and nothing in the cache can be evicted: {error.strerror}"
+            )
             self._table.fail(transfer, RoomError(text), now=now)
         return None
 
@@ -87,7 +89,7 @@ class StepFailures:
         if silent_s < stall_s:
             return False
         transfer.attempt += 1  # the worker may never come back, so nothing may wait for it
-        error = OriginError(f"{transfer.key}: its origin has said nothing for {stall_s:g} s")
+        error = OriginError(f"{transfer.key}: its origin has sent nothing for {stall_s:g} s")
         self._table.fail(transfer, error, now=now)
         return True
 
@@ -113,7 +115,7 @@ class StepFailures:
         self._table.fail_reads(transfer, error)
         self._table.restart(transfer, now=now)
         if transfer.changes > MAX_CHANGES:
-            text = f"{transfer.key}: changed {transfer.changes} times while it was brought; try again later"
+            text = f"{transfer.key}: changed {transfer.changes} times during its transfer; try again later"
             self._table.fail(transfer, ChangedError(text), now=now)
 
     def _absent(self, transfer: Transfer, error: Exception, *, now: float) -> None:

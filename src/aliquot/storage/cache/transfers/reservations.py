@@ -82,8 +82,8 @@ class SpaceReservations:
         if entry.listed.size > space.limit_bytes:
             why = f"the cache holds {space.limit_bytes} bytes in all (aliquot up --cache-size)"
         else:
-            why = f"{space.used_bytes} of the cache's {space.limit_bytes} bytes are of files that are open or coming"
-        return RoomError(f"{entry.key}: no room for its {entry.listed.size} bytes: {why}")
+            why = f"{space.used_bytes} of the cache's {space.limit_bytes} bytes are in use by open files and transfers"
+        return RoomError(f"{entry.key}: no space for its {entry.listed.size} bytes: {why}")
 
     def _make_room(self, transfer: Transfer, wanted_bytes: int, *, now: float) -> bool:
         """Evict entries. For a demanded file, also cancel transfers that no reader waits for, the latest first."""
@@ -103,7 +103,9 @@ class SpaceReservations:
         return [each for each in transfers if each.urgency is not Urgency.DEMAND and each.entry is not None]
 
     def _give_way(self, other: Transfer, transfer: Transfer, *, now: float) -> None:
-        error = RoomError(f"{other.key}: gave way to {transfer.key}, which is waited for")
+        error = RoomError(
+            f"{other.key}: its transfer was cancelled to make space for {transfer.key}, which a reader waits for"
+        )
         self._table.fail(other, error, now=now)
 
 

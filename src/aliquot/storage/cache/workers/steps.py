@@ -160,7 +160,7 @@ class StepRunner:
                 with self._decide(wakes_workers=True):
                     self._machine.half_arrived(step)
         if writer.length != length:
-            raise OriginError(f"{entry.key}: the origin sent another number of bytes than it was asked for")
+            raise OriginError(f"{entry.key}: the origin sent another number of bytes than requested")
 
     def _copy(self, step: Step) -> None:
         transfer, entry = step.transfer, step.transfer.entry
@@ -179,7 +179,7 @@ class StepRunner:
         try:
             _origin_of(transfer).copy(entry.listed, target, may_continue)
             if target.stat().st_size != entry.listed.size:
-                raise OriginError(f"{transfer.key}: the origin sent another number of bytes than it said")
+                raise OriginError(f"{transfer.key}: the origin sent another number of bytes than it announced")
             target.replace(file.path)
         finally:
             target.unlink(missing_ok=True)
@@ -201,7 +201,7 @@ class StepRunner:
         if not step.is_current:
             raise StepStoppedError
         if copied_bytes > entry.listed.size:  # no more space is reserved for it
-            raise ChangedError(f"{entry.key}: the origin sends more than it said")
+            raise ChangedError(f"{entry.key}: the origin sends more bytes than it announced")
         if moved_bytes:
             self._progress.heard(step.transfer.link)
         elif not may_continue:  # a paused copy receives nothing, which is not its origin's fault
@@ -261,7 +261,7 @@ class StepRunner:
         with self._decide() as now:
             is_hung = self._progress.is_hung(transfer.link, self._machine.settings.stall_s, now=now)
         if is_hung:
-            raise OriginError(f"{transfer.key}: its origin has left too many earlier questions unanswered")
+            raise OriginError(f"{transfer.key}: its origin has left too many earlier requests unanswered")
 
     def _report(self, step: Step, error: Exception) -> None:
         with self._decide() as now:
