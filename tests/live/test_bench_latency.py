@@ -25,7 +25,7 @@ from aliquot_bench.latency.peers import PEERS
 from aliquot_bench.latency.picture import draw
 from aliquot_bench.latency.process import ServerError, ServerProcess
 from aliquot_bench.latency.targets import BaselineTarget, LoadSample, PingPongTarget
-from aliquot_bench.latency.wrk import Endpoint, LoadReport, parse
+from aliquot_bench.latency.wrk import LoadEndpoint, LoadReport, parse
 
 needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed: apt-get install wrk")
 
@@ -68,7 +68,7 @@ def test_output_that_is_not_a_report_is_an_error():
 
 
 def test_the_script_puts_requests_together_once():
-    endpoint = Endpoint("http://h", ("/a", "/b"), body='{"x":"\\n"}', headers={"Authorization": "Basic eA=="})
+    endpoint = LoadEndpoint("http://h", ("/a", "/b"), body='{"x":"\\n"}', headers={"Authorization": "Basic eA=="})
     script = wrk.lua(endpoint, in_turn=True)
     assert 'wrk.headers["Authorization"] = "Basic eA=="' in script
     assert script.count("wrk.format") == 1

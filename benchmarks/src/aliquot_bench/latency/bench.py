@@ -17,7 +17,7 @@ from aliquot_bench.latency.figures import BARE, OURS, PlatformFigures, TargetRes
 from aliquot_bench.latency.peers import PEERS
 from aliquot_bench.latency.picture import draw
 from aliquot_bench.latency.platform import AliquotTarget, TorchStart, measure_torch
-from aliquot_bench.latency.targets import CALLERS, BaselineTarget, PeerTarget, PingPongTarget, Target
+from aliquot_bench.latency.targets import CALLERS, BaselineTarget, LatencyTarget, PeerTarget, PingPongTarget
 from aliquot_bench.latency.wrk import check_wrk
 from aliquot_bench.result import BenchResult
 
@@ -35,12 +35,12 @@ class LatencyBench:
         self._seconds = 2.0 if request.quick else 5.0
         self._rounds, self._peer_rounds = (2, 1) if request.quick else (5, 3)
         self._ours = AliquotTarget(turns=2 if request.quick else 3)
-        self._baselines: Sequence[Target] = (
+        self._baselines: Sequence[LatencyTarget] = (
             BaselineTarget("bare", BARE, UVICORN),
             PingPongTarget(),
             BaselineTarget("hop", f"{BARE}, hop", f"{UVICORN}, and a Unix socket to a worker process"),
         )
-        self._peers: Sequence[Target] = [PeerTarget(peer) for peer in PEERS]
+        self._peers: Sequence[LatencyTarget] = [PeerTarget(peer) for peer in PEERS]
         self._measured: dict[str, TargetResult] = {}
         each_round = len(self._baselines) + 1
         self.steps = len(self._peers) + self._rounds * each_round + self._peer_rounds * len(self._peers) + 1
@@ -66,14 +66,14 @@ class LatencyBench:
     def draw(self, path: Path) -> None:
         draw(list(self._measured.values()), path)
 
-    def _prepare(self, target: Target, on_step: Callable[[str], None], *, is_peer: bool) -> None:
+    def _prepare(self, target: LatencyTarget, on_step: Callable[[str], None], *, is_peer: bool) -> None:
         measured = self._measured[target.name] = TargetResult(target.name, target.settings, is_peer=is_peer)
         try:
             measured.version = target.prepare(on_step)
         except (MeasurementError, CallError) as error:
             measured.reason = f"does not install: {error}"
 
-    def _measure(self, number: int, target: Target) -> None:
+    def _measure(self, number: int, target: LatencyTarget) -> None:
         measured = self._measured[target.name]
         if measured.reason:
             return

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aliquot_bench.environments import INTERPRETER
-from aliquot_bench.latency.wrk import Endpoint
+from aliquot_bench.latency.wrk import LoadEndpoint
 
 TORCH = "torch==2.13.0"  # pinned, because a plain `torch` installs gigabytes of GPU libraries
 
@@ -90,7 +90,7 @@ with Triton(config=config) as triton:
 """
 
 
-class Peer(Struct, frozen=True):
+class PeerSystem(Struct, frozen=True):
     """The commands to install, start and call a system."""
 
     name: str
@@ -104,8 +104,8 @@ class Peer(Struct, frozen=True):
     environment: dict[str, str] = {}
     interpreter: str = INTERPRETER
 
-    def endpoint(self, port: int) -> Endpoint:
-        return Endpoint(f"http://127.0.0.1:{port}", (self.path,), self.body)
+    def endpoint(self, port: int) -> LoadEndpoint:
+        return LoadEndpoint(f"http://127.0.0.1:{port}", (self.path,), self.body)
 
     def start(self, environment: Path, program: Path, port: int) -> list[str]:
         """Return the command that starts it."""
@@ -120,7 +120,7 @@ SYSTEM_PYTHON = "/usr/bin/python3.11"  # Triton's Python stub is linked to the s
 TRITON_BODY = '{"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[1.0]}]}'
 
 PEERS = (
-    Peer(
+    PeerSystem(
         "Ray Serve",
         "ray",
         ("ray[serve]",),
@@ -128,7 +128,7 @@ PEERS = (
         "1 replica; max_ongoing_requests 100 in place of 5; no dashboard",
         environment=RAY_QUIET,
     ),
-    Peer(
+    PeerSystem(
         "Ray Serve, HAProxy",
         "ray",
         ("ray[serve]",),
@@ -136,7 +136,7 @@ PEERS = (
         "as above, RAY_SERVE_ENABLE_HA_PROXY=1 (the HAProxy that its package brings, 4 threads)",
         environment=RAY_HAPROXY,
     ),
-    Peer(
+    PeerSystem(
         "Ray Serve, HAProxy, tuned",
         "ray",
         ("ray[serve]",),
@@ -144,7 +144,7 @@ PEERS = (
         "as above, RAY_SERVE_THROUGHPUT_OPTIMIZED=1 (user code on the replica's own loop, logs buffered)",
         environment={**RAY_HAPROXY, "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"},
     ),
-    Peer(
+    PeerSystem(
         "LitServe",
         "litserve",
         (TORCH, "litserve"),
@@ -152,7 +152,7 @@ PEERS = (
         "1 API server, 1 worker process; accelerator cpu",
         path="/predict",
     ),
-    Peer(
+    PeerSystem(
         "BentoML",
         "bentoml",
         ("bentoml",),
@@ -163,7 +163,7 @@ PEERS = (
         body='{"payload":{}}',
         environment={"BENTOML_DO_NOT_TRACK": "True"},
     ),
-    Peer(
+    PeerSystem(
         "KServe",
         "kserve",
         ("kserve",),
@@ -172,7 +172,7 @@ PEERS = (
         path="/v1/models/echo:predict",
         body='{"instances":[]}',
     ),
-    Peer(
+    PeerSystem(
         "pytriton",
         "pytriton",
         ("nvidia-pytriton",),

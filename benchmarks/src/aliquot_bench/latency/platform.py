@@ -22,7 +22,7 @@ from aliquot_bench.environments import python as python_of
 from aliquot_bench.latency.peers import TORCH
 from aliquot_bench.latency.process import ServerError, ServerProcess, answers, free_port
 from aliquot_bench.latency.targets import CALLERS, WARM_S, LoadSample, load
-from aliquot_bench.latency.wrk import Endpoint, run_wrk
+from aliquot_bench.latency.wrk import LoadEndpoint, run_wrk
 
 NO_OP = "def main(args):\n    return args\n"
 WITH_TORCH = "import torch\n\n\ndef main(args):\n    return {'ones': int(torch.ones(3).sum())}\n"
@@ -63,10 +63,10 @@ class LatencyPlatform:
     def deploy(self, name: str, code: str, imports: Sequence[str] = ()) -> None:
         self._client.deploy(name, code, annotations=to_pairs({"imports": list(imports)} if imports else {}))
 
-    def endpoint(self, names: Sequence[str]) -> Endpoint:
+    def endpoint(self, names: Sequence[str]) -> LoadEndpoint:
         """Return the endpoint at which the load generator calls these functions."""
         paths = tuple(f"/api/v1/namespaces/_/actions/{quote(name)}?blocking=true&result=true" for name in names)
-        return Endpoint(self._url, paths, headers=self._headers)
+        return LoadEndpoint(self._url, paths, headers=self._headers)
 
     def first_call(self, name: str) -> ColdStart:
         """Call a function that has no sandbox yet, and return how long its start took."""

@@ -17,7 +17,7 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 
 from aliquot_bench.environments import MeasurementError
-from aliquot_bench.latency.wrk import Endpoint
+from aliquot_bench.latency.wrk import LoadEndpoint
 
 MARK = "ALIQUOT_BENCH_RUN"  # environment variable by which detached children are found
 START_TIMEOUT_S, STOP_TIMEOUT_S = 120.0, 3.0
@@ -148,7 +148,7 @@ def free_port() -> int:
         return port
 
 
-def answers(endpoint: Endpoint) -> bool:
+def answers(endpoint: LoadEndpoint) -> bool:
     """Call every path once, and return whether all succeed. All of them are warm afterwards."""
     with httpx.Client(base_url=endpoint.url, headers=endpoint.headers, timeout=30) as client:
         for path in endpoint.paths:

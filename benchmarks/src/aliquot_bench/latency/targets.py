@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from aliquot_bench.environments import cache_folder, prepare, run, scratch, version
-from aliquot_bench.latency.peers import Peer
+from aliquot_bench.latency.peers import PeerSystem
 from aliquot_bench.latency.process import CpuUsage, ServerError, ServerProcess, answers, free_port
-from aliquot_bench.latency.wrk import Endpoint, LoadReport, run_wrk
+from aliquot_bench.latency.wrk import LoadEndpoint, LoadReport, run_wrk
 
 CALLERS = 32  # concurrent connections
 WARM_S = 1.0
@@ -30,7 +30,7 @@ class LoadSample(Struct, frozen=True):
         return self.one_caller.errors + self.all_callers.errors
 
 
-class Target(Protocol):
+class LatencyTarget(Protocol):
     """A server that can be measured."""
 
     name: str
@@ -58,7 +58,7 @@ class BaselineTarget:
         port = free_port()
         command = [sys.executable, "-m", "aliquot_bench.latency.baselines", self._kind, str(port)]
         with scratch() as folder:
-            return load_server(command, Endpoint(f"http://127.0.0.1:{port}"), folder, seconds)
+            return load_server(command, LoadEndpoint(f"http://127.0.0.1:{port}"), folder, seconds)
 
 
 class PingPongTarget:
@@ -81,7 +81,7 @@ class PingPongTarget:
 class PeerTarget:
     """One of the compared systems."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: PeerSystem) -> None:
         self.name, self.settings, self._peer = peer.name, peer.settings, peer
         self._environment = cache_folder() / peer.folder
 
@@ -100,7 +100,7 @@ class PeerTarget:
 
 def load_server(
     command: Sequence[str],
-    endpoint: Endpoint,
+    endpoint: LoadEndpoint,
     folder: Path,
     seconds: float,
     environment: Mapping[str, str] | None = None,
@@ -111,7 +111,7 @@ def load_server(
         return load(server, endpoint, folder, seconds)
 
 
-def load(server: ServerProcess, endpoint: Endpoint, folder: Path, seconds: float) -> LoadSample:
+def load(server: ServerProcess, endpoint: LoadEndpoint, folder: Path, seconds: float) -> LoadSample:
     """Warm up a server and measure it. Raise `ServerError` if it does not answer after the load."""
     run_wrk(endpoint, folder, connections=CALLERS, seconds=WARM_S)
     one_caller = run_wrk(endpoint, folder, connections=1, seconds=seconds)

@@ -14,7 +14,7 @@ UNITS_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0
 COUNTS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
-class Endpoint(Struct, frozen=True):
+class LoadEndpoint(Struct, frozen=True):
     """The address of a server, and the requests to send. Several paths are requested in turn."""
 
     url: str
@@ -39,7 +39,9 @@ def check_wrk() -> None:
         raise InputError("the load generator wrk is not installed; install it with: apt-get install wrk")
 
 
-def run_wrk(endpoint: Endpoint, folder: Path, *, connections: int, seconds: float, in_turn: bool = False) -> LoadReport:
+def run_wrk(
+    endpoint: LoadEndpoint, folder: Path, *, connections: int, seconds: float, in_turn: bool = False
+) -> LoadReport:
     """Load an endpoint from one thread. With `in_turn`, Lua chooses the path even if there is only one."""
     script = folder / "wrk.lua"
     script.write_text(lua(endpoint, in_turn=in_turn or len(endpoint.paths) > 1), encoding="utf-8")
@@ -51,7 +53,7 @@ def run_wrk(endpoint: Endpoint, folder: Path, *, connections: int, seconds: floa
     return parse(done.stdout)
 
 
-def lua(endpoint: Endpoint, *, in_turn: bool) -> str:
+def lua(endpoint: LoadEndpoint, *, in_turn: bool) -> str:
     """Return the script. It formats the requests once, because formatting each would measure Lua."""
     quote = _quote
     lines = ['wrk.method = "POST"', f"wrk.body = {quote(endpoint.body)}"]

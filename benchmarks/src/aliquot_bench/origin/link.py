@@ -49,7 +49,7 @@ class LinkSpeed(Struct, frozen=True):
     latency_s: float
 
 
-class OriginLink:
+class ServedOrigin:
     """A running origin behind a limited link. `how` describes how the link is limited."""
 
     def __init__(self, process: subprocess.Popen[bytes], url: str, how: str) -> None:
@@ -68,7 +68,7 @@ class OriginLink:
 
 
 @contextmanager
-def serve_origin(files: Mapping[str, int], shape: LinkShape, *, force: str = "") -> Iterator[OriginLink]:
+def serve_origin(files: Mapping[str, int], shape: LinkShape, *, force: str = "") -> Iterator[ServedOrigin]:
     """Serve files of these sizes behind a link.
 
     `force` is `tc` or `paced`. Without it, `tc` is used if the machine permits it.
@@ -89,7 +89,7 @@ def serve_origin(files: Mapping[str, int], shape: LinkShape, *, force: str = "")
     yield from _until_done(_paced(known, shape, why_not))
 
 
-def _until_done(link: OriginLink) -> Iterator[OriginLink]:
+def _until_done(link: ServedOrigin) -> Iterator[ServedOrigin]:
     try:
         yield link
     finally:
@@ -104,7 +104,7 @@ def remove_stale_links() -> None:
             _command("ip", "link", "delete", path.name)
 
 
-def _behind_veth(files: Mapping[str, int], shape: LinkShape) -> OriginLink:
+def _behind_veth(files: Mapping[str, int], shape: LinkShape) -> ServedOrigin:
     for program in ("ip", "tc", "unshare"):
         if shutil.which(program) is None:
             raise LinkError(f"there is no {program}")
@@ -121,7 +121,7 @@ def _behind_veth(files: Mapping[str, int], shape: LinkShape) -> OriginLink:
         _stop(process)
         raise
     how = "a cable into a network namespace, shaped by traffic control (tbf); the round trip is the origin's own wait"
-    return OriginLink(process, f"http://{theirs}:{port}", how)
+    return ServedOrigin(process, f"http://{theirs}:{port}", how)
 
 
 def _setup_commands(address: str, shape: LinkShape) -> list[list[str]]:
@@ -156,7 +156,7 @@ def addresses(pid: int) -> tuple[str, str]:
     return f"{start}{first + 1}", f"{start}{first + 2}"
 
 
-def _paced(files: Mapping[str, int], shape: LinkShape, why_not: str) -> OriginLink:
+def _paced(files: Mapping[str, int], shape: LinkShape, why_not: str) -> ServedOrigin:
     process = _start()
     try:
         _ask(process, b"", OriginStarted)
@@ -166,7 +166,7 @@ def _paced(files: Mapping[str, int], shape: LinkShape, why_not: str) -> OriginLi
         _stop(process)
         raise
     why = f" (traffic control: {why_not})" if why_not else ""
-    return OriginLink(process, f"http://127.0.0.1:{port}", f"an origin on this machine that paces itself{why}")
+    return ServedOrigin(process, f"http://127.0.0.1:{port}", f"an origin on this machine that paces itself{why}")
 
 
 def _start(*prefix: str) -> subprocess.Popen[bytes]:

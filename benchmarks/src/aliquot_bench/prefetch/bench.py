@@ -14,7 +14,7 @@ from aliquot.core.units import MB
 from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
-from aliquot_bench.origin.link import LinkShape, LinkSpeed, OriginLink, serve_origin
+from aliquot_bench.origin.link import LinkShape, LinkSpeed, ServedOrigin, serve_origin
 from aliquot_bench.prediction import PredictionBench
 from aliquot_bench.prefetch import picture
 from aliquot_bench.prefetch.control import ControlPart
@@ -72,7 +72,7 @@ class PrefetchBench:
         picture.draw(self._methods.points(), self._methods.bars(), path)
 
 
-def _setting(link: OriginLink, shape: LinkShape, found: LinkSpeed) -> ResultTable:
+def _setting(link: ServedOrigin, shape: LinkShape, found: LinkSpeed) -> ResultTable:
     asked = f"{shape.bytes_per_s / MB:g} MB/s, {1000 * shape.latency_s:g} ms"
     measured = f"{found.bytes_per_s / MB:.1f} MB/s, {1000 * found.latency_s:.2f} ms"
     rows: list[list[str | float | None]] = [

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from statistics import fmean
 
 from aliquot.core.units import MB
-from aliquot_bench.origin.link import OriginLink
+from aliquot_bench.origin.link import ServedOrigin
 from aliquot_bench.prefetch.methods import LEARNED, PLAIN, VIEW
 from aliquot_bench.prefetch.part import MIN_SESSIONS, PrefetchSizes
 from aliquot_bench.prefetch.platform import serving
@@ -31,7 +31,7 @@ class ControlPart:
     def files(self) -> dict[str, int]:
         return self._shuffled.files
 
-    def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None:
+    def run(self, link: ServedOrigin, on_step: Callable[[str], None]) -> None:
         users = [ShuffledEpochs.user]
         with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as without:
             on_step("shuffled epochs, to learn from")

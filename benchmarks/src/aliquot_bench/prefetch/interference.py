@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from aliquot.core.units import MB
-from aliquot_bench.origin.link import OriginLink
+from aliquot_bench.origin.link import ServedOrigin
 from aliquot_bench.prefetch.part import MIN_SESSIONS, PrefetchSizes
 from aliquot_bench.prefetch.platform import PrefetchPlatform, serving
 from aliquot_bench.prefetch.trial import SessionTrial, hidden
@@ -37,7 +37,7 @@ class InterferencePart:
     def files(self) -> dict[str, int]:
         return {f"concurrent/{path}": size for path, size in self._flow.files.items()}
 
-    def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None:
+    def run(self, link: ServedOrigin, on_step: Callable[[str], None]) -> None:
         for user in self._flow.users[: self._sizes.alone]:
             on_step(f"{user} alone")
             own = [self._regular(user) for _ in range(MIN_SESSIONS)]

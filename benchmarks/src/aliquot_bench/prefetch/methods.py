@@ -5,7 +5,7 @@ from itertools import cycle, islice
 from statistics import fmean, median
 
 from aliquot.core.units import MB
-from aliquot_bench.origin.link import OriginLink
+from aliquot_bench.origin.link import ServedOrigin
 from aliquot_bench.prefetch.part import PrefetchSizes
 from aliquot_bench.prefetch.platform import PrefetchPlatform, serving
 from aliquot_bench.prefetch.trial import LeadPoint, SessionTrial, curve, hidden, quantile, wasted_share
@@ -34,7 +34,7 @@ class MethodsPart:
     def files(self) -> dict[str, int]:
         return self._flow.files
 
-    def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None:
+    def run(self, link: ServedOrigin, on_step: Callable[[str], None]) -> None:
         users = self._flow.users
         with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as without:
             self._learn(learned, on_step)

@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from aliquot.core.units import MB
-from aliquot_bench.origin.link import OriginLink
+from aliquot_bench.origin.link import ServedOrigin
 from aliquot_bench.result import Goal, ResultTable
 
 MIN_SESSIONS = 10  # of one user alone, enough to train a model
@@ -52,7 +52,7 @@ class PrefetchPart(Protocol):
         """Return the sizes of the files that the origin must have, by path."""
         ...
 
-    def run(self, link: OriginLink, on_step: Callable[[str], None]) -> None: ...
+    def run(self, link: ServedOrigin, on_step: Callable[[str], None]) -> None: ...
 
     def goals(self) -> Sequence[Goal]: ...
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from aliquot.testing.client import NamespaceClient, from_pairs, result_of, to_pairs
 from aliquot.testing.server import LiveServer
 from aliquot_bench.environments import MeasurementError, scratch
-from aliquot_bench.origin.link import OriginLink
+from aliquot_bench.origin.link import ServedOrigin
 from aliquot_bench.prefetch.trial import SessionTrial, make_trial, moved_between
 from aliquot_bench.prefetch.workload import ReadSession
 
@@ -30,7 +30,7 @@ class PrefetchPlatform:
     """A running server that keeps no idle sandbox, so that every session meets a cold one, as on a cold node."""
 
     def __init__(
-        self, server: LiveServer, link: OriginLink, clients: dict[str, NamespaceClient], *, shared: bool
+        self, server: LiveServer, link: ServedOrigin, clients: dict[str, NamespaceClient], *, shared: bool
     ) -> None:
         self._server, self._link, self._clients, self._shared = server, link, clients, shared
 
@@ -87,7 +87,7 @@ class PrefetchPlatform:
 
 
 @contextmanager
-def serving(link: OriginLink, users: Sequence[str], *options: str, tenant: str = "") -> Iterator[PrefetchPlatform]:
+def serving(link: ServedOrigin, users: Sequence[str], *options: str, tenant: str = "") -> Iterator[PrefetchPlatform]:
     """Start a server on which every user is a tenant, or on which all are users of `tenant`."""
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())
