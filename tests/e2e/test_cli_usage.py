@@ -11,7 +11,7 @@ from awaiting import wait_for_record
 from live_platform import LivePlatform
 
 from aliquot.core.events import UtilisationMeasured
-from aliquot.live.invocations.journal.writer import Step
+from aliquot.live.invocations.journal.writer import JournalStep
 from aliquot.live.store.journal import read_journal
 
 WORK = """
@@ -123,7 +123,11 @@ def test_the_core_is_told_about_once_a_second_and_the_file_outlives_a_kill(tmp_p
         (row,) = platform.json("usage")
         assert row["function"] == "work"
         assert row["active_s"] > 1
-        steps = (msgspec.msgpack.decode(entry.body, type=Step) for entry in read_journal(platform.data) if entry.number)
+        steps = (
+            msgspec.msgpack.decode(entry.body, type=JournalStep)
+            for entry in read_journal(platform.data)
+            if entry.number
+        )
         told = [event for step in steps for event in step.events if isinstance(event, UtilisationMeasured)]
         assert 1 <= len(told) <= lasted_s
         assert {event.device for event in told} == {"host-1"}

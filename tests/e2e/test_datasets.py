@@ -14,7 +14,7 @@ from fabric_server import READER, FabricServer, digest, run
 
 from aliquot.core.commands import Fetch
 from aliquot.live.invocations.journal.replay import replay_file
-from aliquot.live.invocations.journal.writer import Step
+from aliquot.live.invocations.journal.writer import JournalStep
 from aliquot.live.store.journal import read_journal
 from aliquot.testing.waiting import wait_until
 from aliquot_bench.origin.link import LinkShape, serve_origin
@@ -155,7 +155,7 @@ def evict(server):
 
 
 def step_of(entry):
-    return msgspec.msgpack.decode(entry.body, type=Step)
+    return msgspec.msgpack.decode(entry.body, type=JournalStep)
 
 
 def test_warming_tells_how_it_goes_and_what_came(server):

@@ -20,7 +20,7 @@ from aliquot.live.gateway.entities import wire
 from aliquot.live.gateway.entities.action_entity import build
 from aliquot.live.gateway.invocation.exchange import Exchange
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.invocations.activations import Recorder
+from aliquot.live.invocations.activations import ActivationRecorder
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.parameters import read_object
 from aliquot.live.node.base import Outcome, Status
@@ -37,7 +37,7 @@ class Instant(FakePlatform):
     """The answer is there before `submit` returns."""
 
     def submit(self, call: Call) -> None:
-        call.start, call.outcome, call.activation = Start.WARM, OUTCOME, self.record
+        call.run.start, call.outcome, call.activation = Start.WARM, OUTCOME, self.record
         call.done(call)
 
 
@@ -87,7 +87,7 @@ async def main() -> None:
     async with catalogue.writing("guest"):
         action = await catalogue.put(build(FullName("guest", "echo"), put, None, catalogue.entities, settings))
     sample = Call("0" * 32, catalogue.namespace("guest"), ResolvedAction.own(action), BODY)
-    platform.record = Recorder("policy").record(sample, OUTCOME, start_ms=1, duration_ms=1)
+    platform.record = ActivationRecorder("policy").record(sample, OUTCOME, start_ms=1, duration_ms=1)
     gateway = Gateway(platform, catalogue, store, settings, "token")
     authorization = b"Basic " + base64.b64encode(key.encode())
 

@@ -30,7 +30,7 @@ from aliquot.live.invocations.recovery import take_up
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.records import SessionSettings
-from aliquot.live.invocations.sessions.registry import Sessions
+from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
 from aliquot.live.settings import ServerSettings
@@ -94,7 +94,7 @@ async def _serve(
     service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes, fabric=fabric)
     catalogue = Catalogue(store, service)
     service.assignments.keys = catalogue
-    composer = Composer(service, store, catalogue.resolve, most=settings.gateway.sequence_length)
+    composer = Composer(service, store, catalogue.resolve, max_components=settings.gateway.sequence_length)
     service.usage.keep(lambda: UsageFile(data.usage, settings.usage_bytes))
     operator = secrets.token_urlsafe(32)
     url = _url(settings, listener)
@@ -105,7 +105,7 @@ async def _serve(
         await catalogue.load()
         for entity in system_entities():
             catalogue.install(entity)
-        sessions = Sessions(store, service, SessionSettings(idle_s=settings.session_idle_s))
+        sessions = SessionRegistry(store, service, SessionSettings(idle_s=settings.session_idle_s))
         await sessions.load(catalogue.namespace)
         taken_up = await take_up(composer, store, catalogue)
         name, key, first = await _open_door(catalogue)

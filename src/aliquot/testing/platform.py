@@ -8,7 +8,7 @@ from typing import Any
 from aliquot.core.commands import Start
 from aliquot.core.model import CPU
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.invocations.activations import Recorder
+from aliquot.live.invocations.activations import ActivationRecorder
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.invocations.errors import OverloadedError
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
@@ -35,7 +35,7 @@ class FakePlatform:
         self.weights: dict[str, float] = {}
         self.sessions = LiveSessions()
         self.ended_sessions: list[tuple[str, str]] = []
-        self._recorder = Recorder("fake")
+        self._recorder = ActivationRecorder("fake")
 
     # --- Platform -----------------------------------------------------------------------------------------
 
@@ -108,10 +108,10 @@ class FakePlatform:
     def finish(self, call: Call) -> None:
         """Let it end."""
         outcome = self.answer(call)
-        call.start = Start.COLD if len(self.calls) == 1 else Start.WARM
-        call.init_s = 0.02 if call.start is Start.COLD else None
+        call.run.start = Start.COLD if len(self.calls) == 1 else Start.WARM
+        call.run.init_s = 0.02 if call.run.start is Start.COLD else None
         call.outcome = outcome
-        call.place = (CPU,)
+        call.run.place = (CPU,)
         call.activation = self._recorder.record(call, outcome, start_ms=START_MS + len(self.calls), duration_ms=1)
         self.store.record(call.activation)
         self.sessions.finish(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=START_MS)

@@ -178,9 +178,9 @@ async def test_names_without_end_do_not_fill_the_metrics():
     from aliquot.live.invocations import metrics
 
     counted = metrics.Metrics()
-    for number in range(metrics.MOST_ACTIONS + 10):
+    for number in range(metrics.MAX_ACTIONS + 10):
         counted.tally("guest", f"a{number}")
-    assert len(counted.tallies) == metrics.MOST_ACTIONS + 1
+    assert len(counted.tallies) == metrics.MAX_ACTIONS + 1
 
 
 @on_a_loop

@@ -8,7 +8,7 @@ from gateway_client import ACTIONS, AS_OPERATOR, NS, basic, gateway, on_a_loop
 from msgspec.structs import replace
 
 from aliquot.live.invocations.sessions.records import SESSIONS, USES, SessionSettings
-from aliquot.live.invocations.sessions.registry import Sessions
+from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.waiting import wait_on_loop, wait_until_async
 
@@ -37,7 +37,7 @@ async def until_ended(g, session_id):
 
 def next_book(g, **settings):
     """The sessions as a server that comes after knows them, on the same store."""
-    return Sessions(g.store, FakePlatform(g.store), SessionSettings(**settings))
+    return SessionRegistry(g.store, FakePlatform(g.store), SessionSettings(**settings))
 
 
 def annotations(record):

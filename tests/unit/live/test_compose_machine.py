@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.invocations.sequences.frames import Conductor, Ending
-from aliquot.live.invocations.sequences.machine import Machine, Run
+from aliquot.live.invocations.sequences.frames import ComponentEnd, ConductorFrame
+from aliquot.live.invocations.sequences.machine import CompositionMachine, RunAction
 from aliquot.live.node.base import Status
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import SEQUENCE, Action, Exec, FullName, Limits, Pair
@@ -41,7 +41,7 @@ class Stage:
     def __init__(self, *actions, most=50):
         self.actions = {action.name: action for action in actions}
         self.numbers = itertools.count(1)
-        self.machine = Machine(self.resolve, lambda: f"id{next(self.numbers)}", most=most)
+        self.machine = CompositionMachine(self.resolve, lambda: f"id{next(self.numbers)}", max_components=most)
         self.ran = []
         self.closed = []
         self.waiting = None
@@ -64,7 +64,7 @@ class Stage:
         run = self.waiting
         self.now += 100
         memory = run.resolved.action.limits.memory
-        ending = Ending(run.id, status, json.dumps(result).encode(), duration, memory, wait)
+        ending = ComponentEnd(run.id, status, json.dumps(result).encode(), duration, memory, wait)
         self._take(self.machine.returned(ending, self.now))
         return self
 
@@ -80,7 +80,7 @@ class Stage:
         self.waiting = None
         for command in commands:
             assert self.waiting is None, "nothing follows a run"
-            if isinstance(command, Run):
+            if isinstance(command, RunAction):
                 self.waiting = command
                 self.ran.append((command.resolved.action.name, json.loads(command.payload)))
             else:
@@ -405,6 +405,6 @@ def test_limits_hold_and_everything_that_opens_closes_once(top, bodies, answers,
         turns = sum(name in CONDUCTORS for name, _ in stage.ran)
         assert turns <= 2 * most + 1
         conducted = [frame for frame in frames.values() if frame.resolved.action.name in CONDUCTORS]
-        nested = sum(frame.id != "top" and isinstance(frames[frame.cause], Conductor) for frame in conducted)
+        nested = sum(frame.id != "top" and isinstance(frames[frame.cause], ConductorFrame) for frame in conducted)
         called = sum(len(frame.components) for frame in conducted) - turns - nested
         assert called <= most, "single actions and sequences that conductors called"

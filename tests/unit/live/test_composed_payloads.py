@@ -24,7 +24,7 @@ def test_large_objects_are_merged_as_small_ones_are(below, above, blanks):
     action = Action("guest", "a", "0.0.1", Exec("python:3.11"), parameters=tuple(Pair(k, v) for k, v in below.items()))
     arrived = []
     for large in (2**20, -1):
-        with patch.object(payloads, "LARGE", large):
+        with patch.object(payloads, "LARGE_PAYLOAD_BYTES", large):
             arrived.append(json.loads(payloads.with_state(spaced(below, blanks), spaced(above, blanks))))
             arrived.append(json.loads(payloads.with_defaults(action, spaced(above, blanks))))
     assert arrived == [{**below, **above}] * 4

@@ -176,7 +176,7 @@ async def test_whatever_is_wrong_with_a_composition_it_ends(rig):
     call = rig.call("pair")
     rig.composer.submit(call)
     with patch(
-        "aliquot.live.invocations.sequences.frames.Sequence.follow", side_effect=RuntimeError("a fault of ours")
+        "aliquot.live.invocations.sequences.frames.SequenceFrame.follow", side_effect=RuntimeError("a fault of ours")
     ):
         await rig.finish()
     await rig.until_ended(call)

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from aliquot.live.gateway.http.refusal import Refusal
-from aliquot.live.gateway.invocation.shared_buffers import shared
-from aliquot.live.invocations.call import Call
+from aliquot.live.gateway.invocation.shared_buffers import shared_arguments
+from aliquot.live.invocations.call import Call, SharedArguments
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.node.shared_buffers import NodeBuffers, SandboxBuffers, SharedBuffer, SharedBufferError
@@ -169,18 +169,23 @@ def test_the_gateway_takes_a_parcel_from_the_desk_that_the_request_names():
     desk = desks.open()
     number, body = filled(desk)
     kind = f"application/x-aliquot-pickle; desk={desk.token}".encode()
-    assert shared(kind, body, desks) == (desk, None)
-    assert shared(b"application/x-aliquot-pickle; desk=" + b"0" * 32, body, desks) == (None, None)
-    assert shared(b"application/x-aliquot-pickle; charset=x", body, desks) == (None, None)
+
+    def taken(content_type):
+        arguments = shared_arguments(content_type, body, desks)
+        return arguments.reply_buffers, arguments.buffer
+
+    assert taken(kind) == (desk, None)
+    assert taken(b"application/x-aliquot-pickle; desk=" + b"0" * 32) == (None, None)
+    assert taken(b"application/x-aliquot-pickle; charset=x") == (None, None)
     for wrong, text in (
         (kind + b"; parcel=%d" % (number + 1), f"there is no parcel {number + 1}"),
         (kind.replace(desk.token.encode(), b"0" * 32) + b"; parcel=%d" % number, "not of this platform"),
     ):
         with pytest.raises(Refusal) as refusal:
-            shared(wrong, body, desks)
+            taken(wrong)
         assert refusal.value.status == 400
         assert text in str(refusal.value.body("t"))
-    found, parcel = shared(kind + b"; parcel=%d" % number, body, desks)
+    found, parcel = taken(kind + b"; parcel=%d" % number)
     assert found is desk
     assert parcel.size == values.places(SIZES)[1]
 
@@ -191,14 +196,13 @@ def test_what_outlasts_its_callers_wait_and_is_too_large_for_the_disk_is_not_kep
     parcel = desk.hand_on(number, body)
     namespace, action = SimpleNamespace(name="guest"), SimpleNamespace(annotation=lambda _: True)
     resolved = SimpleNamespace(function="f", action=action)
-    call = Call("0" * 32, namespace, resolved, body, pickled=True, durable=True)
-    call.parcel = parcel
+    call = Call("0" * 32, namespace, resolved, body, pickled=True, durable=True, shared=SharedArguments(buffer=parcel))
     accepted = call.accepted(0)
     assert (accepted.payload, accepted.rerun, accepted.started) == (body, False, True)
     ledger, made = SimpleNamespace(end=lambda *_: None), []
-    ends = CallFinisher("fifo", ledger, SimpleNamespace(), lambda: 0.0)
-    ends._record = lambda _call, outcome, _ended_s: made.append(outcome)
-    ends.end(call, Outcome(Status.SUCCESS, b"{}", 0.0, (), body, parcel=parcel))
+    finisher = CallFinisher("fifo", ledger, SimpleNamespace(), lambda: 0.0)
+    finisher._record = lambda _call, outcome, _ended_s: made.append(outcome)
+    finisher.finish(call, Outcome(Status.SUCCESS, b"{}", 0.0, (), body, parcel=parcel))
     assert made[0].status is Status.APPLICATION_ERROR
     assert made[0].pickled is made[0].parcel is None
     assert b"exceeded the allowed length" in made[0].result

@@ -16,7 +16,7 @@ from aliquot.core.scheduler import Scheduler
 from aliquot.core.units import GIB
 from aliquot.live.invocations.journal import snapshot
 from aliquot.live.invocations.journal.replay import replay
-from aliquot.live.invocations.journal.writer import Step
+from aliquot.live.invocations.journal.writer import JournalStep
 from aliquot.live.store.base import JournalEntry
 from aliquot.policies.keepalive import KEEPALIVE
 from aliquot.policies.queueing import QUEUEING
@@ -72,7 +72,7 @@ def bad_day(policy, keepalive, seed, monkeypatch):
 
 
 def encode(now, events, commands):
-    return msgspec.msgpack.encode(Step(0, now, list(events), list(commands)))
+    return msgspec.msgpack.encode(JournalStep(0, now, list(events), list(commands)))
 
 
 @pytest.mark.parametrize("keepalive", sorted(KEEPALIVE))
@@ -91,7 +91,7 @@ def test_a_changed_event_shows_as_a_difference(monkeypatch):
     for position, entry in enumerate(entries):
         if entry.number == 0:
             continue
-        step = msgspec.msgpack.decode(entry.body, type=Step)
+        step = msgspec.msgpack.decode(entry.body, type=JournalStep)
         if step.commands:
             entries[position] = JournalEntry(entry.segment, entry.number, encode(step.now, [], step.commands))
             break
@@ -115,7 +115,9 @@ def test_a_snapshot_that_would_run_something_is_refused(tmp_path):
             return (open, (str(tmp_path / "sprung"), "w"))
 
     body = msgspec.msgpack.encode(
-        snapshot.Snapshot(snapshot.__version__, PolicySettings("fcfs"), 0, pickle.dumps(Trap()), snapshot.FORMAT)
+        snapshot.SchedulerSnapshot(
+            snapshot.__version__, PolicySettings("fcfs"), 0, pickle.dumps(Trap()), snapshot.FORMAT
+        )
     )
     with pytest.raises(InputError, match="does not belong into a snapshot"):
         replay([JournalEntry(0, 0, body)])
@@ -128,14 +130,16 @@ def test_getattr_in_a_snapshot_reaches_enum_members_and_nothing_else():
             return (getattr, (PolicySettings, "__init__"))
 
     body = msgspec.msgpack.encode(
-        snapshot.Snapshot(snapshot.__version__, PolicySettings("fcfs"), 0, pickle.dumps(Reach()), snapshot.FORMAT)
+        snapshot.SchedulerSnapshot(
+            snapshot.__version__, PolicySettings("fcfs"), 0, pickle.dumps(Reach()), snapshot.FORMAT
+        )
     )
     with pytest.raises(InputError, match="does not belong into a snapshot"):
         replay([JournalEntry(0, 0, body)])
 
 
 def test_another_version_is_named():
-    body = msgspec.msgpack.encode(snapshot.Snapshot("0.0.9", PolicySettings("fcfs"), 0, b""))
+    body = msgspec.msgpack.encode(snapshot.SchedulerSnapshot("0.0.9", PolicySettings("fcfs"), 0, b""))
     with pytest.raises(InputError, match=r"written by aliquot 0\.0\.9"):
         replay([JournalEntry(0, 0, body)])
 

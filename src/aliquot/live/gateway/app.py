@@ -35,7 +35,7 @@ from aliquot.live.gateway.web.target import WebTargets
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiters
-from aliquot.live.invocations.sessions.registry import Sessions
+from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.store.base import Store
 from aliquot.live.triggers.alarms.clock import AlarmClock
 from aliquot.live.triggers.dispatcher import TriggerDispatcher
@@ -51,7 +51,7 @@ class Gateway:
         store: Store,
         settings: GatewaySettings,
         operator_token: str,
-        sessions: Sessions | None = None,
+        sessions: SessionRegistry | None = None,
         judge: JsonChecker | None = None,
         fabric: Fabric | None = None,
     ) -> None:
@@ -59,7 +59,7 @@ class Gateway:
         self.rate_limiters = RateLimiters(settings.rate_limits)
         auth = Auth(catalogue, self.rate_limiters)
         self.metrics = Metrics()
-        self.sessions = sessions or Sessions(store, platform, settings.sessions)
+        self.sessions = sessions or SessionRegistry(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
         catalogue.companions.append(self.fabric.datasets)
         self.invoke = InvokeHandler(platform, catalogue, settings, auth, self.metrics, self.sessions, self._judge)

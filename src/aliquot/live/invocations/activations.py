@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from aliquot.core.places import place_text
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.sequences.machine import Close
+from aliquot.live.invocations.sequences.machine import CloseFrame
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.records import SEQUENCE, Action, Activation, Trigger
 
@@ -29,7 +29,7 @@ _NO_LOGS = b"[]"
 _encode = msgspec.json.encode
 
 
-class Recorder:
+class ActivationRecorder:
     """Makes records; keeps what is the same for all of one action."""
 
     def __init__(self, policy: str) -> None:
@@ -42,16 +42,16 @@ class Recorder:
     def record(self, call: Call, outcome: Outcome, *, start_ms: int, duration_ms: int) -> Activation:
         action = call.action
         head, tail = self._templates.get(action.revision) or self._make_template(action)
-        init = f'{{"key":"initTime","value":{call.init_s * 1000:.0f}}},' if call.init_s is not None else ""
+        init = f'{{"key":"initTime","value":{call.run.init_s * 1000:.0f}}},' if call.run.init_s is not None else ""
         session = note("session", call.session) if call.session else ""
         cause = f'"cause":"{call.cause}",' if call.cause else ""
         binding = _binding(call.resolved) if call.resolved.binding is not None else ""
         end = start_ms + duration_ms
-        device = place_text(call.place)
+        device = place_text(call.run.place)
         summary = (
-            f'{head}{"true" if outcome.timed_out else "false"}}},{{"key":"waitTime","value":{call.wait_ms}}},{init}'
+            f'{head}{"true" if outcome.timed_out else "false"}}},{{"key":"waitTime","value":{call.run.wait_ms}}},{init}'
             f'{{"key":"deviceTime","value":{outcome.run_s * 1000:.3f}}},{{"key":"device","value":"{device}"}},'
-            f'{{"key":"start","value":"{call.start or "none"}"}},{{"key":"policy","value":{self._policy}}},'
+            f'{{"key":"start","value":"{call.run.start or "none"}"}},{{"key":"policy","value":{self._policy}}},'
             f'{{"key":"reason","value":{_encode(call.reason).decode()}}}{session}{binding}{call.notes}],'
             f'"namespace":"{call.namespace.name}",{cause}"activationId":"{call.id}","start":{start_ms},"end":{end},"duration":{duration_ms},'
             f'"statusCode":{outcome.status:d}{tail}'
@@ -85,7 +85,7 @@ class Recorder:
         return head, tail
 
 
-def composition_record(call: Call, close: Close, end_ms: int) -> Activation:
+def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation:
     """Of a sequence or a conductor's composition, the call itself or one within it."""
     frame, action = close.frame, close.frame.resolved.action
     topmost = frame.id == call.id

@@ -1,4 +1,11 @@
-"""One invocation on its way through the live platform, from the gateway's door to its record."""
+"""A call: one invocation on its way through the live platform, from the gateway to its record.
+
+    Call              an invocation of one action, or of a composition
+      ChainCall       the run of several components of a sequence in one sandbox; its steps have the records
+      NestedCall      a call that runs inside the run of another: a step of a chain, or a call within a group
+
+The gateway makes a call, `Service.submit` takes it, and `done` is called once when it has ended.
+"""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -12,56 +19,68 @@ from aliquot.live.store.records import Accepted, Action, Activation, Namespace
 
 
 class Follower(Protocol):
-    """Who wants to be told of a call while it goes on."""
+    """Receives the log lines and the end of a running call."""
 
     def printed(self, line: str) -> None: ...
 
     def ended(self, call: "Call") -> None:
-        """Of one that was followed after it had been made. Its maker has `done`."""
+        """Handle the end of a call that was followed after it had been made. The maker of a call has `done`."""
         ...
 
 
-class Call:
-    """Filled in as it goes. The gateway makes it, `Service.submit` takes it, and `done` is called once at its end."""
+class SharedArguments:
+    """Arguments and results that pass between sandboxes as pickles with shared memory, beside the call's payload."""
+
+    __slots__ = ("buffer", "handed", "hands_on", "reply_buffers")
+
+    def __init__(
+        self,
+        *,
+        buffer: BufferHandle | None = None,
+        reply_buffers: SandboxBuffers | None = None,
+        handed: bool = False,
+        hands_on: bool = False,
+    ) -> None:
+        self.buffer = buffer  # the large buffers of the arguments
+        self.reply_buffers = reply_buffers  # of the calling sandbox, for the large buffers of the result
+        self.handed = handed  # the payload is a pickle that the previous component returned
+        self.hands_on = hands_on  # the next component takes such a pickle
+
+
+class CallRun:
+    """The progress of a call: where and when it runs, and the calls that run inside it."""
 
     __slots__ = (
-        "action",
-        "activation",
-        "arrived_s",
-        "attempts",
-        "begins",
-        "begun_s",
-        "called_inside",
-        "carrier",
-        "cause",
-        "chain",
-        "desk",
-        "done",
-        "durable",
-        "ended",
-        "followers",
-        "function",
-        "handed",
-        "hands_on",
-        "id",
-        "init_s",
-        "namespace",
-        "notes",
-        "outcome",
-        "parcel",
-        "parked",
-        "payload",
-        "pickled",
-        "place",
-        "reads",
-        "reason",
-        "resolved",
-        "session",
-        "start",
-        "transaction",
-        "unbegun",
+        "arrived_s", "attempts", "begun_s", "init_s", "nested", "nested_count", "place", "reads", "start", "unbegun",
         "wait_ms",
-        "within",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.arrived_s: float = 0  # on the platform's clock
+        self.begun_s: float = 0  # on the platform's clock, or 0 until the run begins
+        self.wait_ms = 0
+        self.init_s: float | None = None  # duration of a cold start
+        self.place: Place = ()
+        self.start: Start | None = None
+        self.reads: int | None = None  # the sandbox whose view of datasets the run reads
+        self.attempts = 1
+        self.unbegun = False  # the sandbox was lost before the run began, so the call may be tried again
+        self.nested: list[NestedCall] = []  # calls that run inside this run now, outermost first
+        self.nested_count = 0  # calls between functions of a group that this run has made
+
+    def begin_with(self, outer: "CallRun") -> None:
+        """Take over the times and the place of the run that this call is the first step of."""
+        self.arrived_s, self.begun_s, self.init_s = outer.arrived_s, outer.begun_s, outer.init_s
+        self.place, self.start = outer.place, outer.start
+
+
+class Call:
+    """One invocation of an action or a composition, with the progress of its run and its outcome."""
+
+    __slots__ = (
+        "action", "activation", "begins", "cause", "done", "durable", "ended", "followers", "function", "id",
+        "namespace", "notes", "outcome", "parked", "payload", "pickled", "reason", "resolved", "run", "session",
+        "shared", "transaction",
     )  # fmt: skip
 
     def __init__(
@@ -77,54 +96,47 @@ class Call:
         cause: str = "",
         notes: str = "",
         session: str = "",
-        done: Callable[["Call"], None] | None = None,
+        shared: SharedArguments | None = None,
+        followers: tuple[Follower, ...] = (),
+        done: "Callable[[Call], None] | None" = None,
     ) -> None:
         self.id = activation_id
-        self.namespace = namespace  # the caller's
+        self.namespace = namespace  # of the caller
         self.resolved = resolved
-        self.function = resolved.function  # of the caller's flows
+        self.function = resolved.function  # name of the flow in the caller's namespace
         self.action: Action = resolved.action
-        self.cause = cause  # the activation that this one is part of
-        self.session = session
-        self.notes = notes  # annotations of its record beside those that all have: JSON objects, each after a comma
-        self.payload = payload  # JSON object with all parameters merged, or the SDK's pickled arguments
+        self.payload = payload  # a JSON object with all parameters merged, or the SDK's pickled arguments
         self.pickled = pickled
-        self.durable = durable  # it is in the store's queue: accepted before it ran
-        # What is in the store's queue and begins with this run: itself, or the composition whose first component it is.
+        self.shared = shared
+        self.durable = durable  # in the store's queue: accepted before it ran
+        # The entry of the store's queue that begins with this run: the call itself, or the composition whose first
+        # component it is. Empty if nothing is queued.
         self.begins = activation_id if durable else ""
         self.transaction = transaction
+        self.cause = cause  # the activation that this one is part of
+        self.session = session
+        self.notes = notes  # further annotations of the record, as JSON objects with a leading comma each
+        self.followers = followers
         self.done = done
-        self.followers: tuple[Follower, ...] = ()
-        self.arrived_s: float = 0  # by the platform's clock
-        self.begun_s: float = 0  # the same; 0 until its run begins
-        self.wait_ms = 0
-        self.init_s: float | None = None  # when the start was cold
-        self.place: Place = ()
-        self.start: Start | None = None
-        self.reason = ""  # the policy's, or why it was refused
-        self.reads: int | None = None  # the sandbox through whose view of datasets its run reads
-        self.parcel: BufferHandle | None = None  # with the large buffers of its arguments
-        self.handed = False  # its payload is a pickle of what the component before it returned
-        self.hands_on = False  # the component after it takes such a pickle
-        self.desk: SandboxBuffers | None = None  # of the sandbox that calls: where a result's large buffers may go
-        # What carries a chain has no record of its own; its steps have, each while it is the one that runs.
-        self.chain: list[Call] | None = None  # the steps that have not begun
-        self.called_inside = 0  # calls from function to function that its run has made
-        self.within: list[Call] = []  # what runs inside its run now, outermost first
-        self.carrier: Call | None = None  # the other way: inside whose run it runs
-        self.attempts = 1
-        self.unbegun = False  # its sandbox was gone before the run began: it may be tried again
+        self.run = CallRun()
         self.parked = False  # left in the store's queue for the next server
-        self.ended = False  # its outcome is settled; its record may still be on its way to the disk
-        self.outcome: Outcome | None = None  # None at the end: it was refused, and `reason` says why
-        self.activation: Activation | None = None  # its record, from the end on
+        self.ended = False  # the outcome is settled, though the record may not be on disk yet
+        self.reason = ""  # given by the policy, or why the call was refused
+        self.outcome: Outcome | None = None  # None at the end: the call was refused, and `reason` says why
+        self.activation: Activation | None = None  # the record, from the end on
+
+    @property
+    def outermost(self) -> "Call":
+        """The call whose run this one is part of, as the scheduler knows it."""
+        return self
 
     def printed(self, line: str) -> None:
+        """Pass a log line to the followers."""
         for follower in self.followers:
             follower.printed(line)
 
     def follow(self, follower: Follower) -> None:
-        """From now on, and to the end."""
+        """Tell the follower of every line from now on, and of the end."""
         self.followers += (follower,)
         earlier = self.done
 
@@ -137,14 +149,15 @@ class Call:
         self.done = done
 
     def accepted(self, now_ms: int) -> Accepted:
-        """As the store's queue keeps it: whole, unless it will never be run from there."""
+        """Return the entry for the store's queue. Shared buffers are copied into its payload."""
         rerun = self.action.annotation("rerun") is True
-        # What is too large to be kept ends with this server; one that was accepted at once is not.
-        started = bool(self.begun_s)
-        if self.parcel is not None and self.parcel.size > self.parcel.most_kept:
+        started = bool(self.run.begun_s)
+        buffer = self.shared.buffer if self.shared is not None else None
+        if buffer is not None and buffer.size > buffer.max_kept:
+            # Too large to be kept on disk: the call ends with this server. One that is accepted at once never is.
             rerun, started = False, True
-        elif self.parcel is not None and (rerun or not started):
-            self.payload, self.parcel = self.parcel.inlined(self.payload), None
+        elif self.shared is not None and buffer is not None and (rerun or not started):
+            self.payload, self.shared.buffer = buffer.inlined(self.payload), None
         return Accepted(
             self.id,
             self.namespace.name,
@@ -157,3 +170,53 @@ class Call:
             cause=self.cause,
             session=self.session,
         )
+
+
+class NestedCall(Call):
+    """A call that runs inside the run of another, in the same sandbox. The scheduler knows only the outer call."""
+
+    __slots__ = ("_carrier",)
+
+    def __init__(
+        self,
+        carrier: Call,
+        activation_id: str,
+        resolved: ResolvedAction,
+        payload: bytes | memoryview,
+        *,
+        transaction: str,
+        cause: str,
+        notes: str,
+        followers: tuple[Follower, ...] = (),
+        done: Callable[[Call], None] | None = None,
+    ) -> None:
+        super().__init__(
+            activation_id, carrier.namespace, resolved, payload, transaction=transaction, cause=cause, notes=notes,
+            session=carrier.session, followers=followers, done=done,
+        )  # fmt: skip
+        self._carrier = carrier
+
+    @property
+    def outermost(self) -> Call:
+        """The call whose run this one is part of."""
+        return self._carrier
+
+
+class ChainCall(Call):
+    """The run of several components of a sequence in one sandbox. It has no record; each of its steps has."""
+
+    __slots__ = ("steps",)
+
+    def __init__(
+        self,
+        activation_id: str,
+        namespace: Namespace,
+        resolved: ResolvedAction,
+        payload: bytes | memoryview,
+        *,
+        session: str,
+        shared: SharedArguments | None,
+        done: Callable[[Call], None],
+    ) -> None:
+        super().__init__(activation_id, namespace, resolved, payload, session=session, shared=shared, done=done)
+        self.steps: list[NestedCall] = []  # those that have not begun

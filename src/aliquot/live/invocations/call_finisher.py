@@ -1,66 +1,70 @@
-"""The ends of calls: from what came of a run to its record, with what the run had of the storage fabric."""
+"""Finish a call: build its activation record from the run's outcome and from the files that it read."""
 
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from aliquot.live.datasets.readers import Readers
-from aliquot.live.invocations.activations import Recorder, failure
+from aliquot.live.invocations.activations import ActivationRecorder, failure
 from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.dataset_annotations import notes_of
-from aliquot.live.invocations.ledger import Ledger, now_ms
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.node.logs import error_line
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Activation
 from aliquot.runtime.answers import too_long
 from aliquot.storage.messages import RunSettled
 
 
 class CallFinisher:
-    def __init__(self, policies: str, ledger: Ledger, readers: Readers, now: Callable[[], float]) -> None:
-        self._recorder = Recorder(policies)
-        self.forget = self._recorder.forget
-        self._ledger = ledger
-        self._readers = readers
-        self._now = now  # by the platform's clock
+    """Turns outcomes into records, and hands the records to the registry of calls."""
 
-    def end(self, call: Call, outcome: Outcome) -> None:
-        """Its outcome is settled. What has read datasets waits a moment for what the agent has to say of it."""
-        call.outcome = outcome = _kept(call, outcome)
-        if call.reads is None:
-            self._ledger.end(call, self._record(call, outcome, self._now()))
+    def __init__(self, policies: str, registry: CallRegistry, readers: Readers, now: Callable[[], float]) -> None:
+        self._recorder = ActivationRecorder(policies)
+        self.forget = self._recorder.forget
+        self._registry = registry
+        self._readers = readers
+        self._now = now  # the platform's clock
+
+    def finish(self, call: Call, outcome: Outcome) -> None:
+        """Settle the outcome of a call. A call that has read datasets waits a moment for the storage agent's report."""
+        call.outcome = outcome = _without_oversized_buffer(call, outcome)
+        if call.run.reads is None:
+            self._registry.end(call, self._record(call, outcome, self._now()))
             return
         call.ended, ended_s = True, self._now()
 
-        def settled(told: RunSettled | str) -> None:
-            call.notes += notes_of(told)
-            error = told.error if isinstance(told, RunSettled) else told
+        def settled(report: RunSettled | str) -> None:
+            call.notes += notes_of(report)
+            error = report.error if isinstance(report, RunSettled) else report
             line = error_line(error) if error else ""
-            if line:  # the function itself has seen a number, at most
+            if line:  # the function itself has seen an error number at most
                 call.printed(line)
             whole = replace(outcome, logs=(*outcome.logs, line)) if line else outcome
-            self._ledger.end(call, self._record(call, whole, ended_s))
+            self._registry.end(call, self._record(call, whole, ended_s))
 
-        self._readers.end_run(call.reads, call.id, settled)
+        self._readers.end_run(call.run.reads, call.id, settled)
 
-    def unbegun(self, call: Call, reason: str) -> Activation:
-        """The record of a call that was accepted by an earlier server and cannot run."""
-        call.arrived_s = self._now()
+    def record_of_unbegun(self, call: Call, reason: str) -> Activation:
+        """Return the record of a call that an earlier server accepted and that cannot run."""
+        call.run.arrived_s = self._now()
         call.outcome = failure(Status.INTERNAL_ERROR, reason)
-        return self._record(call, call.outcome, call.arrived_s)
+        return self._record(call, call.outcome, call.run.arrived_s)
 
     def _record(self, call: Call, outcome: Outcome, ended_s: float) -> Activation:
-        began_s = (call.begun_s or ended_s) - (call.init_s or 0)
-        call.wait_ms = max(0, round((began_s - call.arrived_s) * 1000))
+        run = call.run
+        began_s = (run.begun_s or ended_s) - (run.init_s or 0)
+        run.wait_ms = max(0, round((began_s - run.arrived_s) * 1000))
         duration_ms = max(0, round((ended_s - began_s) * 1000))
         ended_ms = now_ms() - round((self._now() - ended_s) * 1000)
         return self._recorder.record(call, outcome, start_ms=ended_ms - duration_ms, duration_ms=duration_ms)
 
 
-def _kept(call: Call, outcome: Outcome) -> Outcome:
-    """A value in shared memory that the record must have, as its caller waits no longer: what plain bodies may be."""
-    parcel = outcome.parcel
-    if parcel is None or not call.durable or parcel.size <= parcel.most_kept:
+def _without_oversized_buffer(call: Call, outcome: Outcome) -> Outcome:
+    """Replace a result that must be stored and whose shared buffer is larger than a plain body may be."""
+    buffer = outcome.parcel
+    if buffer is None or not call.durable or buffer.size <= buffer.max_kept:
         return outcome
-    told = too_long(parcel.size, parcel.most_kept).result
+    told = too_long(buffer.size, buffer.max_kept).result
     return replace(outcome, status=Status.APPLICATION_ERROR, result=told, pickled=None, parcel=None)

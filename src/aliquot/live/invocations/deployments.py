@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from aliquot.core.events import Event, FunctionDeployed, FunctionRemoved, InvocationCancelled
 from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.invocations.call import Call
-from aliquot.live.invocations.flows import Change, Flows
+from aliquot.live.invocations.call import Call, NestedCall
+from aliquot.live.invocations.flows import FlowChange, Flows
 from aliquot.live.store.records import Action
 
 REMOVED = "its function was removed"
@@ -43,7 +43,7 @@ class Deployments:
             for call in self._waiting(tenant, (function,)):
                 self._post(InvocationCancelled(call.id, REMOVED))
 
-    def _tell(self, tenant: str, function: str, change: Change) -> None:
+    def _tell(self, tenant: str, function: str, change: FlowChange) -> None:
         if change.replaced is not None:
             self._forget(change.replaced.action)
         if change.moved:  # what waits is refused where it is, and arrives anew where it belongs
@@ -51,7 +51,7 @@ class Deployments:
                 one.function for functions in (change.shrunk, change.deployed) if functions for one in functions.members
             ]
             for call in self._waiting(tenant, (function, *others)):
-                call.unbegun = True
+                call.run.unbegun = True
         if change.removed:
             self._post(FunctionRemoved(tenant, change.removed))
         for functions in (change.shrunk, change.deployed):
@@ -59,5 +59,5 @@ class Deployments:
                 self._post(FunctionDeployed(tenant, functions.spec()))
 
     def _waiting(self, tenant: str, functions: Sequence[str]) -> list[Call]:
-        calls = [call for call in self._calls.values() if call.namespace.name == tenant and not call.begun_s]
-        return [call for call in calls if call.function in functions and call.carrier is None]
+        calls = [call for call in self._calls.values() if call.namespace.name == tenant and not call.run.begun_s]
+        return [call for call in calls if call.function in functions and not isinstance(call, NestedCall)]

@@ -16,7 +16,7 @@ from aliquot.core.clock import DECIMALS
 from aliquot.core.commands import Command, WakeAt
 from aliquot.core.errors import EventError
 from aliquot.core.events import Event, Woke
-from aliquot.live.invocations.journal.writer import Journal
+from aliquot.live.invocations.journal.writer import JournalWriter
 from aliquot.live.store.base import Store
 
 log = structlog.get_logger("aliquot.engine")
@@ -25,7 +25,7 @@ log = structlog.get_logger("aliquot.engine")
 class Engine:
     def __init__(self, settings: PolicySettings, store: Store, perform: Callable[[Command], None]) -> None:
         self.scheduler = assemble(settings)
-        self._journal = Journal(store, self.scheduler, settings)
+        self._journal = JournalWriter(store, self.scheduler, settings)
         self._perform = perform
         self._inbox: list[Event] = []
         self._asked = False  # for a step

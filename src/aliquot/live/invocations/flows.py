@@ -8,7 +8,7 @@ from aliquot.live.catalogue.groups import FLOW, FlowFunctions, complaint_of, flo
 from aliquot.live.catalogue.resolving import ResolvedAction
 
 
-class Change(NamedTuple):
+class FlowChange(NamedTuple):
     """What the core is to be told."""
 
     deployed: FlowFunctions | None = None  # with what it serves now
@@ -40,11 +40,11 @@ class Flows:
         """Why it cannot be deployed; None when it can."""
         return complaint_of(self.with_new(resolved), resolved, devices)
 
-    def deploy(self, resolved: ResolvedAction) -> Change:
+    def deploy(self, resolved: ResolvedAction) -> FlowChange:
         tenant, function = resolved.tenant, resolved.function
         functions = self.with_new(resolved)
         earlier = self._flow_of.get((tenant, function), functions.flow)
-        left = self._leave(tenant, function) if earlier != functions.flow else Change()
+        left = self._leave(tenant, function) if earlier != functions.flow else FlowChange()
         before = self._served.get((tenant, functions.flow))
         old = left.replaced or (before.member(function) if before is not None else None)
         self._served[tenant, functions.flow] = functions
@@ -53,16 +53,16 @@ class Flows:
         moved = earlier != functions.flow or elsewhere
         return left._replace(deployed=functions, replaced=old, moved=moved)
 
-    def remove(self, tenant: str, function: str) -> Change:
-        return self._leave(tenant, function) if (tenant, function) in self._flow_of else Change()
+    def remove(self, tenant: str, function: str) -> FlowChange:
+        return self._leave(tenant, function) if (tenant, function) in self._flow_of else FlowChange()
 
-    def _leave(self, tenant: str, function: str) -> Change:
+    def _leave(self, tenant: str, function: str) -> FlowChange:
         flow = self._flow_of.pop((tenant, function))
         before = self._served.pop((tenant, flow))
         rest = before.without(function)
         old = before.member(function)
         if not rest.members:
-            return Change(removed=flow, replaced=old)
+            return FlowChange(removed=flow, replaced=old)
         self._served[tenant, flow] = rest
         elsewhere = bool(before.spec().share) != bool(rest.spec().share)
-        return Change(shrunk=rest, replaced=old, moved=elsewhere)
+        return FlowChange(shrunk=rest, replaced=old, moved=elsewhere)

@@ -9,11 +9,13 @@ from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.images import Image, find_image
 from aliquot.live.catalogue.needs import needs_of
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.call import Call, ChainCall, SharedArguments
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
 from aliquot.live.invocations.sequences.payloads import defaults_of
 from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
 from aliquot.runtime.mounts import DATASETS
+
+_NOT_SHARED = SharedArguments()
 
 
 def launch(
@@ -85,19 +87,21 @@ def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
 
 def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRequest:
     """Of a chain that has begun its first step is within it, and is what the activation is."""
-    one = call.within[0] if call.within else call
+    one = call.run.nested[0] if call.run.nested else call
     limits = one.action.limits
     env = activation_env(one, assignment.key_for(one.resolved), now_ms)
     steps: tuple[ChainStep, ...] = ()
     if assignment.alone is None:
-        chain = [assignment.resolved_for(step.function) for step in (one, *(call.chain or ()))]
+        following = call.steps if isinstance(call, ChainCall) else ()
+        chain = [assignment.resolved_for(step.function) for step in (one, *following)]
         steps = tuple(ChainStep(resolved.function, defaults_of(resolved.action)) for resolved in chain)
+    shared = call.shared or _NOT_SHARED
     return RunRequest(
-        one.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, one, steps, call.parcel,
-        share=call.desk is not None and not call.durable,
-        handed=call.handed,
-        hand_on=call.hands_on,
-        defaults=defaults_of(one.action) if call.handed else {},
+        one.id, call.payload, call.pickled, env, limits.timeout, limits.logs * MIB, one, steps, shared.buffer,
+        share=shared.reply_buffers is not None and not call.durable,
+        handed=shared.handed,
+        hand_on=shared.hands_on,
+        defaults=defaults_of(one.action) if shared.handed else {},
     )  # fmt: skip
 
 

@@ -6,11 +6,11 @@ from aliquot.core.commands import Start
 from aliquot.live.invocations.call import Call
 
 BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-MOST_ACTIONS = 10_000  # a tenant that makes names without end must not fill the page
+MAX_ACTIONS = 10_000  # a tenant that makes names without end must not fill the page
 OTHERS = ("", "")
 
 
-class Histogram:
+class LatencyHistogram:
     __slots__ = ("buckets", "total")
 
     def __init__(self) -> None:
@@ -38,21 +38,21 @@ class ActionMetrics:
 
     def __init__(self) -> None:
         self.counts: dict[tuple[int, Start | None], int] = {}  # by status and kind of start
-        self.wait = Histogram()
-        self.init = Histogram()
-        self.run = Histogram()
+        self.wait = LatencyHistogram()
+        self.init = LatencyHistogram()
+        self.run = LatencyHistogram()
 
     def count(self, call: Call) -> None:
         outcome = call.outcome
         if outcome is None:  # it was refused: nothing ran
             return
-        key = (outcome.status, call.start)
+        key = (outcome.status, call.run.start)
         counts = self.counts
         counts[key] = counts.get(key, 0) + 1
-        self.wait.observe(call.wait_ms / 1000)
+        self.wait.observe(call.run.wait_ms / 1000)
         self.run.observe(outcome.run_s)
-        if call.init_s is not None:
-            self.init.observe(call.init_s)
+        if call.run.init_s is not None:
+            self.init.observe(call.run.init_s)
 
 
 class Metrics:
@@ -66,12 +66,12 @@ class Metrics:
 
     def count_fire(self, namespace: str, trigger: str) -> None:
         key = (namespace, trigger)
-        if key not in self.fires and len(self.fires) >= MOST_ACTIONS:
+        if key not in self.fires and len(self.fires) >= MAX_ACTIONS:
             key = OTHERS
         self.fires[key] = self.fires.get(key, 0) + 1
 
     def tally(self, namespace: str, action: str) -> ActionMetrics:
         key = (namespace, action)
-        if key not in self.tallies and len(self.tallies) >= MOST_ACTIONS:
+        if key not in self.tallies and len(self.tallies) >= MAX_ACTIONS:
             key = OTHERS
         return self.tallies.setdefault(key, ActionMetrics())

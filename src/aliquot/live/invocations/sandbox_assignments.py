@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from aliquot.live.catalogue.groups import FlowFunctions
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.call import Call, ChainCall
 from aliquot.live.node.base import Outcome
 from aliquot.live.store.records import is_truthy
 
@@ -38,7 +38,8 @@ class SandboxAssignment:
         """Whether it can run all of it: a sandbox of a group has the functions that the group had when it started."""
         if self.alone is not None:
             return True
-        return all(self.functions.member(one.function) is not None for one in call.chain or (call,))
+        needed = call.steps if isinstance(call, ChainCall) else (call,)
+        return all(self.functions.member(one.function) is not None for one in needed)
 
     def resolved_for(self, function: str) -> ResolvedAction:
         return self.alone or self.functions.member(function) or self.functions.members[0]

@@ -46,26 +46,27 @@ from aliquot.live.catalogue.needs import needs_of
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.activations import failure
-from aliquot.live.invocations.call import Call, Follower
+from aliquot.live.invocations.call import Call, ChainCall, Follower
 from aliquot.live.invocations.call_finisher import CallFinisher
+from aliquot.live.invocations.call_registry import STOPPING, CallRegistry
 from aliquot.live.invocations.deployments import Deployments
 from aliquot.live.invocations.engine import Engine
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.launches import activation_env, launch, run_request
-from aliquot.live.invocations.ledger import STOPPING, Ledger, now_ms
 from aliquot.live.invocations.nested_calls import NestedCalls
 from aliquot.live.invocations.run_output import RunOutput
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
 from aliquot.live.invocations.status import describe
 from aliquot.live.node.base import NestedRun, Node, Outcome, Status
 from aliquot.live.store.base import Store
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Action, Activation, Namespace
 from aliquot.live.usage.figures import with_usage
 from aliquot.live.usage.sampler import Sampler
 
 log = structlog.get_logger("aliquot.service")
 
-ATTEMPTS = 3  # for a call whose sandbox is gone before the call could begin
+MAX_ATTEMPTS = 3  # for a call whose sandbox is gone before the call could begin
 LOST = "its sandbox was lost"
 _ON_CPU = (CPU,)
 
@@ -87,9 +88,9 @@ class Service:
         self._host_memory_bytes = host_memory_bytes
         self.api_host = ""
         self.images: tuple[Image, ...] = ()  # what stands for those that blackboxes name
-        self.ledger = Ledger(store, self._engine.now)
-        self.calls = self.ledger.calls
-        self.sessions = self.ledger.sessions
+        self.registry = CallRegistry(store, self._engine.now)
+        self.calls = self.registry.calls
+        self.sessions = self.registry.sessions
         self.assignments = SandboxAssignments()
         self._outputs = RunOutput(self.assignments, node)
         self.usage = Sampler(node, self.scheduler, self._engine.post)
@@ -98,10 +99,10 @@ class Service:
         self.fabric.readers.on_blind = self._blinded
         self.fabric.readers.user_of = self.sessions.user_of
         policies = "+".join(self.scheduler.policy_names)
-        self.ends = CallFinisher(policies, self.ledger, self.fabric.readers, self._engine.now)
-        self.within = NestedCalls(self.ledger, self.ends, self.fabric.readers, self._engine.now)
+        self.finisher = CallFinisher(policies, self.registry, self.fabric.readers, self._engine.now)
+        self.nested_calls = NestedCalls(self.registry, self.finisher, self.fabric.readers, self._engine.now)
         self.flows = Flows()
-        self._deployments = Deployments(self.flows, self.calls, self._engine.post, self.ends.forget)
+        self._deployments = Deployments(self.flows, self.calls, self._engine.post, self.finisher.forget)
         self._performers: dict[type[Command], Callable[..., None]] = {
             Dispatch: self._dispatch,
             StartSandbox: self._start_sandbox,
@@ -130,50 +131,50 @@ class Service:
 
     async def drain(self, grace_s: float) -> None:
         """Take nothing more; let what is awaited or runs come to its end. What is accepted and waits, waits on disk."""
-        self.ledger.stopping = True
+        self.registry.stopping = True
         for call in self.calls.values():
-            if call.begins and not call.begun_s:
+            if call.begins and not call.run.begun_s:
                 call.parked = True
                 self._engine.post(InvocationCancelled(call.id, STOPPING))
-        await self.ledger.wait_for_all(grace_s)
+        await self.registry.wait_for_all(grace_s)
 
     async def stop(self) -> None:
         """End every sandbox. The store stays open: it is not the service's."""
-        self.ledger.stopping = True
+        self.registry.stopping = True
         self._engine.stop()
         self.usage.stop()
         await self._node.stop()
         await self.fabric.stop()
-        await self.ledger.stop()
+        await self.registry.stop()
 
     # --- what the gateway asks --------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
-        self.ledger.check_open()
+        self.registry.check_open()
         self.enqueue(call)
 
     async def accept(self, call: Call) -> None:
-        self.ledger.check_open()
+        self.registry.check_open()
         call.begins = call.id
-        await self.ledger.keep(call)
+        await self.registry.keep(call)
         self.enqueue(call)
 
     async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
-        await self.ledger.keep_all(calls, record)
+        await self.registry.keep_all(calls, record)
         for call in calls:
             self.enqueue(call)
 
     async def detach(self, call: Call) -> None:
         if call.activation is None and not call.durable:
             call.begins = call.id
-            await self.ledger.keep(call)
+            await self.registry.keep(call)
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
         call = self.calls.get(activation_id)
         if call is None or call.namespace.name != namespace:
             return False
-        outermost = call.carrier or call
-        outermost.unbegun = False  # it is not to be tried again
+        outermost = call.outermost
+        outermost.run.unbegun = False  # it is not to be tried again
         self._engine.post(InvocationCancelled(outermost.id))
         return True
 
@@ -208,7 +209,7 @@ class Service:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))
 
     def status(self) -> dict[str, Any]:
-        found = describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self.ledger.stopping)
+        found = describe(self.scheduler, self._node.usage(), calls=len(self.calls), stopping=self.registry.stopping)
         self.usage.refresh()
         if self.fabric.figures:
             found["fabric"] = self.fabric.figures
@@ -216,7 +217,7 @@ class Service:
 
     def enqueue(self, call: Call) -> None:
         """The call is the core's from now on."""
-        self.ledger.hold(call)
+        self.registry.add(call)
         self._post_arrival(call)
 
     def _post_arrival(self, call: Call) -> None:
@@ -249,7 +250,7 @@ class Service:
     def sandbox_refused(self, sandbox: int) -> None:
         assignment = self.assignments.close(sandbox)
         if assignment is not None and assignment.call is not None:
-            assignment.call.unbegun = True
+            assignment.call.run.unbegun = True
         self._engine.post(SandboxLost(sandbox, LOST))
 
     def memory_loaded(self, sandbox: int) -> None:
@@ -266,32 +267,32 @@ class Service:
             log.error("a run finished that nobody asked for", sandbox=sandbox)
             return
         # The answer need not wait for the core's turn: a run that has finished completes its call, whatever is decided.
-        run_s = outcome.run_s if call.chain is None else self._engine.now() - call.begun_s
+        run_s = outcome.run_s if not isinstance(call, ChainCall) else self._engine.now() - call.run.begun_s
         self._engine.post(RunFinished(call.id, sandbox, run_s))
         if assignment.blind:
             self._give_up(sandbox)
         self._end(call, assignment.with_logs(outcome) if assignment.logs else outcome)
 
     def began_inside(self, sandbox: int, function: str) -> NestedRun | str:
-        return self.within.call(self.assignments[sandbox], function)
+        return self.nested_calls.call(self.assignments[sandbox], function)
 
     def ended_inside(self, sandbox: int, outcome: Outcome) -> NestedRun | None:
-        return self.within.ended(sandbox, self.assignments[sandbox], outcome)
+        return self.nested_calls.ended(sandbox, self.assignments[sandbox], outcome)
 
     def _end(self, call: Call, outcome: Outcome) -> None:
-        if call.chain is None:
-            self.ends.end(call, self.within.finish(call, outcome) if call.within else outcome)
-        else:
+        if isinstance(call, ChainCall):
             call.outcome, call.ended = outcome, True
-            self.within.finish(call, outcome)
-            self.ledger.forget(call)
+            self.nested_calls.finish(call, outcome)
+            self.registry.forget(call)
+        else:
+            self.finisher.finish(call, self.nested_calls.finish(call, outcome) if call.run.nested else outcome)
 
     # --- what the fabric tells --------------------------------------------------------------------------
 
     def _blinded(self, sandbox: int) -> None:
         """It cannot see its datasets any more. What it runs may be past reading; it serves nobody after that."""
         assignment = self.assignments.get(sandbox)
-        if assignment is not None and assignment.call is not None and assignment.call.reads == sandbox:
+        if assignment is not None and assignment.call is not None and assignment.call.run.reads == sandbox:
             assignment.blind = True
         elif assignment is not None:
             self._give_up(sandbox)
@@ -307,7 +308,7 @@ class Service:
 
     def _dispatch(self, command: Dispatch) -> None:
         call = self.calls[command.invocation]
-        call.place, call.start, call.reason = command.place, command.start, command.reason
+        call.run.place, call.run.start, call.reason = command.place, command.start, command.reason
         if command.place != _ON_CPU:
             self.usage.wake(command.place)
         assignment = self.assignments.get(command.sandbox)
@@ -337,35 +338,35 @@ class Service:
         call = self.calls[command.invocation]
         assignment = self.assignments.get(command.sandbox)
         if assignment is None:  # it died after the core had chosen it: that is in the inbox, and the call has not begun
-            call.unbegun = True
+            call.run.unbegun = True
             return
         assignment.call = call
         if not assignment.serves(call):  # its function came into the group later
             self._give_up(command.sandbox)
             return
-        call.unbegun = False
+        call.run.unbegun = False
         call.action = assignment.resolved_for(call.function).action
-        call.begun_s = self._engine.now()
-        if call.start is Start.COLD:
-            call.init_s = assignment.init_s
+        call.run.begun_s = self._engine.now()
+        if call.run.start is Start.COLD:
+            call.run.init_s = assignment.init_s
             for line in assignment.logs:
                 call.printed(line)
         else:
-            call.init_s = None
-        if call.chain is not None:
-            call.reads = command.sandbox if assignment.reads else None
-            self.within.begin_chain(command.sandbox, assignment, call)
+            call.run.init_s = None
+        if isinstance(call, ChainCall):
+            call.run.reads = command.sandbox if assignment.reads else None
+            self.nested_calls.begin_chain(command.sandbox, assignment, call)
         elif assignment.reads:
-            call.reads = command.sandbox
+            call.run.reads = command.sandbox
             self.fabric.readers.begin_run(command.sandbox, call.namespace.name, call.function, call.id, call.session)
         if call.begins:
-            self.ledger.spawn(self._run_durably(command.sandbox, call))
+            self.registry.spawn(self._run_durably(command.sandbox, call))
         else:
             self._node.run(command.sandbox, run_request(call, assignment, now_ms()))
 
     async def _run_durably(self, sandbox: int, call: Call) -> None:
         """That the run has begun must be on disk before it begins: after a crash it must not begin again."""
-        await self.ledger.mark_started(call.begins)
+        await self.registry.mark_started(call.begins)
         assignment = self.assignments.get(sandbox)
         if assignment is not None and assignment.call is call:  # neither cancelled nor lost meanwhile
             self._node.run(sandbox, run_request(call, assignment, now_ms()))
@@ -376,10 +377,10 @@ class Service:
             return
         if call.parked:
             call.reason = command.reason
-            self.ledger.forget(call)
-        elif call.unbegun and call.attempts < ATTEMPTS:
-            call.unbegun = False
-            call.attempts += 1
+            self.registry.forget(call)
+        elif call.run.unbegun and call.run.attempts < MAX_ATTEMPTS:
+            call.run.unbegun = False
+            call.run.attempts += 1
             self._post_arrival(call)
         else:
             ended = failure(Status.INTERNAL_ERROR, command.reason)
@@ -392,4 +393,4 @@ class Service:
         if call.durable:
             self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
         else:
-            self.ledger.forget(call)
+            self.registry.forget(call)

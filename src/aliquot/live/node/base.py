@@ -31,7 +31,7 @@ class BufferHandle(Protocol):
     @property
     def size(self) -> int: ...
     @property
-    def most_kept(self) -> int:
+    def max_kept(self) -> int:
         """How large one may be that is put on disk."""
         ...
 

@@ -29,11 +29,11 @@ class SharedBuffer:
     """Closed when nobody holds it any more."""
 
     in_use: ClassVar[int] = 0  # bytes of all together
-    __slots__ = ("fd", "most_kept", "size")
+    __slots__ = ("fd", "max_kept", "size")
 
-    def __init__(self, size: int, most_kept: int) -> None:
-        """`most_kept`: how large one may be that is put on disk. Raises `SharedBufferError`."""
-        self.most_kept = most_kept
+    def __init__(self, size: int, max_kept: int) -> None:
+        """`max_kept`: how large one may be that is put on disk. Raises `SharedBufferError`."""
+        self.max_kept = max_kept
         self.size, self.fd = 0, -1
         try:
             self.fd = os.memfd_create(f"aliquot-parcel-{os.getpid()}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -68,10 +68,10 @@ class SharedBuffer:
 class SandboxBuffers:
     """One sandbox's parcels, each by a number that means something here alone."""
 
-    def __init__(self, token: str, bound: int, most_kept: int) -> None:
+    def __init__(self, token: str, bound: int, max_kept: int) -> None:
         self.token = token
         self._bound = bound
-        self._most_kept = most_kept
+        self._max_kept = max_kept
         self._last = 0
         self._open: dict[int, SharedBuffer] = {}  # being written
         self._ready: dict[int, SharedBuffer] = {}  # to be handed on
@@ -88,7 +88,7 @@ class SandboxBuffers:
                 f"all parcels together may have {self._bound} bytes, and {SharedBuffer.in_use} are in use"
             )
         number = self._next()
-        parcel = self._open[number] = SharedBuffer(size, self._most_kept)
+        parcel = self._open[number] = SharedBuffer(size, self._max_kept)
         return number, parcel
 
     def seal(self, number: int) -> None:
@@ -142,14 +142,14 @@ class SandboxBuffers:
 class NodeBuffers:
     """All desks of a node. By its token a sandbox shows the gateway which one is its own."""
 
-    def __init__(self, bound: int, most_kept: int) -> None:
+    def __init__(self, bound: int, max_kept: int) -> None:
         self._bound = bound
-        self._most_kept = most_kept
+        self._max_kept = max_kept
         self._desks: dict[str, SandboxBuffers] = {}
         self.find = self._desks.get
 
     def open(self) -> SandboxBuffers:
-        desk = SandboxBuffers(secrets.token_hex(16), self._bound, self._most_kept)
+        desk = SandboxBuffers(secrets.token_hex(16), self._bound, self._max_kept)
         self._desks[desk.token] = desk
         return desk
 

@@ -28,13 +28,13 @@ from aliquot.live.gateway.http.refusal import (
 from aliquot.live.gateway.http.responses import PICKLE
 from aliquot.live.gateway.http.target import InvocationTarget
 from aliquot.live.gateway.invocation.exchange import Exchange
-from aliquot.live.gateway.invocation.shared_buffers import shared
+from aliquot.live.gateway.invocation.shared_buffers import shared_arguments
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.errors import CallRefusedError
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
-from aliquot.live.invocations.sessions.registry import SessionNotFoundError, Sessions
+from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionRegistry
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError, WrongCollectionError
 from aliquot.live.store.ids import Ids
@@ -62,7 +62,7 @@ class InvokeHandler:
         settings: GatewaySettings,
         auth: Auth,
         metrics: Metrics,
-        sessions: Sessions,
+        sessions: SessionRegistry,
         judge: JsonChecker,
     ) -> None:
         self._platform = platform
@@ -139,16 +139,17 @@ class InvokeHandler:
         self, exchange: Exchange, principal: Principal, payload: bytes | memoryview, session: str, *, pickled: bool
     ) -> None:
         target, limiter, options = exchange.target, exchange.limiter, exchange.options
-        desk = parcel = None
+        shared = None
         if pickled and b"; " in (exchange.content_type or b""):
             try:
-                desk, parcel = shared(exchange.content_type or b"", payload, self.desks)
+                shared = shared_arguments(exchange.content_type or b"", payload, self.desks)
             except Refusal as refusal:
                 exchange.refuse(refusal)
                 return
             kept = not options.blocking or exchange.followers  # on disk
-            if kept and parcel is not None and parcel.size > self._settings.payload_bytes:
-                exchange.refuse(too_large("Request", parcel.size, self._settings.payload_bytes))
+            buffer = shared.buffer
+            if kept and buffer is not None and buffer.size > self._settings.payload_bytes:
+                exchange.refuse(too_large("Request", buffer.size, self._settings.payload_bytes))
                 return
         exchange.body = b""  # the call has it now, and lets go of it earlier
         call = exchange.call = Call(
@@ -159,9 +160,9 @@ class InvokeHandler:
             pickled=pickled,
             transaction=exchange.transaction,
             session=session,
+            shared=shared,
             done=exchange.done,
         )
-        call.desk, call.parcel = desk, parcel
         limiter.running += 1
         if not options.blocking or exchange.followers:
             call.durable = True

@@ -10,7 +10,7 @@ from aliquot.core.units import MIB
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, json_response, read_json
 from aliquot.live.invocations.platform import Platform
-from aliquot.live.invocations.sessions.registry import Sessions
+from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.store.errors import NotFoundError
 from aliquot.live.store.records import Action, Namespace, Quota
 
@@ -54,7 +54,7 @@ class NewKey(Struct):
 
 
 class OperatorEndpoints:
-    def __init__(self, platform: Platform, catalogue: Catalogue, sessions: Sessions) -> None:
+    def __init__(self, platform: Platform, catalogue: Catalogue, sessions: SessionRegistry) -> None:
         self._platform = platform
         self._catalogue = catalogue
         self._sessions = sessions

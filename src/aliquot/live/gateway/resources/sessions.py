@@ -8,7 +8,7 @@ from aliquot.live.gateway.entities.common import PAGE
 from aliquot.live.gateway.http.query import page_of
 from aliquot.live.gateway.http.routing import Endpoint, Request, Response, json_response, read_json
 from aliquot.live.invocations.sessions.live_sessions import LiveSession
-from aliquot.live.invocations.sessions.registry import Sessions
+from aliquot.live.invocations.sessions.registry import SessionRegistry
 
 _ALL = "/api/v1/sessions"
 _ONE = _ALL + "/{id}"
@@ -50,7 +50,7 @@ class SessionCount(Struct):
 
 
 class SessionEndpoints:
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: SessionRegistry) -> None:
         self._sessions = sessions
 
     def endpoints(self) -> list[Endpoint]:

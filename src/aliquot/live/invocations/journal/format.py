@@ -11,17 +11,17 @@ import msgspec
 
 from aliquot.core.places import SEPARATOR
 from aliquot.live.invocations.journal.snapshot import FORMAT
-from aliquot.live.invocations.journal.writer import Step
+from aliquot.live.invocations.journal.writer import JournalStep
 
-_decode = msgspec.msgpack.Decoder(Step).decode
+_decode = msgspec.msgpack.Decoder(JournalStep).decode
 
 
-def read_step(body: bytes, journal_format: int) -> Step:
+def read_step(body: bytes, journal_format: int) -> JournalStep:
     """Decode a step, and bring the commands of an older format into today's form. Raises `msgspec.DecodeError`."""
     if journal_format == FORMAT:
         return _decode(body)
     first, now, events, commands = msgspec.msgpack.decode(body)
-    return msgspec.convert([first, now, events, _upgraded(commands)], Step)
+    return msgspec.convert([first, now, events, _upgraded(commands)], JournalStep)
 
 
 def _upgraded(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:

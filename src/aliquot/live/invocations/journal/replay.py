@@ -12,12 +12,12 @@ from aliquot.core.errors import EventError, InputError
 from aliquot.core.scheduler import Scheduler
 from aliquot.live.invocations.journal import snapshot
 from aliquot.live.invocations.journal.format import read_step
-from aliquot.live.invocations.journal.writer import Step
+from aliquot.live.invocations.journal.writer import JournalStep
 from aliquot.live.store.base import JournalEntry, StoreError
 from aliquot.live.store.journal import read_journal
 
 
-class Difference(Struct, frozen=True):
+class ReplayDifference(Struct, frozen=True):
     """The first step of a segment that did not come out as it did then."""
 
     segment: int
@@ -27,17 +27,17 @@ class Difference(Struct, frozen=True):
     again: list[Command]
 
 
-class Replayed(Struct, frozen=True):
+class ReplayResult(Struct, frozen=True):
     segments: int
     steps: int
     events: int
     commands: int
     policies: list[str]
-    differences: list[Difference]
+    differences: list[ReplayDifference]
     skipped: list[int]  # segments of an older format whose run began in a segment that is not there
 
 
-def replay(entries: Iterable[JournalEntry], on_step: Callable[[], None] | None = None) -> Replayed:
+def replay(entries: Iterable[JournalEntry], on_step: Callable[[], None] | None = None) -> ReplayResult:
     """Replay every segment from its snapshot on, and leave a segment at its first difference."""
     replayer = _Replayer()
     for entry in _in_order(entries):
@@ -53,11 +53,11 @@ class _Replayer:
 
     def __init__(self) -> None:
         self._scheduler: Scheduler | None = None
-        self._head: snapshot.Snapshot | None = None
+        self._head: snapshot.SchedulerSnapshot | None = None
         self._next_event = 0  # its number in the run of the server that wrote the journal
         self._segments = self._steps = self._events = self._commands = 0
         self._policies: list[str] = []
-        self._differences: list[Difference] = []
+        self._differences: list[ReplayDifference] = []
         self._skipped: list[int] = []
 
     def open(self, entry: JournalEntry) -> None:
@@ -85,17 +85,17 @@ class _Replayer:
         self._events += len(step.events)
         self._commands += len(step.commands)
         if again != step.commands:
-            self._differences.append(Difference(entry.segment, entry.number, step.now, step.commands, again))
+            self._differences.append(ReplayDifference(entry.segment, entry.number, step.now, step.commands, again))
             self._scheduler = None
         return True
 
-    def result(self) -> Replayed:
-        return Replayed(
+    def result(self) -> ReplayResult:
+        return ReplayResult(
             self._segments, self._steps, self._events, self._commands,
             self._policies, self._differences, self._skipped,
         )  # fmt: skip
 
-    def _open_older(self, head: snapshot.Snapshot, segment: int, step: Step) -> None:
+    def _open_older(self, head: snapshot.SchedulerSnapshot, segment: int, step: JournalStep) -> None:
         """Begin a segment whose snapshot cannot be restored.
 
         The first segment of a server's run begins with a new scheduler, and the next ones where the one before ended.
@@ -116,7 +116,7 @@ class _Replayer:
             self._policies.append(name)
 
 
-def replay_file(path: Path, on_step: Callable[[], None] | None = None) -> Replayed:
+def replay_file(path: Path, on_step: Callable[[], None] | None = None) -> ReplayResult:
     """The journal of a data directory, or of the database file in it; a server may be writing it."""
     try:
         return replay(read_journal(path), on_step)
@@ -124,7 +124,7 @@ def replay_file(path: Path, on_step: Callable[[], None] | None = None) -> Replay
         raise InputError(f"JOURNAL: {error}") from error
 
 
-def _step(scheduler: Scheduler, step: Step) -> list[Command]:
+def _step(scheduler: Scheduler, step: JournalStep) -> list[Command]:
     try:
         return scheduler.step(step.now, step.events)
     except EventError:  # then too: what follows from the step's other events comes with the next one

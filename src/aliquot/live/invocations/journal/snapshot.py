@@ -29,7 +29,7 @@ _OTHERS = {
 }
 
 
-class Snapshot(Struct, frozen=True):
+class SchedulerSnapshot(Struct, frozen=True):
     """The head of a journal segment."""
 
     version: str
@@ -41,13 +41,13 @@ class Snapshot(Struct, frozen=True):
 
 def take(scheduler: Scheduler, settings: PolicySettings, *, now_ms: int) -> bytes:
     state = pickle.dumps(scheduler, protocol=5)
-    return msgspec.msgpack.encode(Snapshot(__version__, settings, now_ms, state, FORMAT))
+    return msgspec.msgpack.encode(SchedulerSnapshot(__version__, settings, now_ms, state, FORMAT))
 
 
-def read(body: bytes) -> Snapshot:
+def read(body: bytes) -> SchedulerSnapshot:
     """Read the head of a segment. Only the version that took a snapshot knows what its parts mean."""
     try:
-        head = msgspec.msgpack.decode(body, type=Snapshot)
+        head = msgspec.msgpack.decode(body, type=SchedulerSnapshot)
     except msgspec.DecodeError as error:
         raise InputError(f"journal: a segment does not begin with a snapshot: {error}") from error
     if head.version != __version__ or head.format > FORMAT:
@@ -55,7 +55,7 @@ def read(body: bytes) -> Snapshot:
     return head
 
 
-def restore(snapshot: Snapshot) -> Scheduler:
+def restore(snapshot: SchedulerSnapshot) -> Scheduler:
     """Return the scheduler as it was when the snapshot was taken, by this version and in today's format."""
     try:
         scheduler = _Unpickler(io.BytesIO(snapshot.state)).load()

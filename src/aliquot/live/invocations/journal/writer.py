@@ -20,7 +20,7 @@ from aliquot.live.store.base import Store
 SEGMENT_BYTES = 64 * MIB
 
 
-class Step(Struct, frozen=True, array_like=True, gc=False):
+class JournalStep(Struct, frozen=True, array_like=True, gc=False):
     """What the core was told at one moment, and what it commanded. The numbers of its events count up by one."""
 
     first: int  # the number of its first event
@@ -29,7 +29,7 @@ class Step(Struct, frozen=True, array_like=True, gc=False):
     commands: list[Command]
 
 
-class Journal:
+class JournalWriter:
     def __init__(self, store: Store, scheduler: Scheduler, settings: PolicySettings) -> None:
         self._store = store
         self._scheduler = scheduler

@@ -1,7 +1,8 @@
-"""The platform as the gateway sees it: single calls go on to the service, others are performed one run after another.
+"""The platform as the gateway sees it: passes single calls to the service and runs compositions component by component.
 
-The core sees components only. A composition that is accepted is in the store's queue as a whole: its first component's
-run marks it as begun, and its record ends it. Components are recorded behind and are in the file by then.
+The scheduler sees only components. An accepted composition is one entry in the store's queue. The run of its first
+component marks the entry as started, and the composition's record ends it. The records of its components are written
+behind, and are on disk by then.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,16 +12,22 @@ import structlog
 
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import composition_record, note
-from aliquot.live.invocations.call import Call, Follower
+from aliquot.live.invocations.call import Call, ChainCall, Follower, NestedCall, SharedArguments
 from aliquot.live.invocations.errors import OverloadedError
-from aliquot.live.invocations.ledger import now_ms
-from aliquot.live.invocations.sequences.frames import Ending, Handed
-from aliquot.live.invocations.sequences.machine import MOST, Close, Command, Machine, Run
+from aliquot.live.invocations.sequences.frames import ComponentEnd, PickledResult
+from aliquot.live.invocations.sequences.machine import (
+    MAX_COMPONENTS,
+    CloseFrame,
+    Command,
+    CompositionMachine,
+    RunAction,
+)
 from aliquot.live.invocations.sequences.payloads import error
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import Store
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import SEQUENCE, Action, Activation, FullName, Namespace
 
@@ -31,47 +38,49 @@ _log = structlog.get_logger("aliquot.composer")
 ResolveFor = Callable[[str, FullName], ResolvedAction]  # raises `NotFoundError` and `AccessDeniedError`
 
 
-class Performance:
-    """One composition under way: its call, the machine that says what comes next, and the component that runs."""
+class CompositionRun:
+    """A running composition: its call, the state machine that decides what runs next, and the current component."""
 
     __slots__ = ("begun", "call", "component", "machine")
 
-    def __init__(self, call: Call, machine: Machine) -> None:
+    def __init__(self, call: Call, machine: CompositionMachine) -> None:
         self.call = call
         self.machine = machine
         self.component: Call | None = None
-        self.begun = False  # a component has run
+        self.begun = False  # whether a component has run
 
     def printed(self, line: str) -> None:
-        """Who follows the composition hears its components."""
+        """Pass a component's log line to the followers of the composition."""
         self.call.printed(line)
 
     def ended(self, call: Call) -> None:
-        """That is told by `done`."""
+        """Do nothing, since `done` handles the end of a component."""
 
 
 class Composer:
-    """Implements `Platform`."""
+    """Runs single calls and compositions. It implements `Platform`."""
 
-    def __init__(self, service: Service, store: Store, resolve: ResolveFor, *, most: int = MOST) -> None:
+    def __init__(
+        self, service: Service, store: Store, resolve: ResolveFor, *, max_components: int = MAX_COMPONENTS
+    ) -> None:
         self._service = service
-        self._ledger = service.ledger
+        self._registry = service.registry
         self._store = store
         self._resolve = resolve
-        self._most = most
+        self._max_components = max_components
         self._ids = Ids()
-        self._performances: dict[str, Performance] = {}  # by the id of the call
-        self.count: Callable[[Call], None] = lambda _: None  # told of every component that has ended
-        service.within.count = self._called
+        self._compositions: dict[str, CompositionRun] = {}  # by the id of the call
+        self.count: Callable[[Call], None] = lambda _: None  # called with every component that has ended
+        service.nested_calls.on_ended(self._called)
 
     def _called(self, component: Call) -> None:
         self.count(component)
 
-    # --- what the gateway asks --------------------------------------------------------------------------
+    # --- Platform --------------------------------------------------------------------------
 
     def submit(self, call: Call) -> None:
         if call.resolved.composite:
-            self._ledger.check_open()
+            self._registry.check_open()
             self._begin(call)
         else:
             self._service.submit(call)
@@ -80,12 +89,12 @@ class Composer:
         if not call.resolved.composite:
             await self._service.accept(call)
             return
-        self._ledger.check_open()
-        await self._ledger.keep(call)
+        self._registry.check_open()
+        await self._registry.keep(call)
         self._begin(call)
 
     async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
-        await self._ledger.keep_all(calls, record)
+        await self._registry.keep_all(calls, record)
         for call in calls:
             self.enqueue(call)
 
@@ -93,44 +102,44 @@ class Composer:
         if not call.resolved.composite:
             await self._service.detach(call)
             return
-        performance = self._performances.get(call.id)
-        if performance is None or call.durable:
+        composition = self._compositions.get(call.id)
+        if composition is None or call.durable:
             return
-        component = performance.component
-        if component is not None and not performance.begun:
-            component.begins = call.id  # before it is kept: it may begin meanwhile
-            call.begun_s = component.begun_s
+        component = composition.component
+        if component is not None and not composition.begun:
+            component.begins = call.id  # set before the write, because the component may begin meanwhile
+            call.run.begun_s = component.run.begun_s
         try:
-            await self._ledger.keep(call)
+            await self._registry.keep(call)
         except OverloadedError:
             if component is not None:
                 component.begins = ""
             raise
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
-        performance = self._performances.get(activation_id) or self._around(activation_id)
-        if performance is None or performance.component is None:
+        composition = self._compositions.get(activation_id) or self._around(activation_id)
+        if composition is None or composition.component is None:
             return self._service.cancel(namespace, activation_id)
-        if performance.call.namespace.name != namespace:
+        if composition.call.namespace.name != namespace:
             return False
-        performance.machine.cancel(activation_id)
-        self._service.cancel(namespace, performance.component.id)
+        composition.machine.cancel(activation_id)
+        self._service.cancel(namespace, composition.component.id)
         return True
 
-    def _around(self, activation_id: str) -> Performance | None:
-        """The one with a composition of this id within it."""
+    def _around(self, activation_id: str) -> CompositionRun | None:
+        """Return the composition that contains a nested composition of this id."""
         if activation_id in self._service.calls:
             return None
-        around = (one for one in self._performances.values() if one.machine.has(activation_id))
+        around = (one for one in self._compositions.values() if one.machine.has(activation_id))
         return next(around, None)
 
     def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
-        performance = self._performances.get(activation_id)
-        if performance is None:
+        composition = self._compositions.get(activation_id)
+        if composition is None:
             return self._service.follow(namespace, activation_id, follower)
-        if performance.call.namespace.name != namespace:
+        if composition.call.namespace.name != namespace:
             return False
-        performance.call.follow(follower)
+        composition.call.follow(follower)
         return True
 
     @property
@@ -161,126 +170,161 @@ class Composer:
     def status(self) -> dict[str, Any]:
         return self._service.status()
 
-    # --- what an earlier server left --------------------------------------------------------------------
+    # --- recovery --------------------------------------------------------------------
 
     def enqueue(self, call: Call) -> None:
-        """One that is in the store's queue: let it run."""
+        """Run a call that is in the store's queue."""
         if call.resolved.composite:
             self._begin(call)
         else:
             self._service.enqueue(call)
 
     async def end_unbegun(self, call: Call, reason: str) -> None:
-        """One that is in the store's queue and cannot run."""
+        """End a call that is in the store's queue and cannot run."""
         if not call.resolved.composite:
-            await self._ledger.end_durably(call, self._service.ends.unbegun(call, reason))
+            await self._registry.end_durably(call, self._service.finisher.record_of_unbegun(call, reason))
             return
         machine = self._machine(call)
         at_ms = now_ms()
         frame = machine.open(call.id, call.resolved, call.cause, at_ms)
-        close = Close(frame, Status.INTERNAL_ERROR, error(reason))
-        await self._ledger.end_durably(call, composition_record(call, close, at_ms))
+        close = CloseFrame(frame, Status.INTERNAL_ERROR, error(reason))
+        await self._registry.end_durably(call, composition_record(call, close, at_ms))
 
-    # --- performing -------------------------------------------------------------------------------------
+    # --- running compositions -------------------------------------------------------------------------------------
 
-    def _machine(self, call: Call) -> Machine:
+    def _machine(self, call: Call) -> CompositionMachine:
         resolve, caller = self._resolve, call.namespace.name
-        return Machine(lambda name: resolve(caller, name), self._ids, most=self._most)
+        return CompositionMachine(lambda name: resolve(caller, name), self._ids, max_components=self._max_components)
 
     def _begin(self, call: Call) -> None:
-        call.begins = ""  # its first component begins it
-        self._ledger.hold(call)
-        performance = self._performances[call.id] = Performance(call, self._machine(call))
-        machine, at_ms = performance.machine, now_ms()
+        call.begins = ""  # its first component marks it as started
+        self._registry.add(call)
+        composition = self._compositions[call.id] = CompositionRun(call, self._machine(call))
+        machine, at_ms = composition.machine, now_ms()
         self._go_on(
-            performance,
+            composition,
             lambda: machine.begin(call.id, call.resolved, bytes(call.payload), cause=call.cause, now_ms=at_ms),
         )
 
-    def _go_on(self, performance: Performance, decide: Callable[[], list[Command]]) -> None:
+    def _go_on(self, composition: CompositionRun, decide: Callable[[], list[Command]]) -> None:
         try:
             commands = decide()
-        except Exception as failure:  # noqa: BLE001 - whatever is wrong with one composition, it must end
-            _log.exception("a composition failed", activation=performance.call.id)
-            commands = performance.machine.abort(f"{FAILED}{failure}")
+        except Exception as failure:  # noqa: BLE001 - a composition must end whatever fails in it
+            _log.exception("a composition failed", activation=composition.call.id)
+            commands = composition.machine.abort(f"{FAILED}{failure}")
         for command in commands:
-            if isinstance(command, Run):
-                self._run(performance, command)
-            elif command.frame.id == performance.call.id:
-                self._end(performance, command)
+            if isinstance(command, RunAction):
+                self._run(composition, command)
+            elif command.frame.id == composition.call.id:
+                self._end(composition, command)
             else:
-                self._store.record(composition_record(performance.call, command, now_ms()))
+                self._store.record(composition_record(composition.call, command, now_ms()))
 
-    def _run(self, performance: Performance, command: Run) -> None:
-        call = performance.call
-        component = self._component(performance, command, command.id, command.resolved)
-        if command.then:
-            steps = [self._component(performance, command, *step) for step in command.then]
-            carrier = Call(self._ids(), call.namespace, command.resolved, command.payload, session=call.session)
-            carrier.done = lambda carrier: self._carried(performance, carrier)
-            carrier.chain = [component, *steps]
-            component = carrier
-        component.hands_on = command.hands_on
-        if command.handed is not None:
-            component.handed, component.parcel = True, command.handed.parcel
-            component.payload = command.handed.pickled
-        performance.component = component
-        if call.durable and not performance.begun:
+    def _run(self, composition: CompositionRun, command: RunAction) -> None:
+        call = composition.call
+        shared = None
+        payload: bytes | memoryview = command.payload
+        if command.handed is not None or command.hands_on:
+            shared = SharedArguments(handed=command.handed is not None, hands_on=command.hands_on)
+            if command.handed is not None:
+                shared.buffer, payload = command.handed.parcel, command.handed.pickled
+        make = self._chain if command.then else self._single
+        component = composition.component = make(composition, command, payload, shared)
+        if call.durable and not composition.begun:
             component.begins = call.id
         self._service.enqueue(component)
 
-    def _component(self, performance: Performance, command: Run, component_id: str, resolved: ResolvedAction) -> Call:
-        call = performance.call
-        component = Call(
-            component_id,
+    def _single(
+        self,
+        composition: CompositionRun,
+        command: RunAction,
+        payload: bytes | memoryview,
+        shared: SharedArguments | None,
+    ) -> Call:
+        call = composition.call
+        return Call(
+            command.id,
             call.namespace,
-            resolved,
-            command.payload,
+            command.resolved,
+            payload,
             transaction=call.transaction,
             cause=command.cause,
             notes=_CAUSED_BY,
             session=call.session,
-            done=lambda component: self._returned(performance, component),
+            shared=shared,
+            followers=(composition,),
+            done=lambda component: self._returned(composition, component),
         )
-        component.followers = (performance,)
-        return component
 
-    def _carried(self, performance: Performance, carrier: Call) -> None:
-        """What carried a chain is done with. Its steps have told how they ended, unless none could begin."""
+    def _chain(
+        self,
+        composition: CompositionRun,
+        command: RunAction,
+        payload: bytes | memoryview,
+        shared: SharedArguments | None,
+    ) -> ChainCall:
+        """Make the call that runs several components in one sandbox, with a nested call for each."""
+        call = composition.call
+        chain = ChainCall(
+            self._ids(),
+            call.namespace,
+            command.resolved,
+            payload,
+            session=call.session,
+            shared=shared,
+            done=lambda chain: self._carried(composition, chain),
+        )
+        for step_id, resolved in ((command.id, command.resolved), *command.then):
+            step = NestedCall(
+                chain,
+                step_id,
+                resolved,
+                command.payload,
+                transaction=call.transaction,
+                cause=command.cause,
+                notes=_CAUSED_BY,
+                followers=(composition,),
+                done=lambda component: self._returned(composition, component),
+            )
+            chain.steps.append(step)
+        return chain
+
+    def _carried(self, composition: CompositionRun, carrier: Call) -> None:
+        """Handle the end of a chain. Its steps have reported how they ended, unless none could begin."""
         carrier.done = None
         if carrier.parked or carrier.outcome is None:
-            self._returned(performance, carrier)
-        elif performance.component is carrier:
-            performance.component = None
+            self._returned(composition, carrier)
+        elif composition.component is carrier:
+            composition.component = None
 
-    def _returned(self, performance: Performance, component: Call) -> None:
-        component.done = None  # the two would hold each other until the collector comes
-        if performance.call.id not in self._performances:  # it was ended before its chain could be stopped
+    def _returned(self, composition: CompositionRun, component: Call) -> None:
+        component.done = None  # breaks the reference cycle between the two
+        if composition.call.id not in self._compositions:  # the composition ended before its chain could be stopped
             return
-        if component.carrier is None:
-            performance.component = None
-        call, machine = performance.call, performance.machine
+        if not isinstance(component, NestedCall):
+            composition.component = None
+        call, machine = composition.call, composition.machine
         outcome, activation = component.outcome, component.activation
         if component.parked:
             call.parked = True
-            del self._performances[call.id]
-            self._ledger.forget(call)
+            del self._compositions[call.id]
+            self._registry.forget(call)
             return
         self.count(component)
-        performance.begun = True
-        call.begun_s = call.begun_s or component.begun_s or component.arrived_s
+        composition.begun = True
+        call.run.begun_s = call.run.begun_s or component.run.begun_s or component.run.arrived_s
         if outcome is None or activation is None:
-            self._go_on(performance, lambda: machine.lost(component.reason, now_ms()))
+            self._go_on(composition, lambda: machine.lost(component.reason, now_ms()))
             return
         duration_ms, memory_mb = activation.end - activation.start, component.action.limits.memory
-        handed = Handed(outcome.pickled, outcome.parcel) if outcome.pickled is not None else None
-        figures = (duration_ms, memory_mb, component.wait_ms)
-        ending = Ending(component.id, outcome.status, bytes(outcome.result), *figures, handed)
-        self._go_on(performance, lambda: machine.returned(ending, now_ms()))
+        handed = PickledResult(outcome.pickled, outcome.parcel) if outcome.pickled is not None else None
+        timing = (duration_ms, memory_mb, component.run.wait_ms)
+        ending = ComponentEnd(component.id, outcome.status, bytes(outcome.result), *timing, handed)
+        self._go_on(composition, lambda: machine.returned(ending, now_ms()))
 
-    def _end(self, performance: Performance, close: Close) -> None:
-        call, frame = performance.call, close.frame
-        del self._performances[call.id]
-        call.wait_ms = frame.wait_ms
+    def _end(self, composition: CompositionRun, close: CloseFrame) -> None:
+        call, frame = composition.call, close.frame
+        del self._compositions[call.id]
+        call.run.wait_ms = frame.wait_ms
         call.outcome = Outcome(close.status, close.result, frame.duration_ms / 1000, tuple(frame.components))
-        self._ledger.end(call, composition_record(call, close, now_ms()))
+        self._registry.end(call, composition_record(call, close, now_ms()))

@@ -1,7 +1,8 @@
-"""One sequence or one conductor's composition under way, as a state machine: how a component ended in, what next out.
+"""Frames: one running sequence or conductor each, as a state machine.
 
-A frame knows nothing of those around it. Limits are counted in objects that frames share: a `Count` for the single
-actions of nested sequences, a `Budget` for conductors and all that they call.
+A frame is told how its component ended and answers what runs next. It does not know the frames around it. Frames share
+two counters: `ActionCounter` counts the single actions of nested sequences, `CompositionBudget` bounds conductors and
+everything that they call.
 """
 
 from abc import ABC, abstractmethod
@@ -20,39 +21,43 @@ from aliquot.live.store.records import FullName
 Resolve: TypeAlias = Callable[[FullName], ResolvedAction]  # raises `NotFoundError` and `AccessDeniedError`
 
 
-class Handed(Struct, frozen=True, gc=False):
-    """What a component returned that JSON cannot hold: a pickle, for the next one alone."""
+class PickledResult(Struct, frozen=True, gc=False):
+    """A pickled result that JSON cannot represent. Only the next component receives it."""
 
     pickled: bytes | memoryview
     parcel: BufferHandle | None
 
 
-class Next(Struct, frozen=True, gc=False):
-    """Run this on that."""
+class RunComponent(Struct, frozen=True, gc=False):
+    """Run this action on this payload."""
 
     resolved: ResolvedAction
     payload: bytes
-    itself: bool = False  # a conductor's own turn: not a composition within it
-    then: tuple[ResolvedAction, ...] = ()  # these follow in the same sandbox, each on what the one before returned
-    handed: Handed | None = None  # instead of the payload
-    hands_on: bool = False  # what comes after it takes what JSON cannot hold
+    itself: bool = False  # the conductor itself runs, not a nested composition
+    then: tuple[
+        ResolvedAction, ...
+    ] = ()  # actions that follow in the same sandbox, each on the result of the previous one
+    handed: PickledResult | None = None  # instead of the payload
+    hands_on: bool = False  # the next component takes a pickled result
 
 
-class End(Struct, frozen=True, gc=False):
+class FrameEnd(Struct, frozen=True, gc=False):
+    """End the frame with this result."""
+
     status: Status
     result: bytes
-    handed: Handed | None = None  # for what comes next, if something does
+    handed: PickledResult | None = None  # for the next component, if there is one
 
 
-class GoesOn(Struct, frozen=True, gc=False):
-    """What follows runs already, in the same sandbox."""
+class AlreadyRunning(Struct, frozen=True, gc=False):
+    """Wait: the next component already runs in the same sandbox."""
 
 
-Step: TypeAlias = Next | End | GoesOn
+FrameStep: TypeAlias = RunComponent | FrameEnd | AlreadyRunning
 
 
-class Ending(Struct, frozen=True, gc=False):
-    """How a component ended, be it a single action or a composition."""
+class ComponentEnd(Struct, frozen=True, gc=False):
+    """The end of a component, which is a single action or a composition."""
 
     id: str
     status: Status
@@ -60,11 +65,11 @@ class Ending(Struct, frozen=True, gc=False):
     duration_ms: int
     memory_mb: int | None
     wait_ms: int
-    handed: Handed | None = None
+    handed: PickledResult | None = None
 
 
-class Count:
-    """Of single actions in a sequence and those within it."""
+class ActionCounter:
+    """Counts the single actions of a sequence and of the sequences inside it."""
 
     __slots__ = ("value",)
 
@@ -72,8 +77,8 @@ class Count:
         self.value = 0
 
 
-class Budget:
-    """What one conductor and those that it calls may use together."""
+class CompositionBudget:
+    """Counts the components and conductor runs of a conductor and of those that it calls."""
 
     __slots__ = ("components", "conductors")
 
@@ -83,7 +88,7 @@ class Budget:
 
 
 class Frame(ABC):
-    """What the two kinds have in common: who it is, and what its record will say."""
+    """The common part of sequences and conductors: identity, and the values for the record."""
 
     def __init__(self, frame_id: str, resolved: ResolvedAction, cause: str, start_ms: int) -> None:
         self.id = frame_id
@@ -93,15 +98,15 @@ class Frame(ABC):
         self.wait_ms = 0
         self.duration_ms = 0
         self.memory_mb: int | None = None
-        self.components: list[str] = []  # the ids of what has run, in order
+        self.components: list[str] = []  # ids of the components that have run, in order
         self.cancelled = False
 
     @abstractmethod
-    def begin(self, payload: bytes) -> Step:
-        """What runs first."""
+    def begin(self, payload: bytes) -> FrameStep:
+        """Return what runs first."""
 
-    def returned(self, ending: Ending) -> Step:
-        """One of its components has ended."""
+    def returned(self, ending: ComponentEnd) -> FrameStep:
+        """Take the end of a component and return what runs next."""
         if not self.components:
             self.wait_ms = ending.wait_ms
         self.components.append(ending.id)
@@ -110,19 +115,21 @@ class Frame(ABC):
             self.memory_mb = max(self.memory_mb or 0, ending.memory_mb)
         return self._cancelled(ending) if self.cancelled else self.follow(ending)
 
-    def _cancelled(self, ending: Ending) -> Step:
-        """What became of the component decides; but one that had succeeded already is not what the whole comes to."""
+    def _cancelled(self, ending: ComponentEnd) -> FrameStep:
+        """End a cancelled frame as its component ended. A component that succeeded does not make the frame succeed."""
         if ending.status is not Status.SUCCESS:
-            return End(ending.status, ending.result)
+            return FrameEnd(ending.status, ending.result)
         step = self.follow(ending)
-        return step if isinstance(step, End) else End(Status.INTERNAL_ERROR, payloads.error(texts.CANCELLED))
+        return step if isinstance(step, FrameEnd) else FrameEnd(Status.INTERNAL_ERROR, payloads.error(texts.CANCELLED))
 
     @abstractmethod
-    def follow(self, ending: Ending) -> Step:
-        """What comes after a component, if nobody cancelled it."""
+    def follow(self, ending: ComponentEnd) -> FrameStep:
+        """Return what runs after a component of a frame that was not cancelled."""
 
 
-class Sequence(Frame):
+class SequenceFrame(Frame):
+    """A running sequence: its components one after the other, each on the result of the previous one."""
+
     def __init__(
         self,
         frame_id: str,
@@ -131,69 +138,71 @@ class Sequence(Frame):
         start_ms: int,
         *,
         resolve: Resolve,
-        count: Count,
-        most: int,
+        count: ActionCounter,
+        max_components: int,
     ) -> None:
         super().__init__(frame_id, resolved, cause, start_ms)
         self._resolve = resolve
         self._count = count
-        self._most = most
+        self._max_components = max_components
         self._ahead = deque(resolved.action.exec.components)
-        self._following = 0  # components that run in the sandbox of the one before them
+        self._following = 0  # components that already run in the sandbox of the previous one
 
     @property
-    def count(self) -> Count:
+    def count(self) -> ActionCounter:
         return self._count
 
-    def begin(self, payload: bytes) -> Step:
-        """The first component gets what the sequence was given: parameters of the sequence's own do not count."""
-        return self._next(End(Status.SUCCESS, payload))
+    def begin(self, payload: bytes) -> FrameStep:
+        """Start the first component on the payload. The sequence's own parameters are not merged."""
+        return self._next(FrameEnd(Status.SUCCESS, payload))
 
-    def follow(self, ending: Ending) -> Step:
-        last = End(ending.status, ending.result, ending.handed)
+    def follow(self, ending: ComponentEnd) -> FrameStep:
+        last = FrameEnd(ending.status, ending.result, ending.handed)
         if ending.status is not Status.SUCCESS:
             return last
         if self._following:
             self._following -= 1
-            return GoesOn()
+            return AlreadyRunning()
         return self._next(last)
 
-    def _next(self, so_far: End) -> Step:
+    def _next(self, so_far: FrameEnd) -> FrameStep:
         if not self._ahead:
             return so_far
         name = self._ahead.popleft()
-        if self._count.value >= self._most:
+        if self._count.value >= self._max_components:
             return _refused(texts.SEQUENCE_TOO_LONG)
         try:
             resolved = self._resolve(name)
-        except (NotFoundError, AccessDeniedError):  # it was there when the sequence was made
+        except (NotFoundError, AccessDeniedError):  # it existed when the sequence was created
             return _refused(texts.SEQUENCE_COMPONENT_MISSING)
-        if so_far.handed is not None and not _takes_pickles(resolved):  # it did when the one before it began
+        if so_far.handed is not None and not _takes_pickles(
+            resolved
+        ):  # it took pickles when the previous component began
             return _refused(texts.NOT_JSON_BETWEEN)
         if resolved.is_sequence:
-            return Next(resolved, so_far.result)
+            return RunComponent(resolved, so_far.result)
         self._count.value += 1
         then = self._chain(resolved)
         hands_on = self._hands_on(then[-1] if then else resolved)
         payload = payloads.with_defaults(resolved.action, so_far.result)
-        return Next(resolved, payload, then=then, handed=so_far.handed, hands_on=hands_on)
+        return RunComponent(resolved, payload, then=then, handed=so_far.handed, hands_on=hands_on)
 
     def _hands_on(self, resolved: ResolvedAction) -> bool:
-        """Whether both it and what comes after it are of the SDK."""
+        """Return whether this action and the next one are SDK functions."""
         if not self._ahead or not _takes_pickles(resolved):
             return False
         try:
             return _takes_pickles(self._resolve(self._ahead[0]))
-        except (NotFoundError, AccessDeniedError):  # told when it is its turn
+        except (NotFoundError, AccessDeniedError):  # reported when its turn comes
             return False
 
     def _chain(self, first: ResolvedAction) -> tuple[ResolvedAction, ...]:
-        """Those of its group that come next: they run in its sandbox, and its result need not leave it."""
+        """Take the next components of the same group. They run in the same sandbox, so results need not leave it."""
         chain: list[ResolvedAction] = []
-        while self._ahead and first.group and not first.composite and self._count.value < self._most:
+        while self._ahead and first.group and not first.composite and self._count.value < self._max_components:
             try:
                 resolved = self._resolve(self._ahead[0])
-            except (NotFoundError, AccessDeniedError):  # told when it is its turn
+            except (NotFoundError, AccessDeniedError):  # reported when its turn comes
                 break
             if resolved.composite or (resolved.tenant, resolved.group) != (first.tenant, first.group):
                 break
@@ -204,7 +213,9 @@ class Sequence(Frame):
         return tuple(chain)
 
 
-class Conductor(Frame):
+class ConductorFrame(Frame):
+    """A running conductor: it is asked after every component what runs next."""
+
     def __init__(
         self,
         frame_id: str,
@@ -213,25 +224,25 @@ class Conductor(Frame):
         start_ms: int,
         *,
         resolve: Resolve,
-        budget: Budget,
-        most: int,
+        budget: CompositionBudget,
+        max_components: int,
     ) -> None:
         super().__init__(frame_id, resolved, cause, start_ms)
         self.memory_mb = resolved.action.limits.memory
         self._resolve = resolve
         self._budget = budget
-        self._most = most
+        self._max_components = max_components
         self._state: bytes | None = None
-        self._conducting = False  # whether it is the conductor that runs
+        self._conducting = False  # whether the conductor itself runs now
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> CompositionBudget:
         return self._budget
 
-    def begin(self, payload: bytes) -> Step:
+    def begin(self, payload: bytes) -> FrameStep:
         return self._conduct(payload)
 
-    def follow(self, ending: Ending) -> Step:
+    def follow(self, ending: ComponentEnd) -> FrameStep:
         if not self._conducting:
             return self._conduct(payloads.boxed(ending.result))
         self._conducting = False
@@ -239,24 +250,24 @@ class Conductor(Frame):
         self._state = payloads.boxed(answer.state, "state") if answer.state else None
         params = payloads.boxed(answer.params) if answer.params else None
         if not answer.action:
-            return End(ending.status, ending.result if params is None else params)
+            return FrameEnd(ending.status, ending.result if params is None else params)
         name = payloads.component_name(answer.action, self.resolved.tenant)
         if name is None:
             return self._object(texts.NOT_A_NAME, payloads.shown(answer.action))
-        if self._budget.components >= self._most:
+        if self._budget.components >= self._max_components:
             return self._object(texts.COMPOSITION_TOO_LONG)
         return self._call(name, params or payloads.EMPTY)
 
-    def _conduct(self, payload: bytes) -> Step:
-        if self._budget.conductors > 2 * self._most:
+    def _conduct(self, payload: bytes) -> FrameStep:
+        if self._budget.conductors > 2 * self._max_components:
             return _refused(texts.COMPOSITION_TOO_LONG)
         self._budget.conductors += 1
         self._conducting = True
         if self._state is not None:
             payload = payloads.with_state(payload, self._state)
-        return Next(self.resolved, payloads.with_defaults(self.resolved.action, payload), itself=True)
+        return RunComponent(self.resolved, payloads.with_defaults(self.resolved.action, payload), itself=True)
 
-    def _call(self, name: FullName, params: bytes) -> Step:
+    def _call(self, name: FullName, params: bytes) -> FrameStep:
         shown = str(name)[1:]
         try:
             resolved = self._resolve(name)
@@ -266,13 +277,13 @@ class Conductor(Frame):
             return self._object(texts.NOT_FOUND, shown)
         if resolved.is_sequence:
             self._budget.components += 1
-            return Next(resolved, params)
-        if not resolved.composite:  # another conductor's turns are counted as they come
+            return RunComponent(resolved, params)
+        if not resolved.composite:  # the runs of another conductor are counted as they begin
             self._budget.components += 1
-        return Next(resolved, payloads.with_defaults(resolved.action, params))
+        return RunComponent(resolved, payloads.with_defaults(resolved.action, params))
 
-    def _object(self, text: str, *about: str) -> Step:
-        """The conductor hears of it and may do something else."""
+    def _object(self, text: str, *about: str) -> FrameStep:
+        """Tell the conductor what was wrong with its answer. It may ask for something else."""
         return self._conduct(payloads.error(text.format(*about)))
 
 
@@ -280,5 +291,5 @@ def _takes_pickles(resolved: ResolvedAction) -> bool:
     return not resolved.composite and resolved.action.annotation("sdk") is True
 
 
-def _refused(text: str) -> End:
-    return End(Status.APPLICATION_ERROR, payloads.error(text))
+def _refused(text: str) -> FrameEnd:
+    return FrameEnd(Status.APPLICATION_ERROR, payloads.error(text))

@@ -1,7 +1,7 @@
-"""A whole call that is more than one run: frames within frames, of which the innermost is at work.
+"""The state machine of a composition: nested frames, of which the innermost runs a component.
 
-Events go in (`begin`, `returned`, `lost`), commands come out: at most one `Run`, after the `Close` of every frame that
-has ended. The `Close` of the outermost frame is the last command there will be. Time and ids are given from outside.
+Events go in (`begin`, `returned`, `lost`) and commands come out: a `CloseFrame` for every frame that has ended, then at
+max_components one `RunAction`. The last command is the `CloseFrame` of the outermost frame. Time and ids are arguments.
 """
 
 from collections.abc import Callable
@@ -12,54 +12,55 @@ from msgspec import Struct
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.sequences import payloads, texts
 from aliquot.live.invocations.sequences.frames import (
-    Budget,
-    Conductor,
-    Count,
-    End,
-    Ending,
+    ActionCounter,
+    AlreadyRunning,
+    ComponentEnd,
+    CompositionBudget,
+    ConductorFrame,
     Frame,
-    GoesOn,
-    Handed,
-    Next,
+    FrameEnd,
+    FrameStep,
+    PickledResult,
     Resolve,
-    Sequence,
-    Step,
+    RunComponent,
+    SequenceFrame,
 )
 from aliquot.live.node.base import Status
 
-MOST = 50  # components; twice as many and one more of a conductor's own turns
+MAX_COMPONENTS = 50  # of a composition; a conductor itself may run twice as often, plus once
 
 
-class Run(Struct, frozen=True, gc=False):
-    """Run this single action; then `returned` or `lost`."""
+class RunAction(Struct, frozen=True, gc=False):
+    """Run this single action. The answer is `returned` or `lost`."""
 
     id: str
     resolved: ResolvedAction
     payload: bytes
     cause: str
-    handed: Handed | None = None  # instead of the payload
+    handed: PickledResult | None = None  # instead of the payload
     hands_on: bool = False
-    then: tuple[
-        tuple[str, ResolvedAction], ...
-    ] = ()  # and these after it in its sandbox: `returned` for each, as it ends
+    # Actions that follow in the same sandbox, each with its id. `returned` comes for each of them.
+    then: tuple[tuple[str, ResolvedAction], ...] = ()
 
 
-class Close(Struct, frozen=True, gc=False):
-    """The frame has ended: record it."""
+class CloseFrame(Struct, frozen=True, gc=False):
+    """Record a frame that has ended."""
 
     frame: Frame
     status: Status
     result: bytes
 
 
-Command: TypeAlias = Run | Close
+Command: TypeAlias = RunAction | CloseFrame
 
 
-class Machine:
-    def __init__(self, resolve: Resolve, new_id: Callable[[], str], *, most: int = MOST) -> None:
+class CompositionMachine:
+    """Decides what a composition runs next. It performs nothing itself."""
+
+    def __init__(self, resolve: Resolve, new_id: Callable[[], str], *, max_components: int = MAX_COMPONENTS) -> None:
         self._resolve = resolve
         self._new_id = new_id
-        self._most = most
+        self._max_components = max_components
         self._stack: list[Frame] = []
 
     @property
@@ -67,7 +68,7 @@ class Machine:
         return not self._stack
 
     def has(self, frame_id: str) -> bool:
-        """Whether a frame of this id is open."""
+        """Return whether a frame of this id is open."""
         return any(frame.id == frame_id for frame in self._stack)
 
     def begin(
@@ -76,65 +77,84 @@ class Machine:
         frame = self.open(call_id, resolved, cause, now_ms)
         return self._go(frame.begin(payload), now_ms)
 
-    def returned(self, ending: Ending, now_ms: int) -> list[Command]:
-        """The component that runs has ended."""
+    def returned(self, ending: ComponentEnd, now_ms: int) -> list[Command]:
+        """Continue after the current component has ended."""
         return self._go(self._stack[-1].returned(ending), now_ms)
 
     def lost(self, reason: str, now_ms: int) -> list[Command]:
-        """The component was not taken: there is no record of it."""
-        return self._go(End(Status.INTERNAL_ERROR, payloads.error(reason)), now_ms)
+        """End the composition because its component was refused and has no record."""
+        return self._go(FrameEnd(Status.INTERNAL_ERROR, payloads.error(reason)), now_ms)
 
     def abort(self, reason: str) -> list[Command]:
-        """Close everything at once."""
+        """CloseFrame everything at once."""
         closes: list[Command] = []
         while self._stack:
-            closes.append(Close(self._stack.pop(), Status.INTERNAL_ERROR, payloads.error(reason)))
+            closes.append(CloseFrame(self._stack.pop(), Status.INTERNAL_ERROR, payloads.error(reason)))
         return closes
 
     def cancel(self, frame_id: str) -> None:
-        """When the component that runs has ended, this frame ends, with all within it."""
+        """End this frame, with all frames inside it, when the current component has ended."""
         inner = False
         for frame in self._stack:
             inner = inner or frame.id == frame_id
             frame.cancelled |= inner
 
-    def _go(self, step: Step, now_ms: int) -> list[Command]:
+    def _go(self, step: FrameStep, now_ms: int) -> list[Command]:
         commands: list[Command] = []
         while True:
             frame = self._stack[-1]
-            if isinstance(step, End):
+            if isinstance(step, FrameEnd):
                 self._stack.pop()
-                commands.append(Close(frame, step.status, step.result))
+                commands.append(CloseFrame(frame, step.status, step.result))
                 if not self._stack:
                     return commands
-                figures = (frame.duration_ms, frame.memory_mb, frame.wait_ms)
-                step = self._stack[-1].returned(Ending(frame.id, step.status, step.result, *figures))
-            elif isinstance(step, GoesOn):
+                timing = (frame.duration_ms, frame.memory_mb, frame.wait_ms)
+                step = self._stack[-1].returned(ComponentEnd(frame.id, step.status, step.result, *timing))
+            elif isinstance(step, AlreadyRunning):
                 return commands
             elif step.itself or not step.resolved.composite:
                 then = tuple((self._new_id(), resolved) for resolved in step.then)
                 commands.append(
-                    Run(self._new_id(), step.resolved, step.payload, frame.id, step.handed, step.hands_on, then)
+                    RunAction(self._new_id(), step.resolved, step.payload, frame.id, step.handed, step.hands_on, then)
                 )
                 return commands
             else:
                 step = self._enter(step, frame.id, now_ms)
 
-    def _enter(self, step: Next, cause: str, now_ms: int) -> Step:
-        # Counting bounds all but sequences that hold each other without end, which cannot be made in one write.
-        if len(self._stack) > 3 * self._most:
-            return End(Status.APPLICATION_ERROR, payloads.error(texts.SEQUENCE_TOO_LONG))
+    def _enter(self, step: RunComponent, cause: str, now_ms: int) -> FrameStep:
+        # The counters bound everything but sequences that contain each other, which take several writes to make.
+        if len(self._stack) > 3 * self._max_components:
+            return FrameEnd(Status.APPLICATION_ERROR, payloads.error(texts.SEQUENCE_TOO_LONG))
         return self.open(self._new_id(), step.resolved, cause, now_ms).begin(step.payload)
 
     def open(self, frame_id: str, resolved: ResolvedAction, cause: str, now_ms: int) -> Frame:
-        """A frame within those that are open; nothing of it runs yet."""
-        about = self._stack[-1] if self._stack else None
+        """Open a frame inside the innermost one. Nothing of it runs yet."""
+        parent = self._stack[-1] if self._stack else None
         frame: Frame
         if resolved.is_sequence:
-            count = about.count if isinstance(about, Sequence) else Count()
-            frame = Sequence(frame_id, resolved, cause, now_ms, resolve=self._resolve, count=count, most=self._most)
+            count = parent.count if isinstance(parent, SequenceFrame) else ActionCounter()
+            frame = SequenceFrame(
+                frame_id,
+                resolved,
+                cause,
+                now_ms,
+                resolve=self._resolve,
+                count=count,
+                max_components=self._max_components,
+            )
         else:
-            budget = next((one.budget for one in reversed(self._stack) if isinstance(one, Conductor)), None) or Budget()
-            frame = Conductor(frame_id, resolved, cause, now_ms, resolve=self._resolve, budget=budget, most=self._most)
+            budget = (
+                next((one.budget for one in reversed(self._stack) if isinstance(one, ConductorFrame)), None)
+                or CompositionBudget()
+            )
+            frame = ConductorFrame(
+                frame_id,
+                resolved,
+                cause,
+                now_ms,
+                resolve=self._resolve,
+                budget=budget,
+                max_components=self._max_components,
+            )
         self._stack.append(frame)
         return frame

@@ -1,4 +1,4 @@
-"""What goes from one component to the next, as bytes: values are looked into only where keys must be merged."""
+"""Payloads between components, as bytes. They are decoded only where keys must be merged."""
 
 import msgspec
 from msgspec import Raw, Struct
@@ -9,23 +9,23 @@ from aliquot.live.store.records import Action, FullName
 
 EMPTY = b"{}"
 ABSENT = Raw(b"")
-_MOST_SEGMENTS = 3
-LARGE = MIB  # beyond that keys are not looked at
-_LONGEST_NAME_BYTES = 8192  # of JSON: three names, every character of them escaped
+_MAX_SEGMENTS = 3
+LARGE_PAYLOAD_BYTES = MIB  # keys of a larger payload are not decoded
+_MAX_NAME_BYTES = 8192  # of JSON: three names, every character of them escaped
 _SHOWN_BYTES = 1000
 _object = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.Encoder().encode
 
 
-class Answer(Struct, frozen=True):
-    """What a conductor says: what runs next, on what, and what it wants to be told afterwards."""
+class ConductorAnswer(Struct, frozen=True):
+    """The answer of a conductor: the next action, its parameters, and state that the conductor gets back."""
 
     action: Raw = ABSENT
     params: Raw = ABSENT
     state: Raw = ABSENT
 
 
-_answer = msgspec.json.Decoder(Answer)
+_answer = msgspec.json.Decoder(ConductorAnswer)
 
 
 def error(text: str) -> bytes:
@@ -37,11 +37,11 @@ def defaults_of(action: Action) -> dict[str, Raw]:
 
 
 def with_defaults(action: Action, payload: bytes) -> bytes:
-    """The payload above the action's own parameters; an array goes as it is."""
+    """Return the payload with the action's own parameters beneath it. An array is returned as it is."""
     defaults = defaults_of(action)
     if not defaults:
         return payload
-    if len(payload) > LARGE:
+    if len(payload) > LARGE_PAYLOAD_BYTES:
         return _joined(_encode(defaults), payload) if payload.lstrip()[:1] == b"{" else payload
     try:
         return _encode({**defaults, **_object.decode(payload)})
@@ -50,16 +50,16 @@ def with_defaults(action: Action, payload: bytes) -> bytes:
 
 
 def with_state(payload: bytes, state: bytes) -> bytes:
-    """What a conductor is told: a component's result, and over it what the conductor asked to remember."""
-    if len(payload) + len(state) > LARGE:
+    """Return a component's result with the conductor's state over it."""
+    if len(payload) + len(state) > LARGE_PAYLOAD_BYTES:
         return _joined(payload, state)
     return _encode({**_object.decode(payload), **_object.decode(state)})
 
 
 def _joined(below: bytes, above: bytes) -> bytes:
-    """Two objects as one. A key that both have is there twice, and the last counts, for all who read JSON here.
+    """Join two objects as text. A key that both have appears twice, and every JSON reader here takes the last one.
 
-    What is large is not taken apart: millions of keys would hold up the event loop, and fill the server's memory.
+    Large payloads are not decoded, because millions of keys would block the event loop and fill the memory.
     """
     below, above = below.strip(), above.strip()
     between = b"," if below[1:-1].strip() and above[1:-1].strip() else b""
@@ -67,17 +67,17 @@ def _joined(below: bytes, above: bytes) -> bytes:
 
 
 def boxed(value: bytes | Raw, key: str = "value") -> bytes:
-    """An object as it is, anything else as an object's only value."""
+    """Return an object as it is, and anything else as the only value of an object."""
     text = bytes(value)
     return text if text.lstrip()[:1] == b"{" else b'{"%b":%b}' % (key.encode(), text)
 
 
-def answer_of(result: bytes) -> Answer:
-    """An array asks for nothing."""
+def answer_of(result: bytes) -> ConductorAnswer:
+    """Read a conductor's answer. An array asks for nothing."""
     try:
         return _answer.decode(result)
     except msgspec.ValidationError:
-        return Answer()
+        return ConductorAnswer()
 
 
 def shown(value: Raw) -> str:
@@ -87,19 +87,22 @@ def shown(value: Raw) -> str:
 
 
 def component_name(value: Raw, caller: str) -> FullName | None:
-    """The action that a JSON value names: `/ns/[pkg/]a`, `ns/pkg/a`, or the caller's own `[pkg/]a`; None: none."""
-    text = msgspec.json.decode(value) if len(bytes(value)) <= _LONGEST_NAME_BYTES else None
+    """Return the action that a JSON value names, or None.
+
+    Accepted are `/ns/[pkg/]a`, `ns/pkg/a`, and `[pkg/]a` in the caller's namespace.
+    """
+    text = msgspec.json.decode(value) if len(bytes(value)) <= _MAX_NAME_BYTES else None
     if not isinstance(text, str):
         return None
     segments = [segment for segment in text.strip().split("/") if segment]
     if not all(len(segment) <= MAX_NAME_LENGTH and is_name(segment) for segment in segments):
         return None
-    if text.startswith("/") or len(segments) == _MOST_SEGMENTS:
-        if not 1 < len(segments) <= _MOST_SEGMENTS:
+    if text.startswith("/") or len(segments) == _MAX_SEGMENTS:
+        if not 1 < len(segments) <= _MAX_SEGMENTS:
             return None
         namespace, *rest = segments
     else:
         namespace, rest = caller, segments
-        if not 0 < len(rest) < _MOST_SEGMENTS:
+        if not 0 < len(rest) < _MAX_SEGMENTS:
             return None
     return FullName(caller if namespace == "_" else namespace, "/".join(rest))

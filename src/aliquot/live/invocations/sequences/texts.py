@@ -1,4 +1,4 @@
-"""What is said when a composition cannot go on: OpenWhisk's words, which its clients know."""
+"""Messages for compositions that cannot continue. They are OpenWhisk's, and its clients know them."""
 
 SEQUENCE_TOO_LONG = "Too many actions in the sequence."
 SEQUENCE_COMPONENT_MISSING = "Sequence component does not exist."

@@ -7,7 +7,7 @@ kept in that order, and what invocations use is not among them.
 import asyncio
 from collections.abc import Iterable
 
-from aliquot.live.invocations.sessions.records import Session, Use
+from aliquot.live.invocations.sessions.records import Session, SessionUse
 
 
 class LiveSession:
@@ -15,7 +15,7 @@ class LiveSession:
 
     __slots__ = ("busy", "ending", "invocations", "session", "touched", "used_ms", "used_s", "writing")
 
-    def __init__(self, session: Session, use: Use, used_s: float) -> None:
+    def __init__(self, session: Session, use: SessionUse, used_s: float) -> None:
         self.session = session
         self.used_ms = use.used
         self.used_s = used_s  # by a clock that never jumps
@@ -25,8 +25,8 @@ class LiveSession:
         self.ending = False
         self.writing = asyncio.Lock()  # to be held by whoever changes or ends it
 
-    def use(self) -> Use:
-        return Use(self.used_ms, self.invocations)
+    def use(self) -> SessionUse:
+        return SessionUse(self.used_ms, self.invocations)
 
 
 class LiveSessions:

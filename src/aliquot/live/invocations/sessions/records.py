@@ -24,7 +24,7 @@ class Session(Struct, frozen=True):
     user: str = ""  # whose it is within the namespace; empty: nobody said
 
 
-class Use(Struct, frozen=True):
+class SessionUse(Struct, frozen=True):
     """Counts what had begun when it was written."""
 
     used: int = 0  # epoch ms

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from aliquot.core.errors import InputError
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.sessions.live_sessions import LiveSession
-from aliquot.live.invocations.sessions.records import SESSIONS, USES, Session, SessionSettings, Use
+from aliquot.live.invocations.sessions.records import SESSIONS, USES, Session, SessionSettings, SessionUse
 from aliquot.live.store.base import Document, Store, StoreError
 from aliquot.live.store.records import Namespace
 
-LONGEST_NAME = 256  # also of a user
+MAX_NAME_LENGTH = 256  # also of a user
 _LEAST_LOOK_S, _MOST_LOOK_S = 0.05, 5.0  # how often to look for those that have been idle too long
 _AT_ONCE = 256  # writes of uses
 _SHOWN = 64  # characters of what is no id
@@ -46,7 +46,7 @@ class SessionTooLargeError(Exception):
     """The metadata is larger than it may be."""
 
 
-class Sessions:
+class SessionRegistry:
     def __init__(self, store: Store, platform: Platform, settings: SessionSettings | None = None) -> None:
         self.settings = settings or SessionSettings()
         self._store = store
@@ -63,9 +63,9 @@ class Sessions:
         found = []
         for document in await self._store.scan(SESSIONS):
             session = msgspec.json.decode(document.body, type=Session)
-            use = Use(session.created)
+            use = SessionUse(session.created)
             if (written := uses.pop(session.id, None)) is not None:
-                use = msgspec.json.decode(written.body, type=Use)
+                use = msgspec.json.decode(written.body, type=SessionUse)
             owner = namespace(session.namespace)
             if owner is None or session.created < owner.created:
                 await self._delete(session)
@@ -176,8 +176,8 @@ class Sessions:
 
     def _check(self, name: str | None, metadata: Mapping[str, Any] | None, user: str = "") -> None:
         for field, text in (("name", name or ""), ("user", user)):
-            if len(text) > LONGEST_NAME:
-                raise InputError(f"{field}: it takes at most {LONGEST_NAME} characters, not {len(text)}")
+            if len(text) > MAX_NAME_LENGTH:
+                raise InputError(f"{field}: it takes at most {MAX_NAME_LENGTH} characters, not {len(text)}")
         size = len(msgspec.json.encode(metadata)) if metadata is not None else 0
         if size > self.settings.metadata_bytes:
             raise SessionTooLargeError(
@@ -186,7 +186,7 @@ class Sessions:
 
     async def _make(self, session: Session) -> LiveSession:
         await self._put(session)
-        living = LiveSession(session, Use(session.created), time.monotonic())
+        living = LiveSession(session, SessionUse(session.created), time.monotonic())
         self._living.add(living)
         self._platform.begin_session(session.namespace, session.id)
         return living

@@ -11,15 +11,16 @@ from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.errors import OverloadedError
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.store.base import Store, StoreError
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Activation
 
 log = structlog.get_logger("aliquot.service")
 
-STORE_RETRY_S = 0.5
+STORE_RETRY_DELAY_S = 0.5
 STOPPING = "the server is stopping; try again"
 
 
-class Ledger:
+class CallRegistry:
     def __init__(self, store: Store, now: Callable[[], float]) -> None:
         self._store = store
         self._now = now  # by the platform's clock
@@ -37,10 +38,10 @@ class Ledger:
         if complaint is not None:
             raise OverloadedError(complaint)
 
-    def hold(self, call: Call) -> None:
+    def add(self, call: Call) -> None:
         """From now on, and until `end` or `forget`."""
         self.calls[call.id] = call
-        call.arrived_s = self._now()
+        call.run.arrived_s = self._now()
         if call.session:
             self.sessions.begin(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=now_ms())
 
@@ -110,7 +111,7 @@ class Ledger:
                 return await write()
             except StoreError as error:
                 log.warning("the store fails; trying again", error=str(error))
-                await asyncio.sleep(STORE_RETRY_S)
+                await asyncio.sleep(STORE_RETRY_DELAY_S)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -122,7 +123,3 @@ class Ledger:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
