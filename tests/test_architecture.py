@@ -18,11 +18,11 @@ ROOT = Path(aliquot.__file__).parent
 BENCH = Path(aliquot_bench.__file__).parent
 PRODUCT = sorted(ROOT.rglob("*.py"))
 SOURCES = [*PRODUCT, *sorted(BENCH.rglob("*.py"))]
-COMPOSE = ROOT / "live" / "compose"  # of which only the composer acts
+SEQUENCES = ROOT / "live" / "invocations" / "sequences"
+PURE_FOLDERS = [ROOT / "core", ROOT / "policies", ROOT / "storage" / "cache" / "transfers"]
 PURE = [
-    path
-    for path in PRODUCT
-    if path.relative_to(ROOT).parts[0] in {"core", "policies"} or (path.parent == COMPOSE and path.stem != "composer")
+    *(path for folder in PURE_FOLDERS for path in sorted(folder.rglob("*.py"))),
+    *(path for path in sorted(SEQUENCES.glob("*.py")) if path.stem != "composer"),  # which performs the commands
 ]
 FORBIDDEN_MODULES = (
     *("asyncio", "datetime", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "selectors"),
@@ -37,6 +37,7 @@ def name(path):
 
 def test_there_is_something_to_check():
     assert len(PURE) > 25
+    assert all(folder.is_dir() for folder in [*PURE_FOLDERS, SEQUENCES])
 
 
 @pytest.mark.parametrize("path", PURE, ids=name)

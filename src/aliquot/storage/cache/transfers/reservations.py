@@ -115,4 +115,4 @@ def _oldest_chunk(entry: CacheEntry, freeable: set[int]) -> FreeChunk | None:
 
 
 def _awaited_chunks(transfer: Transfer, entry: CacheEntry) -> set[int]:
-    return {chunk for reader in transfer.readers for chunk in entry.chunks_of(reader.offset, reader.length)}
+    return set().union(*(entry.chunks_of(reader.offset, reader.length) for reader in transfer.readers))
