@@ -22,7 +22,7 @@ from aliquot.storage.agent.datasets import NodeDatasets
 from aliquot.storage.agent.model_requests import ModelRequests
 from aliquot.storage.agent.predictions import Predictions
 from aliquot.storage.agent.prefetches import Prefetches
-from aliquot.storage.cache import WarmResult
+from aliquot.storage.cache import WarmOutcome
 from aliquot.storage.frames import MAX_PACKET_BYTES, view_message_decoder
 from aliquot.storage.lookups import DatasetLookups
 from aliquot.storage.messages import (
@@ -96,7 +96,7 @@ class StorageAgent:
         self._views = ViewServer(self._cache, self._view_event)
         for dataset in begin.datasets:
             self._priming.submit(self._datasets.prime, dataset.name)
-        self._warming: dict[int, Future[WarmResult]] = {}
+        self._warming: dict[int, Future[WarmOutcome]] = {}
         self._handlers = self._make_handlers(models)
 
     def _make_handlers(self, models: ModelRequests) -> dict[type, Callable[..., None]]:
@@ -213,7 +213,7 @@ class StorageAgent:
         ticket = self._warming[message.request] = self._cache.warm(message.name, message.patterns, on_progress)
         ticket.add_done_callback(lambda done: self._on_loop(self._warmed, message.request, done))
 
-    def _warmed(self, request: int, done: Future[WarmResult]) -> None:
+    def _warmed(self, request: int, done: Future[WarmOutcome]) -> None:
         del self._warming[request]
         if done.cancelled():
             self._send(Reply(request, error=STOPPED))

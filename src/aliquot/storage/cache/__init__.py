@@ -19,7 +19,7 @@ from aliquot.storage.cache.records import (
     DatasetStats,
     FetchResult,
     Urgency,
-    WarmResult,
+    WarmOutcome,
 )
 
 __all__ = [
@@ -33,5 +33,5 @@ __all__ = [
     "NodeCache",
     "TransferFuture",
     "Urgency",
-    "WarmResult",
+    "WarmOutcome",
 ]

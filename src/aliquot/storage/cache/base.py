@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 from aliquot.storage.cache.futures import TransferFuture
 from aliquot.storage.cache.listings.listing import Listing
-from aliquot.storage.cache.records import CacheStats, FetchResult, Urgency, WarmResult
+from aliquot.storage.cache.records import CacheStats, FetchResult, Urgency, WarmOutcome
 from aliquot.storage.records import FileKey, Found, Listed
 
 # Called with the files here, all files, the bytes here, all bytes.
@@ -80,7 +80,7 @@ class Cache(Protocol):
 
     def warm(
         self, dataset: str, patterns: Sequence[str] = (), progress: WarmProgress | None = None
-    ) -> TransferFuture[WarmResult]:
+    ) -> TransferFuture[WarmOutcome]:
         """Fetch every file that matches. `progress` is called from another thread, a few times a second."""
 
     def remove(self, dataset: str) -> None:

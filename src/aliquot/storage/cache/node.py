@@ -8,9 +8,9 @@ from aliquot.core.errors import AliquotError, InputError
 from aliquot.storage.cache.base import FileHandle, WarmProgress
 from aliquot.storage.cache.futures import TransferFuture, refused
 from aliquot.storage.cache.listings.listing import Listing
-from aliquot.storage.cache.records import CacheSettings, CacheStats, FetchResult, Urgency, WarmResult
+from aliquot.storage.cache.records import CacheSettings, CacheStats, FetchResult, Urgency, WarmOutcome
 from aliquot.storage.cache.requests import CacheRequests
-from aliquot.storage.cache.warming import DatasetWarming
+from aliquot.storage.cache.warming import WarmingThread
 from aliquot.storage.errors import RefusedError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.paths import check_path
@@ -33,7 +33,7 @@ class NodeCache:
         self._origin_of = origin_of
         self._requests = CacheRequests(directory, settings)
         self._machine = self._requests.machine
-        self._warmings: dict[DatasetWarming, None] = {}
+        self._warmings: dict[WarmingThread, None] = {}
 
     def has(self, key: FileKey) -> bool:
         with self._requests.lock:
@@ -81,8 +81,8 @@ class NodeCache:
 
     def warm(
         self, dataset: str, patterns: Sequence[str] = (), progress: WarmProgress | None = None
-    ) -> TransferFuture[WarmResult]:
-        warming = DatasetWarming(self, self._settings.limit_bytes, dataset, patterns, progress, self._warming_ended)
+    ) -> TransferFuture[WarmOutcome]:
+        warming = WarmingThread(self, self._settings.limit_bytes, dataset, patterns, progress, self._warming_ended)
         with self._requests.lock:
             if self._requests.closed:
                 return refused(RefusedError("the cache is closed"))
@@ -93,7 +93,7 @@ class NodeCache:
             warming.start()
         return warming.future
 
-    def _warming_ended(self, warming: DatasetWarming) -> None:
+    def _warming_ended(self, warming: WarmingThread) -> None:
         self._warmings.pop(warming, None)
 
     def remove(self, dataset: str) -> None:

@@ -39,7 +39,7 @@ class FetchResult(Struct, frozen=True):
     seconds: float  # since it was requested
 
 
-class WarmResult(Struct, frozen=True):
+class WarmOutcome(Struct, frozen=True):
     """The outcome of warming a dataset."""
 
     files: int

@@ -10,7 +10,7 @@ from aliquot.core.errors import AliquotError
 from aliquot.storage.cache.base import WarmProgress
 from aliquot.storage.cache.futures import TransferFuture
 from aliquot.storage.cache.listings.listing import Listing
-from aliquot.storage.cache.records import FetchResult, Urgency, WarmResult
+from aliquot.storage.cache.records import FetchResult, Urgency, WarmOutcome
 from aliquot.storage.errors import RoomError
 from aliquot.storage.records import FileKey, Listed
 
@@ -27,7 +27,7 @@ class FileFetcher(Protocol):
         """Return how many bytes of a running transfer have arrived."""
 
 
-class DatasetWarming:
+class WarmingThread:
     """Fetches the files of one dataset. Cancelling its future stops it."""
 
     def __init__(
@@ -37,9 +37,9 @@ class DatasetWarming:
         dataset: str,
         patterns: Sequence[str],
         progress: WarmProgress | None,
-        ended: Callable[["DatasetWarming"], None],
+        ended: Callable[["WarmingThread"], None],
     ) -> None:
-        self.future: TransferFuture[WarmResult] = TransferFuture(cancelled=self.stop)
+        self.future: TransferFuture[WarmOutcome] = TransferFuture(cancelled=self.stop)
         self._cache = cache
         self._limit_bytes = limit_bytes
         self._dataset = dataset
@@ -64,7 +64,7 @@ class DatasetWarming:
     def _run(self) -> None:
         try:
             self._fetch_all(self._matching_files())
-            self.future.deliver(WarmResult(self._files, self._bytes, self._failed, self._error))
+            self.future.deliver(WarmOutcome(self._files, self._bytes, self._failed, self._error))
         except Exception as error:  # noqa: BLE001 - it is passed on to the caller
             self.future.fail(error)
         finally:

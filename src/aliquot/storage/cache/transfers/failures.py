@@ -7,7 +7,7 @@ from aliquot.storage.cache.transfers.progress import TransferProgress
 from aliquot.storage.cache.transfers.reservations import SpaceReservations
 from aliquot.storage.cache.transfers.space import CacheSpace
 from aliquot.storage.cache.transfers.table import TransferTable
-from aliquot.storage.cache.transfers.transfer import Step, StepKind, Transfer
+from aliquot.storage.cache.transfers.transfer import StepKind, Transfer, TransferStep
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RoomError, StorageError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -29,7 +29,7 @@ class StepFailures:
         self._progress = progress
         self._silent_until_s: dict[str, float] = {}  # by link
 
-    def handle(self, step: Step, error: Exception, *, now: float) -> None:
+    def handle(self, step: TransferStep, error: Exception, *, now: float) -> None:
         """Decide what follows from any error but a full disk, for which see `disk_full`."""
         transfer = step.transfer
         match error:
@@ -51,7 +51,7 @@ class StepFailures:
                 unexpected.__cause__ = error
                 self._table.fail(transfer, unexpected, now=now)
 
-    def disk_full(self, step: Step, error: OSError, *, can_free: bool, now: float) -> FreeChunk | None:
+    def disk_full(self, step: TransferStep, error: OSError, *, can_free: bool, now: float) -> FreeChunk | None:
         """Make space and try the step again, or fail the transfer if nothing can be removed.
 
         The disk may be full of other files, long before the cache's limit is reached. If a chunk is returned, the
@@ -70,11 +70,13 @@ class StepFailures:
             self._table.fail(transfer, RoomError(text), now=now)
         return None
 
-    def retry_now(self, step: Step, *, now: float) -> None:
+    def retry_now(self, step: TransferStep, *, now: float) -> None:
         step.transfer.not_before_s = now
         self._want_again(step)
 
-    def step_silent(self, step: Step, silent_s: float, *, patience_s: float, stall_s: float, now: float) -> bool:
+    def step_silent(
+        self, step: TransferStep, silent_s: float, *, patience_s: float, stall_s: float, now: float
+    ) -> bool:
         """Decide whether to abandon the worker of a step whose origin has sent nothing for a while.
 
         A cached file is served unchecked after `patience_s`. After `stall_s` the transfer fails.
@@ -131,7 +133,7 @@ class StepFailures:
         if transfer.spoiled > 1:
             self._table.fail(transfer, error, now=now)
 
-    def _retry_later(self, step: Step, error: StorageError, *, now: float) -> None:
+    def _retry_later(self, step: TransferStep, error: StorageError, *, now: float) -> None:
         transfer = step.transfer
         transfer.failures += 1
         if transfer.failures > MAX_FAILURES:
@@ -140,7 +142,7 @@ class StepFailures:
         transfer.not_before_s = now + RETRY_S[transfer.failures - 1]
         self._want_again(step)
 
-    def _want_again(self, step: Step) -> None:
+    def _want_again(self, step: TransferStep) -> None:
         transfer, entry = step.transfer, step.transfer.entry
         if step.chunk < 0:
             return

@@ -25,10 +25,10 @@ from aliquot.storage.cache.transfers.table import TransferTable
 from aliquot.storage.cache.transfers.transfer import (
     FileRequest,
     ReadRequest,
-    Step,
     Transfer,
     TransferOrigin,
     TransferState,
+    TransferStep,
 )
 from aliquot.storage.errors import AbsentError, ChangedError, RefusedError
 from aliquot.storage.records import FileKey, Listed
@@ -134,7 +134,7 @@ class TransferMachine:
 
     # --- workers ------------------------------------------------------------------------------------------
 
-    def next_step(self, *, now: float) -> Step | None:
+    def next_step(self, *, now: float) -> TransferStep | None:
         """Choose the next step and begin it."""
         step = self._schedule.next_step(self.transfers.values(), now=now)
         if step is not None:
@@ -159,7 +159,7 @@ class TransferMachine:
             return None  # a copy would replace the file of those who read parts of it
         return entry
 
-    def version_known(self, step: Step, entry: CacheEntry, *, is_asked: bool, ranged: bool, now: float) -> None:
+    def version_known(self, step: TransferStep, entry: CacheEntry, *, is_asked: bool, ranged: bool, now: float) -> None:
         """Continue with the entry of the version to fetch: that of `usable_entry`, or a new one.
 
         `is_asked` says that the origin itself named the version. Otherwise it comes from the listing.
@@ -192,7 +192,7 @@ class TransferMachine:
         self.space.release_all(old)
         self.space.end(old, now=now)
 
-    def reserve_chunk(self, step: Step, *, can_free: bool, now: float) -> bool | FreeChunk:
+    def reserve_chunk(self, step: TransferStep, *, can_free: bool, now: float) -> bool | FreeChunk:
         """Reserve space for the step's chunk. False: it is not to be fetched. See `SpaceReservations`."""
         answer = self._reservations.reserve_chunk(step, can_free=can_free, now=now) if step.is_current else False
         if answer is False:
@@ -206,14 +206,16 @@ class TransferMachine:
         """Note that bytes of a chunk are being written, which a failure may leave behind."""
         entry.written.add(chunk)
 
-    def half_arrived(self, step: Step) -> None:
+    def half_arrived(self, step: TransferStep) -> None:
         step.transfer.half_arrived(step)
 
-    def chunk_moved(self, step: Step, moved_bytes: int) -> None:
+    def chunk_moved(self, step: TransferStep, moved_bytes: int) -> None:
         """Count the bytes that came over the link for a chunk, whether or not it arrived."""
         step.transfer.moved_bytes += moved_bytes
 
-    def chunk_arrived(self, step: Step, digest: bytes, *, is_hole: bool, is_confirmed: bool, now: float) -> None:
+    def chunk_arrived(
+        self, step: TransferStep, digest: bytes, *, is_hole: bool, is_confirmed: bool, now: float
+    ) -> None:
         """Count a chunk that is on disk. Readers get it once it is confirmed to be of the entry's version."""
         transfer, entry, chunk = step.transfer, step.transfer.entry, step.chunk
         transfer.running.discard(step)
@@ -234,7 +236,7 @@ class TransferMachine:
             transfer.state = TransferState.COMPLETE
         self._progress.advance(transfer, now=now)
 
-    def copy_moved(self, step: Step, copied_bytes: int, moved_bytes: int, *, now: float) -> bool:
+    def copy_moved(self, step: TransferStep, copied_bytes: int, moved_bytes: int, *, now: float) -> bool:
         """Count the progress of a copy. Return whether it may continue, or pauses for more urgent transfers."""
         transfer = step.transfer
         transfer.moved_bytes += moved_bytes
@@ -242,7 +244,7 @@ class TransferMachine:
             transfer.copied_bytes = copied_bytes
         return self._schedule.may_continue_copy(transfer, self.transfers.values(), moved_bytes, now=now)
 
-    def copied(self, step: Step, digests: list[bytes], disk_bytes: int, *, now: float) -> None:
+    def copied(self, step: TransferStep, digests: list[bytes], disk_bytes: int, *, now: float) -> None:
         """Count a file that arrived as a whole."""
         transfer, entry = step.transfer, step.transfer.entry
         transfer.running.discard(step)
@@ -255,7 +257,7 @@ class TransferMachine:
         transfer.wanted.clear()
         self._progress.advance(transfer, now=now)
 
-    def confirmed(self, step: Step, chunks: set[int], *, now: float) -> None:
+    def confirmed(self, step: TransferStep, chunks: set[int], *, now: float) -> None:
         """Let readers have these chunks, whose version the origin has confirmed."""
         transfer, entry = step.transfer, step.transfer.entry
         transfer.running.discard(step)
@@ -265,7 +267,7 @@ class TransferMachine:
         self._table.serve_reads(transfer, entry)
         self._progress.advance(transfer, now=now)
 
-    def committed(self, step: Step, *, now: float) -> None:
+    def committed(self, step: TransferStep, *, now: float) -> None:
         """Give out a file that is whole, verified and in its place."""
         transfer, entry = step.transfer, step.transfer.entry
         transfer.running.discard(step)
@@ -286,30 +288,30 @@ class TransferMachine:
         if transfer.is_for_prediction:
             stats.prefetched_bytes += length
 
-    def step_failed(self, step: Step, error: Exception, *, now: float) -> None:
+    def step_failed(self, step: TransferStep, error: Exception, *, now: float) -> None:
         """Decide what follows from an error. A full disk is reported by `disk_full` instead."""
         step.transfer.running.discard(step)
         if step.is_current:
             self._failures.handle(step, error, now=now)
 
-    def disk_full(self, step: Step, error: OSError, *, can_free: bool, now: float) -> FreeChunk | None:
+    def disk_full(self, step: TransferStep, error: OSError, *, can_free: bool, now: float) -> FreeChunk | None:
         """Make space and retry, or fail. Return a chunk that the worker is to free before it `retry`s the step."""
         step.transfer.running.discard(step)
         if not step.is_current:
             return None
         return self._failures.disk_full(step, error, can_free=can_free, now=now)
 
-    def retry(self, step: Step, *, now: float) -> None:
+    def retry(self, step: TransferStep, *, now: float) -> None:
         self._failures.retry_now(step, now=now)
 
-    def step_silent(self, step: Step, silent_s: float, *, now: float) -> bool:
+    def step_silent(self, step: TransferStep, silent_s: float, *, now: float) -> bool:
         """Decide whether to abandon a worker whose origin has sent nothing for so long. Its requests are answered."""
         settings = self.settings
         return self._failures.step_silent(
             step, silent_s, patience_s=settings.patience_s, stall_s=settings.stall_s, now=now
         )
 
-    def step_ended(self, step: Step, *, now: float) -> None:
+    def step_ended(self, step: TransferStep, *, now: float) -> None:
         """Note that the worker has finished a step, whatever came of it."""
         step.transfer.running.discard(step)
         if step.is_current:

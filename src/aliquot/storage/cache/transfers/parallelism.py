@@ -1,4 +1,4 @@
-"""How many chunks of a file are fetched at once for a reader that reads it as it arrives.
+"""The number of chunks fetched at once for a reader that reads a file as it arrives.
 
 Where one connection fills the link, one chunk after the other is best. The reader waits for the first chunk, and every
 other one beside it delays that one. Where a single connection is slow, as with an object store, more connections bring

@@ -5,7 +5,7 @@ from aliquot.storage.cache.transfers.decisions import FreeChunk
 from aliquot.storage.cache.transfers.entry import CacheEntry
 from aliquot.storage.cache.transfers.space import CacheSpace
 from aliquot.storage.cache.transfers.table import TransferTable
-from aliquot.storage.cache.transfers.transfer import Step, Transfer, TransferState
+from aliquot.storage.cache.transfers.transfer import Transfer, TransferState, TransferStep
 from aliquot.storage.errors import RoomError
 
 READ_AHEAD_CHUNKS = 8  # fetched for a sequential reader before it asks for them
@@ -28,7 +28,7 @@ class SpaceReservations:
         transfer.is_reserved = True
         return True
 
-    def reserve_chunk(self, step: Step, *, can_free: bool, now: float) -> bool | FreeChunk:
+    def reserve_chunk(self, step: TransferStep, *, can_free: bool, now: float) -> bool | FreeChunk:
         """Reserve space for one chunk of a file that has none reserved as a whole.
 
         If only older chunks of the file can make space, return the one to free. The worker frees it and asks again,
@@ -53,7 +53,7 @@ class SpaceReservations:
             self._table.fail(transfer, self.no_room(entry), now=now)
         return False
 
-    def make_room_on_disk(self, step: Step, *, can_free: bool, now: float) -> bool | FreeChunk:
+    def make_room_on_disk(self, step: TransferStep, *, can_free: bool, now: float) -> bool | FreeChunk:
         """Make the cache smaller because the disk is full before the cache's limit is reached.
 
         Answers like `reserve_chunk`. False: nothing in the cache can be removed.

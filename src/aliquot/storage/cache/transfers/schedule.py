@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from aliquot.storage.cache.records import Urgency
-from aliquot.storage.cache.transfers.transfer import Step, StepKind, Transfer
+from aliquot.storage.cache.transfers.transfer import StepKind, Transfer, TransferStep
 
 WORKERS_PER_SPARE = 4  # one worker in four stays free of the busiest link, in case that link hangs
 
@@ -44,7 +44,7 @@ class StepSchedule:
         self._budget = budget
         self.wake_s: float | None = None  # when to look again even if nothing happens; set by `peek`
 
-    def next_step(self, transfers: Iterable[Transfer], *, now: float) -> Step | None:
+    def next_step(self, transfers: Iterable[Transfer], *, now: float) -> TransferStep | None:
         """Choose the most urgent step. Equals go by fewest running workers, then by order of arrival."""
         step = self.peek(transfers, now=now)
         if step is not None and step.kind is StepKind.CHUNK and step.transfer.is_for_prediction:
@@ -52,7 +52,7 @@ class StepSchedule:
             self._budget.take(entry.span(step.chunk)[1] if entry is not None else 0)
         return step
 
-    def peek(self, transfers: Iterable[Transfer], *, now: float) -> Step | None:
+    def peek(self, transfers: Iterable[Transfer], *, now: float) -> TransferStep | None:
         """Return the step that `next_step` would choose, and set `wake_s`."""
         self.wake_s = None
         ranked = sorted((_rank(transfer), transfer) for transfer in transfers)
@@ -88,7 +88,9 @@ class StepSchedule:
         others = [other for other in transfers if other.link == transfer.link and other.urgency is Urgency.DEMAND]
         return not any(_uses_link(other) for other in others)
 
-    def _step_of(self, transfer: Transfer, demanded_links: set[str], background: int, *, now: float) -> Step | None:
+    def _step_of(
+        self, transfer: Transfer, demanded_links: set[str], background: int, *, now: float
+    ) -> TransferStep | None:
         if transfer.not_before_s > now:
             self._wake_at(transfer.not_before_s)
             return None

@@ -70,7 +70,7 @@ class StepKind(Enum):
     COMMIT = auto()
 
 
-class Step(NamedTuple):
+class TransferStep(NamedTuple):
     """One piece of work for one worker."""
 
     transfer: "Transfer"
@@ -110,11 +110,11 @@ class Transfer:
         self.waiting: list[FileRequest] = []
         self.readers: list[ReadRequest] = []
         self.wanted: OrderedDict[int, None] = OrderedDict()  # chunks to fetch, in this order
-        self.running: set[Step] = set()
+        self.running: set[TransferStep] = set()
         self.copied_bytes = 0  # by a running copy
         self.moved_bytes = 0  # over the link, useful or not
         self._parallelism = parallelism  # of its link
-        self._half_arrived: set[Step] = set()  # running chunks of which more than half has arrived
+        self._half_arrived: set[TransferStep] = set()  # running chunks of which more than half has arrived
 
     @property
     def urgency(self) -> Urgency:
@@ -142,7 +142,7 @@ class Transfer:
             return 0
         return max(self.copied_bytes, min(len(self.entry.digests) * self.entry.chunk_bytes, self.entry.listed.size))
 
-    def next_step(self, *, now: float) -> Step | None:
+    def next_step(self, *, now: float) -> TransferStep | None:
         """Return the step that a worker could do now, without starting it."""
         if now < self.not_before_s:
             return None
@@ -156,13 +156,13 @@ class Transfer:
             and self.entry.unconfirmed
             and not self._is_running(StepKind.CONFIRM)
         ):
-            return Step(self, self.attempt, StepKind.CONFIRM)
+            return TransferStep(self, self.attempt, StepKind.CONFIRM)
         if not self.wanted:
             return None
         if not self.ranged:
             return self._unless_running(StepKind.COPY)
         chunk = self._next_chunk()
-        return None if chunk is None else Step(self, self.attempt, StepKind.CHUNK, chunk)
+        return None if chunk is None else TransferStep(self, self.attempt, StepKind.CHUNK, chunk)
 
     def _next_chunk(self) -> int | None:
         """Return the next chunk. Read-ahead waits for its turn, which comes before the last chunk is complete."""
@@ -177,18 +177,18 @@ class Transfer:
         moving = sum(step.kind is StepKind.CHUNK and step.is_current for step in early)
         return moving < self._parallelism.chunks
 
-    def _unless_running(self, kind: StepKind) -> Step | None:
-        return None if self._is_running(kind) else Step(self, self.attempt, kind)
+    def _unless_running(self, kind: StepKind) -> TransferStep | None:
+        return None if self._is_running(kind) else TransferStep(self, self.attempt, kind)
 
     def _is_running(self, kind: StepKind) -> bool:
         return any(step.kind is kind and step.is_current for step in self.running)
 
-    def begin(self, step: Step) -> None:
+    def begin(self, step: TransferStep) -> None:
         self.running.add(step)
         self.wanted.pop(step.chunk, None)
         self._half_arrived.discard(step)  # left over from a failed try
 
-    def half_arrived(self, step: Step) -> None:
+    def half_arrived(self, step: TransferStep) -> None:
         """Note that more than half of a chunk has arrived, so that the next one may start."""
         self._half_arrived = {step, *(self._half_arrived & self.running)}
 

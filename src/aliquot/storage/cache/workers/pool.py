@@ -4,7 +4,7 @@ import threading
 import time
 
 from aliquot.storage.cache.transfers.machine import TransferMachine
-from aliquot.storage.cache.transfers.transfer import Step
+from aliquot.storage.cache.transfers.transfer import TransferStep
 from aliquot.storage.cache.workers.progress import RunningStep, WorkerProgress
 from aliquot.storage.cache.workers.steps import StepRunner
 
@@ -74,7 +74,7 @@ class TransferWorkers:
                 with self._lock:
                     self._progress.running.pop(thread, None)
 
-    def _next_step(self, thread: threading.Thread) -> Step | None:
+    def _next_step(self, thread: threading.Thread) -> TransferStep | None:
         """Wait for the next step. None: the worker was abandoned, or the cache closes."""
         while not self._closing and thread not in self._progress.abandoned:
             now = time.monotonic()
@@ -107,7 +107,7 @@ class TransferWorkers:
                 if self._runner.is_overdue(step, now - progress_s):
                     self._abandon(thread, step)
 
-    def _abandon(self, thread: threading.Thread, step: Step) -> None:
+    def _abandon(self, thread: threading.Thread, step: TransferStep) -> None:
         """Let another thread take the place of a worker, which ends once its origin answers."""
         with self._lock:
             if self._progress.abandon(thread, step):

@@ -4,7 +4,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from aliquot.storage.cache.transfers.transfer import Step
+from aliquot.storage.cache.transfers.transfer import TransferStep
 
 MAX_HUNG_WORKERS = 8  # waiting for one link since it last answered; beyond that, it is not asked again
 MAX_HUNG_WORKERS_EVER = 64  # waiting for one link, whether or not it has answered others since
@@ -13,7 +13,7 @@ MAX_HUNG_WORKERS_EVER = 64  # waiting for one link, whether or not it has answer
 class RunningStep(NamedTuple):
     """The step that a worker performs."""
 
-    step: Step
+    step: TransferStep
     progress_s: float  # when the worker last made progress
 
 
@@ -48,7 +48,7 @@ class WorkerProgress:
         self.worked()
         self._heard_s[link] = time.monotonic()
 
-    def abandon(self, thread: threading.Thread, step: Step) -> bool:
+    def abandon(self, thread: threading.Thread, step: TransferStep) -> bool:
         """Note that a worker is abandoned. Return False if it has finished the step meanwhile."""
         running = self.running.get(thread)
         if running is None or running.step is not step:

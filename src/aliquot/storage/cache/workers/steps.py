@@ -12,7 +12,7 @@ from aliquot.storage.cache.transfers.decisions import FreeChunk
 from aliquot.storage.cache.transfers.entry import CacheEntry
 from aliquot.storage.cache.transfers.failures import DISK_FULL
 from aliquot.storage.cache.transfers.machine import TransferMachine
-from aliquot.storage.cache.transfers.transfer import Step, StepKind, Transfer
+from aliquot.storage.cache.transfers.transfer import StepKind, Transfer, TransferStep
 from aliquot.storage.cache.workers.progress import WorkerProgress
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RoomError, StorageError
 from aliquot.storage.origins.base import Origin
@@ -53,7 +53,7 @@ class StepRunner:
             StepKind.COMMIT: self._commit,
         }
 
-    def perform(self, step: Step) -> None:
+    def perform(self, step: TransferStep) -> None:
         """Perform a step. Every error is reported to the machine, which tells those who wait for the file."""
         try:
             self._kinds[step.kind](step)
@@ -65,7 +65,7 @@ class StepRunner:
             with self._decide() as now:
                 self._machine.step_ended(step, now=now)
 
-    def is_overdue(self, step: Step, silent_s: float) -> bool:
+    def is_overdue(self, step: TransferStep, silent_s: float) -> bool:
         """Return whether to abandon the worker of a step whose origin has been silent for so long."""
         with self._decide(wakes_workers=True) as now:
             return self._machine.step_silent(step, silent_s, now=now)
@@ -89,7 +89,7 @@ class StepRunner:
 
     # --- the kinds of steps -------------------------------------------------------------------------------
 
-    def _ask(self, step: Step) -> None:
+    def _ask(self, step: TransferStep) -> None:
         transfer, origin = step.transfer, _origin_of(step.transfer)
         with self._decide():
             entry = self._machine.space.entries.get(transfer.key)
@@ -120,7 +120,7 @@ class StepRunner:
         expected = self._listings.expected(transfer.key, origin)
         return None if expected is None or expected.size > self._machine.settings.whole_bytes else expected
 
-    def _fetch_chunk(self, step: Step) -> None:
+    def _fetch_chunk(self, step: TransferStep) -> None:
         transfer, entry = step.transfer, step.transfer.entry
         if entry is None or not self._reserve(step):
             return
@@ -147,7 +147,7 @@ class StepRunner:
         with self._decide() as now:
             self._machine.chunk_arrived(step, digest, is_hole=writer.is_hole, is_confirmed=is_confirmed, now=now)
 
-    def _fill(self, writer: ChunkWriter, step: Step, entry: CacheEntry, origin: Origin) -> None:
+    def _fill(self, writer: ChunkWriter, step: TransferStep, entry: CacheEntry, origin: Origin) -> None:
         offset, length = entry.span(step.chunk)
         is_half_reported = False
         for piece in origin.pieces(entry.listed, offset, length):
@@ -162,7 +162,7 @@ class StepRunner:
         if writer.length != length:
             raise OriginError(f"{entry.key}: the origin sent another number of bytes than requested")
 
-    def _copy(self, step: Step) -> None:
+    def _copy(self, step: TransferStep) -> None:
         transfer, entry = step.transfer, step.transfer.entry
         if entry is None:
             return
@@ -195,7 +195,7 @@ class StepRunner:
         with self._decide() as now:
             self._machine.copied(step, digests, disk_bytes, now=now)
 
-    def _copy_moved(self, step: Step, entry: CacheEntry, copied_bytes: int, moved_bytes: int) -> bool:
+    def _copy_moved(self, step: TransferStep, entry: CacheEntry, copied_bytes: int, moved_bytes: int) -> bool:
         with self._decide() as now:
             may_continue = self._machine.copy_moved(step, copied_bytes, moved_bytes, now=now)
         if not step.is_current:
@@ -208,7 +208,7 @@ class StepRunner:
             self._progress.worked()
         return may_continue
 
-    def _confirm(self, step: Step) -> None:
+    def _confirm(self, step: TransferStep) -> None:
         transfer, entry = step.transfer, step.transfer.entry
         if entry is None:
             return
@@ -219,7 +219,7 @@ class StepRunner:
         with self._decide() as now:
             self._machine.confirmed(step, chunks, now=now)
 
-    def _commit(self, step: Step) -> None:
+    def _commit(self, step: TransferStep) -> None:
         transfer, entry = step.transfer, step.transfer.entry
         if entry is None:
             return
@@ -242,7 +242,7 @@ class StepRunner:
 
     # --- space and errors ---------------------------------------------------------------------------------
 
-    def _reserve(self, step: Step) -> bool:
+    def _reserve(self, step: TransferStep) -> bool:
         can_free = True
         with self._decide() as now:
             while isinstance(answer := self._machine.reserve_chunk(step, can_free=can_free, now=now), FreeChunk):
@@ -263,7 +263,7 @@ class StepRunner:
         if is_hung:
             raise OriginError(f"{transfer.key}: its origin has left too many earlier requests unanswered")
 
-    def _report(self, step: Step, error: Exception) -> None:
+    def _report(self, step: TransferStep, error: Exception) -> None:
         with self._decide() as now:
             if isinstance(error, OSError) and error.errno in DISK_FULL:
                 self._report_full_disk(step, error, now)
@@ -272,7 +272,7 @@ class StepRunner:
                 self._listings.disprove(step.transfer.key)
             self._machine.step_failed(step, error, now=now)
 
-    def _report_full_disk(self, step: Step, error: OSError, now: float) -> None:
+    def _report_full_disk(self, step: TransferStep, error: OSError, now: float) -> None:
         free = self._machine.disk_full(step, error, can_free=True, now=now)
         if free is None:
             return
@@ -282,7 +282,7 @@ class StepRunner:
             self._machine.disk_full(step, error, can_free=False, now=now)
 
 
-def _disproves_listing(step: Step, error: Exception) -> bool:
+def _disproves_listing(step: TransferStep, error: Exception) -> bool:
     """Return whether the error shows that the origin has another version than was expected."""
     if isinstance(error, AbsentError | PathError | RoomError):
         return False
