@@ -11,7 +11,7 @@ import pytest
 from awaiting import wait_for_record
 
 from aliquot.live.invocations.journal.replay import replay_file
-from aliquot.runtime.shown import shown
+from aliquot.runtime.summary import summarize
 from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until
 
@@ -428,12 +428,12 @@ def test_whole_devices_are_for_one_member_to_ask_for(server):
     ],
 )
 def test_what_a_record_shows_of_a_value_goes_in_one_packet(value):
-    assert len(shown(value)) <= 128 * 1024
+    assert len(summarize(value)) <= 128 * 1024
 
 
 def test_what_a_record_shows_of_nested_lists_is_bounded_by_their_values():
     value = [1] * 900
     for _ in range(15):
         value = [value, *[2**255] * 900]
-    assert len(shown(value)) < 100_000
-    assert json.loads(shown({"a": [1, "x", None]})) == {"a": [1, "x", None]}
+    assert len(summarize(value)) < 100_000
+    assert json.loads(summarize({"a": [1, "x", None]})) == {"a": [1, "x", None]}

@@ -15,9 +15,9 @@ from aliquot.runtime import frames
 SCRIPT = """
 import socket, sys
 sys.path.insert(0, sys.argv[1])
-from runtime import finder
+from runtime import sdk_support
 from runtime.launcher import Launcher
-finder.install()
+sdk_support.install_finder()
 Launcher(socket.socket(fileno=int(sys.argv[2]))).serve()
 """
 

@@ -8,7 +8,7 @@ import stat
 import sys
 from pathlib import Path
 
-from aliquot.runtime import linux, mounts, walls
+from aliquot.runtime import isolation, linux, mounts
 
 USER = 65534
 FUSE = os.makedev(10, 229)
@@ -23,7 +23,7 @@ def main() -> None:
     linux.unshare(linux.CLONE_NEWNS)
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     linux.mount(str(folder / "fuse"), "/dev/fuse", flags=linux.MS_BIND)
-    visible = walls.visible_paths([str(repository)])
+    visible = isolation.visible_paths([str(repository)])
     mounts.change_root(visible, str(folder / "hidden"), [str(folder)], ["/dev/fuse"])
     os.chdir(repository)
     os.setgroups([])

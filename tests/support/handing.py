@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from aliquot.sdk.sandbox import sandbox
 
 import aliquot
 from aliquot.sdk.errors import UsageError
-from aliquot.sdk.inside import host
 
 app = aliquot.App("handing")
 calls = []
@@ -75,8 +75,8 @@ def bold(kind, size=1):
         for _ in range(size):
             inner.remote(None)
     if kind == "tell":
-        host.side.ask({"begin": "handing.inner"})
-        host.side.ask({"end": 3}, b'{"error": "whose fault?"}')
+        sandbox.channel.ask({"begin": "handing.inner"})
+        sandbox.channel.ask({"end": 3}, b'{"error": "whose fault?"}')
     if kind in {"lock", "leave"}:
         try:
             inner.remote(kind)
@@ -93,7 +93,7 @@ def slow():
 
 @app.function
 def alone():
-    host.side.ask({"begin": "handing.alone"})
+    sandbox.channel.ask({"begin": "handing.alone"})
 
 
 @app.function(calls=True, imports=["numpy"], memory="1GiB")
@@ -102,12 +102,12 @@ def sender(size, kind="array"):
     value = np.arange(size // 8, dtype=np.float64) if kind == "array" else bytes(size)
     builtins.sender = True
     if kind == "bytes":
-        put, parcels = host.side.put, []
-        host.side.put = lambda buffers: parcels.append(put(buffers)) or parcels[-1]
+        put, parcels = sandbox.channel.put, []
+        sandbox.channel.put = lambda buffers: parcels.append(put(buffers)) or parcels[-1]
         try:
             return *receiver.remote(value), len(parcels)
         finally:
-            host.side.put = put
+            sandbox.channel.put = put
     total, back = receiver.remote(value)
     same = bool((back[1:] == value[1:]).all())
     return {

@@ -9,7 +9,7 @@ from aliquot.cli import functions, invoke
 from aliquot.cli.code import Kind, Main, Memory, Timeout, read_exec, read_limits
 from aliquot.cli.console import say, write_file
 from aliquot.cli.entities import body_of, full_name, put, show_entity, told
-from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, Gateway, annotations_of, connect
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, GatewayClient, annotations_of, connect
 from aliquot.cli.values import Annotation, Param, ParamFile, TakesPairs, as_list
 from aliquot.core.errors import InputError
 
@@ -171,7 +171,7 @@ def _secret(text: str) -> str | bool:
     return False if text.lower() == "false" else text
 
 
-def _write(gateway: Gateway, name: str, body: dict[str, Any], *, overwrite: bool, as_json: bool) -> None:
+def _write(gateway: GatewayClient, name: str, body: dict[str, Any], *, overwrite: bool, as_json: bool) -> None:
     written = put(gateway, ACTIONS, name, body, overwrite=overwrite)
     told(written, ACTIONS, as_json=as_json)
     if as_json:
@@ -183,7 +183,7 @@ def _write(gateway: Gateway, name: str, body: dict[str, Any], *, overwrite: bool
             say(f"with the header: X-Require-Whisk-Auth: {said['require-whisk-auth']}")
 
 
-def _url(gateway: Gateway, name: str, entity: dict[str, Any]) -> str:
+def _url(gateway: GatewayClient, name: str, entity: dict[str, Any]) -> str:
     from urllib.parse import quote
 
     if annotations_of(entity).get("web-export") is not True:

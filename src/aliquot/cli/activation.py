@@ -9,7 +9,7 @@ import typer
 
 from aliquot.cli import logs as log_lines
 from aliquot.cli.console import say
-from aliquot.cli.gateway import ACTIONS, AsJson, Data, Gateway, annotations_of, completer, connect
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, annotations_of, completer, connect
 from aliquot.cli.invoke import ended
 from aliquot.cli.results import clock, print_json, seconds, show, table, text
 from aliquot.core.errors import InputError
@@ -129,7 +129,7 @@ def poll(name: Name = "", data: Data = None, as_json: AsJson = False) -> None:
     log_lines.logs(name or None, follow=True, last=0, data=data, as_json=as_json)
 
 
-def _record(gateway: Gateway, activation_id: str, *, wait: bool) -> dict[str, Any]:
+def _record(gateway: GatewayClient, activation_id: str, *, wait: bool) -> dict[str, Any]:
     if activation_id:
         return ended(gateway, activation_id) if wait else gateway.activation(activation_id)
     last = gateway.send("GET", f"{NAMESPACE}/activations", "the last activation", query={"limit": 1})

@@ -8,7 +8,7 @@ import typer
 
 from aliquot.cli.console import say
 from aliquot.cli.entities import Yes, confirm, say_deleted
-from aliquot.cli.gateway import ACTIONS, AsJson, Data, Gateway, annotations_of, connect
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, annotations_of, connect
 from aliquot.cli.results import print_json, show, table
 from aliquot.cli.values import read_object
 from aliquot.core.errors import InputError
@@ -117,7 +117,7 @@ def delete(
     say_deleted(which, as_json=as_json)
 
 
-def _document(gateway: Gateway, route: list[str], name: str | None) -> dict[str, Any]:
+def _document(gateway: GatewayClient, route: list[str], name: str | None) -> dict[str, Any]:
     if len(route) not in {3, 4}:
         raise InputError("ROUTE: it takes [BASE] PATH VERB ACTION, such as /shop /orders get orders")
     base, path, verb, action = ("/", *route) if len(route) == 3 else route  # noqa: PLR2004 - without BASE
@@ -163,18 +163,18 @@ def _document(gateway: Gateway, route: list[str], name: str | None) -> dict[str,
     return {**document, "pathParameters": parameters} if parameters else document
 
 
-def _get(gateway: Gateway, base: str | None) -> list[dict[str, Any]]:
+def _get(gateway: GatewayClient, base: str | None) -> list[dict[str, Any]]:
     query = {"basepath": base} if base else {}
     apis: list[dict[str, Any]] = _ask(gateway, "GET", "getApi", query | _who(gateway))["apis"]
     return apis
 
 
-def _who(gateway: Gateway) -> dict[str, str]:
+def _who(gateway: GatewayClient) -> dict[str, str]:
     """What OpenWhisk's clients tell beside the key itself."""
     return {"accesstoken": "DUMMY_TOKEN", "spaceguid": gateway.client.server.key.partition(":")[0]}
 
 
-def _ask(gateway: Gateway, method: str, name: str, query: dict[str, str], body: object = None) -> Any:  # noqa: ANN401 - whatever JSON holds
+def _ask(gateway: GatewayClient, method: str, name: str, query: dict[str, str], body: object = None) -> Any:  # noqa: ANN401 - whatever JSON holds
     reply = gateway.reply(method, f"{_MANAGEMENT}/{name}.http", query=query, body=body)
     if reply.status == _REFUSED and (text := (reply.json() or {}).get("error")):
         if "does not exist" in text:

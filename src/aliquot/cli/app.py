@@ -33,7 +33,7 @@ from aliquot.cli import (
     workload,
     wskprops,
 )
-from aliquot.cli.failures import Wanted, report, tell
+from aliquot.cli.failures import ErrorFormat, report, tell
 from aliquot.cli.plugins import PluginGroup
 from aliquot.cli.values import TakesPairs
 from aliquot.version import __version__
@@ -108,7 +108,7 @@ def _root(
 def main() -> None:
     """What `aliquot` on the shell runs. Mistakes end with one clear line; a bug shows its traceback."""
     arguments = sys.argv[1:]
-    Wanted.json = "--json" in arguments and arguments[0] not in _JSON_INTO_A_FILE
+    ErrorFormat.json = "--json" in arguments and arguments[0] not in _JSON_INTO_A_FILE
     try:
         _run()
     except BrokenPipeError:  # the reader has gone, as in `aliquot … | head`
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    if not Wanted.json:
+    if not ErrorFormat.json:
         app(prog_name="aliquot")
         return
     try:

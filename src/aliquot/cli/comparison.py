@@ -20,7 +20,7 @@ from aliquot.sim.report import RunReport, report, to_json
 from aliquot.sim.tables import comparison
 
 
-class Outputs(Struct, frozen=True):
+class ComparisonFiles(Struct, frozen=True):
     """Where results go besides the terminal."""
 
     json: Path | None = None
@@ -37,7 +37,7 @@ class Outputs(Struct, frozen=True):
             check_writable(path, option)
 
 
-def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: Outputs, title: str) -> None:
+def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: ComparisonFiles, title: str) -> None:
     """Simulate each, show the table, write the files."""
     results = _simulate_all(scenario, runs, outputs.schedule)
     reports = [result for result, _ in results]

@@ -9,12 +9,12 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from aliquot.cli.console import errors, say
-from aliquot.cli.gateway import AsJson, Data, Gateway, connect
+from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import clock, print_json, show, size, table, text
 from aliquot.config import parse_assignments
 from aliquot.sdk.errors import NotFoundError, SdkError
-from aliquot.sdk.events import ACCEPT, PATIENCE_S, read_events
-from aliquot.sdk.wire import JSON, Request, to_json
+from aliquot.sdk.events import ACCEPT, EVENTS_TIMEOUT_S, read_events
+from aliquot.sdk.wire import JSON, HttpRequest, to_json
 
 PATH, OPERATOR = "/api/v1/datasets", "/operator/v1/datasets"
 
@@ -135,7 +135,7 @@ def warm(
     body = to_json({"patterns": pattern})
     operator = bool(gateway.client.server.operator)
     path = f"{_path(name, OPERATOR if operator else PATH)}/warm"
-    request = Request("POST", path, {}, headers, body, operator, patience_s=PATIENCE_S)
+    request = HttpRequest("POST", path, {}, headers, body, operator, timeout_s=EVENTS_TIMEOUT_S)
     what = f"dataset {name}"
     done: dict[str, Any] = {}
     columns = (
@@ -188,7 +188,13 @@ def remove(
 
 
 def _send(
-    gateway: Gateway, method: str, name: str, *, operator: bool, query: dict[str, str] | None = None, below: str = ""
+    gateway: GatewayClient,
+    method: str,
+    name: str,
+    *,
+    operator: bool,
+    query: dict[str, str] | None = None,
+    below: str = "",
 ) -> dict[str, Any]:
     path = _path(name, OPERATOR if operator else PATH) + below
     try:
@@ -198,13 +204,13 @@ def _send(
     return answer
 
 
-def _names(gateway: Gateway) -> list[str]:
+def _names(gateway: GatewayClient) -> list[str]:
     operator = bool(gateway.client.server.operator)
     found = gateway.send("GET", OPERATOR if operator else PATH, "the datasets", operator=operator)
     return [str(one["name"]) for one in found]
 
 
-def _unknown(gateway: Gateway, name: str) -> NotFoundError:
+def _unknown(gateway: GatewayClient, name: str) -> NotFoundError:
     names = _names(gateway)
     there = f"there are {', '.join(names)}" if names else "there are none; aliquot dataset add NAME URL adds one"
     return NotFoundError(f"there is no dataset {name}; {there}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from aliquot.cli.console import say
-from aliquot.cli.gateway import WORDS, Gateway, qualified
+from aliquot.cli.gateway import WORDS, GatewayClient, qualified
 from aliquot.cli.results import clock, print_json, show, table, text
 from aliquot.cli.values import as_list, read_pairs, read_params
 from aliquot.sdk.calls import entity_path
@@ -35,7 +35,7 @@ def body_of(param: list[str], param_file: str | None, annotation: list[str]) -> 
 
 
 def put(
-    gateway: Gateway,
+    gateway: GatewayClient,
     collection: str,
     name: str,
     body: Mapping[str, Any],
@@ -56,7 +56,7 @@ def told(entity: Mapping[str, Any], collection: str, *, as_json: bool) -> None:
 
 
 def delete_entity(
-    gateway: Gateway,
+    gateway: GatewayClient,
     collection: str,
     name: str,
     *,

@@ -43,7 +43,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
 )
 
 
-class Wanted:
+class ErrorFormat:
     """What the command line asked for, as far as errors are concerned."""
 
     json = False
@@ -59,7 +59,7 @@ def report(error: Exception) -> int:
 
 
 def tell(text: str, code: int, kind: str) -> None:
-    if Wanted.json:
+    if ErrorFormat.json:
         import json
 
         sys.stderr.write(json.dumps({"error": {"kind": kind, "message": text, "exit_code": code}}) + "\n")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from aliquot.cli.gateway import Gateway, annotations_of
+from aliquot.cli.gateway import GatewayClient, annotations_of
 from aliquot.cli.invoke import call, why
 from aliquot.sdk.errors import FunctionError
 
@@ -15,7 +15,7 @@ def feed_of(trigger: Mapping[str, Any]) -> str:
 
 
 def tell_feed(
-    gateway: Gateway, feed: str, event: str, trigger: Mapping[str, Any], parameters: Mapping[str, Any]
+    gateway: GatewayClient, feed: str, event: str, trigger: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> Any:  # noqa: ANN401 - whatever the feed says
     """The feed's answer to CREATE, READ, UPDATE or DELETE; one that refuses is an error."""
     payload = {

@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 import typer
 
-from aliquot.cli.failures import Wanted
+from aliquot.cli.failures import ErrorFormat
 from aliquot.sdk import answers
 from aliquot.sdk.calls import activation_path, entity_path
 from aliquot.sdk.client import Client, client_for
 from aliquot.sdk.errors import NotFoundError, SdkError
 from aliquot.sdk.server import find_server
-from aliquot.sdk.wire import JSON, Reply, Request, ask, to_json
+from aliquot.sdk.wire import JSON, HttpReply, HttpRequest, ask, to_json
 
 ACTIONS, PACKAGES, TRIGGERS, RULES = "actions", "packages", "triggers", "rules"
 WORDS = {ACTIONS: "function", PACKAGES: "package", TRIGGERS: "trigger", RULES: "rule"}
@@ -23,7 +23,7 @@ _MOST_LISTED = 200
 
 
 def _remember(wanted: bool) -> bool:
-    Wanted.json = wanted
+    ErrorFormat.json = wanted
     return wanted
 
 
@@ -39,7 +39,7 @@ Data: TypeAlias = Annotated[
 ]
 
 
-class Gateway:
+class GatewayClient:
     """The platform's HTTP side, for one namespace, or for the operator."""
 
     def __init__(self, client: Client) -> None:
@@ -67,10 +67,10 @@ class Gateway:
         query: Mapping[str, str | int] | None = None,
         body: object = None,
         operator: bool = False,
-    ) -> Reply:
+    ) -> HttpReply:
         content = b"" if body is None else to_json(body)
         headers = {"Content-Type": JSON} if content else {}
-        return self.client.run(ask(Request(method, path, query or {}, headers, content, operator)))
+        return self.client.run(ask(HttpRequest(method, path, query or {}, headers, content, operator)))
 
     # --- what several commands ask for --------------------------------------------------------------------
 
@@ -118,8 +118,8 @@ class Gateway:
         return record
 
 
-def connect(data: Path | None) -> Gateway:
-    return Gateway(client_for(find_server(data=data)))
+def connect(data: Path | None) -> GatewayClient:
+    return GatewayClient(client_for(find_server(data=data)))
 
 
 def qualified(entity: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from aliquot.cli.console import errors, say
 from aliquot.cli.failures import tell
-from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, Gateway, annotations_of, connect
+from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, GatewayClient, annotations_of, connect
 from aliquot.cli.results import print_json, seconds
 from aliquot.cli.values import Param, read_params
 
@@ -60,7 +60,7 @@ def invoke(
         raise typer.Exit(1)
 
 
-def _followed(gateway: Gateway, name: str, payload: dict[str, Any], session: str) -> dict[str, Any]:
+def _followed(gateway: GatewayClient, name: str, payload: dict[str, Any], session: str) -> dict[str, Any]:
     from aliquot.cli.following import call_and_follow
     from aliquot.sdk.errors import NotFoundError
 
@@ -73,7 +73,7 @@ def _followed(gateway: Gateway, name: str, payload: dict[str, Any], session: str
         raise gateway.unknown(ACTIONS, name) from error
 
 
-def call(gateway: Gateway, name: str, payload: dict[str, Any], *, session: str = "") -> dict[str, Any]:
+def call(gateway: GatewayClient, name: str, payload: dict[str, Any], *, session: str = "") -> dict[str, Any]:
     """The record of a call that has ended, however long it took."""
     return ended(gateway, begin(gateway, name, payload, wait=True, session=session))
 
@@ -85,7 +85,7 @@ def why(response: dict[str, Any]) -> str:
     return f"{response['status']}: {said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)}"
 
 
-def begin(gateway: Gateway, name: str, payload: dict[str, Any], *, wait: bool, session: str = "") -> str:
+def begin(gateway: GatewayClient, name: str, payload: dict[str, Any], *, wait: bool, session: str = "") -> str:
     """The activation's id: when it has ended if one waits, otherwise when it is accepted."""
     from aliquot.sdk import answers
     from aliquot.sdk.calls import action_path
@@ -99,7 +99,7 @@ def begin(gateway: Gateway, name: str, payload: dict[str, Any], *, wait: bool, s
     return str(answers.check(reply, name).json()["activationId"])
 
 
-def ended(gateway: Gateway, activation_id: str) -> dict[str, Any]:
+def ended(gateway: GatewayClient, activation_id: str) -> dict[str, Any]:
     """Of what has ended, or will: the platform lets callers wait for a minute, people may want to wait longer."""
     from aliquot.sdk import answers
     from aliquot.sdk.calls import activation_path

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from aliquot.cli.console import output, say
-from aliquot.cli.gateway import ACTIONS, TRIGGERS, AsJson, Data, Gateway, annotations_of, completer, connect
+from aliquot.cli.gateway import ACTIONS, TRIGGERS, AsJson, Data, GatewayClient, annotations_of, completer, connect
 from aliquot.cli.results import clock, print_json, seconds
 from aliquot.sdk.calls import NAMESPACE
 from aliquot.sdk.errors import NotFoundError, RefusedError
@@ -51,7 +51,7 @@ def logs(
             _print(record, as_json=as_json)
 
 
-def _one(gateway: Gateway, activation_id: str, *, follow: bool, as_json: bool) -> None:
+def _one(gateway: GatewayClient, activation_id: str, *, follow: bool, as_json: bool) -> None:
     from aliquot.cli.following import follow as followed
 
     if not follow:
@@ -68,7 +68,7 @@ def _one(gateway: Gateway, activation_id: str, *, follow: bool, as_json: bool) -
     _print(record if as_json or not seen else {**record, "logs": []}, as_json=as_json)
 
 
-def _check_known(gateway: Gateway, name: str) -> None:
+def _check_known(gateway: GatewayClient, name: str) -> None:
     """To say so if there is none, rather than to show nothing. Triggers have records, too."""
     try:
         gateway.entity(ACTIONS, name)
@@ -77,7 +77,7 @@ def _check_known(gateway: Gateway, name: str) -> None:
             raise gateway.unknown(ACTIONS, name) from error
 
 
-def _recent(gateway: Gateway, name: str | None, last: int, since: str | None) -> list[dict[str, Any]]:
+def _recent(gateway: GatewayClient, name: str | None, last: int, since: str | None) -> list[dict[str, Any]]:
     from aliquot.sdk.units import read_ms
 
     if last == 0:
@@ -86,7 +86,7 @@ def _recent(gateway: Gateway, name: str | None, last: int, since: str | None) ->
     return list(reversed(_list(gateway, name, begin, last)))
 
 
-def _new(gateway: Gateway, name: str | None) -> Iterator[dict[str, Any]]:
+def _new(gateway: GatewayClient, name: str | None) -> Iterator[dict[str, Any]]:
     seen = {record["activationId"]: None for record in _list(gateway, name, _now_ms() - _LOOK_BACK_MS, _MOST)}
     while True:
         time.sleep(_POLL_S)
@@ -101,7 +101,7 @@ def _new(gateway: Gateway, name: str | None) -> Iterator[dict[str, Any]]:
             del seen[old]
 
 
-def _list(gateway: Gateway, name: str | None, since_ms: int | None, limit: int) -> list[dict[str, Any]]:
+def _list(gateway: GatewayClient, name: str | None, since_ms: int | None, limit: int) -> list[dict[str, Any]]:
     query: dict[str, str | int] = {"docs": "true", "limit": limit}
     if name is not None:
         query["name"] = name

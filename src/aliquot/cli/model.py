@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from aliquot.cli.console import check_writable, progress, say
-from aliquot.cli.gateway import AsJson, Data, Gateway, connect
+from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import clock, percent, print_json, show, size, table, text
 from aliquot.core.errors import InputError
 from aliquot.sdk.errors import SdkError
@@ -139,12 +139,12 @@ def rollback(data: Data = None, as_json: AsJson = False) -> None:
     _changed(connect(data).send("POST", PATH + "/rollback", "rollback", operator=True), as_json=as_json)
 
 
-def _state(gateway: Gateway) -> dict[str, Any]:
+def _state(gateway: GatewayClient) -> dict[str, Any]:
     state: dict[str, Any] = gateway.send("GET", PATH, "the models", operator=True)
     return state
 
 
-def _follow(gateway: Gateway, state: dict[str, Any]) -> dict[str, Any]:
+def _follow(gateway: GatewayClient, state: dict[str, Any]) -> dict[str, Any]:
     with progress() as bar:
         task = bar.add_task("training", total=_POINTS)
         while state["training"]["running"]:

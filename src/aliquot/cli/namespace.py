@@ -6,7 +6,7 @@ from urllib.parse import quote
 import typer
 
 from aliquot.cli.console import errors, say
-from aliquot.cli.gateway import AsJson, Data, Gateway, connect
+from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import clock, print_json, show, table, text
 from aliquot.core.errors import InputError
 from aliquot.sdk.errors import NotFoundError
@@ -110,7 +110,7 @@ def rotate_key(name: Name, data: Data = None, as_json: AsJson = False) -> None:
     _print_key(made, as_json=as_json)
 
 
-def _send(gateway: Gateway, method: str, name: str, *, keys: bool = False, body: object = None) -> dict[str, Any]:
+def _send(gateway: GatewayClient, method: str, name: str, *, keys: bool = False, body: object = None) -> dict[str, Any]:
     path = f"{PATH}/{quote(name, safe='')}" + ("/keys" if keys else "")
     try:
         answer: dict[str, Any] = gateway.send(method, path, f"namespace {name}", body=body, operator=True)

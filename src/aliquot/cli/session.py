@@ -6,7 +6,7 @@ from urllib.parse import quote
 import typer
 
 from aliquot.cli.console import say
-from aliquot.cli.gateway import AsJson, Data, Gateway, connect
+from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import clock, print_json, show, table, text
 from aliquot.cli.values import Param, ParamFile, TakesPairs, read_params
 from aliquot.sdk.errors import SdkError
@@ -92,7 +92,7 @@ def end(session_id: Id, data: Data = None, as_json: AsJson = False) -> None:
         say(f"ended {session_id}")
 
 
-def _all(gateway: Gateway) -> list[dict[str, Any]]:
+def _all(gateway: GatewayClient) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while True:
         query: dict[str, str | int] = {"limit": _MOST_LISTED, "skip": len(found)}

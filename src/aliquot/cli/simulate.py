@@ -71,13 +71,13 @@ def simulate(
 
     aliquot simulate --arrivals A.csv --functions F.csv --devices 2 --policy fcfs,batch,mqfq_sticky --plot out.png
     """
-    from aliquot.cli.comparison import Outputs, compare
+    from aliquot.cli.comparison import ComparisonFiles, compare
     from aliquot.sim.contention import parse_curve
     from aliquot.sim.devices import check_kinds, parse_devices, read_kinds, with_cpu
     from aliquot.sim.engine import Scenario
     from aliquot.sim.traces import FunctionsFile, TraceFile
 
-    outputs = Outputs(json, plot, schedule)
+    outputs = ComparisonFiles(json, plot, schedule)
     outputs.check({"--arrivals": arrivals, "--functions": functions, "--files": files, "--device-spec": device_spec})
     runs = _runs(
         policy,

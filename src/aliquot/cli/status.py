@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aliquot.cli.console import output
-from aliquot.cli.gateway import AsJson, Data, Gateway, connect
+from aliquot.cli.gateway import AsJson, Data, GatewayClient, connect
 from aliquot.cli.results import percent, print_json, seconds, show, size, table, text
 
 _BUSIEST_FIRST = ("busy", "starting", "loading", "warm", "host-warm")
@@ -58,12 +58,12 @@ def top(
             time.sleep(every)
 
 
-def _status(gateway: Gateway) -> dict[str, Any]:
+def _status(gateway: GatewayClient) -> dict[str, Any]:
     found: dict[str, Any] = gateway.send("GET", "/operator/v1/status", "the platform's status", operator=True)
     return found
 
 
-def _screen(gateway: Gateway, found: dict[str, Any], rows: int) -> RenderableType:
+def _screen(gateway: GatewayClient, found: dict[str, Any], rows: int) -> RenderableType:
     parts: list[RenderableType] = [_devices(found), _flows(found, rows)]
     if found.get("fabric"):
         parts.append(_fabric(found["fabric"]))
@@ -71,7 +71,7 @@ def _screen(gateway: Gateway, found: dict[str, Any], rows: int) -> RenderableTyp
     return Group(_headline(gateway, found), *(line for part in parts for line in (Text(), part)))
 
 
-def _headline(gateway: Gateway, found: dict[str, Any]) -> Text:
+def _headline(gateway: GatewayClient, found: dict[str, Any]) -> Text:
     line = Text.assemble(("aliquot ", "bold"), gateway.url)
     if found.get("stopping"):
         line.append(" stopping", "bold yellow")

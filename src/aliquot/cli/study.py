@@ -16,7 +16,7 @@ def study(
     seed: Annotated[int, typer.Option(help="Another seed, another day.")] = 0,
 ) -> None:
     """Compare scheduling policies on a built-in workload: four tenants on two GPUs."""
-    from aliquot.cli.comparison import Outputs, compare
+    from aliquot.cli.comparison import ComparisonFiles, compare
     from aliquot.sim.experiments.four_tenants import POLICIES, TENANTS, scenario
 
     try:
@@ -29,6 +29,6 @@ def study(
     compare(
         scenario(duration_s=60 * minutes, seed=seed),
         [PolicySettings(name, seed=seed) for name in POLICIES],
-        Outputs(json=out / "policies.json", plot=out / "policies.png"),
+        ComparisonFiles(json=out / "policies.json", plot=out / "policies.png"),
         f"Four tenants on two GPUs for {minutes:g} simulated minutes",
     )

@@ -1,4 +1,4 @@
-"""Unpacks a zip that a stranger sent: bounded, and nothing of it lands outside its directory."""
+"""Unpacks an untrusted zip: its size is limited, and every entry stays below the target directory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from .units import GIB, MIB
 
-TOTAL_BYTES = 2 * GIB
-ENTRIES = 50_000
-# Source and wheels come to 3-10; a stream of zeros to 1000. Small archives may be anything.
-RATIO = 200
-RATIO_FROM_BYTES = 32 * MIB
-DEPTH = 64
-# What zipfile and what unpacks for it raise when the bytes are not what they should be.
+MAX_TOTAL_BYTES = 2 * GIB
+MAX_ENTRIES = 50_000
+# Source and wheels have a ratio of 3 to 10, a stream of zeros 1000. Small archives are not checked.
+MAX_RATIO = 200
+RATIO_CHECKED_FROM_BYTES = 32 * MIB
+MAX_DEPTH = 64
+# Exceptions that zipfile and its decompressors raise for damaged archives.
 _BROKEN = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, IndexError, OverflowError, struct.error,
     zlib.error, lzma.LZMAError, ValueError,
@@ -29,11 +29,11 @@ _BROKEN = (
 
 
 class ArchiveError(Exception):
-    """The archive is not one, or would do harm; the text says how."""
+    """The archive is damaged or dangerous, and the text says how."""
 
 
 def unpack(encoded: str, directory: Path) -> None:
-    """Write a base64 zip's entries below the directory."""
+    """Write the entries of a base64 zip below the directory. Raises `ArchiveError`."""
     try:
         data = base64.b64decode(encoded, validate=True)
         archive = zipfile.ZipFile(io.BytesIO(data))
@@ -57,35 +57,37 @@ def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> No
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(entry) as source, target.open("xb") as sink:
-        # zipfile stops at the size that the directory states, so the check above bounds what is written.
+        # zipfile stops at the size that the zip's directory states, so the check above limits the written bytes.
         shutil.copyfileobj(source, sink)
     if entry.external_attr >> 16 & 0o111:
         target.chmod(0o700)
 
 
 def _check_size(entries: list[zipfile.ZipInfo], packed: int) -> None:
-    if len(entries) > ENTRIES:
-        raise ArchiveError(f"the zip has {len(entries)} entries; at most {ENTRIES} are taken")
+    if len(entries) > MAX_ENTRIES:
+        raise ArchiveError(f"the zip has {len(entries)} entries; at most {MAX_ENTRIES} are taken")
     total = sum(entry.file_size for entry in entries)
-    if total > TOTAL_BYTES:
-        raise ArchiveError(f"the zip unpacks to {total} bytes; at most {TOTAL_BYTES} are taken")
-    if total > RATIO_FROM_BYTES and total > RATIO * packed:
+    if total > MAX_TOTAL_BYTES:
+        raise ArchiveError(f"the zip unpacks to {total} bytes; at most {MAX_TOTAL_BYTES} are taken")
+    if total > RATIO_CHECKED_FROM_BYTES and total > MAX_RATIO * packed:
         raise ArchiveError(f"the zip unpacks from {packed} to {total} bytes; that looks like a zip bomb")
 
 
 def _check_directories(places: list[list[str]]) -> None:
-    """A name is short in the zip, and may ask for a thousand directories."""
+    """Limit the number of directories: one short name in a zip can create a thousand."""
     found: set[tuple[str, ...]] = set()
     for place in places:
-        if len(place) > DEPTH:
-            raise ArchiveError(f"the zip's entry {'/'.join(place)[:80]!r}... is {len(place)} deep; at most {DEPTH} is")
+        if len(place) > MAX_DEPTH:
+            raise ArchiveError(
+                f"the zip's entry {'/'.join(place)[:80]!r}... is {len(place)} deep; at most {MAX_DEPTH} is"
+            )
         found.update(tuple(place[:depth]) for depth in range(1, len(place)))
-        if len(found) > ENTRIES:
-            raise ArchiveError(f"the zip makes more than {ENTRIES} directories")
+        if len(found) > MAX_ENTRIES:
+            raise ArchiveError(f"the zip makes more than {MAX_ENTRIES} directories")
 
 
 def _place(entry: zipfile.ZipInfo) -> list[str]:
-    """Where it goes, below the directory, name by name."""
+    """Return the path of an entry below the target directory, as a list of names."""
     name = entry.filename.replace("\\", "/")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind == stat.S_IFLNK:

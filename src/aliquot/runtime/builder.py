@@ -1,8 +1,8 @@
-"""Builds an environment for functions: `python -I builder.py SETTINGS`, behind the walls that zygotes have.
+"""Builds a Python environment for functions, isolated like a zygote: `python -I builder.py SETTINGS`.
 
-An installation runs code of whoever wrote the packages. It gets a root of its own in which nothing can be written but
-the environment and a scratch directory, and no privileges. SETTINGS is a JSON object: walls, directory, scratch, pip
-(the command), requirements.
+An installation runs code from the packages' authors. It gets its own root directory, where only the environment and a
+scratch directory can be written, and no privileges. SETTINGS is a JSON object: isolation, directory, scratch, has_pip,
+install (the arguments of pip), requirements.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import linux, seccomp, walls
+    from . import isolation, linux, seccomp
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from runtime import linux, seccomp, walls
+    from runtime import isolation, linux, seccomp
 
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
-    around = settings["walls"]
-    os.umask(0o022)  # sandboxes are other users
-    walls.enclose(around)
+    layers = settings["isolation"]
+    os.umask(0o022)  # sandboxes run as other users
+    isolation.enclose(layers)
     linux.renounce_capabilities()
-    if around["uids"] and not around["user"]:
-        user = around["uids"][0]
+    if layers["uids"] and not layers["user"]:
+        user = layers["uids"][0]
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    if around["user"] or around["uids"]:
+    if layers["user"] or layers["uids"]:
         linux.drop_capabilities()
     linux.forbid_new_privileges()
-    if around["seccomp"]:
+    if layers["seccomp"]:
         seccomp.install()
     os.environ["TMPDIR"] = os.environ["HOME"] = settings["scratch"]
     os.chdir(settings["scratch"])
@@ -46,7 +46,7 @@ def main() -> None:
         venv.remove("--without-pip")
         pip = [str(Path(directory, "bin", "python")), "-m", "pip"]
     for command in (venv, [*pip, *settings["install"], *settings["requirements"]]):
-        status = subprocess.call(command)  # noqa: S603 - no shell, and behind walls
+        status = subprocess.call(command)  # noqa: S603 - no shell, and isolated
         if status:
             sys.exit(status)
 

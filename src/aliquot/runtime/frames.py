@@ -1,10 +1,12 @@
 """Frames between the server and a sandbox: a fixed header, then bytes as they are.
 
-A request has two parts: the environment as JSON, and the payload (of an init: empty, and its description is the first
-part). A reply has two parts too: the result as JSON, and the pickled result where there is one. Its header says whether
-the pipes of the sandbox hold output, so that the server need not look after a silent run. There is one request under
-way at a time, so that whatever has arrived belongs to it. The large buffers of a pickle may be in a parcel (`values`),
-whose number on the sandbox's side channel (`side`) the header has.
+A request has two parts, the environment as JSON and the payload. The first part of an init is the function's
+description, and its second part is empty. A reply has two parts too, the result as JSON and the pickled result if there
+is one. Its header says whether the output pipes of the sandbox hold anything, so the server does not look after a
+silent run. Only one request is under way at a time, so everything that has arrived belongs to it.
+
+The large buffers of a pickle may be in a shared buffer (`values`). The header then has the number of that buffer on the
+sandbox's control channel (`control_channel`).
 """
 
 from __future__ import annotations
@@ -12,48 +14,48 @@ from __future__ import annotations
 import socket
 import struct
 
-REQUEST = struct.Struct("<BxHII")  # what, parcel (none: 0), bytes of the first part, bytes of the second
-REPLY = struct.Struct("<B?HII")  # status, output to read, parcel (none: 0), bytes of the JSON, of the pickle (none: 0)
+REQUEST = struct.Struct("<BxHII")  # kind, shared buffer or 0, bytes of the first part, bytes of the second part
+REPLY = struct.Struct("<B?HII")  # status, output to read, shared buffer or 0, bytes of the JSON, bytes of the pickle
 
 INIT = 1
 RUN = 2  # the payload is a JSON object
 RUN_PICKLED = 3  # the payload is a pickle of (args, kwargs)
-RUN_SHARED = 4  # the same, and the result may come in a parcel
-RUN_HANDED = 6  # the payload is what another function returned, or another gets what is returned: pickled, if need be
-RUN_GROUP = 5  # the first part says which functions of a group run, one on what the other returned
+RUN_SHARED = 4  # like RUN_PICKLED, and the result may come in a shared buffer
+RUN_GROUP = 5  # the first part lists the functions of a group that run, each on the result of the one before
+RUN_HANDED = 6  # one step of a sequence of SDK functions, whose values may be pickles
 
-# The reply's status; the first three are OpenWhisk's.
+# The status of a reply. The first three are OpenWhisk's.
 SUCCESS = 0
 APPLICATION_ERROR = 1
-DEVELOPER_ERROR = 2  # the sandbox is spent
-INTERNAL_ERROR = 3  # before the init: it could not be made a sandbox
+DEVELOPER_ERROR = 2  # the server ends the sandbox
+INTERNAL_ERROR = 3  # only before the init: the process could not be made a sandbox
 
-_CHUNK = 65536
+_CHUNK_BYTES = 65536
 
 
 def receive(sock: socket.socket) -> tuple[int, int, bytes, bytes | memoryview]:
-    """The next request, waited for. `EOFError` when the server has gone."""
-    return _whole(sock, sock.recv(_CHUNK))
+    """Wait for the next request and return it. Raises `EOFError` when the server has gone."""
+    return _complete_request(sock, sock.recv(_CHUNK_BYTES))
 
 
 def receive_first(sock: socket.socket) -> tuple[tuple[int, int, bytes, bytes | memoryview], list[int]]:
-    """The same for the first, with which the side channel's descriptor may come."""
-    data, fds, _, _ = socket.recv_fds(sock, _CHUNK, 1, socket.MSG_CMSG_CLOEXEC)
-    return _whole(sock, data), list(fds)
+    """Wait for the first request, which may bring the descriptor of the control channel."""
+    data, fds, _, _ = socket.recv_fds(sock, _CHUNK_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+    return _complete_request(sock, data), list(fds)
 
 
-def _whole(sock: socket.socket, data: bytes) -> tuple[int, int, bytes, bytes | memoryview]:
+def _complete_request(sock: socket.socket, data: bytes) -> tuple[int, int, bytes, bytes | memoryview]:
     if len(data) < REQUEST.size:
-        data = _complete(sock, data, REQUEST.size)
-    what, parcel, first, second = REQUEST.unpack_from(data)
+        data = _receive_rest(sock, data, REQUEST.size)
+    kind, buffer, first, second = REQUEST.unpack_from(data)
     middle = REQUEST.size + first
     if len(data) == middle + second:
-        return what, parcel, data[REQUEST.size : middle], data[middle:]
-    whole = memoryview(_complete(sock, data, middle + second))
-    return what, parcel, bytes(whole[REQUEST.size : middle]), whole[middle:]
+        return kind, buffer, data[REQUEST.size : middle], data[middle:]
+    whole = memoryview(_receive_rest(sock, data, middle + second))
+    return kind, buffer, bytes(whole[REQUEST.size : middle]), whole[middle:]
 
 
-def _complete(sock: socket.socket, begun: bytes, size: int) -> bytes:
+def _receive_rest(sock: socket.socket, begun: bytes, size: int) -> bytes:
     if not begun:
         raise EOFError
     whole = bytearray(size)
@@ -65,15 +67,15 @@ def _complete(sock: socket.socket, begun: bytes, size: int) -> bytes:
         if not got:
             raise EOFError
         have += got
-    return bytes(whole) if size <= _CHUNK else whole  # type: ignore[return-value] # read, never changed
+    return bytes(whole) if size <= _CHUNK_BYTES else whole  # type: ignore[return-value] # read, never changed
 
 
 def send(
-    sock: socket.socket, status: int, result: bytes, pickled: bytes = b"", parcel: int = 0, *, printed: bool = True
+    sock: socket.socket, status: int, result: bytes, pickled: bytes = b"", buffer: int = 0, *, printed: bool = True
 ) -> None:
     """Send a reply. `printed` is false when the output pipes are known to be empty."""
-    head = REPLY.pack(status, printed, parcel, len(result), len(pickled))
-    if len(result) + len(pickled) < _CHUNK:
+    head = REPLY.pack(status, printed, buffer, len(result), len(pickled))
+    if len(result) + len(pickled) < _CHUNK_BYTES:
         sock.sendall(head + result + pickled)
         return
     for part in (head, result, pickled):

@@ -1,8 +1,8 @@
-"""The functions of a group inside their sandbox: each runs in its own surroundings, and values pass as they are.
+"""The functions of a group inside their sandbox: each runs with its own process state, and values pass uncopied.
 
-A chain runs one function on what the other returned; a function may call another of the group. Either way it is the
-very same object that the next one gets, and every function has an activation of its own: the server hears where one
-begins and where it ends (`side`).
+A chain runs each function on the result of the one before, and a function may call another of the group. In both cases
+the next function gets the same object. Every function has its own activation: the server is told where one begins and
+where it ends (`control_channel`).
 """
 
 from __future__ import annotations
@@ -12,186 +12,192 @@ import sys
 import threading
 from typing import Any, Callable, Protocol  # noqa: UP035 - Python 3.9 on
 
-from . import answers, inside, program, runs
-from .answers import Answer
+from . import answers, program, runs, sdk_support
+from .answers import RunAnswer
 from .frames import APPLICATION_ERROR, DEVELOPER_ERROR, SUCCESS
-from .member import Member, Surroundings
-from .shown import shown
+from .member import GroupMember, ProcessState
+from .summary import summarize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .control_channel import ControlChannel
     from .output import OutputPipes
-    from .side import Side
 
 
 _KEY = "__OW_API_KEY"
 
 
-class Passage(Protocol):
-    """How values come back from function to function: the SDK's matter."""
+class ResultConverter(Protocol):
+    """Converts the result of a called function for its caller. The SDK implements it."""
 
-    def back(self, value: Any) -> Callable[[], Any]:  # noqa: ANN401 - what a function returned or raised
-        """Called where it was made; what it gives is called where the caller is."""
+    def convert(self, value: Any) -> Callable[[], Any]:  # noqa: ANN401 - what a function returned or raised
+        """Convert a value in the state of the called function. The caller calls the result in its own state."""
         ...
 
-    def noted(self, error: Any, activation_id: str) -> Exception:  # noqa: ANN401 - likewise
-        """What the caller sees raised."""
+    def add_note(self, error: Any, activation_id: str) -> Exception:  # noqa: ANN401 - likewise
+        """Return the exception that the caller sees."""
         ...
 
-    def failure(self, text: str, activation_id: str) -> Exception:
-        """Of a function that could not be made ready."""
+    def load_failure(self, text: str, activation_id: str) -> Exception:
+        """Return the exception for a function that could not be loaded."""
         ...
 
 
-class Group:
-    def __init__(self, description: dict[str, Any], side: Side | None, output: OutputPipes) -> None:
-        self._result_bytes: int = description["result_bytes"]
-        self._side = side
+class FunctionGroup:
+    def __init__(self, description: dict[str, Any], channel: ControlChannel | None, output: OutputPipes) -> None:
+        self._max_bytes: int = description["result_bytes"]
+        self._channel = channel
         self._output = output
-        Surroundings.shared = frozenset(sys.modules) - {"__main__", program.MODULE}
-        around = Surroundings()
-        key = around.environment.pop(_KEY, None)  # of the one for which the sandbox starts: others may have none
+        ProcessState.shared = frozenset(sys.modules) - {"__main__", program.MODULE}
+        state = ProcessState()
+        key = state.environment.pop(_KEY, None)  # belongs to the function for which the sandbox starts
         for number, member in enumerate(description["members"]):
             member["directory"] = f"action-{number}"
             if key is not None and member["name"] == description["first"]:
                 member["env"][_KEY] = key
-        self._members = {one["name"]: Member(one, around) for one in description["members"]}
-        self._current: Member | None = None
+        self._members = {one["name"]: GroupMember(one, state) for one in description["members"]}
+        self._current: GroupMember | None = None
         self._thread = threading.get_ident()
-        inside.tell_group(self)
+        sdk_support.set_group(self)
 
     def load(self, name: str) -> None:
-        """Raises `program.InitError`, or whatever ends a process."""
-        self._enter(name, {}).load()
+        """Load one function. Raises `program.InitError`, or whatever ends a process."""
+        self._switch_to(name, {}).load()
 
-    def _enter(self, name: str, env: dict[str, str]) -> Member:
+    def _switch_to(self, name: str, env: dict[str, str]) -> GroupMember:
         member = self._members[name]
         if member is not self._current:
             if self._current is not None:
-                self._current.put_away()
-            member.put_in_place()
+                self._current.save()
+            member.restore()
             self._current = member
         os.environ.update(env)
         return member
 
     # --- chains -----------------------------------------------------------------------------------------
 
-    def run(self, request: dict[str, Any], payload: bytes | memoryview, parcel: int) -> Answer:
-        """The steps, one after the other; the answer is that of the last, or of the one that failed."""
+    def run(self, request: dict[str, Any], payload: bytes | memoryview, buffer: int) -> RunAnswer:
+        """Run the steps one after the other. Return the answer of the last one, or of the one that failed."""
         *before, last = request["steps"]
         try:
-            member = self._ready((before or [last])[0]["function"], request["env"])
+            member = self._load_member((before or [last])[0]["function"], request["env"])
             if not (before or request["handed"] or request["hand_on"]):
-                return self._run_alone(member, request, payload, parcel)
-            value = self._value(request, payload, parcel)
+                return self._run_alone(member, request, payload, buffer)
+            value = self._first_value(request, payload, buffer)
             for following in [*before[1:], last]:
                 answer, value = self._step(member, value)
                 if answer is not None:
                     return answer
-                env = self._ended(SUCCESS, value)
-                value = answers.merged(following["defaults"], value)
-                member = self._ready(following["function"], env)
+                env = self._report_end(SUCCESS, value)
+                value = answers.merge(following["defaults"], value)
+                member = self._load_member(following["function"], env)
         except program.InitError as error:
-            return answers.failed(str(error))
+            return answers.developer_error(str(error))
         except MemoryError:
-            return answers.failed(answers.OUT_OF_MEMORY)
+            return answers.developer_error(answers.OUT_OF_MEMORY)
         answer, value = self._step(member, value)
-        side = self._side if request["hand_on"] else None
-        return runs.handed_on(value, self._result_bytes, side) if answer is None else answer
+        channel = self._channel if request["hand_on"] else None
+        return runs.hand_on(value, self._max_bytes, channel) if answer is None else answer
 
-    def _value(self, request: dict[str, Any], payload: bytes | memoryview, parcel: int) -> Any:  # noqa: ANN401 - given
-        """What the first step gets."""
+    def _first_value(self, request: dict[str, Any], payload: bytes | memoryview, buffer: int) -> Any:  # noqa: ANN401
+        """Return the value that the first step gets."""
         if not request["handed"]:
             return answers.decode(str(payload, "utf-8"))
-        return answers.merged(request["steps"][0]["defaults"], runs.loaded(payload, parcel, self._side))
+        return answers.merge(request["steps"][0]["defaults"], runs.load_payload(payload, buffer, self._channel))
 
-    def _ready(self, name: str, env: dict[str, str]) -> Member:
-        member = self._enter(name, env)
+    def _load_member(self, name: str, env: dict[str, str]) -> GroupMember:
+        member = self._switch_to(name, env)
         member.load()
         return member
 
-    def _run_alone(self, member: Member, request: dict[str, Any], payload: bytes | memoryview, parcel: int) -> Answer:
+    def _run_alone(
+        self, member: GroupMember, request: dict[str, Any], payload: bytes | memoryview, buffer: int
+    ) -> RunAnswer:
         main = member.main
         assert main is not None  # noqa: S101 - it is loaded
         if not request["pickled"]:
-            return runs.on_json(main, payload, self._result_bytes, sdk=member.sdk)
+            return runs.run_json(main, payload, self._max_bytes, sdk=member.sdk)
         share = request["share"]
-        return runs.on_pickle(main, payload, parcel, self._result_bytes, side=self._side, share=share)
+        return runs.run_pickled(main, payload, buffer, self._max_bytes, channel=self._channel, share=share)
 
-    def _step(self, member: Member, value: Any) -> tuple[Answer | None, Any]:  # noqa: ANN401 - the functions'
-        """The answer if it is the last that can be said, otherwise what it returned, ready for the next."""
+    def _step(self, member: GroupMember, value: Any) -> tuple[RunAnswer | None, Any]:  # noqa: ANN401 - the functions'
+        """Run one step. Return its answer if the chain ends here, otherwise the result for the next step."""
         main = member.main
         assert main is not None  # noqa: S101 - it is loaded
         try:
             result = main(**value) if member.sdk else main(value)
         except (SystemExit, MemoryError) as error:
-            return answers.ended(error), None
+            return answers.from_exit(error), None
         except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
-            return runs.raised(error), None
+            return runs.print_and_answer(error), None
         if member.sdk and not isinstance(result, dict):
             result = {"value": result}
-        status, counted = answers.settled(result)
-        return (None, counted) if status == SUCCESS else (answers.judged(result, self._result_bytes), None)
+        status, counted = answers.split_status(result)
+        return (None, counted) if status == SUCCESS else (answers.from_result(result, self._max_bytes), None)
 
-    def _ended(self, status: int, value: Any) -> dict[str, str]:  # noqa: ANN401 - the function's
-        """The server hears what has ended; the environment of what comes next, if anything does."""
-        assert self._side is not None  # noqa: S101 - who has functions to run has a side channel
-        answer, _ = self._side.ask({"end": status, "printed": self._output.flush()}, shown(value))
-        env: dict[str, str] = answer.get("env", {})
+    def _report_end(self, status: int, value: Any) -> dict[str, str]:  # noqa: ANN401 - the function's
+        """Tell the server that an activation has ended. Return the environment of the next step, if there is one."""
+        assert self._channel is not None  # noqa: S101 - a sandbox of a group has a control channel
+        reply, _ = self._channel.ask({"end": status, "printed": self._output.flush()}, summarize(value))
+        env: dict[str, str] = reply.get("env", {})
         return env
 
     # --- calls from function to function ----------------------------------------------------------------
 
-    def has(self, name: str) -> bool:
-        """Whether it may be called from here: not from another thread, whose output could not be told apart."""
-        return name in self._members and self._side is not None and threading.get_ident() == self._thread
+    def can_call(self, name: str) -> bool:
+        """Return whether a function can be called here. Another thread cannot: its output would be mixed up."""
+        return name in self._members and self._channel is not None and threading.get_ident() == self._thread
 
-    def call(self, name: str, arguments: Callable[[], Any], passage: Passage) -> Any:  # noqa: ANN401 - the function's
-        """What it returns; or it raises what that raises. `arguments` is called where it runs."""
+    def call(self, name: str, arguments: Callable[[], Any], converter: ResultConverter) -> Any:  # noqa: ANN401
+        """Call a function of the group and return its result, or raise what it raises.
+
+        `arguments` is called in the state of the called function.
+        """
         caller = self._current
-        assert caller is not None and self._side is not None  # noqa: S101, PT018 - it runs, and `has` was asked
-        begun, _ = self._side.ask({"begin": name, "printed": self._output.flush()})
-        member = self._enter(name, begun["env"])
+        assert caller is not None and self._channel is not None  # noqa: S101, PT018 - `can_call` was asked
+        begun, _ = self._channel.ask({"begin": name, "printed": self._output.flush()})
+        member = self._switch_to(name, begun["env"])
         raised: Exception | None = None
         try:
             member.load()
             args, kwargs = arguments()
             result = member.main(*args, **kwargs)  # type: ignore[misc] # it is loaded
-            bring = passage.back(result)
+            convert = converter.convert(result)
         except program.InitError as error:
-            self._ended(DEVELOPER_ERROR, {"error": str(error)})
-            self._enter(caller.name, {})
-            raise passage.failure(str(error), begun["id"]) from None
+            self._return_to(caller, DEVELOPER_ERROR, {"error": str(error)})
+            raise converter.load_failure(str(error), begun["id"]) from None
         except Exception as error:  # noqa: BLE001 - the function's own, whatever it is
             program.print_exception(error)
             raised = error
-            result = {"error": f"{type(error).__name__}: {answers.text(error)}"}
-            bring = _carried(error, passage)
+            result = {"error": f"{type(error).__name__}: {answers.error_text(error)}"}
+            convert = _convert_exception(error, converter)
         except BaseException as leaving:
-            # It ends this process, too, unless the caller catches it, and then goes on as itself.
+            # It ends this process, unless the caller catches it and goes on.
             status = DEVELOPER_ERROR if isinstance(leaving, SystemExit) else APPLICATION_ERROR
-            self._ended(status, {"error": f"{type(leaving).__name__}: {answers.text(leaving)}"})
-            self._enter(caller.name, {})
+            self._return_to(caller, status, {"error": f"{type(leaving).__name__}: {answers.error_text(leaving)}"})
             raise
-        self._ended(SUCCESS if raised is None else APPLICATION_ERROR, result)
-        self._enter(caller.name, {})
+        self._return_to(caller, SUCCESS if raised is None else APPLICATION_ERROR, result)
         if raised is None:
-            return bring()
-        raise passage.noted(bring(), begun["id"])
+            return convert()
+        raise converter.add_note(convert(), begun["id"])
+
+    def _return_to(self, caller: GroupMember, status: int, result: Any) -> None:  # noqa: ANN401 - the function's
+        self._report_end(status, result)
+        self._switch_to(caller.name, {})
 
 
-def _carried(error: Exception, passage: Passage) -> Callable[[], Any]:
-    """An exception on its way to the caller; something like it when it does not travel."""
-    stand_in = RuntimeError(f"{type(error).__name__}: {answers.text(error)}")
+def _convert_exception(error: Exception, converter: ResultConverter) -> Callable[[], Any]:
+    """Convert an exception for the caller, or a `RuntimeError` with its text if it cannot be converted."""
+    stand_in = RuntimeError(f"{type(error).__name__}: {answers.error_text(error)}")
     try:
-        bring = passage.back(error)
+        convert = converter.convert(error)
     except Exception:  # noqa: BLE001 - a reducer of the function's own may raise anything
         return lambda: stand_in
 
-    def brought() -> Any:  # noqa: ANN401 - the function's
+    def converted() -> Any:  # noqa: ANN401 - the function's
         try:
-            return bring()
-        except Exception:  # noqa: BLE001 - many exceptions pickle and then fail to come back
+            return convert()
+        except Exception:  # noqa: BLE001 - many exceptions can be pickled, but not loaded
             return stand_in
 
-    return brought
+    return converted

@@ -1,4 +1,4 @@
-"""Landlock: what a process may do with files, whoever it is; and no signals or abstract sockets to the outside."""
+"""Landlock: limits the files that a process may use, and blocks signals and abstract sockets to other processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-_ALL_BY_VERSION = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}  # rename, truncate, device ioctls came later
+_ALL_BY_VERSION = {
+    1: 0x1FFF,
+    2: 0x3FFF,
+    3: 0x7FFF,
+    4: 0x7FFF,
+    5: 0xFFFF,
+}  # later versions added rename, truncate and device ioctls
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _SCOPES_FROM = 6
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
@@ -25,7 +31,7 @@ EVERYTHING = 0xFFFF
 
 
 def version() -> int:
-    """Of the kernel's Landlock; 0 when it has none."""
+    """Return the version of the kernel's Landlock, or 0 if it has none."""
     try:
         return linux.syscall(_CREATE, 0, 0, _VERSION_FLAG, what="landlock_create_ruleset")
     except OSError:
@@ -33,7 +39,7 @@ def version() -> int:
 
 
 def restrict(rules: list[tuple[str, int]]) -> None:
-    """From now on only this, for this process and all its children. Paths that do not exist are passed over."""
+    """Limit this process and all its children to the given rules. Paths that do not exist are skipped."""
     kernel = version()
     handled = _ALL_BY_VERSION[min(kernel, max(_ALL_BY_VERSION))]
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if kernel >= _SCOPES_FROM else 0
@@ -56,7 +62,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     except OSError:
         return
     try:
-        if not os.path.isdir(f"/proc/self/fd/{fd}"):  # noqa: PTH112 - a name, not a path to keep
+        if not os.path.isdir(f"/proc/self/fd/{fd}"):  # noqa: PTH112 - a string is enough
             access &= _FOR_FILES
         rule = ctypes.create_string_buffer(struct.pack("<Qi", access, fd), 12)
         linux.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0, what=f"landlock_add_rule {path}")

@@ -1,6 +1,6 @@
-"""The inside of a Python sandbox: initialises one function, or those of a group, then runs them, a request at a time.
+"""The inside of a Python sandbox: initialises one function, or those of a group, and then runs one request at a time.
 
-What the server gets is a status and bytes; after a developer error the sandbox is spent and the server kills it.
+The server gets a status and bytes. After a developer error it ends the sandbox.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import json
 import os
 from typing import Any, Callable, NoReturn  # noqa: UP035 - Python 3.9 on
 
-from . import answers, executed, frames, inside, program, runs, walls
-from .answers import Answer
+from . import answers, exec_launcher, frames, isolation, program, runs, sdk_support
+from .answers import RunAnswer
+from .control_channel import ControlChannel
 from .frames import SUCCESS
-from .group import Group
+from .group import FunctionGroup
 from .output import OutputPipes, flush_streams
-from .side import Side
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,20 +29,20 @@ class Launcher:
         self._sock = sock
         self._output = OutputPipes()
         self._main: Callable[..., Any] | None = None
-        self._group: Group | None = None
-        self._side: Side | None = None
+        self._group: FunctionGroup | None = None
+        self._channel: ControlChannel | None = None
         self._sdk = False
-        self._result_bytes = 0
+        self._max_bytes = 0  # of a result
         self._env = b"{}"  # of the last run
         self._variables: dict[str, str] = {}
 
     def serve(self) -> NoReturn:
-        """Until the server hangs up, or the function ends the process."""
+        """Answer requests until the server closes the socket or the function ends the process."""
         sock = self._sock
         try:
             request, fds = frames.receive_first(sock)
             if fds:
-                self._side = Side(fds[0])
+                self._channel = ControlChannel(fds[0])
             while True:
                 answer = self._answer(*request)
                 # Before the reply: when it arrives, all output is in the pipes.
@@ -55,68 +55,68 @@ class Launcher:
         except (EOFError, OSError):
             os._exit(0)  # the server has gone
 
-    def _answer(self, what: int, parcel: int, first: bytes, second: bytes | memoryview) -> Answer:
-        if what == frames.INIT:
+    def _answer(self, kind: int, buffer: int, first: bytes, second: bytes | memoryview) -> RunAnswer:
+        if kind == frames.INIT:
             return self._init(json.loads(first))
-        if what == frames.RUN_GROUP and self._group is not None:
-            return self._group.run(json.loads(first), second, parcel)
+        if kind == frames.RUN_GROUP and self._group is not None:
+            return self._group.run(json.loads(first), second, buffer)
         if self._main is None:
-            return answers.failed(NOT_READY)
-        if what == frames.RUN_HANDED:
-            return self._run_handed(json.loads(first), second, parcel)
+            return answers.developer_error(NOT_READY)
+        if kind == frames.RUN_HANDED:
+            return self._run_handed(json.loads(first), second, buffer)
         if first != self._env:
             self._set_environment(first)
-        if what == frames.RUN:
-            return runs.on_json(self._main, second, self._result_bytes, sdk=self._sdk)
-        share = what == frames.RUN_SHARED
-        return runs.on_pickle(self._main, second, parcel, self._result_bytes, side=self._side, share=share)
+        if kind == frames.RUN:
+            return runs.run_json(self._main, second, self._max_bytes, sdk=self._sdk)
+        share = kind == frames.RUN_SHARED
+        return runs.run_pickled(self._main, second, buffer, self._max_bytes, channel=self._channel, share=share)
 
-    def _run_handed(self, request: dict[str, Any], payload: bytes | memoryview, parcel: int) -> Answer:
-        """In a sequence of the SDK's functions."""
+    def _run_handed(self, request: dict[str, Any], payload: bytes | memoryview, buffer: int) -> RunAnswer:
+        """Run one step of a sequence of SDK functions."""
         assert self._main is not None  # noqa: S101 - it is initialised
         os.environ.update(request["env"])
-        self._env = b""  # they are not those of the last run
+        self._env = b""  # the variables are not those of the last run any more
         self._variables = {}
-        side = self._side if request["hand_on"] else None
+        channel = self._channel if request["hand_on"] else None
         try:
             if request["handed"]:
-                value = answers.merged(request["defaults"], runs.loaded(payload, parcel, self._side))
+                value = answers.merge(request["defaults"], runs.load_payload(payload, buffer, self._channel))
             else:
                 value = answers.decode(str(payload, "utf-8"))
         except MemoryError:
-            return answers.failed(answers.OUT_OF_MEMORY)
-        except Exception as error:  # noqa: BLE001 - a class that is not here, say
-            return runs.raised(error)
-        return runs.on_value(self._main, value, self._result_bytes, side)
+            return answers.developer_error(answers.OUT_OF_MEMORY)
+        except Exception as error:  # noqa: BLE001 - for example a class that is not here
+            return runs.print_and_answer(error)
+        return runs.run_value(self._main, value, self._max_bytes, channel)
 
     def _set_environment(self, env: bytes) -> None:
         variables, known = answers.decode(str(env, "utf-8")), self._variables
         for key, value in variables.items():
             if known.get(key) != value:
-                os.environ[key] = value  # a microsecond each: most are those of the last run
+                os.environ[key] = value  # takes a microsecond, and most are those of the last run
         self._env, self._variables = env, variables
 
-    def _init(self, description: dict[str, Any]) -> Answer:
+    def _init(self, description: dict[str, Any]) -> RunAnswer:
         if self._main is not None or self._group is not None:
-            return answers.failed(TWICE)
-        self._result_bytes = description["result_bytes"]
+            return answers.developer_error(TWICE)
+        self._max_bytes = description["result_bytes"]
         if description["data_bytes"]:
-            walls.limit_data(description["data_bytes"])
+            isolation.limit_data(description["data_bytes"])
         if description["command"]:
-            executed.execute(self._sock, description)
+            exec_launcher.execute(self._sock, description)
         os.environ.update(description["env"])
-        inside.tell(self._side, description.get("desk"))
+        sdk_support.set_channel(self._channel, description.get("desk"))
         try:
             self._load(description)
         except program.InitError as error:
-            return answers.failed(str(error))
+            return answers.developer_error(str(error))
         except MemoryError:
-            return answers.failed(answers.OUT_OF_MEMORY)
-        return Answer(SUCCESS, b"{}")
+            return answers.developer_error(answers.OUT_OF_MEMORY)
+        return RunAnswer(SUCCESS, b"{}")
 
     def _load(self, description: dict[str, Any]) -> None:
         if description.get("members"):
-            self._group = Group(description, self._side, self._output)
+            self._group = FunctionGroup(description, self._channel, self._output)
             self._group.load(description["first"])
         else:
             self._sdk = description["sdk"]

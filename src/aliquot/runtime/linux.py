@@ -1,4 +1,4 @@
-"""The Linux calls that Python has no name for, by ctypes. Each raises `OSError` that names the call."""
+"""Linux system calls that Python does not wrap, through ctypes. Each raises an `OSError` that names the call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MOUNT_ATTR_NOSUID = 2
 _MOUNT_ATTR_NODEV = 4
 
 MACHINE = os.uname().machine
-# pivot_root, mount_setattr; the newer a call, the likelier it has one number everywhere.
+# Newer system calls have the same number on all architectures.
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
 _MOUNT_SETATTR = 442
 _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT = 429, 430, 431, 432
@@ -89,7 +89,7 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def restrict_mounts(path: str, *, devices: bool = False) -> None:
-    """Make a mount and all below it read-only and without set-user-id programs and, mostly, without devices."""
+    """Make a mount and all mounts below it read-only, and disable set-user-id programs and by default devices."""
     flags = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | (0 if devices else _MOUNT_ATTR_NODEV)
     attributes = ctypes.create_string_buffer(struct.pack("<QQQQ", flags, 0, 0, 0), 32)
     syscall(
@@ -99,7 +99,7 @@ def restrict_mounts(path: str, *, devices: bool = False) -> None:
 
 
 def detached_mount(kind: str, options: dict[str, str | None]) -> int:
-    """A read-only mount that is nowhere yet, as a descriptor; options without a value are flags."""
+    """Make a read-only mount that is not attached yet, and return its descriptor. Options without a value are flags."""
     context = syscall(_FSOPEN, ctypes.c_char_p(kind.encode()), _CLOEXEC, what=f"fsopen {kind}")
     try:
         for name, value in options.items():
@@ -113,7 +113,7 @@ def detached_mount(kind: str, options: dict[str, str | None]) -> int:
 
 
 def attach_mount(mount: int, target: str) -> None:
-    """Put a detached mount there."""
+    """Attach a detached mount at a path."""
     source, place = ctypes.c_char_p(b""), ctypes.c_char_p(target.encode())
     syscall(_MOVE_MOUNT, mount, source, _AT_FDCWD, place, _FROM_DESCRIPTOR, what=f"move_mount to {target}")
 
@@ -124,17 +124,17 @@ def prctl(option: int, *args: int, what: str) -> int:
 
 
 def die_with_parent(signal: int) -> None:
-    """The kernel sends the signal when the parent thread ends. A change of credentials undoes this."""
+    """Have the kernel send a signal when the parent thread ends. A change of credentials undoes this."""
     prctl(_PR_SET_PDEATHSIG, signal, what="prctl(PDEATHSIG)")
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parent has ended become this process's children, rather than run away."""
+    """Make descendants whose parent has ended children of this process, instead of those of init."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1, what="prctl(CHILD_SUBREAPER)")
 
 
 def set_dumpable() -> None:
-    """So that the process owns its own /proc again after a change of credentials."""
+    """Give the process its own /proc files back after a change of credentials."""
     prctl(_PR_SET_DUMPABLE, 1, what="prctl(DUMPABLE)")
 
 
@@ -143,16 +143,19 @@ def forbid_new_privileges() -> None:
 
 
 def renounce_capabilities() -> None:
-    """None can be gained any more; those at hand stay. Not for one who has changed to an ordinary user already."""
+    """Prevent the process from gaining capabilities. It keeps those that it has.
+
+    Call it before the process changes to an ordinary user, who may not do this.
+    """
     for capability in range(_CAPABILITIES):
         try:
             prctl(_PR_CAPBSET_DROP, capability, what="prctl(CAPBSET_DROP)")
         except OSError:
-            break  # EINVAL: the last is past; EPERM: there are none to drop
+            break  # EINVAL: past the last one; EPERM: there are none to drop
 
 
 def drop_capabilities() -> None:
-    """All of them, at once."""
+    """Drop all capabilities at once."""
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, what="prctl(CAP_AMBIENT)")
     header = ctypes.create_string_buffer(struct.pack("<Ii", _CAPABILITY_VERSION, 0), 8)
     _checked(_libc.capset(header, ctypes.create_string_buffer(24)), "capset")

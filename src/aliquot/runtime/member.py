@@ -1,8 +1,8 @@
-"""One function of a group: its code, and all that is its own in the process that it shares with others.
+"""One function of a group: its code, and the state of the process while it runs.
 
-Its own are the module of its code, the modules that come from its own folder, where they are looked for, the folder
-itself, its environment and its streams. They are in place while it runs, and put away while another does. Libraries
-are loaded once and are everybody's, as is whatever else a process has one of.
+Each function has its own main module, modules from its own folder, import path, working directory, environment and
+streams. They are in place while it runs and are saved while another function runs. Libraries are loaded once and
+shared by all, like everything else that a process has only once.
 """
 
 from __future__ import annotations
@@ -13,27 +13,26 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable  # noqa: UP035 - Python 3.9 on
 
-from . import inside, program
+from . import program, sdk_support
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-_OWN = (program.MODULE, "__main__")
+_MAIN_MODULES = (program.MODULE, "__main__")
 
 
-class Member:
-    def __init__(self, description: dict[str, Any], surroundings: Surroundings) -> None:
+class GroupMember:
+    def __init__(self, description: dict[str, Any], state: ProcessState) -> None:
         self.name: str = description["name"]
         self.sdk: bool = description["sdk"]
         self.main: Callable[..., Any] | None = None  # until it is loaded
         self._description = description
         self._failure = ""
-        folder = str(Path(surroundings.folder, description["directory"]))
-        self._own = folder + os.sep
-        self._kept = surroundings.having(description["env"])
+        self._folder = str(Path(state.folder, description["directory"])) + os.sep
+        self._saved = state.with_environment(description["env"])
 
     def load(self) -> None:
-        """To be called when it is in place. Raises `program.InitError`, or whatever ends a process."""
+        """Load the code, with the member's state restored. Raises `program.InitError`, or whatever ends a process."""
         if self._failure:
             raise program.InitError(self._failure)
         if self.main is None:
@@ -44,40 +43,42 @@ class Member:
                 raise
             self._description = {}
 
-    def put_in_place(self) -> None:
-        self._kept.restore()
+    def restore(self) -> None:
+        self._saved.restore()
 
-    def put_away(self) -> None:
-        kept = self._kept = Surroundings()
-        for name in [name for name in sys.modules if name not in kept.shared]:
+    def save(self) -> None:
+        """Save the state of the process, and take the member's own modules out of `sys.modules`."""
+        saved = self._saved = ProcessState()
+        for name in [name for name in sys.modules if name not in saved.shared]:
             module = sys.modules[name]
-            if name in _OWN or self._is_own(module):
-                kept.modules[name] = sys.modules.pop(name)
+            if name in _MAIN_MODULES or self._is_own(module):
+                saved.modules[name] = sys.modules.pop(name)
 
     def _is_own(self, module: ModuleType) -> bool:
-        """From its folder, or from nowhere: made by hand."""
+        """Return whether a module comes from the member's folder, or from no file at all because code made it."""
         origin = getattr(module, "__file__", None)
         if origin is None:
             paths = list(getattr(module, "__path__", ()))
-            return any((path + os.sep).startswith(self._own) for path in paths) or not getattr(module, "__spec__", None)
-        return str(origin).startswith(self._own)
+            from_folder = any((path + os.sep).startswith(self._folder) for path in paths)
+            return from_folder or not getattr(module, "__spec__", None)
+        return str(origin).startswith(self._folder)
 
 
-class Surroundings:
-    """What a function finds around it: taken as it is now, to be put back later."""
+class ProcessState:
+    """The part of a process's state that each function of a group has for itself, captured when it is made."""
 
-    shared: frozenset[str] = frozenset()  # modules that were there before any function
+    shared: frozenset[str] = frozenset()  # modules that were loaded before any function
 
     def __init__(self) -> None:
         self.modules: dict[str, ModuleType] = {}
-        self.folder = _folder()
+        self.folder = _working_directory()
         self._path = list(sys.path)
         self.environment = dict(os.environ)
         self._streams = sys.stdout, sys.stderr
-        self.apps = inside.registered()
+        self.apps = sdk_support.loaded_apps()
 
-    def having(self, env: dict[str, str]) -> Surroundings:
-        """The same for another function, with more in its environment."""
+    def with_environment(self, env: dict[str, str]) -> ProcessState:
+        """Return a copy for another function, with more variables and without modules and apps."""
         new = copy(self)
         new.modules, new.apps, new.environment = {}, {}, {**self.environment, **env}
         return new
@@ -86,7 +87,7 @@ class Surroundings:
         sys.modules.update(self.modules)
         sys.path[:] = self._path
         sys.stdout, sys.stderr = self._streams
-        inside.register(self.apps)
+        sdk_support.set_apps(self.apps)
         for key in os.environ.keys() - self.environment.keys():
             del os.environ[key]
         for key, value in self.environment.items():
@@ -95,7 +96,7 @@ class Surroundings:
         os.chdir(self.folder)
 
 
-def _folder() -> str:
+def _working_directory() -> str:
     try:
         return os.getcwd()  # noqa: PTH109
     except OSError:  # the function removed it

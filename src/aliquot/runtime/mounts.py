@@ -1,4 +1,4 @@
-"""A root directory for zygotes and sandboxes: the system and the interpreter, read-only, and nothing else."""
+"""Makes a root directory for zygotes and sandboxes: the system and the interpreter, read-only, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from . import linux
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store", "/sys/devices/system")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-DATASETS = "/datasets"  # where a sandbox has its view of them
+DATASETS = "/datasets"  # where a sandbox sees its datasets
 _SCRATCH = "/tmp"  # noqa: S108
-_BASE = "/tmp"  # noqa: S108 - any directory will do: what is mounted on it is seen by nobody else
+_BASE = "/tmp"  # noqa: S108 - any directory will do: the mount on it is private
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
-_QUIET = linux.MS_NOSUID | linux.MS_NODEV
+_RESTRICTED = linux.MS_NOSUID | linux.MS_NODEV
 
 
 def change_root(
@@ -26,18 +26,18 @@ def change_root(
 ) -> None:
     """Replace the root by an empty one with the visible paths in it, where they were; needs a mount namespace.
 
-    What lies below the hidden path is not there, unless it is itself visible or writable. Of devices there are those
-    that every program needs, and the named ones. With views there is a place for a sandbox's datasets.
+    Paths below the hidden one are left out, unless they are themselves visible or writable. There are the devices that
+    every program needs, and the given ones. With `views` there is a mount point for a sandbox's datasets.
     """
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-    # First a place from which the old root and the new one are both in reach, whatever either has where.
-    linux.mount("tmpfs", _BASE, "tmpfs", _QUIET, "mode=755")
+    # First a root that has both the old root and the new one, whatever paths these use.
+    linux.mount("tmpfs", _BASE, "tmpfs", _RESTRICTED, "mode=755")
     os.chdir(_BASE)
     for name in ("old", "new"):
         Path(name).mkdir(mode=0o755)
     linux.pivot_root(".", "old")
     os.chdir("/")
-    linux.mount("tmpfs", "/new", "tmpfs", _QUIET, "mode=755")
+    linux.mount("tmpfs", "/new", "tmpfs", _RESTRICTED, "mode=755")
     _fill("/old", "/new", visible, hidden)
     for path in devices or ():
         if os.path.exists("/old" + path):  # noqa: PTH110
@@ -46,7 +46,7 @@ def change_root(
         _bind("/old" + path, "/new" + path)
     if views:
         Path("/new" + DATASETS).mkdir(exist_ok=True)
-    linux.mount("none", "/new", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
+    linux.mount("none", "/new", flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _RESTRICTED)
     os.chdir("/new")
     linux.pivot_root(".", ".")
     linux.unmount(".")
@@ -60,17 +60,17 @@ def _fill(old: str, new: str, visible: list[str], hidden: str) -> None:
         covered_by = max((other for other in done if _is_below(path, other)), key=len, default="")
         if path == hidden:
             if covered_by:
-                linux.mount("tmpfs", new + path, "tmpfs", _QUIET, "mode=755")
+                linux.mount("tmpfs", new + path, "tmpfs", _RESTRICTED, "mode=755")
                 done.append(path)
         elif not covered_by or covered_by == hidden:
             _show(old + path, new + path)
             done.append(path)
-    _resolver(old, new)
+    _show_resolver(old, new)
     Path(new, "tmp").mkdir(exist_ok=True)
     Path(new, "proc").mkdir(exist_ok=True)
     # A new /proc may only be mounted where an old one can be seen.
     linux.mount(old + "/proc", new + "/proc", flags=linux.MS_BIND | linux.MS_REC)
-    _devices(old, new)
+    _bind_devices(old, new)
 
 
 def _is_below(path: str, other: str) -> bool:
@@ -78,9 +78,9 @@ def _is_below(path: str, other: str) -> bool:
 
 
 def _show(source: str, target: str) -> None:
-    if os.path.islink(source):  # noqa: PTH114 - strings all along: the roots are prefixes
-        _make_way(target)
-        Path(target).symlink_to(os.readlink(source))  # noqa: PTH115 - as it is
+    if os.path.islink(source):  # noqa: PTH114 - paths are strings here, because the roots are prefixes
+        _make_parents(target)
+        Path(target).symlink_to(os.readlink(source))  # noqa: PTH115 - unresolved
         return
     if not os.path.exists(source):  # noqa: PTH110
         return
@@ -89,7 +89,7 @@ def _show(source: str, target: str) -> None:
 
 
 def _bind(source: str, target: str) -> None:
-    _make_way(target)
+    _make_parents(target)
     if os.path.isdir(source):  # noqa: PTH112
         Path(target).mkdir(exist_ok=True)
     else:
@@ -97,16 +97,16 @@ def _bind(source: str, target: str) -> None:
     linux.mount(source, target, flags=linux.MS_BIND | linux.MS_REC)
 
 
-def _make_way(target: str) -> None:
-    """Make the directories above the target. They can be passed but not listed: their names are nobody's business."""
+def _make_parents(target: str) -> None:
+    """Make the directories above the target. Sandboxes can pass through them, but not list them."""
     parent = Path(target).parent
     for directory in reversed([each for each in (parent, *parent.parents) if not each.exists()]):
         directory.mkdir()
         directory.chmod(0o711)
 
 
-def _resolver(old: str, new: str) -> None:
-    """Where /etc/resolv.conf leads, if it leads out of /etc."""
+def _show_resolver(old: str, new: str) -> None:
+    """Show the target of /etc/resolv.conf if it is a link that leads out of /etc."""
     link = Path(old, "etc/resolv.conf")
     if link.is_symlink():
         leads_to = os.path.normpath(os.path.join("/etc", os.readlink(link)))  # noqa: PTH115, PTH118
@@ -114,7 +114,7 @@ def _resolver(old: str, new: str) -> None:
             _show(old + leads_to, new + leads_to)
 
 
-def _devices(old: str, new: str) -> None:
+def _bind_devices(old: str, new: str) -> None:
     Path(new, "dev/shm").mkdir(parents=True)
     for name in DEVICES:
         if os.path.exists(f"{old}/dev/{name}"):  # noqa: PTH110
@@ -124,22 +124,24 @@ def _devices(old: str, new: str) -> None:
     Path(new, "dev/fd").symlink_to("/proc/self/fd")
 
 
-def own_proc() -> None:
-    """The /proc of the process's own pid namespace."""
-    linux.mount("proc", "/proc", "proc", _QUIET | linux.MS_NOEXEC)
+def mount_proc() -> None:
+    """Mount the /proc of the process's own pid namespace."""
+    linux.mount("proc", "/proc", "proc", _RESTRICTED | linux.MS_NOEXEC)
 
 
-def own_scratch(owner: int, size: int, visible: list[str]) -> None:
-    """An empty /tmp and an empty /dev/shm, both in memory: bounded, and gone with the last process that sees them.
+def mount_scratch(owner: int, size: int, visible: list[str]) -> None:
+    """Mount an empty /tmp and an empty /dev/shm in memory. They are limited in size and end with the last process.
 
-    Visible paths that lie in /tmp, an interpreter's say, are still there; and so is /dev/shm if it is one of them.
+    Visible paths in /tmp, for example an interpreter, are still there. So is /dev/shm if it is a visible path.
     """
-    # Held by descriptors, they can be reached when /tmp is covered.
+    # Descriptors still reach these paths when the new /tmp covers them.
     kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in visible if _is_below(path, _SCRATCH)]
-    linux.mount("tmpfs", _SCRATCH, "tmpfs", _QUIET, f"mode=700,uid={owner},gid={owner},size={size},nr_inodes=100000")
+    linux.mount(
+        "tmpfs", _SCRATCH, "tmpfs", _RESTRICTED, f"mode=700,uid={owner},gid={owner},size={size},nr_inodes=100000"
+    )
     if _SHARED_MEMORY not in visible:
-        linux.mount("tmpfs", _SHARED_MEMORY, "tmpfs", _QUIET | linux.MS_NOEXEC, f"mode=1777,size={size}")
+        linux.mount("tmpfs", _SHARED_MEMORY, "tmpfs", _RESTRICTED | linux.MS_NOEXEC, f"mode=1777,size={size}")
     for path, fd in kept:
-        if not os.path.exists(path):  # noqa: PTH110 - or it came with one above it
+        if not os.path.exists(path):  # noqa: PTH110 - a path above it may have brought it
             _bind(f"/proc/self/fd/{fd}", path)
         os.close(fd)

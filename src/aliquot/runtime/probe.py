@@ -1,7 +1,7 @@
-"""Tries every wall on this machine, each in a process of its own, and prints what came of it as JSON.
+"""Tries every layer of isolation on this machine, each in its own process, and prints the results as JSON.
 
-Run by file path like the zygote: `python -I probe.py '{"uids": [first, count] or null, "hidden": "/data"}'`.
-A layer that works has an empty text, another says why not.
+It is run by file path like the zygote: `python -I probe.py '{"uids": [first, count] or null, "hidden": "/data"}'`.
+A layer that works has an empty text. For one that does not, the text says why.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import landlock, linux, mounts, seccomp, view_mount, walls
+    from . import isolation, landlock, linux, mounts, seccomp, view_mount
     from .units import MIB
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from runtime import landlock, linux, mounts, seccomp, view_mount, walls
+    from runtime import isolation, landlock, linux, mounts, seccomp, view_mount
     from runtime.units import MIB
 
 
 def attempt(trial: Callable[[], None]) -> str:
-    """Why it failed, if it did."""
+    """Run a trial in a child process. Return why it failed, or an empty text."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -43,20 +43,20 @@ def attempt(trial: Callable[[], None]) -> str:
     os.waitpid(child, 0)
     said = os.read(reader, 500).decode(errors="replace")
     os.close(reader)
-    return "" if said == "ok" else said or "the trial ended without a word"
+    return "" if said == "ok" else said or "the trial ended without a result"
 
 
-class Trials:
+class IsolationTrials:
     def __init__(self, uids: list[int] | None, hidden: str) -> None:
         self.uids = uids
         self.hidden = hidden
 
     def _privileges(self, flags: int = 0) -> None:
-        """What a server without root needs before anything else."""
+        """Enter the user namespace that a server without root needs for everything else."""
         mine = os.getuid(), os.getgid()
         if self.uids is None:
             linux.unshare(linux.CLONE_NEWUSER | flags)
-            walls.map_own_user(*mine)
+            isolation.map_own_user(*mine)
         elif flags:
             linux.unshare(flags)
 
@@ -65,29 +65,29 @@ class Trials:
 
     def mount(self) -> None:
         self._privileges(linux.CLONE_NEWNS)
-        mounts.change_root(walls.visible_paths([]), self.hidden)
-        mounts.own_scratch(os.getuid(), MIB, [])
+        mounts.change_root(isolation.visible_paths([]), self.hidden)
+        mounts.mount_scratch(os.getuid(), MIB, [])
 
     def pid(self) -> None:
         self._privileges(linux.CLONE_NEWNS)
         linux.unshare(linux.CLONE_NEWPID)
-        self._pass_on(attempt(self._zygote))
+        self._raise_if(attempt(self._zygote))
 
     def _zygote(self) -> None:
-        """One namespace in another, and back: what a zygote does for each sandbox."""
+        """Make a namespace inside another one and go back, as a zygote does for each sandbox."""
         own = os.open("/proc/self/ns/pid", os.O_RDONLY)
         linux.unshare(linux.CLONE_NEWPID)
         failed = attempt(self._first_process)
         linux.enter_namespace(own, linux.CLONE_NEWPID)
-        self._pass_on(failed)
+        self._raise_if(failed)
 
     def _first_process(self) -> None:
         if os.getpid() != 1:
             raise OSError(0, "the first process of a pid namespace has another number than 1")
         linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-        mounts.own_proc()
+        mounts.mount_proc()
 
-    def _pass_on(self, failed: str) -> None:
+    def _raise_if(self, failed: str) -> None:
         if failed:
             raise OSError(0, failed)
 
@@ -125,7 +125,7 @@ class Trials:
         raise OSError(0, "it forbids nothing")
 
     def views(self) -> None:
-        """As for a sandbox: made out here, and put into its place in there."""
+        """Make a view outside and attach it inside a namespace, as for a sandbox."""
         if self.uids is not None:
             _, mount = view_mount.make()
         else:
@@ -136,12 +136,12 @@ class Trials:
             _, mount = view_mount.ask(mine)
         self._privileges(linux.CLONE_NEWNS)
         linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-        linux.attach_mount(mount, "/tmp")  # noqa: S108 - in here alone
+        linux.attach_mount(mount, "/tmp")  # noqa: S108 - only in this namespace
 
 
 def main() -> None:
     given: dict[str, Any] = json.loads(sys.argv[1])
-    trials = Trials(given["uids"], given["hidden"])
+    trials = IsolationTrials(given["uids"], given["hidden"])
     names = ("user", "mount", "pid", "ipc", "uid", "landlock", "seccomp", "views")
     found = {name: attempt(getattr(trials, name)) for name in names}
     sys.stdout.write(json.dumps(found))

@@ -1,4 +1,4 @@
-"""Turns a Python function's code into something to call: source, a zip, or a module of `aliquot.App` functions."""
+"""Loads a Python function from its code: a source text, a zip, or a module of `aliquot.App` functions."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ MISSING_CODE = "Missing main/no code to execute."
 BROKEN = "The action failed to generate or locate a binary. See logs for details."
 FAILED = "Cannot start action. Check logs for details."
 
-# Not `__main__`: what a module does when it is run as a script is not for the sandbox.
+# Not `__main__`: the sandbox must not run the part of a module that is meant for scripts.
 MODULE = "__aliquot_main__"
 _HERE = Path(__file__).resolve().parent
 
 
 class InitError(Exception):
-    """The function cannot be made ready; the text is the answer, the details are on stderr."""
+    """The function cannot be loaded. The text is the answer, and the details are on stderr."""
 
 
 def load(description: dict[str, Any]) -> Callable[..., Any]:
-    """What to call. Raises `InitError`, or whatever ends a process."""
+    """Load the code and return the function to call. Raises `InitError`, or whatever ends a process."""
     code, main = description["code"], description["main"]
     if not main or not code.strip():
         raise InitError(MISSING_CODE)
     if description["binary"]:
-        code, path = _unpacked(code, description.get("directory") or "action")
+        code, path = _unpack(code, description.get("directory") or "action")
     else:
         path = description["name"].rpartition("/")[2] + ".py"
     module = _execute(code, path)
@@ -41,7 +41,7 @@ def load(description: dict[str, Any]) -> Callable[..., Any]:
     if description["sdk"]:
         found = getattr(found, "raw", found)
     if not callable(found):
-        _complain(f"The code defines no function {main!r}.")
+        _print_error(f"The code defines no function {main!r}.")
         raise InitError(FAILED)
     return found  # type: ignore[no-any-return] # callable(): mypy forgets it
 
@@ -49,17 +49,17 @@ def load(description: dict[str, Any]) -> Callable[..., Any]:
 def _execute(code: str, path: str) -> ModuleType:
     module = ModuleType(MODULE)
     module.__file__ = path
-    # Pickles and multiprocessing look for what the module defines under either name.
+    # Pickles and multiprocessing look up the module's contents under either name.
     sys.modules[MODULE] = sys.modules["__main__"] = module
-    # Tracebacks show the source, though it is in no file.
+    # With this, tracebacks show the source, which is in no file.
     linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)
     try:
         compiled = compile(code, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        _complain("".join(traceback.format_exception_only(type(error), error)))
+        _print_error("".join(traceback.format_exception_only(type(error), error)))
         raise InitError(BROKEN) from None
     try:
-        exec(compiled, module.__dict__)  # noqa: S102 - what the sandbox is for
+        exec(compiled, module.__dict__)  # noqa: S102 - running code is the purpose of the sandbox
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - the function's own, whatever it is
@@ -68,33 +68,33 @@ def _execute(code: str, path: str) -> ModuleType:
     return module
 
 
-def _unpacked(code: str, name: str) -> tuple[str, str]:
-    """The text and path of a zip's `__main__.py`; its directory becomes the working directory and importable."""
+def _unpack(code: str, name: str) -> tuple[str, str]:
+    """Unpack a zip, and make its directory the working directory and importable. Return `__main__.py` and its path."""
     directory = Path(os.environ["TMPDIR"], name)
     try:
         directory.mkdir()
         archive.unpack(code, directory)
     except (archive.ArchiveError, OSError) as error:
-        _complain(f"The code cannot be unpacked: {error}.")
+        _print_error(f"The code cannot be unpacked: {error}.")
         raise InitError(BROKEN) from None
     os.chdir(directory)
     sys.path.insert(0, str(directory))
     path = directory / "__main__.py"
     if not path.is_file():
-        _complain("Zip file does not include __main__.py at its top.")
+        _print_error("Zip file does not include __main__.py at its top.")
         raise InitError(BROKEN)
     if (directory / "virtualenv").is_dir():
         _activate(directory / "virtualenv" / "bin" / "activate_this.py")
     try:
         return importlib.util.decode_source(path.read_bytes()), str(path)
     except (SyntaxError, UnicodeDecodeError) as error:
-        _complain(f"__main__.py cannot be read: {error}.")
+        _print_error(f"__main__.py cannot be read: {error}.")
         raise InitError(BROKEN) from None
 
 
 def _activate(path: Path) -> None:
     if not path.is_file():
-        _complain("Invalid virtualenv. Zip file does not include 'virtualenv/bin/activate_this.py'.")
+        _print_error("Invalid virtualenv. Zip file does not include 'virtualenv/bin/activate_this.py'.")
         raise InitError(BROKEN)
     try:
         code = compile(path.read_bytes(), str(path), "exec")
@@ -105,22 +105,22 @@ def _activate(path: Path) -> None:
 
 
 def print_exception(error: BaseException) -> str:
-    """The traceback without our own frames, on stderr; returns it."""
-    shown = error.__traceback__
-    while shown is not None and Path(shown.tb_frame.f_code.co_filename).parent == _HERE:
-        shown = shown.tb_next
-    text = _formatted(error, shown)
-    _complain(text)
+    """Print an exception to stderr, with a traceback that leaves out our own frames. Return the text."""
+    trace = error.__traceback__
+    while trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == _HERE:
+        trace = trace.tb_next
+    text = _format(error, trace)
+    _print_error(text)
     return text
 
 
-def _formatted(error: BaseException, shown: TracebackType | None) -> str:
+def _format(error: BaseException, trace: TracebackType | None) -> str:
     try:
-        return "".join(traceback.format_exception(type(error), error, shown))
+        return "".join(traceback.format_exception(type(error), error, trace))
     except Exception:  # noqa: BLE001 - an exception whose own text fails
         return f"{type(error).__name__}\n"
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     with contextlib.suppress(Exception):  # the function may have closed or replaced it
         sys.stderr.write(text if text.endswith("\n") else text + "\n")

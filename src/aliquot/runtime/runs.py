@@ -1,4 +1,4 @@
-"""One run of one function: from the bytes that came to what is called, and from its result to the answer."""
+"""One run of one function: decodes the payload, calls the function, and turns its result into an answer."""
 
 from __future__ import annotations
 
@@ -6,101 +6,110 @@ import pickle
 from typing import Any, Callable  # noqa: UP035 - Python 3.9 on
 
 from . import answers, program, values
-from .answers import Answer
+from .answers import RunAnswer
+from .control_channel import ChannelError
 from .frames import APPLICATION_ERROR, DEVELOPER_ERROR, SUCCESS
-from .shown import shown
-from .side import Refused
+from .summary import summarize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .side import Side
+    from .control_channel import ControlChannel
 
 
-def on_json(main: Callable[..., Any], payload: bytes | memoryview, most_bytes: int, *, sdk: bool) -> Answer:
+def run_json(main: Callable[..., Any], payload: bytes | memoryview, max_bytes: int, *, sdk: bool) -> RunAnswer:
+    """Call a function with a JSON object. An SDK function gets it as keyword arguments."""
     try:
         arguments = answers.decode(str(payload, "utf-8"))
         result = main(**arguments) if sdk else main(arguments)
     except (SystemExit, MemoryError) as error:
-        return answers.ended(error)
+        return answers.from_exit(error)
     except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
-        return raised(error)
+        return print_and_answer(error)
     if sdk and not isinstance(result, dict):
         result = {"value": result}
-    return answers.judged(result, most_bytes)
+    return answers.from_result(result, max_bytes)
 
 
-def on_value(main: Callable[..., Any], value: Any, most_bytes: int, side: Side | None) -> Answer:  # noqa: ANN401 - handed
-    """Of a function of the SDK in a sequence. `side`: another of them gets the result, which then need not be JSON."""
+def run_value(
+    main: Callable[..., Any],
+    value: Any,  # noqa: ANN401 - whatever the function before returned
+    max_bytes: int,
+    channel: ControlChannel | None,
+) -> RunAnswer:
+    """Call an SDK function of a sequence with a value. `channel` is given if another function takes the result."""
     try:
         result = main(**value)
     except (SystemExit, MemoryError) as error:
-        return answers.ended(error)
+        return answers.from_exit(error)
     except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
-        return raised(error)
-    return handed_on(result if isinstance(result, dict) else {"value": result}, most_bytes, side)
+        return print_and_answer(error)
+    return hand_on(result if isinstance(result, dict) else {"value": result}, max_bytes, channel)
 
 
-def handed_on(result: Any, most_bytes: int, side: Side | None) -> Answer:  # noqa: ANN401 - the function's
-    """As JSON, or else pickled, with what a record shows of it."""
-    answer = answers.judged(result, most_bytes)
-    if side is None or answer.status != DEVELOPER_ERROR or answer.result == answers.error(answers.OUT_OF_MEMORY):
+def hand_on(result: Any, max_bytes: int, channel: ControlChannel | None) -> RunAnswer:  # noqa: ANN401 - the function's
+    """Answer with the result as JSON, or pickled with a summary for the record if JSON cannot hold it."""
+    answer = answers.from_result(result, max_bytes)
+    out_of_memory = answers.error_json(answers.OUT_OF_MEMORY)
+    if channel is None or answer.status != DEVELOPER_ERROR or answer.result == out_of_memory:
         return answer
     try:
-        handed = pickled(result, most_bytes, side)
+        pickled = pickle_result(result, max_bytes, channel)
     except Exception:  # noqa: BLE001 - neither JSON nor a pickle can hold it
         return answer
-    return handed._replace(result=shown(result)) if handed.status == SUCCESS else handed
+    return pickled._replace(result=summarize(result)) if pickled.status == SUCCESS else pickled
 
 
-def raised(error: BaseException) -> Answer:
+def print_and_answer(error: BaseException) -> RunAnswer:
+    """Print an exception with its traceback, and answer with its text."""
     program.print_exception(error)
-    return Answer(APPLICATION_ERROR, answers.error(answers.text(error)))
+    return RunAnswer(APPLICATION_ERROR, answers.error_json(answers.error_text(error)))
 
 
-def on_pickle(
+def run_pickled(
     main: Callable[..., Any],
     payload: bytes | memoryview,
-    parcel: int,
-    most_bytes: int,
+    buffer: int,
+    max_bytes: int,
     *,
-    side: Side | None,
+    channel: ControlChannel | None,
     share: bool,
-) -> Answer:
-    """`share`: the caller takes a parcel."""
+) -> RunAnswer:
+    """Call a function with pickled arguments. `share` says that the caller takes a shared buffer."""
     try:
-        args, kwargs = loaded(payload, parcel, side)
-        answer = pickled(main(*args, **kwargs), most_bytes, side if share else None)
+        args, kwargs = load_payload(payload, buffer, channel)
+        return pickle_result(main(*args, **kwargs), max_bytes, channel if share else None)
     except (SystemExit, MemoryError) as error:
-        return answers.ended(error)
+        return answers.from_exit(error)
     except BaseException as error:  # noqa: BLE001 - the function's own, whatever it is
         trace = program.print_exception(error)
-        return answers.raised(error, trace)
-    return answer
+        return answers.from_exception(error, trace)
 
 
-def loaded(payload: bytes | memoryview, parcel: int, side: Side | None) -> Any:  # noqa: ANN401 - what was sent
+def load_payload(payload: bytes | memoryview, buffer: int, channel: ControlChannel | None) -> Any:  # noqa: ANN401
+    """Unpickle a payload whose large buffers are in the payload itself or in a shared buffer."""
     if not values.is_envelope(payload):
         return pickle.loads(payload)  # noqa: S301 - from the function's own caller, in the function's sandbox
-    body, sizes, behind = values.opened(payload)
-    memory = side.take(parcel) if parcel and side is not None else values.copied(sizes, behind)
+    body, sizes, behind = values.open_envelope(payload)
+    memory = channel.take(buffer) if buffer and channel is not None else values.copy_buffers(sizes, behind)
     return values.load(body, sizes, memory)
 
 
-def pickled(result: Any, most_bytes: int, side: Side | None) -> Answer:  # noqa: ANN401 - the function's
-    if side is not None:
-        apart = values.Buffers()
-        body = pickle.dumps(values.with_bytes_apart(result), protocol=5, buffer_callback=apart)
-        if apart.views:
+def pickle_result(result: Any, max_bytes: int, channel: ControlChannel | None) -> RunAnswer:  # noqa: ANN401
+    """Pickle a result. With a channel its large buffers go into a shared buffer, if there is space for one."""
+    if channel is not None:
+        large = values.LargeBuffers()
+        body = pickle.dumps(values.with_bytes_apart(result), protocol=5, buffer_callback=large)
+        if large.views:
             try:
-                parcel = side.put(apart.views)
-            except (Refused, OSError):
-                parcel = 0  # no room: as a plain body, then
-            if parcel:
-                sizes = [len(view) for view in apart.views]
-                whole = len(body) + sum(sizes)
-                sealed = values.seal_up(body, sizes)
-                return Answer(SUCCESS, b'{"pickled":true,"size":%d}' % whole, sealed, parcel)
+                buffer = channel.put(large.views)
+            except (ChannelError, OSError):
+                buffer = 0  # no space: the buffers go into the reply
+            if buffer:
+                sizes = [len(view) for view in large.views]
+                size = len(body) + sum(sizes)
+                sealed = values.seal_envelope(body, sizes)
+                return RunAnswer(SUCCESS, b'{"pickled":true,"size":%d}' % size, sealed, buffer)
     body = pickle.dumps(result, protocol=5)
-    if len(body) > most_bytes:
-        return answers.too_long(len(body), most_bytes)
-    return Answer(SUCCESS, b'{"pickled":true,"size":%d}' % len(body), body)
+    if len(body) > max_bytes:
+        return answers.too_long(len(body), max_bytes)
+    return RunAnswer(SUCCESS, b'{"pickled":true,"size":%d}' % len(body), body)

@@ -1,6 +1,6 @@
-"""A system call filter: denies what no function needs and kernels have most often been broken by.
+"""A filter of system calls: denies those that functions do not need and that kernel exploits often used.
 
-A deny list, so that whatever libraries do keeps working; what is denied answers EPERM, as it does without privileges.
+It is a deny list, so that libraries keep working. A denied call fails with EPERM, as it does without privileges.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 
 from . import linux
 
-# name: number on x86_64, on aarch64 (None: there is none)
+# name: number on x86_64 and on aarch64 (None: the call does not exist there)
 _DENIED = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -78,8 +78,8 @@ _NAMESPACES = (
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW = 0x7FFF0000
 _REFUSE = 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # where they stand in the kernel's seccomp_data
-_X32 = 0x40000000  # the other calling convention of x86_64: the same calls by other numbers
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in the kernel's seccomp_data
+_X32 = 0x40000000  # numbers of the x32 calling convention: the same calls again
 _PR_SET_SECCOMP, _FILTER_MODE = 22, 2
 
 
@@ -89,10 +89,10 @@ def is_known_machine() -> bool:
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.9 on
 def program() -> bytes:
-    """The filter as the kernel wants it. A zygote makes it once for all its sandboxes."""
+    """Return the filter in the kernel's format. A zygote makes it once for all its sandboxes."""
     audit, column, clone = _ARCHITECTURES[linux.MACHINE]
     numbers = sorted(number for row in _DENIED.values() if (number := row[column]) is not None)
-    # The tail: allow, refuse, "no such call", then the look at clone's flags.
+    # The tail: allow, refuse, "no such call", then the check of clone's flags.
     tail = [
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE | errno.EPERM),
@@ -108,27 +108,27 @@ def program() -> bytes:
         (_JUMP_EQUAL, None, refuse, audit),
         (_LOAD, None, None, _NUMBER),
         (_JUMP_AT_LEAST, refuse, None, _X32),
-        # Its flags are behind a pointer, where a filter cannot look: libraries fall back to clone.
+        # A filter cannot read its flags, which are behind a pointer. Libraries fall back to clone.
         (_JUMP_EQUAL, unknown, None, _CLONE3),
         (_JUMP_EQUAL, look, None, clone),
         *[(_JUMP_EQUAL, refuse, None, number) for number in numbers],
     ]
     code = b""
     for index, (operation, true, false, value) in enumerate(head):
-        # In `head` a jump names its place in the tail, and None the next instruction.
+        # A jump in `head` is an index into the tail. None is the next instruction.
         distance = len(head) - index - 1
         jumps = [0 if place is None else distance + place for place in (true, false)]
         code += struct.pack("<HBBI", operation, *jumps, value)
     return code + b"".join(struct.pack("<HBBI", *instruction) for instruction in tail)
 
 
-class _Program(ctypes.Structure):
+class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
 
 def install() -> None:
-    """For this process and all its children; needs `forbid_new_privileges` or privileges."""
+    """Install the filter for this process and all its children. Needs `forbid_new_privileges`, or privileges."""
     code = program()
     buffer = ctypes.create_string_buffer(code, len(code))
-    described = _Program(len(code) // 8, ctypes.addressof(buffer))
+    described = _FilterProgram(len(code) // 8, ctypes.addressof(buffer))
     linux.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.addressof(described), what="prctl(SECCOMP)")

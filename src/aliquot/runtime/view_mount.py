@@ -1,11 +1,11 @@
-"""Makes the mounts through which sandboxes see their datasets: FUSE, answered by another process on a descriptor.
+"""Makes the FUSE mounts through which sandboxes see their datasets. Another process answers on a descriptor.
 
-A mount is made where it can be made, and is nowhere at first: its descriptor travels to the sandbox, which puts it into
-its own mount namespace. So nothing is ever mounted on the machine, and the mount is gone when the sandbox is.
+A mount is not attached when it is made. Its descriptor is sent to the sandbox, which attaches it in its own mount
+namespace. So nothing is mounted on the machine itself, and the mount ends with the sandbox.
 
-The kernel wants `/dev/fuse` opened in the user namespace in which the mount is made. A root server makes its mounts
-itself. Another one has this file run as a program, `python -I view_mount.py FD`, which makes them in a user namespace
-of its own: each byte that is sent on the socket FD is answered by both descriptors, or by a text that says why not.
+The kernel requires that `/dev/fuse` is opened in the user namespace in which the mount is made. A server that runs as
+root makes its mounts itself. Any other server runs this file as a program, `python -I view_mount.py FD`, which makes
+them in its own user namespace. Each byte sent to the socket FD is answered with two descriptors, or with an error text.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING or __name__ != "__main__":
-    from . import linux, walls
+    from . import isolation, linux
     from .units import MIB
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from runtime import linux, walls
+    from runtime import isolation, linux
     from runtime.units import MIB
 
 DEVICE = "/dev/fuse"
-MOST_READ = MIB
+MAX_READ_BYTES = MIB
 
 
 def make() -> tuple[int, int]:
-    """A connection: the end on which the kernel asks, and the mount. Raises `OSError`."""
+    """Return the descriptor on which the kernel sends requests, and that of the mount. Raises `OSError`."""
     try:
         device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -42,12 +42,12 @@ def make() -> tuple[int, int]:
             "rootmode": "40555",
             "user_id": str(os.getuid()),
             "group_id": str(os.getgid()),
-            "max_read": str(MOST_READ),
+            "max_read": str(MAX_READ_BYTES),
             "default_permissions": None,
             "ro": None,
         }
         if os.getuid() == 0:
-            options["allow_other"] = None  # sandboxes are other users; otherwise they are this one
+            options["allow_other"] = None  # sandboxes of a root server run as other users
         return device, linux.detached_mount("fuse", options)
     except OSError:
         os.close(device)
@@ -55,7 +55,7 @@ def make() -> tuple[int, int]:
 
 
 def serve(sock: socket.socket) -> None:
-    """Until the server hangs up."""
+    """Make a mount for each request until the server closes the socket."""
     while sock.recv(1):
         try:
             fds = make()
@@ -68,21 +68,23 @@ def serve(sock: socket.socket) -> None:
 
 
 def serve_apart(sock: socket.socket) -> None:
-    """The same in a user namespace of its own, where the mounter needs no privileges on the machine."""
+    """Serve in a new user namespace, where mounting needs no privileges on the machine."""
     linux.die_with_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     mine = os.getuid(), os.getgid()
     linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
-    walls.map_own_user(*mine)
+    isolation.map_own_user(*mine)
     serve(sock)
 
 
 def ask(sock: socket.socket) -> tuple[int, int]:
-    """The other side: have one made. Raises `OSError`."""
+    """Request a mount from the process at the other end. Raises `OSError`."""
     sock.send(b"?")
     said, fds, _, _ = socket.recv_fds(sock, 1024, 2)
     if len(fds) != 2:  # noqa: PLR2004 - the two
-        raise OSError(0, f"a view could not be mounted: {said.decode(errors='replace') or 'its maker has ended'}")
+        raise OSError(
+            0, f"a view could not be mounted: {said.decode(errors='replace') or 'the mounting process has ended'}"
+        )
     return fds[0], fds[1]
 
 

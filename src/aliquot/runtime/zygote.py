@@ -1,21 +1,23 @@
-"""A zygote: a process with a profile's imports loaded, from which the server has sandboxes forked.
+"""A zygote: a process that has loaded the imports of a profile and forks sandboxes for the server.
 
-Run by file path, in the profile's own Python: `python -I zygote.py FD`, where FD is its end of the control channel, a
-Unix socket of packets. Each packet is a JSON object:
+It is run by file path, in the profile's own Python: `python -I zygote.py FD`. FD is its end of a Unix socket of
+packets. Each packet is a JSON object:
 
-    to the zygote    {"imports": […], "walls": {…}}    first: what to load, behind which walls (`walls.enclose`)
-                     {"fork": n, "env": {…}, …}        a sandbox, with descriptors: its socket, stdout and stderr, its
-                                                       control groups' doors, and its view if so said (`walls.enter`)
+    to the zygote    {"imports": […], "isolation": {…}}   first: the imports and the layers (`isolation.enclose`)
+                     {"fork": n, "env": {…}, …}           a sandbox, with descriptors: its socket, stdout, stderr, the
+                                                          `cgroup.procs` files of its control groups, and its view of
+                                                          datasets if "view" is true (`isolation.enter`)
     to the server    {"ready": true} or {"failed": "…"}
                      {"forked": n} and its pidfd, or {"unforked": n, "why": "…"}
-                     {"ended": n, "status": s}         the wait status
+                     {"ended": n, "status": s}            the wait status
 
-It has one thread, holds nothing of the server's but the channel, and never touches a device.
+A zygote has one thread, has no descriptor of the server except the socket, and never uses a device.
 """
 
 from __future__ import annotations
 
-import base64  # noqa: F401 - what every sandbox will need is loaded once here
+import base64  # noqa: F401 - modules that every sandbox needs are loaded once here
+import fcntl
 import gc
 import importlib
 import importlib.util
@@ -32,14 +34,14 @@ import zipfile  # noqa: F401
 from pathlib import Path
 from typing import Any, NoReturn
 
-_PACKET = 65536
-_DESCRIPTORS = 8
-_SANDBOX_FD = 3  # where a sandbox has its socket
-_VIEW_FD = 4  # and, until it has put it into its place, its view of datasets
+_PACKET_BYTES = 65536
+_MAX_DESCRIPTORS = 8
+_SANDBOX_FD = 3  # the sandbox's socket
+_VIEW_FD = 4  # the sandbox's view of datasets, until it is attached
 
 
 def _load_runtime() -> None:
-    """The package around this file, under a name of its own: the environment may have another Aliquot, or none."""
+    """Load the package of this file under its own name: the environment may have another Aliquot, or none."""
     here = Path(__file__).resolve().parent
     spec = importlib.util.spec_from_file_location(
         "_aliquot_runtime", here / "__init__.py", submodule_search_locations=[str(here)]
@@ -53,33 +55,33 @@ def _load_runtime() -> None:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import finder, frames, launcher, linux, seccomp, walls
+    from . import frames, isolation, launcher, linux, sdk_support, seccomp
 else:
     _load_runtime()
-    from _aliquot_runtime import finder, frames, launcher, linux, seccomp, walls
+    from _aliquot_runtime import frames, isolation, launcher, linux, sdk_support, seccomp
 
 
 class Zygote:
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self._control = control
         self._settings = settings
-        self._walls = settings["walls"]
+        self._isolation = settings["isolation"]
         self._sandboxes: dict[int, int] = {}  # the server's number by pid
         self._pid_namespace = -1
 
     def serve(self) -> NoReturn:
         failure = self._load()
         if failure:
-            self._tell({"failed": failure})
+            self._send({"failed": failure})
             sys.exit(0)
-        # What is loaded stays: no collection in a sandbox shall touch, and so copy, its pages.
+        # The loaded objects stay: a collection in a sandbox must not touch their pages, which would copy them.
         gc.collect()
         gc.freeze()
-        if self._walls["seccomp"]:
+        if self._isolation["seccomp"]:
             seccomp.program()
-        if self._walls["pid"]:
+        if self._isolation["pid"]:
             self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        self._tell({"ready": True})
+        self._send({"ready": True})
         wake, wake_end = os.pipe()
         os.set_blocking(wake_end, False)
         os.set_blocking(wake, False)
@@ -97,17 +99,17 @@ class Zygote:
                 self._take_request()
 
     def _load(self) -> str:
-        """Why an import failed; nothing when all went well."""
+        """Load the imports. Return why one failed, or an empty text."""
         for name in self._settings["imports"]:
             try:
                 importlib.import_module(name)
-            except BaseException as error:  # noqa: BLE001 - whatever a module does when it is imported
+            except BaseException as error:  # noqa: BLE001 - a module may raise anything when it is imported
                 traceback.print_exc()
                 said = "".join(traceback.format_exception_only(type(error), error)).strip()
                 return f"The import {name!r} failed: {said}. Name it in `requirements`, or correct `imports`."
         return ""
 
-    def _tell(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+    def _send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         data = json.dumps(message).encode()
         if fds:
             socket.send_fds(self._control, [data], list(fds))
@@ -115,9 +117,9 @@ class Zygote:
             self._control.send(data)
 
     def _take_request(self) -> None:
-        data, fds, _, _ = socket.recv_fds(self._control, _PACKET, _DESCRIPTORS)
+        data, fds, _, _ = socket.recv_fds(self._control, _PACKET_BYTES, _MAX_DESCRIPTORS)
         if not data:
-            sys.exit(0)  # the server has gone; the kernel ends the sandboxes
+            sys.exit(0)  # the server has gone, and the kernel ends the sandboxes
         request = json.loads(data)
         try:
             self._fork(request, fds)
@@ -129,7 +131,7 @@ class Zygote:
         try:
             pid = self._fork_process()
         except OSError as error:
-            self._tell({"unforked": request["fork"], "why": str(error)})
+            self._send({"unforked": request["fork"], "why": str(error)})
             return
         if pid == 0:
             try:
@@ -141,12 +143,12 @@ class Zygote:
         self._sandboxes[pid] = request["fork"]
         pidfd = os.pidfd_open(pid)
         try:
-            self._tell({"forked": request["fork"]}, (pidfd,))
+            self._send({"forked": request["fork"]}, (pidfd,))
         finally:
             os.close(pidfd)
 
     def _fork_process(self) -> int:
-        if not self._walls["pid"]:
+        if not self._isolation["pid"]:
             return os.fork()
         linux.unshare(linux.CLONE_NEWPID)
         pid = -1
@@ -154,7 +156,7 @@ class Zygote:
             pid = os.fork()
         finally:
             if pid != 0:
-                # Back to the zygote's own, or the next one could not be made.
+                # Back to the zygote's own namespace. Otherwise the next one could not be made.
                 linux.enter_namespace(self._pid_namespace, linux.CLONE_NEWPID)
         return pid
 
@@ -163,12 +165,12 @@ class Zygote:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         view = fds.pop() if request["view"] else None
         for procs in fds[3:]:
-            os.write(procs, b"0")  # into its control groups, before it uses anything
-        sock = _arrange(fds[:3], view)
+            os.write(procs, b"0")  # enter its control groups before it uses any resources
+        sock = _arrange_descriptors(fds[:3], view)
         request["view"] = None if view is None else _VIEW_FD
         os.environ.update(request["env"])
         try:
-            walls.enter(self._walls, request)
+            isolation.enter(self._isolation, request)
         except OSError as error:
             text = f"The sandbox could not be isolated: {error}. `aliquot doctor` shows what this machine offers."
             frames.send(sock, frames.INTERNAL_ERROR, json.dumps({"error": text}).encode())
@@ -185,26 +187,26 @@ class Zygote:
                 break
             number = self._sandboxes.pop(pid, None)
             if number is not None:
-                self._tell({"ended": number, "status": status})
-        if not self._walls["pid"]:
+                self._send({"ended": number, "status": status})
+        if not self._isolation["pid"]:
             self._end_strays()
 
     def _end_strays(self) -> None:
-        """What sandboxes that have ended left running: children of ours that we did not fork."""
+        """Kill processes that ended sandboxes left behind: our children that we did not fork."""
         for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
             if int(pid) not in self._sandboxes:
                 os.kill(int(pid), signal.SIGKILL)
 
 
-def _arrange(fds: list[int], view: int | None) -> socket.socket:
-    """The sandbox's descriptors in their places, and no others."""
+def _arrange_descriptors(fds: list[int], view: int | None) -> socket.socket:
+    """Move the sandbox's descriptors to their numbers, and close all others."""
     null = os.open(os.devnull, os.O_RDONLY)
-    # Copies far up first, so that no target is overwritten while it is still a source.
+    # First copies with high numbers, so that no source is overwritten before it is used.
     high = [_high_copy(fd) for fd in (null, fds[1], fds[2], fds[0], *(() if view is None else (view,)))]
     for target, fd in enumerate(high):
         os.dup2(fd, target, inheritable=target < _SANDBOX_FD)
     os.closerange(len(high), 65536)
-    # A line is out when it is printed, whatever becomes of the process.
+    # Line buffering: a printed line is in the pipe, even if the process dies.
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -213,8 +215,6 @@ def _arrange(fds: list[int], view: int | None) -> socket.socket:
 
 
 def _high_copy(fd: int) -> int:
-    import fcntl  # noqa: PLC0415
-
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
 
 
@@ -222,9 +222,9 @@ def main() -> NoReturn:
     linux.die_with_parent(signal.SIGKILL)
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    settings = json.loads(control.recv(_PACKET))
-    walls.enclose(settings["walls"])
-    finder.install()
+    settings = json.loads(control.recv(_PACKET_BYTES))
+    isolation.enclose(settings["isolation"])
+    sdk_support.install_finder()
     Zygote(control, settings).serve()
 
 

@@ -1,4 +1,4 @@
-"""What people import: functions that run here or on the platform."""
+"""The SDK: functions that run in this process or on the platform."""
 
 from aliquot.sdk.app import App
 from aliquot.sdk.function import Function, Handle

@@ -1,4 +1,4 @@
-"""What the platform's replies mean: a value, the function's own exception, or an error that says what to do."""
+"""Interprets the platform's replies: a value, the function's own exception, or an error that says what to do."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,20 +13,20 @@ from aliquot.sdk.errors import (
     RemoteError,
     SdkError,
 )
-from aliquot.sdk.wire import PICKLE, Reply
+from aliquot.sdk.wire import PICKLE, HttpReply
 
 STATUS = "x-aliquot-status"
 ACTIVATION = "x-openwhisk-activation-id"
 
 
-def check(reply: Reply, what: str) -> Reply:
-    """The reply itself when it is good; otherwise the error that it means. `what` was asked for."""
+def check(reply: HttpReply, what: str) -> HttpReply:
+    """Return a good reply. Raise the error that any other one means, with `what` as the thing asked for."""
     if reply.status < 400:  # noqa: PLR2004 - HTTP's own line
         return reply
     raise error_of(reply, what)
 
 
-def error_of(reply: Reply, what: str) -> SdkError:
+def error_of(reply: HttpReply, what: str) -> SdkError:
     body = reply.json()
     body = body if isinstance(body, dict) else {}
     text = _text(body) or f"HTTP status {reply.status}"
@@ -46,17 +46,17 @@ def error_of(reply: Reply, what: str) -> SdkError:
     return PlatformError(f"{what}: {text}", activation_id=reply.headers.get(ACTIVATION, ""))
 
 
-def is_final(reply: Reply) -> bool:
-    """A call's outcome, rather than a refusal or a promise."""
+def is_final(reply: HttpReply) -> bool:
+    """Return whether the reply has the outcome of a call. Otherwise it is a refusal, or the call still runs."""
     return STATUS in reply.headers
 
 
-def is_pickled(reply: Reply) -> bool:
+def is_pickled(reply: HttpReply) -> bool:
     return reply.headers.get("content-type", "").startswith(PICKLE)
 
 
-def failure_of(reply: Reply, what: str, activation_id: str) -> FunctionError:
-    """Of a final reply that is not pickled: the function, or the platform, failed."""
+def failure_of(reply: HttpReply, what: str, activation_id: str) -> FunctionError:
+    """Return the error of a final reply that is not pickled: the function or the platform failed."""
     body = reply.json()
     text = _text(body) if isinstance(body, dict) else ""
     text = f"{what}: {text or 'it failed and did not say why'}"
@@ -67,7 +67,7 @@ def failure_of(reply: Reply, what: str, activation_id: str) -> FunctionError:
 
 
 def _text(body: Mapping[str, Any]) -> str:
-    """The error of an error body, of a bare result, or of a record."""
+    """Return the error text of an error body, a bare result, or a record."""
     response = body.get("response")
     result = response.get("result") if isinstance(response, dict) else body.get("result")
     error = result.get("error") if isinstance(result, dict) else body.get("error")

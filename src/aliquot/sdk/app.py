@@ -1,4 +1,4 @@
-"""An app: functions that are deployed together, defined in one file."""
+"""An app: the functions of one file, which are deployed together."""
 
 import os
 import re
@@ -7,31 +7,32 @@ from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
 from aliquot.sdk.client import Client, client_for
-from aliquot.sdk.deploying import Deployment
+from aliquot.sdk.deployment import Deployment
 from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import UsageError
 from aliquot.sdk.function import Function
-from aliquot.sdk.needs import Needs, read_needs
+from aliquot.sdk.needs import FunctionNeeds, read_needs
 from aliquot.sdk.portable import register
 from aliquot.sdk.server import find_server
-from aliquot.sdk.session import Session, make
-from aliquot.sdk.source import Code, read_code
+from aliquot.sdk.session import Session, make_session
+from aliquot.sdk.source import AppCode, read_code
 from aliquot.sdk.units import read_names
 from aliquot.sdk.wire import Operation
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_LONGEST_NAME = 100
-_NAME = rf"[A-Za-z][\w-]{{0,{_LONGEST_NAME - 1}}}"
+_MAX_NAME_LENGTH = 100
+_NAME = rf"[A-Za-z][\w-]{{0,{_MAX_NAME_LENGTH - 1}}}"
 
 
 class App:
-    """`app = App("vision")`, then `@app.function(…)` over what shall run on the platform.
+    """An app, made by `app = App("vision")`. Put `@app.function(…)` over each function for the platform.
 
-    `include` names files beside this one that are sent along: modules it imports, data it reads. The first remote
-    call of a process deploys the function if it is not there as it is here, unless `autodeploy` is off. `url` and
-    `key` say which platform; otherwise it is the one of ALIQUOT_URL and ALIQUOT_KEY, or of `aliquot up` here.
+    `include` names files and folders beside the app's file that are sent with it, such as modules and data. The first
+    remote call of a process deploys the function if the platform has another version or none, unless `autodeploy` is
+    false. `url` and `key` select the platform. Without them it is that of ALIQUOT_URL and ALIQUOT_KEY, or the one that
+    runs on this machine.
     """
 
     def __init__(
@@ -44,13 +45,13 @@ class App:
         key: str | None = None,
     ) -> None:
         if not re.fullmatch(_NAME, str(name), re.ASCII):
-            takes = f"it takes letters, digits, '_' and '-', at most {_LONGEST_NAME}, a letter first"
+            takes = f"it takes letters, digits, '_' and '-', at most {_MAX_NAME_LENGTH}, a letter first"
             raise UsageError(f"App: {name!r} is not a name; {takes}")
         self.name = name
-        self.autodeploy = autodeploy and "__OW_ACTION_NAME" not in os.environ  # a sandbox has not got the file
+        self.autodeploy = autodeploy and "__OW_ACTION_NAME" not in os.environ  # a sandbox does not have the file
         self.functions: dict[str, Function[..., Any]] = {}
         self._include = read_names(include, "include")
-        self.module: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 - whose file is to be sent
+        self.module: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 - the caller, whose file is sent
         self._address = url, key
         self._found: Client | None = None
         register(name, self.module)
@@ -100,17 +101,23 @@ class App:
         group: str | None = None,
         calls: bool | None = None,
     ) -> Any:
-        """Say what a function needs.
+        """Make a function of the app, and declare what it needs.
 
-        `gpu` is a share of one GPU, or how many whole ones (none: it runs on the node's CPU), and `gpu_memory` its part
-        of that GPU's memory, or of each one's; `gpu_limit` and `gpu_memory_limit` are how far it may go beyond that
-        (all that nobody uses, and nothing, if not said). `memory` is the host's. `timeout` ends a run, `latency_slo` is
-        what you wish for, `weight` how much of your own share this function gets beside your others. `imports` are
-        loaded before the function starts, so that it starts fast; `requirements` are installed for it. `datasets` are
-        names of datasets, which it finds as directories below `/datasets` (ALIQUOT_DATASETS), and whose files are
-        brought before it asks. `rerun=True`: it may run again if a crash interrupts it.
-        Functions of the same `group` share a sandbox, and hand each other values without a copy. `calls=True`: it may
-        call functions outside of its group, and is given a key for that.
+        gpu: a share of one GPU, or a number of whole ones. Without it the function runs on the node's CPU.
+        gpu_memory: the memory that it needs on each of its GPUs.
+        gpu_limit: the share that it may use while other functions are idle. Without it, all that is idle.
+        gpu_memory_limit: the GPU memory that it may use at most. Without it, `gpu_memory`.
+        memory: the memory that it needs on the host.
+        timeout: a run that takes longer is ended.
+        latency_slo: the latency that you aim for.
+        weight: its part of your share of the devices, relative to your other functions.
+        imports: modules that are loaded before the function, so that it starts fast.
+        requirements: packages that are installed for it.
+        datasets: names of datasets. They are directories below `/datasets` (ALIQUOT_DATASETS), and their files are
+            fetched ahead of time.
+        rerun: whether it may run again after a crash of the platform interrupted it.
+        group: functions of the same group share a sandbox and pass values without a copy.
+        calls: whether it may call functions outside its group. It gets a key for that.
         """
         needs = read_needs(
             gpu=gpu,
@@ -130,7 +137,7 @@ class App:
         )
         return self._add(raw, needs) if raw is not None else lambda decorated: self._add(decorated, needs)
 
-    def _add(self, raw: Callable[P, R], needs: Needs) -> Function[P, R]:
+    def _add(self, raw: Callable[P, R], needs: FunctionNeeds) -> Function[P, R]:
         _check(self.name, raw)
         if raw.__name__ in self.functions and not self._reloaded(raw):
             raise UsageError(f"app {self.name!r} has a function {raw.__name__!r} already")
@@ -139,17 +146,17 @@ class App:
         return function
 
     def _reloaded(self, raw: Callable[..., Any]) -> bool:
-        """The same lines once more, as a notebook does; not two functions of one name."""
+        """Return whether the same lines ran again, as in a notebook. Two functions of one name are an error."""
         before, now = self.functions[raw.__name__].raw.__code__, raw.__code__
         return (before.co_filename, before.co_firstlineno) == (now.co_filename, now.co_firstlineno)
 
-    def code(self) -> Code:
-        """The file as it is now."""
+    def code(self) -> AppCode:
+        """Read the app's file and the included ones."""
         return read_code(self.name, self.module, self._include)
 
     @dual
     def deploy(self) -> Operation[list[Deployment]]:
-        """Bring all its functions up to date on the platform; what has not changed is left alone."""
+        """Deploy all functions of the app. Those that have not changed are left as they are."""
         if not self.functions:
             raise UsageError(f"app {self.name!r} has no functions; put @app.function over one")
         done: list[Deployment] = []
@@ -166,22 +173,22 @@ class App:
         user: str = "",
         id: str | None = None,  # noqa: A002 - its name
     ) -> Session:
-        """`with app.session():` (or `async with`): remote calls inside belong together and find their sandboxes again.
+        """Return a session for a `with` or `async with` block. Remote calls inside belong to it and reuse sandboxes.
 
-        `user` says whose it is: what its functions will read is foreseen from the user's earlier sessions.
-        It ends with the block. With `id` one that is there is taken up, and goes on after the block.
+        `user` names the user: the files that the session will read are predicted from the user's earlier sessions.
+        The session ends with the block. With `id` an existing session is used, which goes on after the block.
         """
-        return make(self, name, metadata, user, id)
+        return make_session(self, name, metadata, user, id)
 
     def client(self) -> Client:
-        """Found when it is first needed: a file must be importable where no platform is."""
+        """Find the platform when it is first needed, so that the file can be imported without one."""
         if self._found is None:
             self._found = client_for(find_server(*self._address))
         return self._found
 
 
 def _check(app: str, raw: Callable[..., Any]) -> None:
-    """What cannot be found again in the sandbox, or not be sent back, is refused here and now."""
+    """Refuse functions that the sandbox could not find, or whose results could not be sent back."""
     code = getattr(raw, "__code__", None)
     if code is None:
         raise UsageError(f"app {app!r}: {raw!r} is not a function; @app.function goes over a def, as the topmost")
@@ -189,7 +196,7 @@ def _check(app: str, raw: Callable[..., Any]) -> None:
         raise UsageError(f"app {app!r}: {raw.__qualname__} is inside another function or class; move it to the top")
     if raw.__name__ == "<lambda>":
         raise UsageError(f"app {app!r}: a lambda has no name to be called by; write a def")
-    coroutine, generator, async_generator = 0x80, 0x20, 0x200  # inspect's flags, without its import
+    coroutine, generator, async_generator = 0x80, 0x20, 0x200  # the flags of inspect, which is slow to import
     if code.co_flags & (coroutine | generator | async_generator):
         raise UsageError(
             f"app {app!r}: {raw.__name__} is async or a generator, which is not supported; return the whole result"

@@ -1,6 +1,6 @@
-"""The drivers: they carry out operations over HTTP, one blocking and one on an event loop, with connections kept alive.
+"""The drivers of operations: they send requests over HTTP, blocking or on an event loop, and keep connections open.
 
-A client may be shared by threads and by event loops. A forked child gets connections of its own.
+Threads and event loops may share a client. A forked child gets its own connections.
 """
 
 import os
@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 
 from aliquot.sdk.answers import error_of
 from aliquot.sdk.errors import NoServerError, PlatformError, UsageError
-from aliquot.sdk.server import START_ONE, Server, read_server
-from aliquot.sdk.sharing import received, to_send
-from aliquot.sdk.wire import Body, Operation, Pause, Reply, Request
+from aliquot.sdk.sandbox import decode_reply, encode_request
+from aliquot.sdk.server import START_ONE, ServerAddress, read_server
+from aliquot.sdk.wire import BodyPieces, HttpReply, HttpRequest, Operation, Pause
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_CONNECT_S = 5.0
-_CONNECTIONS = 256
+_CONNECT_TIMEOUT_S = 5.0
+_MAX_CONNECTIONS = 256
 _UNAUTHORIZED = 401
-# Shorter than the servers' own (uvicorn: 5 s), so that a request never meets a connection that is being closed.
+# Shorter than the server's own (uvicorn: 5 s), so that no request uses a connection that is being closed.
 _KEEP_ALIVE_S = 4.0
 
 
 class Client:
-    """Speaks to one platform in one namespace."""
+    """The connections to one platform, for one namespace."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ServerAddress) -> None:
         self.server = server
         self._lock = threading.Lock()
         self._blocking: httpx.Client | None = None
         self._pid = 0
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _AsyncClient] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopConnections] = WeakKeyDictionary()
 
     def run(self, operation: Operation[T]) -> T:
-        """Carry it out and wait for its result."""
+        """Run an operation and wait for its result."""
         import time
 
-        operation = self._persistent(operation)
+        operation = self._reconnecting(operation)
         try:
             step = next(operation)
             while True:
                 try:
                     reply = None if isinstance(step, Pause) else self._send(step)
-                except Exception as error:  # noqa: BLE001 - the operation may know what to do
+                except Exception as error:  # noqa: BLE001 - the operation may handle it
                     step = operation.throw(error)
                     continue
                 if isinstance(step, Pause):
@@ -60,16 +60,16 @@ class Client:
             return cast("T", end.value)
 
     async def run_async(self, operation: Operation[T]) -> T:
-        """The same on the running event loop."""
+        """Run an operation on the running event loop."""
         import asyncio
 
-        operation = self._persistent(operation)
+        operation = self._reconnecting(operation)
         try:
             step = next(operation)
             while True:
                 try:
                     reply = None if isinstance(step, Pause) else await self._send_async(step)
-                except Exception as error:  # noqa: BLE001 - the operation may know what to do
+                except Exception as error:  # noqa: BLE001 - the operation may handle it
                     step = operation.throw(error)
                     continue
                 if isinstance(step, Pause):
@@ -78,88 +78,88 @@ class Client:
         except StopIteration as end:
             return cast("T", end.value)
 
-    def _persistent(self, operation: Operation[T]) -> Operation[T]:
-        """The same operation; a platform that has been started anew is found again, where its data folder tells.
+    def _reconnecting(self, operation: Operation[T]) -> Operation[T]:
+        """Wrap an operation so that it finds a restarted platform again through `local.json` in its data folder.
 
-        Only what has certainly not been begun is asked again: no connection came about, or the key was refused.
+        A request is sent again only if it certainly did not start: there was no connection, or the key was refused.
         """
         try:
             step = next(operation)
             while True:
                 try:
                     reply = yield step
-                    if reply is not None and reply.status == _UNAUTHORIZED and self._moved():
+                    if reply is not None and reply.status == _UNAUTHORIZED and self._reload_address():
                         reply = yield step
                 except NoServerError as error:
-                    if not self._moved():
+                    if not self._reload_address():
                         step = operation.throw(error)
                         continue
                     reply = yield step
-                except Exception as error:  # noqa: BLE001 - the operation may know what to do
+                except Exception as error:  # noqa: BLE001 - the operation may handle it
                     step = operation.throw(error)
                     continue
                 step = operation.send(reply)
         except StopIteration as end:
             return cast("T", end.value)
 
-    def _moved(self) -> bool:
-        """Whether the platform is elsewhere by now, or has another key; if so, it is used from now on."""
+    def _reload_address(self) -> bool:
+        """Read the address and the key again, and return whether they have changed."""
         try:
             fresh = read_server(self.server.origin) if self.server.origin.endswith(".json") else self.server
         except NoServerError:
             return False
-        moved = fresh != self.server
+        changed = fresh != self.server
         self.server = fresh
-        return moved
+        return changed
 
-    def _send(self, request: Request) -> Reply:
+    def _send(self, request: HttpRequest) -> HttpReply:
         import httpx
 
-        request = to_send(request, self.server)
+        request = encode_request(request, self.server)
         try:
             response = self._connections().request(**self._arguments(request), content=cast("bytes", request.body))
         except httpx.TransportError as error:
             _explain(error, self.server, request)
-        return received(Reply(response.status_code, response.headers, response.content))
+        return decode_reply(HttpReply(response.status_code, response.headers, response.content))
 
-    def lines(self, request: Request, what: str) -> Iterator[str]:
-        """Of a good answer, as they come; another is the error that it means. `what` was asked for."""
+    def lines(self, request: HttpRequest, what: str) -> Iterator[str]:
+        """Yield the lines of a good reply as they come. Raise the error that any other reply means."""
         import httpx
 
         content = cast("bytes", request.body)
         try:
             with self._connections().stream(**self._arguments(request), content=content) as response:
                 if response.status_code >= 400:  # noqa: PLR2004 - HTTP's own line
-                    raise error_of(Reply(response.status_code, response.headers, response.read()), what)
+                    raise error_of(HttpReply(response.status_code, response.headers, response.read()), what)
                 yield from response.iter_lines()
         except httpx.TransportError as error:
             _explain(error, self.server, request)
 
-    async def _send_async(self, request: Request) -> Reply:
+    async def _send_async(self, request: HttpRequest) -> HttpReply:
         import httpx
 
-        request = to_send(request, self.server)
-        body = _async_pieces(request.body) if isinstance(request.body, Body) else request.body
+        request = encode_request(request, self.server)
+        body = _async_pieces(request.body) if isinstance(request.body, BodyPieces) else request.body
         client = await self._async_connections()
         try:
             response = await client.request(**self._arguments(request), content=cast("bytes", body))
         except httpx.TransportError as error:
             _explain(error, self.server, request)
-        return received(Reply(response.status_code, response.headers, response.content))
+        return decode_reply(HttpReply(response.status_code, response.headers, response.content))
 
-    def _arguments(self, request: Request) -> dict[str, Any]:
+    def _arguments(self, request: HttpRequest) -> dict[str, Any]:
         headers = dict(request.headers)
-        if isinstance(request.body, Body):
+        if isinstance(request.body, BodyPieces):
             headers["Content-Length"] = str(request.body.length)
         headers["Authorization"] = self._authorization(request)
         return {
             "method": request.method,
             "url": _url(self.server.url + request.path, tuple(request.query.items())),
             "headers": headers,
-            "timeout": _timeout(request.patience_s),
+            "timeout": _timeout(request.timeout_s),
         }
 
-    def _authorization(self, request: Request) -> str:
+    def _authorization(self, request: HttpRequest) -> str:
         from base64 import b64encode
 
         if not request.as_operator:
@@ -187,32 +187,32 @@ class Client:
         kept = self._by_loop.get(loop)
         if kept is None:
             life = _kept_open(self.server)
-            kept = self._by_loop[loop] = _AsyncClient(life, await anext(life))  # which does not really wait
+            kept = self._by_loop[loop] = _LoopConnections(life, await anext(life))  # this does not wait
         return kept.client
 
     def close(self) -> None:
-        """Close the blocking connections; those of event loops close with their loops."""
+        """Close the blocking connections. Those of event loops close with their loops."""
         with self._lock:
             if self._blocking is not None and self._pid == os.getpid():
                 self._blocking.close()
             self._blocking = None
 
 
-class _AsyncClient:
+class _LoopConnections:
     def __init__(self, life: AsyncIterator["httpx.AsyncClient"], client: "httpx.AsyncClient") -> None:
-        self.life = life  # held, because it ends the client's life when it goes
+        self.life = life  # kept, because the client closes when the generator does
         self.client = client
 
 
-async def _kept_open(server: Server) -> AsyncIterator["httpx.AsyncClient"]:
-    """A generator, because event loops close those that are open when they end: so the connections close in time."""
+async def _kept_open(server: ServerAddress) -> AsyncIterator["httpx.AsyncClient"]:
+    """Yield a client. An event loop closes its open generators when it ends, and so the connections."""
     import httpx
 
     async with httpx.AsyncClient(limits=_limits(), trust_env=_trust_env(server)) as client:
         yield client
 
 
-async def _async_pieces(body: Body) -> AsyncIterator[memoryview]:
+async def _async_pieces(body: BodyPieces) -> AsyncIterator[memoryview]:
     for piece in body:
         yield piece
 
@@ -221,31 +221,31 @@ def _limits() -> "httpx.Limits":
     import httpx
 
     return httpx.Limits(
-        max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S
+        max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE_S
     )
 
 
-def _trust_env(server: Server) -> bool:
-    """A proxy of the environment is not meant for a platform on this machine."""
+def _trust_env(server: ServerAddress) -> bool:
+    """Return whether proxies of the environment apply. They do not apply to a platform on this machine."""
     return not server.url.startswith(("http://127.", "http://localhost", "http://[::1]"))
 
 
 @lru_cache(maxsize=256)
 def _url(address: str, query: tuple[tuple[str, str | int], ...]) -> "httpx.URL":
-    """Remembered: a program calls few functions many times, and to parse an address takes httpx a tenth of a call."""
+    """Parse an address. The result is cached, because parsing takes a tenth of the time of a call."""
     import httpx
 
     return httpx.URL(address, params=dict(query)) if query else httpx.URL(address)
 
 
 @lru_cache(maxsize=16)
-def _timeout(patience_s: float) -> "httpx.Timeout":
+def _timeout(timeout_s: float) -> "httpx.Timeout":
     import httpx
 
-    return httpx.Timeout(patience_s, connect=_CONNECT_S)
+    return httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
 
 
-def _explain(error: "httpx.TransportError", server: Server, request: Request) -> NoReturn:
+def _explain(error: "httpx.TransportError", server: ServerAddress, request: HttpRequest) -> NoReturn:
     import httpx
 
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
@@ -255,16 +255,16 @@ def _explain(error: "httpx.TransportError", server: Server, request: Request) ->
         raise UsageError(f"{server.url}: {error}") from error
     lost = f"the connection to {server.url} was lost"
     if isinstance(error, httpx.TimeoutException):
-        lost = f"{server.url} did not answer within {request.patience_s:g} s"
+        lost = f"{server.url} did not answer within {request.timeout_s:g} s"
     may = "; the call may have run" if request.method == "POST" else ""
     raise PlatformError(f"{lost} ({type(error).__name__} {error}){may}") from error
 
 
-_clients: dict[Server, Client] = {}
+_clients: dict[ServerAddress, Client] = {}
 _clients_lock = threading.Lock()
 
 
-def client_for(server: Server) -> Client:
-    """One client for each platform and namespace in a process, so that all apps share its connections."""
+def client_for(server: ServerAddress) -> Client:
+    """Return the process's client for a platform and namespace, so that all apps share its connections."""
     with _clients_lock:
         return _clients.setdefault(server, Client(server))

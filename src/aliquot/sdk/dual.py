@@ -1,4 +1,4 @@
-"""One operation, two ways to call it: `f.remote(x)` waits, `await f.remote.aio(x)` lets the event loop go on."""
+"""Two ways to call one operation: `f.remote(x)` blocks, `await f.remote.aio(x)` runs on the event loop."""
 
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 class HasClient(Protocol):
-    """Whoever has operations knows how they are carried out."""
+    """An object whose operations run on a client."""
 
     def client(self) -> Client: ...
 
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=HasClient)
 
 
 class Dual(Generic[P, R]):
-    """A bound operation. Call it to wait for the result; call `.aio` and await it on an event loop."""
+    """A bound operation. Call it to wait for the result, or await its `.aio` on an event loop."""
 
     __slots__ = ("_client", "_operation")
 
@@ -35,13 +35,13 @@ class Dual(Generic[P, R]):
         return await self._client().run_async(self._operation(*args, **kwargs))
 
 
-class dual(Generic[S, P, R]):  # noqa: N801 - it is used as a decorator
-    """Makes a method that is an operation into a `Dual`."""
+class dual(Generic[S, P, R]):  # noqa: N801 - used as a decorator
+    """A decorator that turns a method that is an operation into a `Dual`."""
 
     def __init__(self, method: Callable[Concatenate[S, P], Operation[R]]) -> None:
         self._method = method
         self.__doc__ = method.__doc__
-        self.__wrapped__: Any = method  # for help() and whoever looks for the signature
+        self.__wrapped__: Any = method  # for help() and for tools that read the signature
 
     @overload
     def __get__(self, instance: None, owner: type[S]) -> "dual[S, P, R]": ...

@@ -1,7 +1,7 @@
-"""What the SDK raises on purpose, by whose fault it is. What a remote function raises comes as its own type instead.
+"""The exceptions of the SDK, by cause. An exception of a remote function is raised with its own type instead.
 
 SdkError
-├── UsageError       the caller's code: an argument that does not parse, a function that cannot be deployed
+├── UsageError       the caller's code: an invalid argument, a function that cannot be deployed
 ├── NoServerError    no platform is configured, or none answers there
 ├── KeyRefusedError  the platform does not know the key
 ├── NotFoundError    there is no such function or activation
@@ -14,27 +14,27 @@ SdkError
 
 
 class SdkError(Exception):
-    """The root: catch this to catch everything but what the function itself raised."""
+    """The root of the tree. Everything that the function itself did not raise is an `SdkError`."""
 
 
 class UsageError(SdkError, ValueError):
-    """The text names the argument and what it takes."""
+    """An argument is wrong. The text names it and says what it takes."""
 
 
 class NoServerError(SdkError, ConnectionError):
-    """The text says where was looked, and how to start a platform."""
+    """No platform was found, or none answers. The text says where the SDK looked and how to start one."""
 
 
 class KeyRefusedError(SdkError):
-    """The key is wrong, or of another platform."""
+    """The key is wrong, or belongs to another platform."""
 
 
 class NotFoundError(SdkError, LookupError):
-    """The platform answers, but does not have what was asked for."""
+    """The platform does not have the function or activation."""
 
 
 class RefusedError(SdkError):
-    """`status` is HTTP's; `transaction` finds the request in the server's log."""
+    """The platform refuses a request. `status` is that of HTTP, `transaction` finds the request in the server's log."""
 
     def __init__(self, text: str, *, status: int = 0, transaction: str = "") -> None:
         super().__init__(text)
@@ -43,11 +43,11 @@ class RefusedError(SdkError):
 
 
 class BusyError(RefusedError):
-    """Nothing was begun: the call may be made again."""
+    """The platform is busy. Nothing was started, so the call can be repeated."""
 
 
 class FunctionError(SdkError):
-    """`activation_id` finds its record and its logs."""
+    """The function did not answer as it must. `activation_id` finds its record and its logs."""
 
     def __init__(self, text: str, *, activation_id: str = "") -> None:
         super().__init__(text)
@@ -55,8 +55,8 @@ class FunctionError(SdkError):
 
 
 class RemoteError(FunctionError):
-    """The text is what the function's side said; its type or its module is not here."""
+    """The function raised or returned something whose type is not here. The text is that of the function's side."""
 
 
 class PlatformError(FunctionError):
-    """Worth a report: the text and the activation say what happened."""
+    """The platform failed. The text and the activation say what happened, and are worth a report."""

@@ -1,23 +1,23 @@
-"""A run as it goes on, from the platform's stream of events: the lines that it prints, and its record in the end."""
+"""The events of a running call: the lines that it prints, and in the end its record."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aliquot.sdk.calls import activation_path
 from aliquot.sdk.errors import PlatformError
-from aliquot.sdk.wire import Request
+from aliquot.sdk.wire import HttpRequest
 
 ACCEPT = {"Accept": "text/event-stream"}
-PATIENCE_S = 60.0  # between two signs of life, which come every few seconds
+EVENTS_TIMEOUT_S = 60.0  # the platform sends something every few seconds
 
 
-def joining(activation_id: str) -> Request:
-    """Of a run that somebody began."""
-    return Request("GET", activation_path(activation_id), {}, ACCEPT, patience_s=PATIENCE_S)
+def events_request(activation_id: str) -> HttpRequest:
+    """Return the request for the events of a call that was started before."""
+    return HttpRequest("GET", activation_path(activation_id), {}, ACCEPT, timeout_s=EVENTS_TIMEOUT_S)
 
 
 def read_events(lines: Iterable[str], what: str) -> Iterator[tuple[str, Any]]:
-    """Kind and data of each, up to the result. Raises `PlatformError` when there will be none."""
+    """Yield the kind and data of each event up to the result. Raises `PlatformError` if there is no result."""
     import json
 
     event, data = "", ""
@@ -35,4 +35,4 @@ def read_events(lines: Iterable[str], what: str) -> Iterator[tuple[str, Any]]:
             if event == "result":
                 return
             event, data = "", ""
-    raise PlatformError(f"{what}: the platform stopped telling how it goes on")
+    raise PlatformError(f"{what}: the platform stopped sending its events")

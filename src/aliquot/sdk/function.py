@@ -1,4 +1,4 @@
-"""A function that runs here when it is called, and on the platform when one says so."""
+"""A function of an app, which can run in this process and on the platform."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from functools import update_wrapper
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Ty
 
 from aliquot.sdk import calls, in_process
 from aliquot.sdk.client import Client
-from aliquot.sdk.deploying import Deployment, deploy
+from aliquot.sdk.deployment import Deployment, deploy
 from aliquot.sdk.dual import Dual, dual
 from aliquot.sdk.errors import NotFoundError
-from aliquot.sdk.events import joining, read_events
-from aliquot.sdk.needs import Needs
+from aliquot.sdk.events import events_request, read_events
+from aliquot.sdk.needs import FunctionNeeds
 from aliquot.sdk.portable import locate
 from aliquot.sdk.session import current
 from aliquot.sdk.wire import Operation, pause
@@ -26,17 +26,17 @@ T = TypeVar("T")
 A_contra = TypeVar("A_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
-_CONCURRENCY = 16  # calls of one map at once, unless said otherwise
+_CONCURRENCY = 16  # default for the calls of one map that run at once
 
 
-class Takes(Protocol[A_contra, T_co]):
-    """A function that can be called with one argument, whatever else it may take: what `map` needs of one."""
+class TakesOneArgument(Protocol[A_contra, T_co]):
+    """A function that can be called with one argument, as `map` does."""
 
     def __call__(self, value: A_contra, /) -> T_co: ...
 
 
 class Handle(Generic[R]):
-    """A call that was spawned. Its id is all that is needed to find it again, from any process: `f.handle(id)`."""
+    """A spawned call. Any process can find it again by its id: `f.handle(id)`."""
 
     def __init__(self, function: "Function[..., R]", activation_id: str) -> None:
         self.id = activation_id
@@ -50,34 +50,34 @@ class Handle(Generic[R]):
 
     @dual
     def get(self, timeout: float | None = None) -> Operation[R]:
-        """Its result, or what it raised; `TimeoutError` after that many seconds, while the call goes on."""
+        """Return its result, or raise what it raised. A `TimeoutError` after `timeout` seconds lets the call go on."""
         function = self._function
         return cast("R", (yield from calls.wait(function.app.name, function.action, self.id, timeout)))
 
     def follow(self) -> Iterator[str]:
-        """Each line that it prints, as it is printed, from the first on; it ends when the call does. Blocking."""
+        """Yield each line that it prints, from the first one, until the call ends. This blocks."""
         what = f"{self._function.action}: activation {self.id}"
         lines = 0
-        for event, data in read_events(self.client().lines(joining(self.id), what), what):
+        for event, data in read_events(self.client().lines(events_request(self.id), what), what):
             if event == "log":
                 lines += 1
                 yield data
-            elif event == "result":  # of one that had ended before there is nothing else
+            elif event == "result":  # a call that had already ended has no log events
                 yield from data["logs"][lines:]
 
     @dual
     def cancel(self) -> Operation[None]:
-        """End it, running or not; one that has ended stays as it is."""
+        """End the call, whether it waits or runs. A call that has ended stays as it is."""
         yield from calls.cancel(self._function.action, self.id)
 
 
 class Function(Generic[P, R]):
-    """What `@app.function` makes. `f(x)` runs here, `f.remote(x)` on the platform."""
+    """The result of `@app.function`. `f(x)` runs here, `f.remote(x)` runs on the platform."""
 
-    def __init__(self, app: "App", raw: Callable[P, R], needs: Needs) -> None:
+    def __init__(self, app: "App", raw: Callable[P, R], needs: FunctionNeeds) -> None:
         update_wrapper(self, raw)
         self.app = app
-        self.raw = raw  # what the sandbox calls
+        self.raw = raw  # the undecorated function, which the sandbox calls
         self.needs = needs
         self.name = raw.__name__
         self.action = f"{app.name}.{raw.__name__}"
@@ -97,39 +97,39 @@ class Function(Generic[P, R]):
         return self.app.client()
 
     @property
-    def remote(self) -> "Remote[P, R]":
-        """`f.remote(x)`: run it on the platform and wait for its result; what it raises is raised here.
+    def remote(self) -> "RemoteCall[P, R]":
+        """Run the function on the platform and wait for its result: `f.remote(x)`. What it raises is raised here.
 
-        From a function of its own group it runs in that very process: it gets the very same objects.
+        A call from a function of the same group runs in the same process, with the same objects.
         """
-        return Remote(self)
+        return RemoteCall(self)
 
     @dual
     def spawn(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[Handle[R]]:
-        """Have it run on the platform. On return the call is on disk there: a crash does not lose it."""
+        """Start a call on the platform. On return the call is on disk there, so a crash does not lose it."""
         return self.handle((yield from self.on_platform(calls.spawn, args, kwargs)))
 
     @property
-    def map(self: "Takes[A, T]") -> "Many[A, T]":
-        """`f.map(inputs)`: one call for each, several at once, results in the order of the inputs."""
-        return Many(cast("Function[..., T]", self), spread=False)
+    def map(self: "TakesOneArgument[A, T]") -> "MappedCalls[A, T]":
+        """Call the function once for each input, several at once: `f.map(inputs)`. Results keep that order."""
+        return MappedCalls(cast("Function[..., T]", self), spread=False)
 
     @property
-    def starmap(self) -> "Many[Iterable[Any], R]":
-        """`f.starmap(inputs)`: as `map`, each input a tuple of arguments."""
-        return Many(self, spread=True)
+    def starmap(self) -> "MappedCalls[Iterable[Any], R]":
+        """Call the function as `map` does, with a tuple of arguments for each input."""
+        return MappedCalls(self, spread=True)
 
     def handle(self, activation_id: str) -> Handle[R]:
-        """Of a call that was spawned earlier, perhaps by another process."""
+        """Return the handle of a call that was spawned earlier, perhaps by another process."""
         return Handle(self, activation_id)
 
     @dual
     def deploy(self) -> Operation[Deployment]:
-        """Bring this function alone up to date on the platform; `app.deploy()` does all of them."""
+        """Deploy only this function. `app.deploy()` deploys all of them."""
         return (yield from self.update())
 
     def update(self) -> Operation[Deployment]:
-        """The operation itself, for who has a driver."""
+        """Return the operation that deploys the function, for callers that have a driver."""
         result = yield from self._deploy()
         self._deployed = "yes"
         return result
@@ -140,22 +140,22 @@ class Function(Generic[P, R]):
     def on_platform(
         self, operation: Callable[..., Operation[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Operation[Any]:
-        """The operation on this function, deployed; it belongs to the session that is current now."""
+        """Return an operation on this function that deploys it first. It belongs to the current session."""
         return self._on_platform(operation, (self.app.name, self.action, args, kwargs, current(self.client())))
 
     def _on_platform(self, operation: Callable[..., Operation[Any]], what: tuple[Any, ...]) -> Operation[Any]:
-        yield from self.ready()
+        yield from self.deploy_once()
         try:
             return (yield from operation(*what))
         except NotFoundError:
             if not self.app.autodeploy:
                 raise
-        self._deployed = "no"  # somebody deleted it; the call was not begun, so it may be made again
-        yield from self.ready()
+        self._deployed = "no"  # it was deleted; the call did not start, so it can be repeated
+        yield from self.deploy_once()
         return (yield from operation(*what))
 
-    def ready(self) -> Operation[None]:
-        """Deployed, once in the life of a process. Calls that come meanwhile wait for the one that does it."""
+    def deploy_once(self) -> Operation[None]:
+        """Deploy the function once in the life of a process. Concurrent calls wait until that is done."""
         while self.app.autodeploy and self._deployed != "yes":
             with self._lock:
                 mine = self._deployed == "no"
@@ -172,7 +172,7 @@ class Function(Generic[P, R]):
             self._deployed = "yes"
 
 
-class Remote(Dual[P, R]):
+class RemoteCall(Dual[P, R]):
     def __init__(self, function: Function[P, R]) -> None:
         super().__init__(self._over_http, function.client)
         self._function = function
@@ -187,10 +187,11 @@ class Remote(Dual[P, R]):
         return cast("R", (yield from self._function.on_platform(calls.call, args, kwargs)))
 
 
-class Many(Generic[A, R]):
-    """Call it with inputs and iterate over the results, or over `.aio(…)` with `async for`: calls begin then.
+class MappedCalls(Generic[A, R]):
+    """Many calls of one function. Call it with inputs and iterate over the results, or `async for` over `.aio(…)`.
 
-    An error is raised in its place and ends the map; with `return_exceptions=True` it is yielded instead.
+    The calls begin with the iteration. An error is raised in its place and ends the map. With
+    `return_exceptions=True` it is yielded instead.
     """
 
     def __init__(self, function: Function[..., R], *, spread: bool) -> None:

@@ -1,7 +1,7 @@
-"""Many calls at once: in order, bounded, and errors where they belong. One algorithm for threads and for event loops.
+"""Many calls at once, with results and errors in the order of the inputs. One algorithm for threads and event loops.
 
-The algorithm is a generator of steps. It looks ahead by a few times as many inputs as calls may run at once, so that
-one slow call does not hold the others up, and an endless input is read only as far as needed.
+The algorithm is a generator of steps. It reads a few times as many inputs ahead as calls may run at once. So one slow
+call does not delay the others, and an endless input is read only as far as needed.
 """
 
 from collections import deque
@@ -19,33 +19,33 @@ _END: Any = object()
 Start: TypeAlias = Callable[[Any], Operation[Any]]
 
 
-class Next(NamedTuple):
-    """Answered with the next input, or `_END`."""
+class NextInput(NamedTuple):
+    """A step that is answered with the next input, or with `_END`."""
 
 
-class Begin(NamedTuple):
-    """Answered with a job: a future or a task."""
+class BeginCall(NamedTuple):
+    """A step that is answered with a job: a future or a task."""
 
     operation: Operation[Any]
 
 
-class Wait(NamedTuple):
-    """Answered when the job is done."""
+class AwaitCall(NamedTuple):
+    """A step that is answered when the job is done."""
 
     job: Any
 
 
-class Emit(NamedTuple):
-    """The next result for whoever iterates."""
+class EmitResult(NamedTuple):
+    """A step that carries the next result."""
 
     value: Any
 
 
-Steps: TypeAlias = Generator[Next | Begin | Wait | Emit, Any, None]
+Steps: TypeAlias = Generator[NextInput | BeginCall | AwaitCall | EmitResult, Any, None]
 
 
 def check_concurrency(concurrency: object) -> None:
-    if not isinstance(concurrency, int) or not 1 <= concurrency <= 256:  # noqa: PLR2004 - as many as there are connections
+    if not isinstance(concurrency, int) or not 1 <= concurrency <= 256:  # noqa: PLR2004 - the number of connections
         raise UsageError(f"concurrency: {concurrency!r} does not fit; it takes a whole number from 1 to 256")
 
 
@@ -54,25 +54,25 @@ def steps(start: Start, concurrency: int, *, return_exceptions: bool) -> Steps:
     more = True
     while more or window:
         if more and len(window) < _LOOK_AHEAD * concurrency and not (window and window[0].done()):
-            item = yield Next()
+            item = yield NextInput()
             if item is _END:
                 more = False
             else:
-                window.append((yield Begin(start(item))))
+                window.append((yield BeginCall(start(item))))
             continue
         job = window.popleft()
-        yield Wait(job)
+        yield AwaitCall(job)
         error = job.exception()
         if error is None:
-            yield Emit(job.result())
+            yield EmitResult(job.result())
         elif return_exceptions and isinstance(error, Exception):
-            yield Emit(error)
+            yield EmitResult(error)
         else:
             raise error
 
 
 def drive(client: Client, algorithm: Steps, inputs: Iterable[Any], concurrency: int) -> Iterator[Any]:
-    """With threads. Whoever stops iterating stops what has not begun."""
+    """Run the steps with threads. When the iteration stops, calls that have not begun are cancelled."""
     source = iter(inputs)
     pool = ThreadPoolExecutor(concurrency, thread_name_prefix="aliquot-map")
     try:
@@ -84,26 +84,26 @@ def drive(client: Client, algorithm: Steps, inputs: Iterable[Any], concurrency: 
                 return
             answer = None
             match step:
-                case Next():
+                case NextInput():
                     answer = next(source, _END)
-                case Begin(operation):
+                case BeginCall(operation):
                     answer = pool.submit(client.run, operation)
-                case Wait(job):
-                    _settle(job)
-                case Emit(value):
+                case AwaitCall(job):
+                    _wait_for(job)
+                case EmitResult(value):
                     yield value
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _settle(job: Future[Any]) -> None:
-    job.exception()  # waits, and keeps what it finds for the algorithm
+def _wait_for(job: Future[Any]) -> None:
+    job.exception()  # waits, and leaves the exception for the algorithm
 
 
 async def drive_async(
     client: Client, algorithm: Steps, inputs: Iterable[Any] | AsyncIterable[Any], concurrency: int
 ) -> AsyncIterator[Any]:
-    """With tasks of the running event loop."""
+    """Run the steps with tasks of the running event loop."""
     import asyncio
 
     free = asyncio.Semaphore(concurrency)
@@ -123,15 +123,15 @@ async def drive_async(
                 return
             answer = None
             match step:
-                case Next():
+                case NextInput():
                     answer = await anext(source, _END)
-                case Begin(operation):
+                case BeginCall(operation):
                     answer = asyncio.create_task(one(operation))
                     tasks.add(answer)
                     answer.add_done_callback(tasks.discard)
-                case Wait(job):
+                case AwaitCall(job):
                     await asyncio.wait([job])
-                case Emit(value):
+                case EmitResult(value):
                     yield value
     finally:
         for task in tasks:
@@ -144,4 +144,4 @@ async def _each(inputs: Iterable[Any]) -> AsyncIterator[Any]:
 
     for item in inputs:
         yield item
-        await asyncio.sleep(0)  # so that calls begin, and end, while a long input is read
+        await asyncio.sleep(0)  # lets calls begin and end while a long input is read

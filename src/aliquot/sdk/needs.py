@@ -1,4 +1,4 @@
-"""What a function needs, as its decorator says it, and as an action's limits and annotations say it."""
+"""The needs of a function: from its decorator to the limits and annotations of its action."""
 
 import re
 from typing import Any, NamedTuple
@@ -9,15 +9,15 @@ from aliquot.sdk.units import read_mib, read_ms, read_names, read_positive, read
 DEFAULT_TIMEOUT_MS = 60_000
 DEFAULT_MEMORY_MIB = 256
 _GROUP = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
-# Every annotation that a deployment may set: those it does not set are removed from an older version's.
+# Every annotation that a deployment may set. Those that it does not set are removed from the older version.
 ANNOTATIONS = (
     *("sdk", "sdk-app", "sdk-digest", "imports", "requirements", "gpu-share", "gpu-memory", "gpu-share-limit"),
     *("gpu-memory-limit", "latency-slo-ms", "weight", "datasets", "rerun", "group"),
 )
 
 
-class Needs(NamedTuple):
-    """Parsed; None leaves it to the platform."""
+class FunctionNeeds(NamedTuple):
+    """The needs of one function, parsed. None leaves a value to the platform."""
 
     gpu_share: float | None = None
     gpu_memory_mib: int | None = None
@@ -71,8 +71,8 @@ def read_needs(
     rerun: bool,
     group: str | None,
     calls: bool | None,
-) -> Needs:
-    """What the decorator was given, strictly: a typing mistake must not become a default."""
+) -> FunctionNeeds:
+    """Check and parse the arguments of the decorator. A typing mistake must not become a default."""
     of_gpu = {"gpu_memory": gpu_memory, "gpu_limit": gpu_limit, "gpu_memory_limit": gpu_memory_limit}
     for argument, value in of_gpu.items():
         if value is not None and gpu is None:
@@ -85,7 +85,7 @@ def read_needs(
     for module in read_names(imports, "imports"):
         if not all(part.isidentifier() for part in module.split(".")):
             raise UsageError(f"imports: {module!r} is not a module's name; versions belong into requirements")
-    return Needs(
+    return FunctionNeeds(
         gpu_share=None if gpu is None else read_share(gpu, "gpu"),
         gpu_memory_mib=None if gpu_memory is None else read_mib(gpu_memory, "gpu_memory"),
         gpu_share_limit=None if gpu_limit is None else read_share(gpu_limit, "gpu_limit"),

@@ -1,7 +1,7 @@
-"""Arguments and results between processes: pickle 5, large buffers uncopied, and the app's own classes by app.
+"""Pickles for arguments and results: protocol 5, large buffers uncopied, and the app's own classes by the app's name.
 
-The module that defines an app is called `__main__` here, `vision` there and something else in the sandbox. So what it
-defines travels as "that name in the app's module", not under the module's name of the day.
+The module that defines an app is called `__main__` in one process, `vision` in another, and has yet another name in the
+sandbox. So a pickle refers to its classes and functions by the app's name, not by the module's name.
 """
 
 import pickle
@@ -12,21 +12,21 @@ from typing import Any
 
 from aliquot.runtime import values
 from aliquot.sdk.errors import UsageError
-from aliquot.sdk.wire import Body
+from aliquot.sdk.wire import BodyPieces
 
-# The app's module by the app's name; an app registers itself as it is made, here and in the sandbox.
+# The modules of apps by the apps' names. An app registers itself when it is made, here and in the sandbox.
 registered: dict[str, dict[str, Any]] = {}
-# What a module that is run rather than imported is called, on either side.
+# The name of a module that is run, not imported, on either side.
 _MAIN = "__main__"
 
 
 def register(app: str, module: dict[str, Any]) -> None:
-    """The latest counts: a module that is loaded again replaces itself."""
+    """Register the module of an app. A module that is loaded again replaces itself."""
     registered[app] = module
 
 
 def locate(app: str, name: str) -> Any:  # noqa: ANN401 - a class or a function of the user's
-    """What pickles call to find what the app's module defines."""
+    """Return an object of the app's module by its name. Pickles call this."""
     module = registered.get(app)
     if module is None:
         raise LookupError(f"the app {app!r} is not loaded in this process")
@@ -41,7 +41,7 @@ def locate(app: str, name: str) -> Any:  # noqa: ANN401 - a class or a function 
 
 
 class _Pieces:
-    """A file for the pickler that keeps what it is given; large buffers arrive as they are, uncopied."""
+    """A file for the pickler that keeps the pieces it gets. Large buffers are not copied."""
 
     def __init__(self) -> None:
         self.pieces: list[memoryview] = []
@@ -53,7 +53,7 @@ class _Pieces:
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: _Pieces, app: str, apart: values.Buffers | None = None) -> None:
+    def __init__(self, file: _Pieces, app: str, apart: values.LargeBuffers | None = None) -> None:
         super().__init__(file, protocol=5, buffer_callback=apart)
         self._app = app
         self._module = registered.get(app, {}).get("__name__")
@@ -74,31 +74,31 @@ class _Unpickler(pickle.Unpickler):
             try:
                 return locate(self._app, name)
             except LookupError:
-                pass  # of another module, then
+                pass  # it belongs to another module
         return super().find_class(module, name)
 
 
-def dump(value: object, app: str) -> bytes | Body:
-    """Pickled for the other side. Buffers stay where they are until they are sent: do not change them meanwhile."""
+def dump(value: object, app: str) -> bytes | BodyPieces:
+    """Pickle a value. Large buffers are not copied until they are sent, so they must not change meanwhile."""
     pieces = _pickled(value, app, None)
     if len(pieces) == 1:
         return bytes(pieces[0])
-    return Body(pieces)
+    return BodyPieces(pieces)
 
 
-def dumped(value: object, app: str) -> bytes:
-    """The same in one piece."""
+def dump_whole(value: object, app: str) -> bytes:
+    """Pickle a value into one piece."""
     return b"".join(_pickled(value, app, None))
 
 
 def dump_apart(value: object, app: str) -> tuple[bytes, list[memoryview]]:
-    """Pickled, and the large buffers that are not in the pickle, where they are."""
-    apart = values.Buffers()
+    """Pickle a value. Return the pickle and the large buffers that are not in it, uncopied."""
+    apart = values.LargeBuffers()
     pieces = _pickled(values.with_bytes_apart(value), app, apart)
     return b"".join(pieces), apart.views
 
 
-def _pickled(value: object, app: str, apart: values.Buffers | None) -> list[memoryview]:
+def _pickled(value: object, app: str, apart: values.LargeBuffers | None) -> list[memoryview]:
     file = _Pieces()
     try:
         _Pickler(file, app, apart).dump(value)
@@ -108,9 +108,9 @@ def _pickled(value: object, app: str, apart: values.Buffers | None) -> list[memo
 
 
 def load(data: bytes, app: str, memory: Any = None) -> Any:  # noqa: ANN401 - whatever was sent
-    """May run code, as every unpickling does: it comes from the caller's own functions.
+    """Load a pickle from the caller's own functions. Like every unpickling it may run code.
 
-    `memory` has the buffers that are not in the pickle, if they came in a parcel.
+    `memory` has the buffers that are not in the pickle, if they came in a shared buffer.
     """
 
     def unpickle(pickled: bytes | memoryview, *, buffers: list[memoryview]) -> Any:  # noqa: ANN401 - likewise
@@ -118,5 +118,5 @@ def load(data: bytes, app: str, memory: Any = None) -> Any:  # noqa: ANN401 - wh
 
     if not values.is_envelope(data):
         return unpickle(data, buffers=[])
-    pickled, sizes, behind = values.opened(data)
-    return values.load(pickled, sizes, values.copied(sizes, behind) if memory is None else memory, unpickle)
+    pickled, sizes, behind = values.open_envelope(data)
+    return values.load(pickled, sizes, values.copy_buffers(sizes, behind) if memory is None else memory, unpickle)

@@ -10,19 +10,21 @@ _LOCAL = "local.json"
 START_ONE = "start a platform on this machine with: aliquot up"
 
 
-class Server(NamedTuple):
-    """A platform's address and credentials."""
+class ServerAddress(NamedTuple):
+    """The address of a platform and the credentials for it."""
 
-    url: str  # without a slash at the end
-    key: str = ""  # uuid:secret, of one namespace
-    operator: str = ""  # the token for the operator's requests, where one has it
-    origin: str = ""  # where this was found, for messages
+    url: str  # without a trailing slash
+    key: str = ""  # uuid:secret, the key of one namespace
+    operator: str = ""  # the token for the operator's requests, or empty
+    origin: str = ""  # where it was found, for messages
 
     def __repr__(self) -> str:
-        return f"Server({self.url!r})"  # credentials do not belong into logs
+        return f"Server({self.url!r})"  # keeps credentials out of logs
 
 
-def find_server(url: str | None = None, key: str | None = None, data: str | os.PathLike[str] | None = None) -> Server:
+def find_server(
+    url: str | None = None, key: str | None = None, data: str | os.PathLike[str] | None = None
+) -> ServerAddress:
     """Return the platform that the arguments name, or the environment, or the data folder of a server that runs here.
 
     Raises `NoServerError` when there is none, and `UsageError` when what is given is incomplete or leaves a choice.
@@ -31,7 +33,7 @@ def find_server(url: str | None = None, key: str | None = None, data: str | os.P
         return _given(url or os.environ.get("ALIQUOT_URL"), key or os.environ.get("ALIQUOT_KEY"), "the arguments")
     if data is None and (os.environ.get("ALIQUOT_URL") or os.environ.get("ALIQUOT_KEY")):
         return _given(os.environ.get("ALIQUOT_URL"), os.environ.get("ALIQUOT_KEY"), "ALIQUOT_URL and ALIQUOT_KEY")
-    if data is None and os.environ.get("__OW_API_KEY"):  # a function that was given its owner's key
+    if data is None and os.environ.get("__OW_API_KEY"):  # a function that has its owner's key
         return _given(os.environ.get("__OW_API_HOST"), os.environ["__OW_API_KEY"], "the sandbox's environment")
     return read_server(os.path.join(find_folder(data), _LOCAL))
 
@@ -67,7 +69,7 @@ def _is_served(folder: str) -> bool:
         return False
 
 
-def _given(url: str | None, key: str | None, origin: str) -> Server:
+def _given(url: str | None, key: str | None, origin: str) -> ServerAddress:
     if not url or not key:
         missing, other = ("an address (ALIQUOT_URL)", "a key") if not url else ("a key (ALIQUOT_KEY)", "an address")
         raise UsageError(f"{origin}: {missing} is missing; {other} alone does not lead to a platform")
@@ -75,17 +77,17 @@ def _given(url: str | None, key: str | None, origin: str) -> Server:
         raise UsageError(f"{origin}: {url!r} is not an address; it takes one such as http://127.0.0.1:3233")
     if ":" not in key:
         raise UsageError(f"{origin}: the key is not of the form uuid:secret, as aliquot namespace create prints it")
-    return Server(url.rstrip("/"), key, os.environ.get("ALIQUOT_OPERATOR", ""), origin)
+    return ServerAddress(url.rstrip("/"), key, os.environ.get("ALIQUOT_OPERATOR", ""), origin)
 
 
-def read_server(path: str) -> Server:
+def read_server(path: str) -> ServerAddress:
     """Read the file that `aliquot up` keeps in its data folder while it runs."""
     import json
 
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
-        return Server(found["url"].rstrip("/"), found["key"], found.get("operator", ""), path)
+        return ServerAddress(found["url"].rstrip("/"), found["key"], found.get("operator", ""), path)
     except FileNotFoundError:
         elsewhere = "for one elsewhere set ALIQUOT_URL and ALIQUOT_KEY"
         raise NoServerError(f"no platform is known: there is no {path}; {START_ONE}; {elsewhere}") from None

@@ -1,4 +1,4 @@
-"""A session: within its `with` block every remote call names it, so that the platform keeps its sandboxes near."""
+"""A session: every remote call inside its `with` block names it, so that the platform keeps its sandboxes."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
@@ -8,7 +8,7 @@ from aliquot.sdk import answers
 from aliquot.sdk.client import Client
 from aliquot.sdk.dual import dual
 from aliquot.sdk.errors import NotFoundError, UsageError
-from aliquot.sdk.wire import JSON, Operation, Request, ask, to_json
+from aliquot.sdk.wire import JSON, HttpRequest, Operation, ask, to_json
 
 if TYPE_CHECKING:
     from aliquot.sdk.app import App
@@ -18,16 +18,16 @@ _current: ContextVar["Session | None"] = ContextVar("aliquot_session", default=N
 
 
 class Session:
-    """What `app.session()` makes. One that was begun here ends with its block; one that was taken up by id goes on."""
+    """A session, made by `app.session()`. It ends with its block, unless it existed before and was given by its id."""
 
     def __init__(self, app: "App", name: str, metadata: Mapping[str, Any], user: str, session_id: str) -> None:
-        self.id = session_id  # empty until it is begun
+        self.id = session_id  # empty until it has begun
         self._app = app
         self._name = name
         self._metadata = dict(metadata)
         self._user = user
-        self._taken_up = bool(session_id)
-        self._before: list[Token[Session | None]] = []  # what was current outside of the blocks that are open
+        self._existed = bool(session_id)
+        self._before: list[Token[Session | None]] = []  # one for each open block: the session outside it
 
     def __repr__(self) -> str:
         return f"<session {self.id or 'that has not begun'}>"
@@ -37,17 +37,17 @@ class Session:
 
     @dual
     def begin(self) -> Operation[None]:
-        """Have the platform make it; the `with` block does so."""
+        """Create the session on the platform. The `with` block does this."""
         if self.id:
             return
         body = to_json({"name": self._name, "metadata": self._metadata, "user": self._user})
-        reply = yield from ask(Request("POST", SESSIONS, headers={"Content-Type": JSON}, body=body))
+        reply = yield from ask(HttpRequest("POST", SESSIONS, headers={"Content-Type": JSON}, body=body))
         self.id = str(answers.check(reply, "session").json()["sessionId"])
 
     @dual
     def end(self) -> Operation[None]:
-        """The platform keeps nothing for it any more; what runs of it goes on. One that has ended stays ended."""
-        reply = yield from ask(Request("DELETE", f"{SESSIONS}/{self.id}"))
+        """End the session: the platform keeps nothing for it any more. Running calls go on."""
+        reply = yield from ask(HttpRequest("DELETE", f"{SESSIONS}/{self.id}"))
         try:
             answers.check(reply, f"session {self.id}")
         except NotFoundError:
@@ -60,7 +60,7 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         _current.reset(self._before.pop())
-        if self._over():
+        if self._ends_here():
             self.end()
 
     async def __aenter__(self) -> Self:
@@ -70,15 +70,15 @@ class Session:
 
     async def __aexit__(self, *_: object) -> None:
         _current.reset(self._before.pop())
-        if self._over():
+        if self._ends_here():
             await self.end.aio()
 
-    def _over(self) -> bool:
-        return not self._taken_up and not self._before
+    def _ends_here(self) -> bool:
+        return not self._existed and not self._before
 
 
 def current(client: Client) -> str:
-    """The id of the session within whose block one is, if it is of that platform and namespace; otherwise empty."""
+    """Return the id of the current session if it is of that platform and namespace, otherwise an empty text."""
     session = _current.get()
     return session.id if session is not None and session.client() is client else ""
 
@@ -87,7 +87,7 @@ def in_session() -> bool:
     return _current.get() is not None
 
 
-def make(app: "App", name: object, metadata: object, user: object, session_id: object) -> Session:
+def make_session(app: "App", name: object, metadata: object, user: object, session_id: object) -> Session:
     if not isinstance(name, str):
         raise UsageError(f"name: {name!r} is not a name; it takes a text")
     if metadata is not None and not isinstance(metadata, Mapping):

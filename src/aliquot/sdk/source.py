@@ -1,7 +1,7 @@
-"""An app's code as it travels: the text of its file, or a zip of that file and what it says it includes.
+"""The code of an app as it is sent: the text of its file, or a zip of that file and the included ones.
 
-What is not supported is said before anything is sent: an app without a file (a notebook, the interactive prompt), and
-one that imports files beside it without including them.
+Unsupported apps are refused before anything is sent: those without a file (a notebook, the interactive prompt), and
+those that import files beside them without including them.
 """
 
 import os
@@ -11,16 +11,16 @@ from aliquot.runtime.units import MIB
 from aliquot.sdk.errors import UsageError
 
 KIND = "python:3.11"
-_MOST_BYTES = 36 * MIB  # the platform's bound is 48 MiB of base64
+_MAX_BYTES = 36 * MIB  # the platform takes 48 MiB of base64
 
 
-class Code(NamedTuple):
+class AppCode(NamedTuple):
     text: str  # Python, or base64 of a zip
     digest: str
 
 
-def read_code(app: str, module: dict[str, Any], include: tuple[str, ...]) -> Code:
-    """Of the module that made the app."""
+def read_code(app: str, module: dict[str, Any], include: tuple[str, ...]) -> AppCode:
+    """Read the code of the module that made the app."""
     from hashlib import sha256
 
     path = module.get("__file__")
@@ -39,13 +39,13 @@ def read_code(app: str, module: dict[str, Any], include: tuple[str, ...]) -> Cod
     _check_imports(app, path, text, folder, files)
     if files:
         text = zip_files({"__main__.py": text.encode(), **{name: _bytes(path) for name, path in files.items()}})
-    if len(text) > _MOST_BYTES * 4 // 3:
+    if len(text) > _MAX_BYTES * 4 // 3:
         raise UsageError(f"app {app!r}: its code has {len(text) >> 20} MiB; the platform takes at most 48 MiB")
-    return Code(text, sha256(text.encode()).hexdigest())
+    return AppCode(text, sha256(text.encode()).hexdigest())
 
 
 def _included(app: str, folder: str, include: tuple[str, ...]) -> dict[str, str]:
-    """Paths on disk by their names in the zip, in order of the names."""
+    """Return the paths of the included files by their names in the zip, ordered by name."""
     files: dict[str, str] = {}
     for name in include:
         path = os.path.normpath(os.path.join(folder, name))
@@ -64,7 +64,7 @@ def _included(app: str, folder: str, include: tuple[str, ...]) -> dict[str, str]
 
 
 def _check_imports(app: str, path: str, text: str, folder: str, files: dict[str, str]) -> None:
-    """An import of a neighbour works here and would fail there: say so now, and how to bring it along."""
+    """Refuse imports of files beside the app that are not included. They would fail in the sandbox."""
     import ast
 
     try:
@@ -96,7 +96,7 @@ def _check_imports(app: str, path: str, text: str, folder: str, files: dict[str,
 
 
 def _comes_from(module: str, beside: str) -> bool:
-    """Whether an import here finds the neighbour, and not a library of that name."""
+    """Return whether an import finds the file beside the app, and not a library of that name."""
     import sys
 
     loaded = sys.modules.get(module)
@@ -105,7 +105,7 @@ def _comes_from(module: str, beside: str) -> bool:
 
 
 def zip_files(files: dict[str, bytes]) -> str:
-    """In base64. The same files give the same bytes: the digest decides whether to deploy again."""
+    """Zip files and encode them in base64. The same files give the same bytes, because a digest detects changes."""
     from base64 import b64encode
     from io import BytesIO
     from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -113,7 +113,7 @@ def zip_files(files: dict[str, bytes]) -> str:
     packed = BytesIO()
     with ZipFile(packed, "w") as archive:
         for name, content in files.items():
-            entry = ZipInfo(name.replace(os.sep, "/"))  # with a date of its own, always the same
+            entry = ZipInfo(name.replace(os.sep, "/"))  # without the current date
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content, ZIP_DEFLATED)
     return b64encode(packed.getvalue()).decode()

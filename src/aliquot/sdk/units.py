@@ -1,4 +1,4 @@
-"""What people write for sizes, times and shares, read strictly: every error names the argument and what it takes."""
+"""Parses sizes, times and shares strictly: every error names the argument and what it takes."""
 
 import re
 from math import ceil, isfinite
@@ -9,50 +9,50 @@ from aliquot.sdk.errors import UsageError
 
 _SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 2**40}
 _TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-_MOST = 2**50
+_MAX = 2**50
 
 
 def read_mib(value: object, argument: str) -> int:
-    """`"2GiB"`, `"512 MB"` or a number of MiB; parts of a MiB count as a whole one."""
+    """Parse a size, such as `"2GiB"`, `"512 MB"` or a number of MiB. It is rounded up to whole MiB."""
     if isinstance(value, str):
         amount, unit = _split(value)
         size = amount * _SIZES.get(unit.upper(), 0)
     else:
         size = value * MIB if isinstance(value, int) and _is_number(value) else 0
-    if not 0 < size < _MOST:
+    if not 0 < size < _MAX:
         raise UsageError(f"{argument}: {value!r} is not a size; it takes one such as '2GiB', or a whole number of MiB")
     return ceil(size / MIB)
 
 
 def read_ms(value: object, argument: str) -> int:
-    """`"200ms"`, `"1.5s"`, `"5m"`, `"1h"` or a number of seconds."""
+    """Parse a time, such as `"200ms"`, `"1.5s"`, `"5m"`, `"1h"` or a number of seconds."""
     if isinstance(value, str):
         amount, unit = _split(value)
         time_ms = amount * _TIMES_MS.get(unit, 0)
     else:
         time_ms = value * 1000 if _is_number(value) else 0
-    if not 1 <= time_ms < _MOST:
+    if not 1 <= time_ms < _MAX:
         takes = "it takes one of a millisecond or more, such as '200ms' or '60s', or a number of seconds"
         raise UsageError(f"{argument}: {value!r} is not a time; {takes}")
     return round(time_ms)
 
 
 def read_share(value: object, argument: str) -> float:
-    """A part of one GPU, or so many whole ones. The server has the last word on its steps."""
-    if not _is_number(value) or not (0 < value <= 1 or (1 < value < _MOST and value == int(value))):
+    """Parse a share of one GPU, or a number of whole GPUs. The server checks the step size."""
+    if not _is_number(value) or not (0 < value <= 1 or (1 < value < _MAX and value == int(value))):
         takes = "it takes a number above 0, at most 1, or a whole number of GPUs, such as 2"
         raise UsageError(f"{argument}: {value!r} is not a share of a GPU; {takes}")
     return float(value)
 
 
 def read_positive(value: object, argument: str) -> float:
-    if not _is_number(value) or not 0 < value < _MOST:
+    if not _is_number(value) or not 0 < value < _MAX:
         raise UsageError(f"{argument}: {value!r} does not fit; it takes a number above 0")
     return float(value)
 
 
 def read_names(values: object, argument: str, example: str = "numpy") -> tuple[str, ...]:
-    """A list of texts. One text alone is the mistake people make."""
+    """Check a list of names. A single text is a common mistake, and is refused."""
     if isinstance(values, str) or not isinstance(values, list | tuple):
         raise UsageError(f"{argument}: {values!r} is not a list; it takes one such as [{example!r}]")
     for value in values:

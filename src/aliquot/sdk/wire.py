@@ -1,22 +1,24 @@
-"""Requests and replies as plain values, and the operations made of them, which know nothing of how they are carried.
+"""Requests and replies as plain values, and operations, which are independent of how they are sent.
 
 An operation is a generator: it yields requests and pauses, gets replies, and returns its result. A driver
-(`aliquot.sdk.client`) carries one out, blocking or on an event loop, so that nothing is written twice.
+(`aliquot.sdk.client`) runs it, blocking or on an event loop. So each operation is written only once.
 """
 
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from aliquot.runtime.units import KIB
+
 T = TypeVar("T")
 
 PICKLE = "application/x-aliquot-pickle"
 JSON = "application/json"
-# Pieces of a large body: small enough that the copies made on the way to the socket stay small, too.
-PIECE_BYTES = 2**18
+# Pieces of a large body are small, so that the copies on the way to the socket are small, too.
+PIECE_BYTES = 256 * KIB
 
 
-class Body:
-    """A request's body in pieces that were not copied together; it may be sent more than once."""
+class BodyPieces:
+    """A request body in pieces that are not copied into one. It can be sent more than once."""
 
     __slots__ = ("length", "pieces")
 
@@ -30,28 +32,28 @@ class Body:
                 yield piece[start : start + PIECE_BYTES]
 
 
-class Apart(NamedTuple):
-    """A value that is pickled when it is sent: how it is sent then decides where its large buffers go."""
+class DeferredPickle(NamedTuple):
+    """A value that is pickled when it is sent, because the driver decides where its large buffers go."""
 
     value: Any
     app: str
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     method: str
-    path: str  # below the server's address
+    path: str  # relative to the server's address
     query: Mapping[str, str | int] = {}
     headers: Mapping[str, str] = {}
-    body: bytes | Body | Apart = b""
+    body: bytes | BodyPieces | DeferredPickle = b""
     as_operator: bool = False
-    patience_s: float = 90  # for the answer: the platform holds a blocking call for at most 60 s
+    timeout_s: float = 90  # the platform holds a blocking call for at most 60 s
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     status: int
-    headers: Mapping[str, str]  # httpx's: names in any case
+    headers: Mapping[str, str]  # of httpx, which ignores the case of names
     body: bytes
-    memory: Any = None  # with what is not in the body: the parcel that came
+    memory: Any = None  # the shared buffer with the parts that are not in the body
 
     def json(self) -> Any:  # noqa: ANN401 - whatever JSON holds
         import json
@@ -59,17 +61,17 @@ class Reply(NamedTuple):
         try:
             return json.loads(self.body) if self.body else None
         except ValueError:
-            return None  # a proxy's page, say; the status tells enough
+            return None  # for example a proxy's page; the status says enough
 
 
 class Pause(NamedTuple):
     seconds: float
 
 
-Operation: TypeAlias = Generator[Request | Pause, Reply | None, T]
+Operation: TypeAlias = Generator[HttpRequest | Pause, HttpReply | None, T]
 
 
-def ask(request: Request) -> Operation[Reply]:
+def ask(request: HttpRequest) -> Operation[HttpReply]:
     reply = yield request
     if reply is None:
         raise TypeError("the driver must answer a request with a reply")

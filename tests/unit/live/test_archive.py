@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot.runtime import archive
-from aliquot.runtime.archive import ENTRIES, ArchiveError, unpack
+from aliquot.runtime.archive import MAX_ENTRIES, ArchiveError, unpack
 
 
 def packed(files, compression=zipfile.ZIP_DEFLATED):
@@ -79,7 +79,7 @@ def test_a_program_may_be_executed_by_its_owner_alone_whatever_the_zip_says(dire
         ([("x" * 300, "")], "cannot be unpacked"),
         ([("a/" * 100 + "x", "")], "is 101 deep"),
         ([(".", "")], "cannot be unpacked"),
-        ([(f"{number:x}/" * 60 + "x", "") for number in range(900)], f"more than {ENTRIES} directories"),
+        ([(f"{number:x}/" * 60 + "x", "") for number in range(900)], f"more than {MAX_ENTRIES} directories"),
         ([("zeros", b"\0" * 50_000_000)], "looks like a zip bomb"),
         ([(f"zeros{number}", b"\0" * 1_000_000) for number in range(50)], "looks like a zip bomb"),
     ],
@@ -91,7 +91,7 @@ def test_what_would_do_harm_is_refused(directory, tmp_path, files, said):
 
 
 def test_more_entries_than_anyone_needs_are_refused(directory, monkeypatch):
-    monkeypatch.setattr(archive, "ENTRIES", 100)
+    monkeypatch.setattr(archive, "MAX_ENTRIES", 100)
     with pytest.raises(ArchiveError, match="has 101 entries; at most 100 are taken"):
         unpacked(packed([(str(number), "") for number in range(101)]), directory)
 

@@ -25,10 +25,10 @@ BOUND = 2**20
 def filled(desk):
     """A parcel that a sandbox has made, and the envelope that belongs to it."""
     buffers = [memoryview(bytes([number + 1]) * size) for number, size in enumerate(SIZES)]
-    number, parcel = desk.room(values.places(SIZES)[1])
+    number, parcel = desk.room(values.layout(SIZES)[1])
     values.fill(parcel.fd, buffers)
     desk.seal(number)
-    return number, values.seal_up(b"pickle", SIZES)
+    return number, values.seal_envelope(b"pickle", SIZES)
 
 
 def open_parcels():
@@ -46,7 +46,7 @@ def test_what_is_handed_over_can_be_written_by_nobody():
         mmap.mmap(parcel.fd, parcel.size)
     with pytest.raises(PermissionError):
         os.ftruncate(parcel.fd, 1)
-    mine, yours = values.take(parcel.fd, parcel.size), values.take(parcel.fd, parcel.size)
+    mine, yours = values.map_private(parcel.fd, parcel.size), values.map_private(parcel.fd, parcel.size)
     mine[0] = 9  # a copy of that page
     assert (mine[0], yours[0]) == (9, 1)
 
@@ -95,28 +95,28 @@ def test_a_server_without_descriptors_refuses_and_counts_no_bytes():
 
 
 def test_a_value_has_so_many_buffers_and_further_ones_stay_in_the_pickle():
-    apart = values.Buffers()
+    apart = values.LargeBuffers()
     shared = bytearray(65_536)
     assert sum(not apart(pickle.PickleBuffer(shared)) for _ in range(5000)) == len(apart.views) == 4096
     with pytest.raises(ValueError, match="it takes 4096 at most"):
-        values.opened(values.seal_up(b"pickle", [1] * 4097))
-    assert len(values.opened(values.seal_up(b"pickle", [1] * 4096))[1]) == 4096
+        values.open_envelope(values.seal_envelope(b"pickle", [1] * 4097))
+    assert len(values.open_envelope(values.seal_envelope(b"pickle", [1] * 4096))[1]) == 4096
 
 
 def test_a_value_put_behind_its_pickle_is_whole():
     desk = SandboxBuffers("t", BOUND, BOUND)
     number, body = filled(desk)
-    pickled, sizes, behind = values.opened(desk.hand_on(number, body).inlined(body))
+    pickled, sizes, behind = values.open_envelope(desk.hand_on(number, body).inlined(body))
     assert (bytes(pickled), sizes) == (b"pickle", SIZES)
-    memory = values.copied(sizes, behind)
-    assert [memory[span] == bytes([at + 1]) * SIZES[at] for at, span in enumerate(values.places(sizes)[0])] == [
+    memory = values.copy_buffers(sizes, behind)
+    assert [memory[span] == bytes([at + 1]) * SIZES[at] for at, span in enumerate(values.layout(sizes)[0])] == [
         True
     ] * 2
 
 
 def test_bytes_wherever_they_are_travel_apart_and_come_back():
     value = {"a": [b"x" * 70_000, (b"y" * 65_536,)], "small": b"z", "n": 1}
-    apart = values.Buffers()
+    apart = values.LargeBuffers()
     body = pickle.dumps(values.with_bytes_apart(value), protocol=5, buffer_callback=apart)
     assert [len(view) for view in apart.views] == [70_000, 65_536]
     assert len(body) < 1000
@@ -144,9 +144,9 @@ def test_numbers_that_mean_nothing_are_refused():
             refused()
     for cut in (body[:4], body[:20], body[:4] + b"\xff" * 12):
         with pytest.raises(ValueError, match="cut off"):
-            values.opened(cut)
+            values.open_envelope(cut)
     with pytest.raises(SharedBufferError, match="is not what the body says"):
-        desk.hand_on(number, values.seal_up(b"pickle", [1]))
+        desk.hand_on(number, values.seal_envelope(b"pickle", [1]))
 
 
 def test_a_desk_that_closes_leaves_nothing():
@@ -187,7 +187,7 @@ def test_the_gateway_takes_a_parcel_from_the_desk_that_the_request_names():
         assert text in str(refusal.value.body("t"))
     found, parcel = taken(kind + b"; parcel=%d" % number)
     assert found is desk
-    assert parcel.size == values.places(SIZES)[1]
+    assert parcel.size == values.layout(SIZES)[1]
 
 
 def test_what_outlasts_its_callers_wait_and_is_too_large_for_the_disk_is_not_kept():

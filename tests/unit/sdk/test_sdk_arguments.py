@@ -7,7 +7,7 @@ import pytest
 
 import aliquot
 from aliquot.sdk.errors import NoServerError, UsageError
-from aliquot.sdk.server import Server, find_server
+from aliquot.sdk.server import ServerAddress, find_server
 from aliquot.sdk.units import read_mib, read_ms
 
 
@@ -118,7 +118,7 @@ def test_the_server_is_found_by_arguments_then_environment_then_files(nowhere, m
         (nowhere / folder).mkdir()
         found = {"url": f"http://{folder}:1/", "namespace": "n", "key": "u:s", "operator": "o", "pid": 1}
         (nowhere / folder / "local.json").write_text(json.dumps(found))
-    assert find_server() == Server("http://.aliquot:1", "u:s", "o", str(nowhere / ".aliquot" / "local.json"))
+    assert find_server() == ServerAddress("http://.aliquot:1", "u:s", "o", str(nowhere / ".aliquot" / "local.json"))
     monkeypatch.setenv("ALIQUOT_DATA", str(nowhere / "elsewhere"))
     assert find_server().url == "http://elsewhere:1"
     monkeypatch.setenv("ALIQUOT_URL", "https://far")

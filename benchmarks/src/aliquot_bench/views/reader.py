@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from aliquot.runtime import linux, walls
+from aliquot.runtime import isolation, linux
 
 BUFFER_BYTES = 2**20
 
@@ -22,7 +22,7 @@ def main() -> None:
         linux.unshare(linux.CLONE_NEWNS)
     else:
         linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
-        walls.map_own_user(*mine)
+        isolation.map_own_user(*mine)
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     linux.attach_mount(mount, folder)
     for line in sys.stdin:

@@ -90,7 +90,7 @@ class Environments:
         around = walls(self._isolation, self._data, visible)
         around["writable"] = [str(directory), str(scratch)]
         settings: dict[str, Any] = {
-            "walls": around,
+            "isolation": around,
             "directory": str(directory),
             "scratch": str(scratch),
             "has_pip": has_pip(),

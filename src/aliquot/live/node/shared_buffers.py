@@ -61,7 +61,7 @@ class SharedBuffer:
     def inlined(self, body: bytes | memoryview) -> bytes | memoryview:
         """The envelope `body` with what is in here behind it. Only of one that may be kept."""
         with mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ) as memory, memoryview(memory) as view:
-            whole = values.inlined(body, view)
+            whole = values.inline_buffers(body, view)
         return memoryview(whole) if len(whole) > LARGE_BODY_BYTES else whole
 
 
@@ -107,7 +107,7 @@ class SandboxBuffers:
         parcel = self._ready.pop(number, None)
         if parcel is None:
             raise SharedBufferError(f"there is no parcel {number}")
-        if not values.is_envelope(body) or values.places(values.opened(body)[1])[1] != parcel.size:
+        if not values.is_envelope(body) or values.layout(values.open_envelope(body)[1])[1] != parcel.size:
             raise SharedBufferError(f"parcel {number} is not what the body says")
         return parcel
 

@@ -1,4 +1,4 @@
-"""The server's end of a sandbox's side channel: what a function's code asks while it runs (`aliquot.runtime.side`)."""
+"""The server's end of a sandbox's control channel (`aliquot.runtime.control_channel`)."""
 
 import contextlib
 import socket

@@ -75,7 +75,7 @@ class Zygote:
                 cwd="/",
                 start_new_session=True,
             )
-        self._send({"imports": profile.imports, "walls": walls})
+        self._send({"imports": profile.imports, "isolation": walls})
         loop.add_reader(mine.fileno(), self._readable)
 
     def when_ready(self, ready: Ready, failed: Failed) -> None:

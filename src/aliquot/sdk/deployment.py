@@ -1,28 +1,28 @@
-"""Deployment as operations: an action for each function, written only when something about it has changed."""
+"""Deployment of functions: each becomes an action, which is written only when it has changed."""
 
 from typing import Any, NamedTuple
 
 from aliquot.sdk import answers
 from aliquot.sdk.calls import action_path
-from aliquot.sdk.needs import ANNOTATIONS, Needs
-from aliquot.sdk.source import KIND, Code
-from aliquot.sdk.wire import JSON, Operation, Request, ask, to_json
+from aliquot.sdk.needs import ANNOTATIONS, FunctionNeeds
+from aliquot.sdk.source import KIND, AppCode
+from aliquot.sdk.wire import JSON, HttpRequest, Operation, ask, to_json
 
 
 class Deployment(NamedTuple):
-    """What became of one function."""
+    """The result of deploying one function."""
 
-    name: str  # the action's
+    name: str  # of the action
     version: str
-    changed: bool  # False: it was already there like this
+    changed: bool  # false if the platform had it already
 
 
-def deploy(app: str, action: str, main: str, code: Code, needs: Needs) -> Operation[Deployment]:
-    """Create the action, or bring it up to date."""
+def deploy(app: str, action: str, main: str, code: AppCode, needs: FunctionNeeds) -> Operation[Deployment]:
+    """Create the action of a function, or update it if it has changed."""
     body = _body(app, main, code, needs)
     digest = _digest(body)
     path = action_path(action)
-    reply = yield from ask(Request("GET", path, {"code": "false"}))
+    reply = yield from ask(HttpRequest("GET", path, {"code": "false"}))
     if reply.status != 404:  # noqa: PLR2004 - there is none yet
         there = answers.check(reply, action).json()
         if any(pair == {"key": "sdk-digest", "value": digest} for pair in there.get("annotations", ())):
@@ -31,13 +31,13 @@ def deploy(app: str, action: str, main: str, code: Code, needs: Needs) -> Operat
     said = {pair["key"] for pair in body["annotations"]}
     body["delAnnotations"] = [key for key in ANNOTATIONS if key not in said]
     reply = yield from ask(
-        Request("PUT", path, {"overwrite": "true"}, {"Content-Type": JSON}, to_json(body), patience_s=60)
+        HttpRequest("PUT", path, {"overwrite": "true"}, {"Content-Type": JSON}, to_json(body), timeout_s=60)
     )
     written = answers.check(reply, action).json()
     return Deployment(action, str(written.get("version", "")), changed=True)
 
 
-def _body(app: str, main: str, code: Code, needs: Needs) -> dict[str, Any]:
+def _body(app: str, main: str, code: AppCode, needs: FunctionNeeds) -> dict[str, Any]:
     annotations = {"sdk": True, "sdk-app": app, **needs.annotations()}
     return {
         "exec": {"kind": KIND, "code": code.text, "main": main},

@@ -1,6 +1,6 @@
-"""Hands a sandbox over to a launcher in another language: unpacks a zip, and executes the launcher.
+"""Replaces the Python launcher by one in another language: unpacks a zip, and executes the command.
 
-The launcher finds the frames on descriptor 3 and the function's description, as JSON, on descriptor 4.
+The new launcher finds the frames on descriptor 3 and the function's description, as JSON, on descriptor 4.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def execute(sock: socket.socket, description: dict[str, Any]) -> NoReturn:
             archive.unpack(description["code"], directory)
         except (archive.ArchiveError, OSError) as error:
             sys.stderr.write(f"The code cannot be unpacked: {error}.\n")
-            _refuse(sock)
+            frames.send(sock, frames.DEVELOPER_ERROR, json.dumps({"error": BROKEN}).encode())
+            os._exit(0)
         description["directory"] = str(directory)
-        description["code"] = "-"  # unpacked
+        description["code"] = "-"  # it is in the directory now
     fd = os.memfd_create("description", 0)
     with open(fd, "wb", closefd=False) as file:
         file.write(json.dumps(description).encode())
@@ -42,8 +43,3 @@ def execute(sock: socket.socket, description: dict[str, Any]) -> NoReturn:
         os.close(fd)
     os.set_inheritable(sock.fileno(), True)
     os.execve(command[0], command, os.environ)  # noqa: S606 - no shell is wanted
-
-
-def _refuse(sock: socket.socket) -> NoReturn:
-    frames.send(sock, frames.DEVELOPER_ERROR, json.dumps({"error": BROKEN}).encode())
-    os._exit(0)

@@ -1,9 +1,9 @@
-"""Puts up the walls around zygotes and sandboxes: every layer that the server found the machine to have.
+"""Isolates zygotes and sandboxes with every layer that the server found on this machine.
 
-Two steps, because what tenants have a zygote import is not to be trusted either. `enclose` takes a zygote out of the
-machine before it imports anything: a root directory without other people's files, a pid namespace, and a user namespace
-in which alone it keeps the privileges that the second step needs. `enter` takes each forked sandbox out of the zygote's
-world, and its privileges away.
+There are two steps, because the modules that a zygote imports for tenants cannot be trusted either. `enclose` isolates
+a zygote from the machine before it imports anything. It gets a root directory without other users' files, a pid
+namespace, and a user namespace in which it keeps the privileges for the second step. `enter` isolates each forked
+sandbox from the zygote and drops its privileges.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from . import landlock, linux, mounts, seccomp
 
 _CORE_BYTES = 0
 _OPEN_FILES = 4096
-_OOM_SCORE = "500"  # should the machine itself run out of memory: sandboxes before the server
+_OOM_SCORE = "500"  # if the machine runs out of memory, the kernel kills sandboxes before the server
 
 
 def visible_paths(extra: list[str]) -> list[str]:
-    """What this interpreter needs to see beside the system."""
+    """Return the paths that this interpreter needs, apart from the system's."""
     package = str(Path(__file__).resolve().parent.parent)
     paths = {package, sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *extra}
     paths |= {path for path in sys.path if os.path.isabs(path)}  # noqa: PTH117
@@ -34,11 +34,11 @@ def visible_paths(extra: list[str]) -> list[str]:
 # --- around the zygote ----------------------------------------------------------------------------------------
 
 
-def enclose(walls: dict[str, Any]) -> None:
-    """Called once in the zygote, before its imports. With a pid namespace, it is another process that returns."""
-    walls["visible"] = visible_paths(walls["visible"])
-    own_mounts = linux.CLONE_NEWNS if walls["mount"] else 0
-    if walls["user"] and not walls["uids"]:
+def enclose(layers: dict[str, Any]) -> None:
+    """Isolate the zygote, before its imports. With a pid namespace another process returns from this call."""
+    layers["visible"] = visible_paths(layers["visible"])
+    own_mounts = linux.CLONE_NEWNS if layers["mount"] else 0
+    if layers["user"] and not layers["uids"]:
         mine = os.getuid(), os.getgid()
         linux.unshare(linux.CLONE_NEWUSER | own_mounts)
         map_own_user(*mine)
@@ -46,30 +46,33 @@ def enclose(walls: dict[str, Any]) -> None:
         linux.unshare(own_mounts)
     if own_mounts:
         mounts.change_root(
-            walls["visible"], walls["hidden"], walls["writable"], walls["devices"], views=walls["views"]
+            layers["visible"], layers["hidden"], layers["writable"], layers["devices"], views=layers["views"]
         )  # fmt: skip
-    if walls["user"] and walls["uids"]:
-        # After the mounts, which as another user it could not reach: an interpreter in root's home, say.
-        _become_root_of_namespace(own_mounts, *walls["uids"])
-    if walls["pid"]:
+    if layers["user"] and layers["uids"]:
+        # After the mounts: another user could not reach an interpreter in root's home, for example.
+        _become_root_of_namespace(own_mounts, *layers["uids"])
+    if layers["pid"]:
         _continue_in_pid_namespace()
         if own_mounts:
             linux.unshare(own_mounts)
-            mounts.own_proc()
+            mounts.mount_proc()
     else:
-        linux.adopt_orphans()  # what a sandbox leaves behind comes to the zygote, which ends it
+        linux.adopt_orphans()  # processes that a sandbox leaves behind become the zygote's, which ends them
     linux.die_with_parent(signal.SIGKILL)
 
 
 def map_own_user(uid: int, gid: int) -> None:
-    """The one mapping that needs no privileges: oneself."""
+    """Map only the process's own user, which needs no privileges."""
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
 def _become_root_of_namespace(own_mounts: int, first: int, count: int) -> None:
-    """Root within, nobody without. The range has a user for every sandbox; only a process outside may map it."""
+    """Become root inside a new user namespace, and an unprivileged user outside it.
+
+    The range has a user for every sandbox. Only a process outside the namespace may map it, so a child does.
+    """
     waiting, go = os.pipe()
     process = os.getpid()
     helper = os.fork()
@@ -92,11 +95,11 @@ def _become_root_of_namespace(own_mounts: int, first: int, count: int) -> None:
 
 
 def _continue_in_pid_namespace() -> None:
-    """Fork; the child goes on as the zygote. The parent stays as its guard: what ends the guard ends all."""
+    """Fork, and let the child go on as the zygote. When the waiting parent ends, the kernel ends the child."""
     linux.unshare(linux.CLONE_NEWPID)
     child = os.fork()
     if child:
-        # It holds nothing of the server's, and has run nothing of a tenant's.
+        # The parent keeps no descriptors of the server, and has run no code of a tenant.
         linux.die_with_parent(signal.SIGKILL)
         os.closerange(0, 65536)
         _, status = os.waitpid(child, 0)
@@ -106,28 +109,28 @@ def _continue_in_pid_namespace() -> None:
 # --- around a sandbox -----------------------------------------------------------------------------------------
 
 
-def enter(walls: dict[str, Any], settings: dict[str, Any]) -> None:
-    """Called in the forked sandbox, with its descriptors in place. What fails ends it: no wall is left out silently."""
+def enter(layers: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Isolate the forked sandbox, once its descriptors are in place. A layer that fails raises `OSError`."""
     os.setsid()
-    if not walls["pid"]:
+    if not layers["pid"]:
         linux.adopt_orphans()
     uid = settings["uid"]
-    _score()
-    spaces = (linux.CLONE_NEWIPC | linux.CLONE_NEWUTS) if walls["ipc"] else 0
-    if walls["mount"]:
+    _set_oom_score()
+    spaces = (linux.CLONE_NEWIPC | linux.CLONE_NEWUTS) if layers["ipc"] else 0
+    if layers["mount"]:
         spaces |= linux.CLONE_NEWNS
     if spaces:
         linux.unshare(spaces)
-    if walls["mount"]:
-        _own_files(walls, settings)
-    _limit(walls, settings)
+    if layers["mount"]:
+        _mount_own_files(layers, settings)
+    _limit(layers, settings)
     if uid is not None:
         linux.renounce_capabilities()
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    elif walls["user"]:
-        # A namespace of its own counts its processes by itself, though the user is the same.
+    elif layers["user"]:
+        # In its own namespace its processes are counted separately, although the user is the same.
         mine = os.getuid(), os.getgid()
         linux.unshare(linux.CLONE_NEWUSER)
         map_own_user(*mine)
@@ -136,39 +139,39 @@ def enter(walls: dict[str, Any], settings: dict[str, Any]) -> None:
     linux.set_dumpable()
     linux.forbid_new_privileges()
     os.chdir(settings["env"]["TMPDIR"])
-    if walls["landlock"]:
-        landlock.restrict(_rules(walls, settings["env"]["TMPDIR"]))
-    if walls["seccomp"]:
+    if layers["landlock"]:
+        landlock.restrict(_rules(layers, settings["env"]["TMPDIR"]))
+    if layers["seccomp"]:
         seccomp.install()
     linux.die_with_parent(signal.SIGKILL)
 
 
-def _own_files(walls: dict[str, Any], settings: dict[str, Any]) -> None:
-    """What no other sandbox sees: its scratch directory, its processes, its datasets."""
+def _mount_own_files(layers: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Mount the scratch directory, the processes and the datasets that only this sandbox sees."""
     owner = os.getuid() if settings["uid"] is None else settings["uid"]
-    mounts.own_scratch(owner, settings["scratch_bytes"], [*walls["visible"], *walls["writable"]])
-    if walls["pid"]:
-        mounts.own_proc()
+    mounts.mount_scratch(owner, settings["scratch_bytes"], [*layers["visible"], *layers["writable"]])
+    if layers["pid"]:
+        mounts.mount_proc()
     if settings["view"] is not None:
         linux.attach_mount(settings["view"], mounts.DATASETS)
         os.close(settings["view"])
 
 
-def _score() -> None:
-    with contextlib.suppress(OSError):  # a kindness to the server, no wall
+def _set_oom_score() -> None:
+    with contextlib.suppress(OSError):  # this protects the server, and isolates nothing
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
 
 
-def _limit(walls: dict[str, Any], settings: dict[str, Any]) -> None:
+def _limit(layers: dict[str, Any], settings: dict[str, Any]) -> None:
     _set_limit(resource.RLIMIT_CORE, _CORE_BYTES)
     _set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     _set_limit(resource.RLIMIT_FSIZE, settings["scratch_bytes"])
-    if settings["uid"] is not None or walls["user"]:
+    if settings["uid"] is not None or layers["user"]:
         _set_limit(resource.RLIMIT_NPROC, settings["processes"])
 
 
 def limit_data(size: int) -> None:
-    """Of this process and each of its children. What the zygote has is not the function's doing."""
+    """Limit the data of this process and of each of its children. The zygote's share is not counted."""
     _set_limit(resource.RLIMIT_DATA, _data_bytes() + size)
 
 
@@ -186,15 +189,15 @@ def _data_bytes() -> int:
     return 0
 
 
-def _rules(walls: dict[str, Any], scratch: str) -> list[tuple[str, int]]:
-    # A root of its own holds nothing but what may be read.
-    elsewhere = [*mounts.SYSTEM, *walls["visible"], os.path.realpath("/etc/resolv.conf")]
-    readable = ["/"] if walls["mount"] else elsewhere
+def _rules(layers: dict[str, Any], scratch: str) -> list[tuple[str, int]]:
+    # With its own root directory, everything in it may be read.
+    elsewhere = [*mounts.SYSTEM, *layers["visible"], os.path.realpath("/etc/resolv.conf")]
+    readable = ["/"] if layers["mount"] else elsewhere
     rules = [(path, landlock.READ) for path in readable]
     rules += [(f"/dev/{name}", landlock.WRITE_FILES) for name in mounts.DEVICES]
-    rules += [(path, landlock.WRITE_FILES) for path in walls["devices"]]
-    rules += [(path, landlock.EVERYTHING) for path in walls["writable"]]
+    rules += [(path, landlock.WRITE_FILES) for path in layers["devices"]]
+    rules += [(path, landlock.EVERYTHING) for path in layers["writable"]]
     rules += [("/proc", landlock.WRITE_FILES), (scratch, landlock.EVERYTHING)]
-    # Without a mount namespace it is everyone's; semaphores live there all the same.
+    # Without a mount namespace all processes share it, but semaphores need it.
     rules.append(("/dev/shm", landlock.EVERYTHING))  # noqa: S108
     return rules
