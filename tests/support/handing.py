@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from aliquot.sdk.sandbox import sandbox
 
 import aliquot
 from aliquot.sdk.errors import UsageError
+from aliquot.sdk.sandbox import sandbox
 
 app = aliquot.App("handing")
 calls = []

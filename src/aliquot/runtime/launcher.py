@@ -105,7 +105,7 @@ class Launcher:
         if description["command"]:
             exec_launcher.execute(self._sock, description)
         os.environ.update(description["env"])
-        sdk_support.set_channel(self._channel, description.get("desk"))
+        sdk_support.set_channel(self._channel, description.get("buffers_token"))
         try:
             self._load(description)
         except program.InitError as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aliquot.runtime.group import FunctionGroup
 
 _TYPE = "Content-Type"
-_BUFFER = "; parcel="  # before the number of a shared buffer
+_BUFFER = "; buffer="  # before the number of a shared buffer
 
 
 class SandboxContext:
@@ -42,7 +42,7 @@ def encode_request(request: HttpRequest, server: ServerAddress) -> HttpRequest:
     if not sandbox.shares_memory_with(server) or sandbox.channel is None:
         return request._replace(body=dump(*body))
     pickled, buffers = dump_apart(*body)
-    kind = f"{request.headers[_TYPE]}; desk={sandbox.token}"
+    kind = f"{request.headers[_TYPE]}; sandbox={sandbox.token}"
     if buffers:
         envelope = values.seal_envelope(pickled, [len(buffer) for buffer in buffers])
         try:

@@ -168,24 +168,24 @@ def test_the_gateway_takes_a_parcel_from_the_desk_that_the_request_names():
     desks = NodeBuffers(BOUND, BOUND)
     desk = desks.open()
     number, body = filled(desk)
-    kind = f"application/x-aliquot-pickle; desk={desk.token}".encode()
+    kind = f"application/x-aliquot-pickle; sandbox={desk.token}".encode()
 
     def taken(content_type):
         arguments = shared_arguments(content_type, body, desks)
         return arguments.reply_buffers, arguments.buffer
 
     assert taken(kind) == (desk, None)
-    assert taken(b"application/x-aliquot-pickle; desk=" + b"0" * 32) == (None, None)
+    assert taken(b"application/x-aliquot-pickle; sandbox=" + b"0" * 32) == (None, None)
     assert taken(b"application/x-aliquot-pickle; charset=x") == (None, None)
     for wrong, text in (
-        (kind + b"; parcel=%d" % (number + 1), f"there is no parcel {number + 1}"),
-        (kind.replace(desk.token.encode(), b"0" * 32) + b"; parcel=%d" % number, "not of this platform"),
+        (kind + b"; buffer=%d" % (number + 1), f"there is no parcel {number + 1}"),
+        (kind.replace(desk.token.encode(), b"0" * 32) + b"; buffer=%d" % number, "not of this platform"),
     ):
         with pytest.raises(Refusal) as refusal:
             taken(wrong)
         assert refusal.value.status == 400
         assert text in str(refusal.value.body("t"))
-    found, parcel = taken(kind + b"; parcel=%d" % number)
+    found, parcel = taken(kind + b"; buffer=%d" % number)
     assert found is desk
     assert parcel.size == values.layout(SIZES)[1]
 

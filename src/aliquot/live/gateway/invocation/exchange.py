@@ -113,7 +113,7 @@ class Exchange:
             pickled = activation.pickled
             reply_buffers = call.shared.reply_buffers if call.shared is not None else None
             if outcome.parcel is not None and reply_buffers is not None and outcome.pickled is not None:
-                content_type = (b"content-type", b"%b; parcel=%d" % (PICKLE, reply_buffers.put(outcome.parcel)))
+                content_type = (b"content-type", b"%b; buffer=%d" % (PICKLE, reply_buffers.put(outcome.parcel)))
                 headers = self._headers(content_type, activation_id)
                 self.respond(_HTTP_STATUS[status], (*headers, _STATUS_HEADER[status]), outcome.pickled)
                 return

@@ -1,7 +1,7 @@
-"""Pickled bodies whose large buffers are in shared memory: what a sandbox says of them in its content type.
+"""Pickled bodies whose large buffers are in shared memory, as the content type describes them.
 
-`application/x-aliquot-pickle; desk=TOKEN; parcel=3`: the desk is the sandbox's own, where a result's buffers may go;
-the parcel has the arguments'. An answer names the parcel that the caller finds at its desk.
+In `application/x-aliquot-pickle; sandbox=TOKEN; buffer=3` the token names the calling sandbox, which can take the
+result's buffers. Number 3 is its shared buffer with the arguments. A reply names the shared buffer with the result.
 """
 
 import re
@@ -10,7 +10,7 @@ from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.invocations.call import SharedArguments
 from aliquot.live.node.shared_buffers import NodeBuffers, SharedBufferError
 
-_SHARED = re.compile(rb"[^;]+; desk=([0-9a-f]{32})(?:; parcel=([0-9]{1,5}))?")
+_SHARED = re.compile(rb"[^;]+; sandbox=([0-9a-f]{32})(?:; buffer=([0-9]{1,5}))?")
 
 
 def shared_arguments(
