@@ -27,7 +27,7 @@ def test_a_trigger_sets_off_what_its_active_rules_say(platform):
     platform.aliquot("trigger", "create", "uploaded", "-p", "kind", "jpg")
     assert "no active rule" in platform.aliquot("trigger", "fire", "uploaded")
     shown = platform.aliquot("rule", "create", "look", "uploaded", "echo")
-    assert shown == "rule look 0.0.1, active: uploaded sets off echo\n"
+    assert shown == "rule look 0.0.1, active: uploaded runs echo\n"
     fired = platform.json("trigger", "fire", "uploaded", "-p", "file", "cat.jpg")["activationId"]
     record = platform.json("activation", "get", fired, "--wait")
     assert record["response"]["result"] == {"file": "cat.jpg"}

@@ -95,7 +95,7 @@ def test_one_sandbox_or_each_can_be_asked_for(platform):
     assert one["sandboxes"] in [row["sandboxes"] for row in both]
     (same,) = platform.json("usage", "--sandbox", one["sandboxes"][0])
     assert same["function"] == "less"
-    assert "nothing of that" in platform.aliquot("usage", "nobody")
+    assert "no samples of that" in platform.aliquot("usage", "nobody")
 
 
 def test_usage_draws_a_picture(platform):

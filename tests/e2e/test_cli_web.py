@@ -56,7 +56,7 @@ def test_routes_are_created_called_listed_and_deleted(platform):
         (("create", "/hello", "get"), 2, "ROUTE: it takes [BASE] PATH VERB ACTION"),
         (("create", "/hello", "get", "nobody"), 5, "there is no function nobody"),
         (("create", "/hello", "get", "show", "--response-type", "xml"), 2, "--response-type: 'xml' is not known"),
-        (("create", "/hello", "get", "show", "--config-file", "show.py"), 2, "--config-file: it says all"),
+        (("create", "/hello", "get", "show", "--config-file", "show.py"), 2, "the document has the routes"),
         (("get", "/nowhere"), 5, "there is no API /nowhere"),
         (("delete", "/nowhere"), 5, "API deletion failure: API '/nowhere' does not exist."),
     ],

@@ -69,7 +69,7 @@ def test_what_the_apps_own_module_defines_is_made_anew_where_it_goes(handing):
 
 def test_a_result_that_does_not_travel_is_its_functions_error_and_the_sandbox_goes_on(handing, server):
     text, count = handing.bold.remote("lock")
-    why = "handing.inner: what it gives cannot be handed over: cannot pickle '_thread.lock' object; it takes what"
+    why = "handing.inner: its result cannot be handed over: cannot pickle '_thread.lock' object; it takes what"
     assert text.startswith(why)
     inner = records(server, "handing.inner")[-1]["response"]
     assert inner["status"] == "application error"

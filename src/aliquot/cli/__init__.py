@@ -1,4 +1,4 @@
-"""The command line: `aliquot --help` is where people begin."""
+"""The command line `aliquot`. Begin with `aliquot --help`."""
 
 from aliquot.cli.app import main
 

@@ -1,4 +1,4 @@
-"""`aliquot action`: functions as OpenWhisk's users know them, with everything that can be said of one."""
+"""`aliquot action`: functions as actions of OpenWhisk, with all their settings."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,33 +8,51 @@ import typer
 from aliquot.cli import functions, invoke
 from aliquot.cli.code import Kind, Main, Memory, Timeout, read_exec, read_limits
 from aliquot.cli.console import say, write_file
-from aliquot.cli.entities import body_of, full_name, put, show_entity, told
+from aliquot.cli.entities import body_of, full_name, print_written, put, show_entity
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, GatewayClient, annotations_of, connect
 from aliquot.cli.values import Annotation, Param, ParamFile, TakesPairs, as_list
 from aliquot.core.errors import InputError
 
 app = typer.Typer(
-    help="Actions: one file, a zip, a folder, an image or a sequence. `aliquot deploy` is the short way.",
+    help="Create, change and show actions. An action is a file, a zip, a folder, an image or a sequence of actions. "
+    "`aliquot deploy` is the short way.",
     no_args_is_help=True,
 )
 app.command("list")(functions.list_functions)
 app.command("delete")(functions.delete)
 app.command("invoke", cls=TakesPairs)(invoke.invoke)
 
-File = Annotated[Path | None, typer.Argument(help="A file, a zip, or a folder, which is zipped.", show_default=False)]
-Web = Annotated[str | None, typer.Option(metavar="true|raw|false", help="Whether browsers may call it, without a key.")]
-WebSecure = Annotated[
-    str | None, typer.Option(metavar="SECRET|true|false", help="What X-Require-Whisk-Auth must say; true makes one up.")
+File = Annotated[
+    Path | None, typer.Argument(help="A source file, a zip, or a folder, which is zipped.", show_default=False)
 ]
-Sequence = Annotated[str | None, typer.Option(metavar="A,B,C", help="Run these, each with what the one before said.")]
-Docker = Annotated[str | None, typer.Option(metavar="IMAGE", help="The runtime, by an image's name.")]
-Logs = Annotated[str | None, typer.Option("--logs", "--logsize", "-l", help="How much it may print, such as 1MiB.")]
-Concurrency = Annotated[int | None, typer.Option("--concurrency", "-c", help="Calls in one sandbox at once.")]
+Web = Annotated[
+    str | None,
+    typer.Option(
+        metavar="true|raw|false", help="Allow calls from the web without a key. raw passes the request unparsed."
+    ),
+]
+WebSecure = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SECRET|true|false",
+        help="The secret that the header X-Require-Whisk-Auth must have. true generates one.",
+    ),
+]
+Sequence = Annotated[
+    str | None, typer.Option(metavar="A,B,C", help="Run these actions in order, each on the result of the one before.")
+]
+Docker = Annotated[str | None, typer.Option(metavar="IMAGE", help="Run the action in the runtime of this image.")]
+Logs = Annotated[
+    str | None, typer.Option("--logs", "--logsize", "-l", help="The output that a run may print, such as 1MiB.")
+]
+Concurrency = Annotated[
+    int | None, typer.Option("--concurrency", "-c", help="The calls that run in one sandbox at once.")
+]
 
 
 @app.command(cls=TakesPairs)
 def create(
-    name: Annotated[str, typer.Argument(help="NAME or PACKAGE/NAME.")],
+    name: Annotated[str, typer.Argument(help="The name: NAME or PACKAGE/NAME.")],
     file: File = None,
     kind: Kind = None,
     main: Main = None,
@@ -52,7 +70,7 @@ def create(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create an action; one of that name must not be there yet.
+    """Create an action. The name must not be taken.
 
     For example: [bold]aliquot action create hello hello.py -p greeting Hi -a gpu-share 0.25 --web true[/]
     """
@@ -74,7 +92,7 @@ def update(
     param: Param = [],  # noqa: B006 - typer copies it
     param_file: ParamFile = None,
     annotation: Annotation = [],  # noqa: B006 - typer copies it
-    del_annotation: Annotated[list[str], typer.Option(metavar="KEY", help="An annotation to take away.")] = [],  # noqa: B006
+    del_annotation: Annotated[list[str], typer.Option(metavar="KEY", help="An annotation to remove. Repeatable.")] = [],  # noqa: B006
     web: Web = None,
     web_secure: WebSecure = None,
     timeout: Timeout = None,
@@ -84,7 +102,7 @@ def update(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change an action, or create it. What is not given stays; parameters, if any are given, replace those before.
+    """Change an action, or create it. Settings that are not given stay. Given parameters replace all earlier ones.
 
     For example: [bold]aliquot action update hello -m 512MiB -a weight 2[/]
     """
@@ -98,12 +116,12 @@ def update(
 @app.command()
 def get(
     name: FunctionName,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write its code there.")] = None,
-    url: Annotated[bool, typer.Option("--url", help="Print only where browsers reach it.")] = False,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write its code to this file.")] = None,
+    url: Annotated[bool, typer.Option("--url", help="Print only its address on the web.")] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show an action: what it runs, its parameters, annotations and limits.
+    """Show an action: its code's kind, parameters, annotations and limits.
 
     For example: [bold]aliquot action get hello --url[/]
     """
@@ -173,7 +191,7 @@ def _secret(text: str) -> str | bool:
 
 def _write(gateway: GatewayClient, name: str, body: dict[str, Any], *, overwrite: bool, as_json: bool) -> None:
     written = put(gateway, ACTIONS, name, body, overwrite=overwrite)
-    told(written, ACTIONS, as_json=as_json)
+    print_written(written, ACTIONS, as_json=as_json)
     if as_json:
         return
     said = annotations_of(written)
@@ -187,7 +205,7 @@ def _url(gateway: GatewayClient, name: str, entity: dict[str, Any]) -> str:
     from urllib.parse import quote
 
     if annotations_of(entity).get("web-export") is not True:
-        raise InputError(f"{name} is not on the web; aliquot action update {name} --web true brings it there")
+        raise InputError(f"{name} is not on the web; aliquot action update {name} --web true puts it there")
     namespace, _, package = str(entity["namespace"]).partition("/")
     return f"{gateway.url}/api/v1/web/" + "/".join(
         quote(part, safe="") for part in (namespace, package or "default", str(entity["name"]))

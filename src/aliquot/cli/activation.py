@@ -1,4 +1,4 @@
-"""`aliquot activation`: what became of calls, and those that are under way."""
+"""`aliquot activation`: the records of calls, and calls that still run."""
 
 import re
 import time
@@ -10,33 +10,42 @@ import typer
 from aliquot.cli import logs as log_lines
 from aliquot.cli.console import say
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, annotations_of, completer, connect
-from aliquot.cli.invoke import ended
+from aliquot.cli.invoke import wait_for_record
 from aliquot.cli.results import clock, print_json, seconds, show, table, text
 from aliquot.core.errors import InputError
 from aliquot.sdk.calls import NAMESPACE, activation_path
 from aliquot.sdk.errors import NotFoundError
 
-app = typer.Typer(help="Activations: the records of calls. `aliquot logs` is the short way.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show the records of calls, and cancel calls. `aliquot logs` is the short way.", no_args_is_help=True
+)
 app.command("logs")(log_lines.logs)
 
-_MOST = 200
+_MAX_LISTED = 200
 _STATUSES = ("success", "application error", "action developer error", "whisk internal error")
-Id = Annotated[str, typer.Argument(metavar="[ID]", help="An activation.", show_default="the last one")]
-Name = Annotated[str, typer.Argument(help="Only those of this function.", autocompletion=completer(ACTIONS))]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Until it has ended, if it has not.")]
+Id = Annotated[str, typer.Argument(metavar="[ID]", help="The id of an activation.", show_default="the last one")]
+Name = Annotated[str, typer.Argument(help="Only calls of this function.", autocompletion=completer(ACTIONS))]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until the call has ended.")]
 
 
 @app.command("list")
 def list_(
     name: Name = "",
-    limit: Annotated[int, typer.Option("--limit", "-l", min=1, max=_MOST, help="How many at most.")] = 30,
-    skip: Annotated[int, typer.Option("--skip", "-s", min=0, help="Leave out so many of the newest.")] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", "-l", min=1, max=_MAX_LISTED, help="The number of calls to show.")
+    ] = 30,
+    skip: Annotated[int, typer.Option("--skip", "-s", min=0, help="Leave out this many of the newest calls.")] = 0,
     since: Annotated[
-        str | None, typer.Option(help="Began then or later: 10m ago, 2026-01-31T12:00, or epoch milliseconds.")
+        str | None,
+        typer.Option(
+            help="Only calls that began at this time or later: 10m (ago), 2026-01-31T12:00, or epoch milliseconds."
+        ),
     ] = None,
-    upto: Annotated[str | None, typer.Option(help="Began then or earlier, likewise.")] = None,
-    session: Annotated[str, typer.Option(metavar="ID", help="Only those of this session.")] = "",
-    count: Annotated[bool, typer.Option("--count", help="Only how many there are.")] = False,
+    upto: Annotated[
+        str | None, typer.Option(help="Only calls that began at this time or earlier, given in the same way.")
+    ] = None,
+    session: Annotated[str, typer.Option(metavar="ID", help="Only calls of this session.")] = "",
+    count: Annotated[bool, typer.Option("--count", help="Print only the number of calls.")] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,7 +70,7 @@ def list_(
 
 @app.command()
 def get(activation_id: Id = "", wait: Wait = False, data: Data = None, as_json: AsJson = False) -> None:
-    """Show a call's record: when, where, for how long, what came of it, what it printed.
+    """Show the record of a call: its time, device, duration, result and output.
 
     For example: [bold]aliquot activation get --wait[/]
     """
@@ -92,7 +101,7 @@ def get(activation_id: Id = "", wait: Wait = False, data: Data = None, as_json: 
 
 @app.command()
 def result(activation_id: Id = "", wait: Wait = False, data: Data = None, as_json: AsJson = False) -> None:
-    """Print what a call answered, as JSON; with --json, its status and size, too.
+    """Print the result of a call as JSON. With --json its status and size are printed, too.
 
     For example: [bold]aliquot activation result --wait[/]
     """
@@ -104,11 +113,11 @@ def result(activation_id: Id = "", wait: Wait = False, data: Data = None, as_jso
 
 @app.command()
 def cancel(
-    activation_id: Annotated[str, typer.Argument(metavar="ID", help="An activation that is under way.")],
+    activation_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a call that waits or runs.")],
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a call that waits or runs; one that has ended stays as it is.
+    """End a call that waits or runs. A call that has ended stays as it is.
 
     For example: [bold]aliquot activation cancel $(aliquot invoke long --no-wait)[/]
     """
@@ -122,16 +131,16 @@ def cancel(
 
 @app.command()
 def poll(name: Name = "", data: Data = None, as_json: AsJson = False) -> None:
-    """Show calls as they end, with what they printed, until Ctrl-C. With --json: full records, one a line.
+    """Show calls as they end, with their output, until Ctrl-C. With --json each line is a full record.
 
-    It is [bold]aliquot logs --follow --last 0[/].
+    This is the same as [bold]aliquot logs --follow --last 0[/].
     """
     log_lines.logs(name or None, follow=True, last=0, data=data, as_json=as_json)
 
 
 def _record(gateway: GatewayClient, activation_id: str, *, wait: bool) -> dict[str, Any]:
     if activation_id:
-        return ended(gateway, activation_id) if wait else gateway.activation(activation_id)
+        return wait_for_record(gateway, activation_id) if wait else gateway.activation(activation_id)
     last = gateway.send("GET", f"{NAMESPACE}/activations", "the last activation", query={"limit": 1})
     if not last:
         raise NotFoundError("there are no activations yet; aliquot invoke makes one")
@@ -154,7 +163,7 @@ def _table(found: list[dict[str, Any]]) -> None:
 
 
 def _moment(value: str, option: str) -> int:
-    """Epoch milliseconds."""
+    """Parse a time and return epoch milliseconds."""
     from aliquot.sdk.units import read_ms
 
     if value.isdecimal():

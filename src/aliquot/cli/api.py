@@ -1,4 +1,4 @@
-"""`aliquot api`: web actions under addresses of one's own choosing."""
+"""`aliquot api`: routes of paths and verbs to web actions."""
 
 import re
 from pathlib import Path
@@ -16,14 +16,15 @@ from aliquot.sdk import answers
 from aliquot.sdk.errors import NotFoundError, RefusedError
 
 app = typer.Typer(
-    help="API routes: web actions under paths and verbs of your choosing, several as one API.", no_args_is_help=True
+    help="Make API routes. A route is a path and a verb that call a web action. An API is a set of routes.",
+    no_args_is_help=True,
 )
-Base = Annotated[str, typer.Argument(help="The API: its base path, or its name.")]
+Base = Annotated[str, typer.Argument(help="The API, by its base path or its name.")]
 
 _MANAGEMENT = "/api/v1/web/whisk.system/apimgmt"
 _VERBS = ("get", "post", "put", "patch", "delete", "head", "options")
 _TYPES = ("http", "json", "html", "svg", "text")
-_REFUSED = 502  # as a web action that answers with an error
+_REFUSED = 502  # the status of a web action that returns an error
 
 
 @app.command()
@@ -31,18 +32,20 @@ def create(
     route: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[BASE] PATH VERB ACTION", help="Such as /shop /orders/{id} get orders", show_default=False
+            metavar="[BASE] PATH VERB ACTION", help="For example /shop /orders/{id} get orders", show_default=False
         ),
     ] = None,
-    api_name: Annotated[str | None, typer.Option("--apiname", "-n", help="What the API is called.")] = None,
-    response_type: Annotated[str, typer.Option(help=f"How the action answers: {', '.join(_TYPES)}.")] = "json",
+    api_name: Annotated[str | None, typer.Option("--apiname", "-n", help="The name of the API.")] = None,
+    response_type: Annotated[
+        str, typer.Option(help=f"The type of the action's response: {', '.join(_TYPES)}.")
+    ] = "json",
     config_file: Annotated[
-        Path | None, typer.Option("--config-file", "-c", help="A Swagger document (JSON) instead: the whole API.")
+        Path | None, typer.Option("--config-file", "-c", help="Create the whole API from this Swagger document (JSON).")
     ] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a path and a verb call a web action.
+    """Create a route: a path and a verb call a web action.
 
     For example: [bold]aliquot api create /shop /orders get orders --response-type http[/]
     """
@@ -51,11 +54,11 @@ def create(
         raise InputError(f"--response-type: '{response_type}' is not known; it takes {', '.join(_TYPES)}")
     if config_file is not None:
         if route:
-            raise InputError("--config-file: it says all; no path, verb or action beside it")
+            raise InputError("--config-file: the document has the routes; give no path, verb or action beside it")
         document = {"namespace": "_", "swagger": read_object(str(config_file), "--config-file")}
     else:
         document = _document(gateway, route or [], api_name)
-    query = {"responsetype": response_type, **_who(gateway)}
+    query = {"responsetype": response_type, **_client_query(gateway)}
     made = _ask(gateway, "POST", "createApi", query, {"apidoc": document})
     if as_json:
         print_json(made)
@@ -68,11 +71,11 @@ def create(
 
 @app.command("list")
 def list_(
-    base: Annotated[str | None, typer.Argument(help="Only this API.", show_default=False)] = None,
+    base: Annotated[str | None, typer.Argument(help="Show only this API.", show_default=False)] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """List your API routes: address, verb, action."""
+    """List your API routes with address, verb and action."""
     apis = _get(connect(data), base)
     if as_json:
         print_json(apis)
@@ -98,13 +101,13 @@ def get(base: Base, data: Data = None, as_json: AsJson = False) -> None:  # noqa
 @app.command()
 def delete(
     base: Base,
-    path: Annotated[str, typer.Argument(help="Only this path.")] = "",
-    verb: Annotated[str, typer.Argument(help="Only this verb of it.")] = "",
+    path: Annotated[str, typer.Argument(help="Delete only this path.")] = "",
+    verb: Annotated[str, typer.Argument(help="Delete only this verb of the path.")] = "",
     yes: Yes = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete an API, a path of it, or one verb of that; the actions stay.
+    """Delete an API, one of its paths, or one verb of a path. The actions stay.
 
     For example: [bold]aliquot api delete /shop /orders get --yes[/]
     """
@@ -113,7 +116,7 @@ def delete(
     confirm(f"delete {which}?", yes=yes, as_json=as_json)
     parts = {"basepath": base, "relpath": path, "operation": verb}
     query = {key: value for key, value in parts.items() if value} | {"force": "true"}
-    _ask(gateway, "DELETE", "deleteApi", query | _who(gateway))
+    _ask(gateway, "DELETE", "deleteApi", query | _client_query(gateway))
     say_deleted(which, as_json=as_json)
 
 
@@ -129,7 +132,7 @@ def _document(gateway: GatewayClient, route: list[str], name: str | None) -> dic
     entity = gateway.entity(ACTIONS, action)
     said = annotations_of(entity)
     if said.get("web-export") is not True:
-        raise InputError(f"{action} is not on the web; aliquot action update {action} --web true brings it there")
+        raise InputError(f"{action} is not on the web; aliquot action update {action} --web true puts it there")
     namespace, _, package = str(entity["namespace"]).partition("/")
     leaf = str(entity["name"])
     target: dict[str, Any] = {
@@ -165,12 +168,12 @@ def _document(gateway: GatewayClient, route: list[str], name: str | None) -> dic
 
 def _get(gateway: GatewayClient, base: str | None) -> list[dict[str, Any]]:
     query = {"basepath": base} if base else {}
-    apis: list[dict[str, Any]] = _ask(gateway, "GET", "getApi", query | _who(gateway))["apis"]
+    apis: list[dict[str, Any]] = _ask(gateway, "GET", "getApi", query | _client_query(gateway))["apis"]
     return apis
 
 
-def _who(gateway: GatewayClient) -> dict[str, str]:
-    """What OpenWhisk's clients tell beside the key itself."""
+def _client_query(gateway: GatewayClient) -> dict[str, str]:
+    """Return the query parameters that OpenWhisk's clients send beside the key."""
     return {"accesstoken": "DUMMY_TOKEN", "spaceguid": gateway.client.server.key.partition(":")[0]}
 
 
@@ -184,7 +187,7 @@ def _ask(gateway: GatewayClient, method: str, name: str, query: dict[str, str], 
 
 
 def _routes(api: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Path, verb, address and action of each."""
+    """Return path, verb, address and action of each route."""
     found = []
     for path, item in api["apidoc"]["paths"].items():
         for verb in _VERBS:

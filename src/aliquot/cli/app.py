@@ -1,4 +1,4 @@
-"""The commands, put together; and what happens when one fails."""
+"""The command line as a whole: all commands, and how a failure is reported."""
 
 import sys
 from typing import Annotated
@@ -33,7 +33,7 @@ from aliquot.cli import (
     workload,
     wskprops,
 )
-from aliquot.cli.failures import ErrorFormat, report, tell
+from aliquot.cli.failures import ErrorFormat, print_error, report
 from aliquot.cli.plugins import PluginGroup
 from aliquot.cli.values import TakesPairs
 from aliquot.version import __version__
@@ -44,7 +44,7 @@ app = typer.Typer(
     help="""Serverless functions on shared GPUs: who runs when, where and next to whom.
 
     First steps: [bold]aliquot up[/] starts the platform on this machine, without GPU, root or anything else. In another
-    terminal, [bold]aliquot deploy examples/matrix/matrix.py[/] brings it functions,
+    terminal, [bold]aliquot deploy examples/matrix/matrix.py[/] deploys functions,
     [bold]aliquot invoke matrix.trace -p size=200[/] calls one, and [bold]aliquot top[/] shows what happens.
 
     To study scheduling without running anything, begin with [bold]aliquot study[/].""",
@@ -55,7 +55,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-RUN, DEVELOP, OPENWHISK, OPERATE = "Run", "Develop", "As OpenWhisk has it", "Operate"
+RUN, DEVELOP, OPENWHISK, OPERATE = "Run", "Develop", "OpenWhisk", "Operate"
 STUDY = "Simulate & study"
 app.command("up", rich_help_panel=RUN)(up.up)
 app.command("doctor", rich_help_panel=RUN)(doctor.doctor)
@@ -86,7 +86,7 @@ app.command("policies", rich_help_panel=STUDY)(policies.policies)
 app.add_typer(workload.app, name="workload", rich_help_panel=STUDY)
 app.add_typer(reproduce.app, name="reproduce", rich_help_panel=STUDY)
 
-# Of these, --json takes a file's name.
+# For these commands --json takes the name of a file.
 _JSON_INTO_A_FILE = {"study", "simulate", "compare", "bench", "workload", "reproduce"}
 
 
@@ -106,17 +106,17 @@ def _root(
 
 
 def main() -> None:
-    """What `aliquot` on the shell runs. Mistakes end with one clear line; a bug shows its traceback."""
+    """Run the command line. A user's mistake ends with one clear line, a bug with its traceback."""
     arguments = sys.argv[1:]
     ErrorFormat.json = "--json" in arguments and arguments[0] not in _JSON_INTO_A_FILE
     try:
         _run()
-    except BrokenPipeError:  # the reader has gone, as in `aliquot … | head`
+    except BrokenPipeError:  # the reader has ended, as in `aliquot … | head`
         sys.stderr.close()
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except Exception as error:  # noqa: BLE001 - `report` raises what is not ours
+    except Exception as error:  # noqa: BLE001 - `report` raises errors that are not ours again
         sys.exit(report(error))
 
 
@@ -127,8 +127,8 @@ def _run() -> None:
     try:
         code = app(prog_name="aliquot", standalone_mode=False)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # what the parser of the command line raises has one
+        if not hasattr(error, "format_message"):  # errors of the command line's parser have one
             raise
-        tell(error.format_message(), 2, "usage")
+        print_error(error.format_message(), 2, "usage")
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)

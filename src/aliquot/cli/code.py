@@ -1,4 +1,4 @@
-"""What an action is made of, as the command line says it: a file or a folder, an image, a sequence; and its limits."""
+"""Reads the code and the limits of an action from the command line: a file, a zip or a folder."""
 
 import os
 from pathlib import Path
@@ -12,18 +12,23 @@ PYTHON, NODEJS = "python:3.11", "nodejs:20"
 _KINDS = {".py": PYTHON, ".js": NODEJS, ".cjs": NODEJS, ".mjs": NODEJS}
 _ZIP = b"PK\x03\x04"
 _TAKES = f"it takes {PYTHON} or {NODEJS}"
-_LEFT_OUT = {"__pycache__", ".git"}
+_SKIPPED = {"__pycache__", ".git"}
 
 Kind: TypeAlias = Annotated[
-    str | None, typer.Option(help=f"{PYTHON} or {NODEJS}.", show_default="by the file's ending, or what is inside")
+    str | None,
+    typer.Option(help=f"The runtime: {PYTHON} or {NODEJS}.", show_default="found from the file's ending or contents"),
 ]
 Main: TypeAlias = Annotated[str | None, typer.Option(help="The function to call.", show_default="main")]
-Memory: TypeAlias = Annotated[str | None, typer.Option("--memory", "-m", help="Of the host, such as 512MiB.")]
-Timeout: TypeAlias = Annotated[str | None, typer.Option("--timeout", "-t", help="Of a run, such as 30s.")]
+Memory: TypeAlias = Annotated[
+    str | None, typer.Option("--memory", "-m", help="The host memory that it needs, such as 512MiB.")
+]
+Timeout: TypeAlias = Annotated[
+    str | None, typer.Option("--timeout", "-t", help="The time limit of a run, such as 30s.")
+]
 
 
 def read_exec(path: Path, kind: str | None, main: str | None) -> dict[str, Any]:
-    """Of one file, of a zip, or of a folder, which is zipped."""
+    """Read the code of an action from a file, a zip, or a folder, which is zipped."""
     content, found = _read(path)
     chosen = kind or found
     if chosen is None:
@@ -34,7 +39,7 @@ def read_exec(path: Path, kind: str | None, main: str | None) -> dict[str, Any]:
 def read_limits(
     timeout: str | None, memory: str | None, logs: str | None = None, concurrency: int | None = None
 ) -> dict[str, int]:
-    """Only those that are given. A bare number is what it is to `wsk`: milliseconds, or megabytes."""
+    """Return the given limits. A number without a unit means milliseconds or megabytes, as for `wsk`."""
     from aliquot.sdk.units import read_mib, read_ms
 
     limits = {}
@@ -50,7 +55,7 @@ def read_limits(
 
 
 def _read(path: Path) -> tuple[str, str | None]:
-    """The code as it travels, and its kind if that can be told."""
+    """Return the code as it is sent, and its kind if that can be found out."""
     from base64 import b64encode
 
     if path.is_dir():
@@ -72,7 +77,7 @@ def _pack(folder: Path) -> tuple[str, str | None]:
 
     files: dict[str, bytes] = {}
     for root, folders, names in os.walk(folder):
-        folders[:] = sorted(inner for inner in folders if inner not in _LEFT_OUT)
+        folders[:] = sorted(inner for inner in folders if inner not in _SKIPPED)
         for name in sorted(names):
             path = Path(root, name)
             try:

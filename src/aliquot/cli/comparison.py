@@ -1,4 +1,4 @@
-"""Running one scenario under several policies, with everything people want to see of it."""
+"""Simulates one scenario under several policies, and writes the table and the files of results."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -21,14 +21,14 @@ from aliquot.sim.tables import comparison
 
 
 class ComparisonFiles(Struct, frozen=True):
-    """Where results go besides the terminal."""
+    """The files that results are written to, beside the terminal."""
 
     json: Path | None = None
     plot: Path | None = None
     schedule: Path | None = None
 
     def check(self, inputs: Mapping[str, Path | None] | None = None) -> None:
-        """Before the long run, not after it: what cannot be written, or would overwrite what is read."""
+        """Check before the long run that the files can be written and are not inputs."""
         written = {"--json": self.json, "--plot": self.plot, "--schedule": self.schedule}
         check_distinct({**(inputs or {}), **written})
         if self.plot is not None:
@@ -38,7 +38,7 @@ class ComparisonFiles(Struct, frozen=True):
 
 
 def compare(scenario: Scenario, runs: Sequence[PolicySettings], outputs: ComparisonFiles, title: str) -> None:
-    """Simulate each, show the table, write the files."""
+    """Simulate each run, print the table, and write the files."""
     results = _simulate_all(scenario, runs, outputs.schedule)
     reports = [result for result, _ in results]
     output.print(comparison(reports, title))

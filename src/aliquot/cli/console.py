@@ -1,4 +1,4 @@
-"""Where the command line writes: results to stdout, progress and errors to stderr."""
+"""The output of the command line: results to stdout, progress and errors to stderr."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,21 +12,21 @@ from aliquot.core.errors import InputError
 
 
 class ErrorConsole(Console):
-    """A console on stderr that can take text from outside."""
+    """A console on stderr that can escape text from other sources."""
 
     @staticmethod
     def escape(text: str) -> str:
         return escape(text)
 
 
-# Piped output has no terminal to be as wide as; a table should still not be cut.
+# Piped output has no terminal width. Its tables should not be cut.
 output = Console(width=None if Console().is_terminal else 160)
 errors = ErrorConsole(stderr=True)
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """A progress bar on stderr, gone when the work is done; silent where nobody watches."""
+    """Show a progress bar on stderr, if it is a terminal. The bar disappears at the end."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -46,12 +46,12 @@ def write_file(path: Path, content: bytes, option: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line as it is: names of files may look like markup."""
+    """Print a line without markup, because file names may look like markup."""
     output.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def check_writable(path: Path | None, option: str) -> None:
-    """Say at once, not after the long run, that a result has nowhere to go."""
+    """Refuse a result file that cannot be written, before the long run."""
     if path is None:
         return
     if not path.parent.is_dir():
@@ -69,7 +69,7 @@ def check_writable(path: Path | None, option: str) -> None:
 
 
 def check_distinct(paths: Mapping[str, Path | None]) -> None:
-    """No file may be given twice: one would destroy the other."""
+    """Refuse a file that is given twice, because one result would overwrite the other."""
     seen: dict[Path, str] = {}
     for option, path in paths.items():
         if path is None:

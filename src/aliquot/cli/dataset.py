@@ -1,4 +1,4 @@
-"""`aliquot dataset`: where files come from, and how much of them is near."""
+"""`aliquot dataset`: the origins of files, and the part of them that is on the node."""
 
 import re
 from pathlib import Path
@@ -19,13 +19,14 @@ from aliquot.sdk.wire import JSON, HttpRequest, to_json
 PATH, OPERATOR = "/api/v1/datasets", "/operator/v1/datasets"
 
 app = typer.Typer(
-    help="Datasets: files at an origin that functions see as directories, and that are near before they ask.",
+    help="Manage datasets. A dataset is a set of files at an origin that functions see as a directory. "
+    "Its files are fetched to the node ahead of time.",
     no_args_is_help=True,
 )
 
 
 def complete(incomplete: str) -> list[str]:
-    """For the shell's completion: silent when there is no platform."""
+    """Complete a name for the shell. Without a platform there are no completions."""
     try:
         return [name for name in _names(connect(None)) if name.startswith(incomplete)]
     except (SdkError, OSError):
@@ -37,26 +38,32 @@ Name = Annotated[str, typer.Argument(help="The dataset.", autocompletion=complet
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="What functions call it: letters, digits and . _ -.")],
+    name: Annotated[str, typer.Argument(help="The name by which functions know it: letters, digits and . _ -.")],
     url: Annotated[
         str,
         typer.Argument(
-            help="A folder on the server's machine, http(s)://, rsync://, host:/folder for rsync over SSH, "
-            "or whatever fsspec opens, such as s3://."
+            help="The origin: a folder on the server's machine, http(s)://, rsync://, host:/folder for rsync over SSH, "
+            "or any address that fsspec opens, such as s3://."
         ),
     ],
     option: Annotated[
         list[str],
-        typer.Option("--option", "-o", metavar="K=V", help="Of the origin, such as key=… or anon=true; never shown."),
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="K=V",
+            help="An option of the origin, such as key=… or anon=true. Its value is never shown.",
+        ),
     ] = [],  # noqa: B006 - typer copies it
     namespace: Annotated[
-        list[str], typer.Option("--namespace", "-n", help="Who sees it; may be given again.", show_default="all")
+        list[str],
+        typer.Option("--namespace", "-n", help="A namespace that may use it. Repeatable.", show_default="all"),
     ] = [],  # noqa: B006 - typer copies it
-    no_check: Annotated[bool, typer.Option("--no-check", help="Do not look whether the origin opens.")] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not check that the origin can be opened.")] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a dataset, or change one; nothing is fetched yet. For the operator.
+    """Add or change a dataset. Nothing is fetched yet. For the operator.
 
     For example: [bold]aliquot dataset add imagenet s3://lab/imagenet -o anon=true[/]
     """
@@ -76,7 +83,7 @@ def add(
 
 @app.command("list")
 def list_(data: Data = None, as_json: AsJson = False) -> None:
-    """List the datasets that functions of this namespace may name; the operator sees all, and where they are."""
+    """List the datasets that functions of this namespace may use. The operator sees all, with their origins."""
     gateway = connect(data)
     operator = bool(gateway.client.server.operator)
     found = gateway.send("GET", OPERATOR if operator else PATH, "the datasets", operator=operator)
@@ -94,7 +101,7 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show_(name: Name, data: Data = None, as_json: AsJson = False) -> None:
-    """Show a dataset: its files, and how much of it is on the node."""
+    """Show a dataset: its files, and the part that is on the node."""
     gateway = connect(data)
     operator = bool(gateway.client.server.operator)
     found = _send(gateway, "GET", name, operator=operator)
@@ -121,12 +128,15 @@ def show_(name: Name, data: Data = None, as_json: AsJson = False) -> None:
 def warm(
     name: Name,
     pattern: Annotated[
-        list[str], typer.Argument(metavar="[PATTERN]...", help="Which files, such as 'train/*.bin'; none: all.")
+        list[str],
+        typer.Argument(
+            metavar="[PATTERN]...", help="The files to fetch, such as 'train/*.bin'. Without a pattern, all."
+        ),
     ] = [],  # noqa: B006 - typer copies it
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a dataset's files to the node now, and show how it goes. Ctrl-C stops it; what has come stays.
+    """Fetch a dataset's files to the node now, and show the progress. Ctrl-C stops it, and fetched files stay.
 
     For example: [bold]aliquot dataset warm imagenet 'val/*'[/]
     """
@@ -164,7 +174,7 @@ def warm(
 
 @app.command()
 def evict(name: Name, data: Data = None, as_json: AsJson = False) -> None:
-    """Have a dataset's files leave the node; they come again when they are asked for. For the operator."""
+    """Delete a dataset's files from the node. They are fetched again when they are needed. For the operator."""
     gone = _send(connect(data), "POST", name, operator=True, below="/evict")
     if as_json:
         print_json(gone)
@@ -175,11 +185,13 @@ def evict(name: Name, data: Data = None, as_json: AsJson = False) -> None:
 @app.command()
 def remove(
     name: Name,
-    force: Annotated[bool, typer.Option("--force", help="Although functions name it: they fail from then on.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Remove it even if functions use it. They fail from then on.")
+    ] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a dataset; its files leave the node, and stay at the origin. For the operator."""
+    """Remove a dataset. Its files are deleted from the node, and stay at the origin. For the operator."""
     removed = _send(connect(data), "DELETE", name, operator=True, query={"force": "true"} if force else {})
     if as_json:
         print_json(removed)
@@ -221,7 +233,10 @@ def _seen_by(found: dict[str, Any]) -> str:
 
 
 def _address(url: str) -> str:
-    """As it is, but for a folder, which is named from the root. As for rsync, a colon before any slash is a host's."""
+    """Return the address of an origin, with a folder's path made absolute.
+
+    As for rsync, a colon before the first slash separates a host from a path.
+    """
     is_elsewhere = re.match(r"[a-z][a-z0-9+.:-]*://|[^/:\s]+:", url) is not None
     return url if is_elsewhere else str(Path(url).expanduser().absolute())
 

@@ -1,4 +1,4 @@
-"""`aliquot deploy`: an SDK app, or one file as an OpenWhisk action."""
+"""`aliquot deploy`: deploys an SDK app, or one file as an OpenWhisk action."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +15,10 @@ from aliquot.core.errors import InputError
 
 
 def deploy(
-    target: Annotated[str, typer.Argument(metavar="FILE[:APP]", help="A file; :APP when it defines several apps.")],
-    name: Annotated[str | None, typer.Option(help="The action's name.", show_default="the file's")] = None,
+    target: Annotated[
+        str, typer.Argument(metavar="FILE[:APP]", help="The file, with :APP if it defines several apps.")
+    ],
+    name: Annotated[str | None, typer.Option(help="The name of the action.", show_default="the file's name")] = None,
     kind: Kind = None,
     main: Main = None,
     param: Param = [],  # noqa: B006 - typer copies it
@@ -26,10 +28,10 @@ def deploy(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring functions to the platform, or up to date there.
+    """Deploy functions, or update them.
 
-    A Python file that imports aliquot is an app: each of its functions becomes APP.FUNCTION, with what its decorator
-    says. Any other .py, .js or .zip file becomes one OpenWhisk action, with what the options say.
+    A Python file that imports aliquot is an app: each of its functions becomes APP.FUNCTION, with the settings of its
+    decorator. Any other .py, .js or .zip file becomes one OpenWhisk action, with the settings of the options.
     """
     path, app_name = split_target(target)
     options = {"--name": name, "--kind": kind, "--main": main, "--memory": memory, "--timeout": timeout}
@@ -37,7 +39,7 @@ def deploy(
     given += [option for option, value in (("--param", param), ("--annotation", annotation)) if value]
     if app_name is not None or (not given and is_app_file(path)):
         if given:
-            raise InputError(f"{given[0]}: {target} is an app; what its functions need stands in its file")
+            raise InputError(f"{given[0]}: {target} is an app; its functions' settings are in its file")
         _deploy_app(path, app_name, data, as_json=as_json)
         return
     body = {

@@ -1,4 +1,4 @@
-"""`aliquot doctor`: what this machine offers to a platform, and what follows from what is missing."""
+"""`aliquot doctor`: checks what this machine offers, and says what follows from anything missing."""
 
 import os
 from pathlib import Path
@@ -13,12 +13,12 @@ from aliquot.cli.results import print_json
 
 def doctor(
     data: Annotated[
-        Path | None, typer.Option(help="The data folder that the platform would use.", show_default="~/.aliquot")
+        Path | None, typer.Option(help="The data folder of the platform.", show_default="~/.aliquot")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="End with 1 if anything is missing.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if anything is missing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look at this machine: which walls it offers around sandboxes, which runtimes, how much room."""
+    """Check this machine: the isolation that it offers for sandboxes, the runtimes, and the free disk space."""
     import msgspec
 
     from aliquot.live.node.doctor import examine

@@ -1,4 +1,4 @@
-"""What the commands for packages, triggers, rules and actions share: names, writing, deleting, showing."""
+"""Shared parts of the commands for packages, triggers, rules and actions: writing, deleting, showing."""
 
 import json
 from collections.abc import Mapping
@@ -12,20 +12,21 @@ from aliquot.cli.results import clock, print_json, show, table, text
 from aliquot.cli.values import as_list, read_pairs, read_params
 from aliquot.sdk.calls import entity_path
 
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Shared: TypeAlias = Annotated[
-    bool | None, typer.Option("--shared/--private", help="Whether others may use what is in it.", show_default=False)
+    bool | None,
+    typer.Option("--shared/--private", help="Allow or forbid other namespaces to use it.", show_default=False),
 ]
-_LONG = 2000  # characters of a value that people still want to see
+_MAX_SHOWN_LENGTH = 2000  # characters of one value
 
 
 def full_name(name: str) -> str:
-    """`/_/name` for one of the caller's own: `_` is whoever asks."""
+    """Return the name with its namespace, where `_` is that of the caller."""
     return name if name.startswith("/") else f"/_/{name}"
 
 
 def body_of(param: list[str], param_file: str | None, annotation: list[str]) -> dict[str, Any]:
-    """Only what was said: the rest stays as it is."""
+    """Return a body with the given parameters and annotations only. Others stay as they are."""
     body: dict[str, Any] = {}
     if param or param_file is not None:
         body["parameters"] = as_list(read_params(param, param_file))
@@ -47,8 +48,8 @@ def put(
     return written
 
 
-def told(entity: Mapping[str, Any], collection: str, *, as_json: bool) -> None:
-    """That it has been written."""
+def print_written(entity: Mapping[str, Any], collection: str, *, as_json: bool) -> None:
+    """Print that an entity was written."""
     if as_json:
         print_json(entity)
     else:
@@ -65,7 +66,7 @@ def delete_entity(
     query: Mapping[str, str | int] | None = None,
     with_it: str = "",
 ) -> None:
-    gateway.entity(collection, name)  # to say so if there is none, before a question
+    gateway.entity(collection, name)  # fails before the question if there is none
     confirm(f"delete {name}{with_it}?", yes=yes, as_json=as_json)
     gateway.send("DELETE", entity_path(collection, name), name, query=query)
     say_deleted(name, as_json=as_json)
@@ -84,7 +85,7 @@ def say_deleted(name: str, *, as_json: bool) -> None:
 
 
 def list_entities(entities: list[dict[str, Any]], collection: str, *, as_json: bool) -> None:
-    """Those that have little to tell beside their names."""
+    """Print a table of entities: name, version, visibility and time of the last change."""
     word = WORDS[collection]
     if as_json:
         print_json(entities)
@@ -111,7 +112,9 @@ def show_entity(entity: Mapping[str, Any], *, as_json: bool) -> None:
     rows.columns[1].no_wrap = False
     for key, value in _rows(entity):
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        rows.add_row(key, shown if len(shown) <= _LONG else f"{shown[:_LONG]}… ({len(shown)} characters)")
+        rows.add_row(
+            key, shown if len(shown) <= _MAX_SHOWN_LENGTH else f"{shown[:_MAX_SHOWN_LENGTH]}… ({len(shown)} characters)"
+        )
     show(rows)
 
 

@@ -1,4 +1,4 @@
-"""How a command ends that cannot do what it was asked: one clear line, or JSON for programs, and an exit code.
+"""The end of a command that fails: one clear line, or JSON for programs, and an exit code.
 
 | code | meaning |
 |---|---|
@@ -28,7 +28,7 @@ from aliquot.sdk.errors import (
     UsageError,
 )
 
-# In this order: a kind comes before what it is a kind of.
+# The order matters: a subclass comes before its base class.
 _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (UsageError, 2, "usage"),
     (NoServerError, 3, "no_server"),
@@ -44,21 +44,21 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
 
 
 class ErrorFormat:
-    """What the command line asked for, as far as errors are concerned."""
+    """The format in which errors are printed."""
 
     json = False
 
 
 def report(error: Exception) -> int:
-    """Tell it and give the exit code; an error that is not ours is a bug and raised again."""
+    """Print an error and return the exit code. An error that is not ours is a bug, and is raised again."""
     for kind, code, name in _CODES:
         if isinstance(error, kind):
-            tell(_text(error), code, name)
+            print_error(_text(error), code, name)
             return code
     raise error
 
 
-def tell(text: str, code: int, kind: str) -> None:
+def print_error(text: str, code: int, kind: str) -> None:
     if ErrorFormat.json:
         import json
 
@@ -68,7 +68,7 @@ def tell(text: str, code: int, kind: str) -> None:
 
 
 def _text(error: Exception) -> str:
-    if isinstance(error, OSError) and not isinstance(error, SdkError):  # a disk that is full, a folder that went away
+    if isinstance(error, OSError) and not isinstance(error, SdkError):  # for example a full disk
         where = f"{error.filename}: " if error.filename else ""
         return where + (error.strerror or str(error))
     return str(error)

@@ -1,4 +1,4 @@
-"""`aliquot list` and `aliquot delete`: the functions of a namespace."""
+"""`aliquot list` and `aliquot delete`: list and delete the functions of a namespace."""
 
 from typing import Annotated
 
@@ -13,18 +13,18 @@ from aliquot.core.units import MIB
 
 def list_functions(
     package: Annotated[
-        str | None, typer.Argument(help="Only those in it; /namespace/package for one that is shared.")
+        str | None, typer.Argument(help="Only functions of this package. /NAMESPACE/PACKAGE is a shared one.")
     ] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the functions of your namespace, with what they need."""
+    """List the functions of your namespace, with their needs and limits."""
     actions = connect(data).entities(ACTIONS, package or "")
     if as_json:
         print_json(actions)
         return
     if not actions:
-        say(f"there are no functions {f'in {package}' if package else 'yet'}; bring one with: aliquot deploy FILE")
+        say(f"there are no functions {f'in {package}' if package else 'yet'}; deploy one with: aliquot deploy FILE")
         return
     rows = table("", "function", "kind", ">gpu", ">gpu memory", ">memory", ">timeout", "version", "updated")
     for action in actions:
@@ -44,5 +44,5 @@ def list_functions(
 
 
 def delete(name: FunctionName, yes: Yes = False, data: Data = None, as_json: AsJson = False) -> None:
-    """Delete a function. Records of its calls stay."""
+    """Delete a function. The records of its calls stay."""
     delete_entity(connect(data), ACTIONS, name, yes=yes, as_json=as_json)

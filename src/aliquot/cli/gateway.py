@@ -1,4 +1,4 @@
-"""How commands reach the platform, and the options that they share."""
+"""The connection of commands to the platform, and the options that they share."""
 
 import difflib
 import re
@@ -19,7 +19,7 @@ from aliquot.sdk.wire import JSON, HttpReply, HttpRequest, ask, to_json
 
 ACTIONS, PACKAGES, TRIGGERS, RULES = "actions", "packages", "triggers", "rules"
 WORDS = {ACTIONS: "function", PACKAGES: "package", TRIGGERS: "trigger", RULES: "rule"}
-_MOST_LISTED = 200
+_MAX_LISTED = 200
 
 
 def _remember(wanted: bool) -> bool:
@@ -28,7 +28,7 @@ def _remember(wanted: bool) -> bool:
 
 
 AsJson: TypeAlias = Annotated[
-    bool, typer.Option("--json", callback=_remember, is_eager=True, help="For programs: JSON on stdout, errors too.")
+    bool, typer.Option("--json", callback=_remember, is_eager=True, help="Print JSON for programs, also for errors.")
 ]
 Data: TypeAlias = Annotated[
     Path | None,
@@ -40,7 +40,7 @@ Data: TypeAlias = Annotated[
 
 
 class GatewayClient:
-    """The platform's HTTP side, for one namespace, or for the operator."""
+    """The HTTP interface of the platform, for one namespace or for the operator."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -56,7 +56,7 @@ class GatewayClient:
         body: object = None,
         operator: bool = False,
     ) -> Any:  # noqa: ANN401 - whatever JSON holds
-        """The answer's JSON; `what` was asked for, should it be refused."""
+        """Send a request and return the JSON of the reply. `what` names the thing asked for in errors."""
         return answers.check(self.reply(method, path, query=query, body=body, operator=operator), what).json()
 
     def reply(
@@ -72,24 +72,24 @@ class GatewayClient:
         headers = {"Content-Type": JSON} if content else {}
         return self.client.run(ask(HttpRequest(method, path, query or {}, headers, content, operator)))
 
-    # --- what several commands ask for --------------------------------------------------------------------
+    # --- requests of several commands ---------------------------------------------------------------------
 
     def entities(self, collection: str, place: str = "") -> list[dict[str, Any]]:
-        """All of the caller's namespace, of `/namespace`, or of a package, by name."""
+        """Return all entities of the caller's namespace, of `/namespace`, or of a package, ordered by name."""
         found: list[dict[str, Any]] = []
         namespace, package = place[1:].partition("/")[::2] if place.startswith("/") else ("_", place)
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/{collection}"
         if package:
             path += f"/{quote(package, safe='')}/"
         while True:
-            query: dict[str, str | int] = {"limit": _MOST_LISTED, "skip": len(found)}
+            query: dict[str, str | int] = {"limit": _MAX_LISTED, "skip": len(found)}
             page = self.send("GET", path, f"the list of {collection}", query=query)
             found += page
-            if len(page) < _MOST_LISTED:
+            if len(page) < _MAX_LISTED:
                 return sorted(found, key=qualified)
 
     def entity(self, collection: str, name: str, *, code: bool = False) -> dict[str, Any]:
-        """One that is not there is an error that names those like it."""
+        """Return one entity. If there is none, the error names those with a similar name."""
         query = {"code": "false"} if collection == ACTIONS and not code else {}
         try:
             found: dict[str, Any] = self.send("GET", entity_path(collection, name), name, query=query)
@@ -109,9 +109,9 @@ class GatewayClient:
             return NotFoundError(f"there is no {word} {name}; did you mean {' or '.join(meant)}?")
         if names:
             lists = "aliquot list" if collection == ACTIONS else f"aliquot {word} list"
-            return NotFoundError(f"there is no {word} {name}; `{lists}` shows the {len(names)} that there are")
-        brings = "aliquot deploy FILE" if collection == ACTIONS else f"aliquot {word} create"
-        return NotFoundError(f"there is no {word} {name}, nor any other; `{brings}` brings one")
+            return NotFoundError(f"there is no {word} {name}; `{lists}` lists all {len(names)}")
+        creates = "aliquot deploy FILE" if collection == ACTIONS else f"aliquot {word} create"
+        return NotFoundError(f"there is no {word} {name}, nor any other; `{creates}` makes one")
 
     def activation(self, activation_id: str) -> dict[str, Any]:
         record: dict[str, Any] = self.send("GET", activation_path(activation_id), f"activation {activation_id}")
@@ -123,13 +123,13 @@ def connect(data: Path | None) -> GatewayClient:
 
 
 def qualified(entity: Mapping[str, Any]) -> str:
-    """`name`, or `package/name`, as commands take it."""
+    """Return `name` or `package/name`, as commands take it."""
     package = str(entity["namespace"]).partition("/")[2]
     return f"{package}/{entity['name']}" if package else str(entity["name"])
 
 
 def completer(collection: str) -> Callable[[str], list[str]]:
-    """For the shell's completion: silent when there is no platform."""
+    """Return a function that completes names for the shell. Without a platform there are no completions."""
 
     def complete(incomplete: str) -> list[str]:
         try:
@@ -142,7 +142,7 @@ def completer(collection: str) -> Callable[[str], list[str]]:
 
 
 FunctionName: TypeAlias = Annotated[
-    str, typer.Argument(help="The function, as aliquot list shows it.", autocompletion=completer(ACTIONS))
+    str, typer.Argument(help="The name of the function, see aliquot list.", autocompletion=completer(ACTIONS))
 ]
 
 

@@ -1,16 +1,20 @@
-"""`aliquot invoke`: call a function once."""
+"""`aliquot invoke`: calls a function once, and follows its output if asked."""
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from aliquot.cli.console import errors, say
-from aliquot.cli.failures import tell
+from aliquot.cli.failures import print_error
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, FunctionName, GatewayClient, annotations_of, connect
 from aliquot.cli.results import print_json, seconds
 from aliquot.cli.values import Param, read_params
+from aliquot.sdk.calls import action_path
+from aliquot.sdk.events import ACCEPT, EVENTS_TIMEOUT_S, events_request, read_events
+from aliquot.sdk.wire import JSON, HttpRequest, to_json
 
 _POLL_S = 0.5
 
@@ -21,22 +25,24 @@ def invoke(
     json_input: Annotated[
         str | None,
         typer.Option(
-            "--json-input", "--param-file", "-P", metavar="FILE", help="A JSON object of parameters; - is stdin."
+            "--json-input",
+            "--param-file",
+            "-P",
+            metavar="FILE",
+            help="A file with a JSON object of parameters. - is stdin.",
         ),
     ] = None,
     session: Annotated[
-        str, typer.Option(metavar="ID", help="The session that the call belongs to; see aliquot session.")
+        str, typer.Option(metavar="ID", help="The session that the call belongs to, see aliquot session.")
     ] = "",
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the activation's id and do not wait.")] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show on stderr what it prints, as it prints it.")
-    ] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the id of the activation and do not wait.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show its output on stderr while it runs.")] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Call a function and print its result as JSON; the exit code is 1 if it fails.
+    """Call a function and print its result as JSON. The exit code is 1 if it fails.
 
-    What happened (cold or warm, how long it waited and ran) goes to stderr. With --json the whole record is printed.
+    A summary (cold or warm start, waiting time, run time) goes to stderr. With --json the whole record is printed.
     """
     payload = read_params(param, json_input, "--json-input")
     gateway = connect(data)
@@ -56,12 +62,13 @@ def invoke(
         if response["success"]:
             print_json(response.get("result"))
     if not response["success"]:
-        tell(f"{name}: {why(response)}; its output: aliquot logs {record['activationId']}", 1, "function")
+        print_error(
+            f"{name}: {describe_failure(response)}; its output: aliquot logs {record['activationId']}", 1, "function"
+        )
         raise typer.Exit(1)
 
 
 def _followed(gateway: GatewayClient, name: str, payload: dict[str, Any], session: str) -> dict[str, Any]:
-    from aliquot.cli.following import call_and_follow
     from aliquot.sdk.errors import NotFoundError
 
     def printed(line: str) -> None:
@@ -73,22 +80,45 @@ def _followed(gateway: GatewayClient, name: str, payload: dict[str, Any], sessio
         raise gateway.unknown(ACTIONS, name) from error
 
 
+def call_and_follow(
+    gateway: GatewayClient, name: str, payload: Mapping[str, Any], session: str, printed: Callable[[str], None]
+) -> dict[str, Any]:
+    """Call a function and return its record. `printed` gets each line of output as it comes."""
+    query = {"blocking": "true", **({"session": session} if session else {})}
+    headers = {**ACCEPT, "Content-Type": JSON}
+    request = HttpRequest("POST", action_path(name), query, headers, to_json(payload), timeout_s=EVENTS_TIMEOUT_S)
+    return _follow(gateway, request, name, printed)
+
+
+def follow(gateway: GatewayClient, activation_id: str, printed: Callable[[str], None]) -> dict[str, Any]:
+    """Follow a call that was started before, and return its record."""
+    return _follow(gateway, events_request(activation_id), f"activation {activation_id}", printed)
+
+
+def _follow(gateway: GatewayClient, request: HttpRequest, what: str, printed: Callable[[str], None]) -> dict[str, Any]:
+    found: Any = None
+    for event, found in read_events(gateway.client.lines(request, what), what):
+        if event == "log":
+            printed(found)
+    record: dict[str, Any] = found  # the last is the result
+    return record
+
+
 def call(gateway: GatewayClient, name: str, payload: dict[str, Any], *, session: str = "") -> dict[str, Any]:
-    """The record of a call that has ended, however long it took."""
-    return ended(gateway, begin(gateway, name, payload, wait=True, session=session))
+    """Call a function, wait for its end however long it takes, and return its record."""
+    return wait_for_record(gateway, begin(gateway, name, payload, wait=True, session=session))
 
 
-def why(response: dict[str, Any]) -> str:
-    """In words, what a record's response says of a failure."""
+def describe_failure(response: dict[str, Any]) -> str:
+    """Describe the failure in the response of a record."""
     result = response.get("result")
     said = result.get("error", result) if isinstance(result, dict) else result
     return f"{response['status']}: {said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)}"
 
 
 def begin(gateway: GatewayClient, name: str, payload: dict[str, Any], *, wait: bool, session: str = "") -> str:
-    """The activation's id: when it has ended if one waits, otherwise when it is accepted."""
+    """Start a call and return its activation id, with `wait` after its end, otherwise once it is accepted."""
     from aliquot.sdk import answers
-    from aliquot.sdk.calls import action_path
 
     query = ({"blocking": "true"} if wait else {}) | ({"session": session} if session else {})
     reply = gateway.reply("POST", action_path(name), query=query, body=payload)
@@ -99,8 +129,8 @@ def begin(gateway: GatewayClient, name: str, payload: dict[str, Any], *, wait: b
     return str(answers.check(reply, name).json()["activationId"])
 
 
-def ended(gateway: GatewayClient, activation_id: str) -> dict[str, Any]:
-    """Of what has ended, or will: the platform lets callers wait for a minute, people may want to wait longer."""
+def wait_for_record(gateway: GatewayClient, activation_id: str) -> dict[str, Any]:
+    """Wait until an activation has ended, and return its record. The platform itself waits for a minute only."""
     from aliquot.sdk import answers
     from aliquot.sdk.calls import activation_path
 

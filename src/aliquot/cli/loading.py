@@ -1,4 +1,4 @@
-"""Finding the app in a file: the file is imported, as the sandbox will do."""
+"""Finds the app in a Python file by importing the file."""
 
 import ast
 import sys
@@ -11,14 +11,14 @@ from aliquot.sdk import App
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
-    """`vision.py:app`: the file, and the app's name or the variable that holds it."""
+    """Split `vision.py:app` into the file and the app's name, or the name of its variable."""
     text, colon, app = target.rpartition(":")
     if colon and not Path(target).exists():
-        return _checked(Path(text)), app or None
-    return _checked(Path(target)), None
+        return _check_file(Path(text)), app or None
+    return _check_file(Path(target)), None
 
 
-def _checked(path: Path) -> Path:
+def _check_file(path: Path) -> Path:
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the file in it that defines the app, with App(include=…) in it")
     if not path.is_file():
@@ -27,7 +27,7 @@ def _checked(path: Path) -> Path:
 
 
 def is_app_file(path: Path) -> bool:
-    """Whether it imports aliquot; one that does not even parse is left to the platform to judge."""
+    """Return whether a file imports aliquot. A file that does not parse is left to the platform."""
     if path.suffix != ".py":
         return False
     try:
@@ -42,7 +42,7 @@ def is_app_file(path: Path) -> bool:
 def load_app(path: Path, wanted: str | None) -> App:
     module = _import(path)
     apps = {name: value for name, value in vars(module).items() if isinstance(value, App)}
-    apps = {name: app for name, app in apps.items() if app.module is vars(module)}  # not one that it imports
+    apps = {name: app for name, app in apps.items() if app.module is vars(module)}  # leaves out imported apps
     if not apps:
         raise InputError(f"{path} defines no app; it takes a line such as: app = aliquot.App('{path.stem}')")
     if wanted is not None:
@@ -71,7 +71,7 @@ def _import(path: Path) -> object:
 
 
 def _line(error: Exception, path: Path) -> str:
-    """Where in the file it went wrong."""
+    """Return the line of the file in which an error occurred."""
     trace, found = error.__traceback__, None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(path.resolve()):

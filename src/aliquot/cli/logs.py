@@ -1,4 +1,4 @@
-"""`aliquot logs`: what functions printed, and how their calls ended."""
+"""`aliquot logs`: shows the output of functions and the results of their calls."""
 
 import re
 import time
@@ -14,29 +14,34 @@ from aliquot.sdk.calls import NAMESPACE
 from aliquot.sdk.errors import NotFoundError, RefusedError
 
 _POLL_S = 0.5
-# A call shows when it has ended, in the order of starts: one that ran this long is still found.
+# Calls are listed by their start, but appear when they end. Calls that took up to this long are found.
 _LOOK_BACK_MS = 15 * 60_000
-_MOST = 200
+_MAX_LISTED = 200
 
 
 def logs(
     which: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME|ID]", help="A function, or one activation; all without.", autocompletion=completer(ACTIONS)
+            metavar="[NAME|ID]",
+            help="A function or the id of one activation. Without it, all functions.",
+            autocompletion=completer(ACTIONS),
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on: with what ends from now on, or with that activation.")
+        bool,
+        typer.Option("--follow", "-f", help="Go on with calls that end from now on, or until the activation ends."),
     ] = False,
-    last: Annotated[int, typer.Option("--last", "-n", min=0, max=_MOST, help="How many calls.")] = 10,
-    since: Annotated[str | None, typer.Option(help="Only what began within, such as 10m.")] = None,
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=0, max=_MAX_LISTED, help="The number of calls to show.")
+    ] = 10,
+    since: Annotated[str | None, typer.Option(help="Only calls that began within this time, such as 10m.")] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what functions printed, the oldest call first. With --json: full records, one a line.
+    """Show the output of functions, the oldest call first. With --json each line is a full record.
 
-    For example: [bold]aliquot logs $(aliquot invoke long --no-wait) --follow[/] shows a run's lines as it prints them.
+    For example: [bold]aliquot logs $(aliquot invoke long --no-wait) --follow[/] shows the lines of a run as they come.
     """
     gateway = connect(data)
     if which is not None and re.fullmatch("[0-9a-f]{32}", which):
@@ -52,7 +57,7 @@ def logs(
 
 
 def _one(gateway: GatewayClient, activation_id: str, *, follow: bool, as_json: bool) -> None:
-    from aliquot.cli.following import follow as followed
+    from aliquot.cli.invoke import follow as followed
 
     if not follow:
         _print(gateway.activation(activation_id), as_json=as_json)
@@ -69,7 +74,7 @@ def _one(gateway: GatewayClient, activation_id: str, *, follow: bool, as_json: b
 
 
 def _check_known(gateway: GatewayClient, name: str) -> None:
-    """To say so if there is none, rather than to show nothing. Triggers have records, too."""
+    """Raise an error if there is no such function or trigger, instead of showing nothing."""
     try:
         gateway.entity(ACTIONS, name)
     except (NotFoundError, RefusedError) as error:
@@ -87,17 +92,17 @@ def _recent(gateway: GatewayClient, name: str | None, last: int, since: str | No
 
 
 def _new(gateway: GatewayClient, name: str | None) -> Iterator[dict[str, Any]]:
-    seen = {record["activationId"]: None for record in _list(gateway, name, _now_ms() - _LOOK_BACK_MS, _MOST)}
+    seen = {record["activationId"]: None for record in _list(gateway, name, _now_ms() - _LOOK_BACK_MS, _MAX_LISTED)}
     while True:
         time.sleep(_POLL_S)
         fresh = [
             record
-            for record in _list(gateway, name, _now_ms() - _LOOK_BACK_MS, _MOST)
+            for record in _list(gateway, name, _now_ms() - _LOOK_BACK_MS, _MAX_LISTED)
             if record["activationId"] not in seen
         ]
         yield from sorted(fresh, key=lambda record: int(record.get("end", 0)))
         seen.update((record["activationId"], None) for record in fresh)
-        for old in list(seen)[: -10 * _MOST]:
+        for old in list(seen)[: -10 * _MAX_LISTED]:
             del seen[old]
 
 

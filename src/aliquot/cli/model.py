@@ -1,4 +1,4 @@
-"""`aliquot model`: what was learned about which files come next, how well it does, and which of it serves."""
+"""`aliquot model`: the models that predict the next files, their quality, and the one in use."""
 
 import time
 from pathlib import Path
@@ -13,19 +13,20 @@ from aliquot.core.errors import InputError
 from aliquot.sdk.errors import SdkError
 
 PATH = "/operator/v1/models"
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _POINTS = 100
 _ORDER = ("none", "popular", "markov1", "markov2", "lstm", "blend")
 
 app = typer.Typer(
-    help="Models: which files will be opened next, as learned from the access log. For the operator.",
+    help="Manage the models that predict which files are opened next. They learn from the access log. "
+    "For the operator.",
     no_args_is_help=True,
 )
 
 
 @app.command("list")
 def list_(data: Data = None, as_json: AsJson = False) -> None:
-    """List the versions, the newest first, and say which serves."""
+    """List the versions, the newest first, and say which one is in use."""
     state = _state(connect(data))
     if as_json:
         print_json(state)
@@ -51,12 +52,12 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show_(
-    version: Annotated[int | None, typer.Argument(help="The version.", show_default="the one that serves")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the network's learning curve there.")] = None,
+    version: Annotated[int | None, typer.Argument(help="The version.", show_default="the one in use")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the learning curve of the network to this file.")] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a version: how each predictor did on held-back sessions, and why it serves or does not."""
+    """Show a version: the score of each predictor on held-back sessions, and why it is in use or not."""
     _check_plot(plot)
     state = _state(connect(data))
     one = _find(state, version)
@@ -87,12 +88,15 @@ def show_(
 
 @app.command()
 def train(
-    plot: Annotated[Path | None, typer.Option(help="Draw the network's learning curve there.")] = None,
-    detach: Annotated[bool, typer.Option(help="Do not wait for the end.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the learning curve of the network to this file.")] = None,
+    detach: Annotated[bool, typer.Option(help="Do not wait until the training ends.")] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from the access log, in a process of its own at the lowest priority; what is better than before serves."""
+    """Train a version from the access log. It comes into use if it is better than the present one.
+
+    The training runs in its own process at the lowest priority.
+    """
     _check_plot(plot)
     gateway = connect(data)
     state = gateway.send("POST", PATH + "/train", "a training", operator=True)
@@ -117,14 +121,14 @@ def train(
 
 @app.command()
 def use(
-    version: Annotated[str | None, typer.Argument(help="The version, or auto: the best of what was learned.")] = None,
+    version: Annotated[str | None, typer.Argument(help="The version, or auto for the best one.")] = None,
     predictor: Annotated[
-        str | None, typer.Option(help=f"One of its predictors: {', '.join(_ORDER)}, or auto: the one that won.")
+        str | None, typer.Option(help=f"One of its predictors: {', '.join(_ORDER)}, or auto for the best one.")
     ] = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a version serve until another is chosen, or `auto`; it is exchanged at once, nothing is restarted."""
+    """Use a version until another one or `auto` is chosen. It changes at once, without a restart."""
     if version is None and predictor is None:
         raise InputError("VERSION: it takes the number of a version, auto, or --predictor NAME")
     if version not in {None, "auto"} and not (str(version).isdecimal() and int(str(version)) > 0):
@@ -135,7 +139,7 @@ def use(
 
 @app.command()
 def rollback(data: Data = None, as_json: AsJson = False) -> None:
-    """Have the version serve that did before the present one; it stays until another is chosen, or `use auto`."""
+    """Use the previous version again, until another one or `use auto` is chosen."""
     _changed(connect(data).send("POST", PATH + "/rollback", "rollback", operator=True), as_json=as_json)
 
 
@@ -150,7 +154,7 @@ def _follow(gateway: GatewayClient, state: dict[str, Any]) -> dict[str, Any]:
         while state["training"]["running"]:
             told = state["training"]
             bar.update(task, description=told["what"], completed=round(_POINTS * told["done"]))
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
             state = _state(gateway)
     return state
 

@@ -1,4 +1,4 @@
-"""`aliquot namespace`: the operator's commands for tenants."""
+"""`aliquot namespace`: the operator's commands for the namespaces of tenants."""
 
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -14,14 +14,21 @@ from aliquot.sdk.errors import NotFoundError
 PATH = "/operator/v1/namespaces"
 
 app = typer.Typer(
-    help="Namespaces, one for each tenant: keys, weights, quotas. For the operator.", no_args_is_help=True
+    help="Manage namespaces, one for each tenant, with their keys, weights and quotas. For the operator.",
+    no_args_is_help=True,
 )
 
-Name = Annotated[str, typer.Argument(help="The namespace.")]
-Weight = Annotated[float | None, typer.Option(help="Its part of the devices beside the others'.")]
-PerMinute = Annotated[int | None, typer.Option(min=0, help="At most so many invocations a minute; 0 for no bound.")]
-Concurrent = Annotated[int | None, typer.Option(min=0, help="At most so many at once; 0 for no bound.")]
-Fires = Annotated[int | None, typer.Option(min=0, help="At most so many fires of triggers a minute; 0 for no bound.")]
+Name = Annotated[str, typer.Argument(help="The name of the namespace.")]
+Weight = Annotated[float | None, typer.Option(help="Its share of the devices relative to other namespaces.")]
+PerMinute = Annotated[
+    int | None, typer.Option(min=0, help="The maximum number of invocations a minute. 0 means no limit.")
+]
+Concurrent = Annotated[
+    int | None, typer.Option(min=0, help="The maximum number of invocations at once. 0 means no limit.")
+]
+Fires = Annotated[
+    int | None, typer.Option(min=0, help="The maximum number of trigger fires a minute. 0 means no limit.")
+]
 
 
 @app.command()
@@ -34,7 +41,7 @@ def create(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a namespace and print its key, this once: the platform keeps only a digest of it."""
+    """Create a namespace and print its key. It is shown only once, because the platform keeps only a digest."""
     body = {"name": name, **_changes(weight, per_minute, concurrent, fires_per_minute)}
     made = connect(data).send("POST", PATH, f"namespace {name}", body=body, operator=True)
     _print_key(made, as_json=as_json)
@@ -72,7 +79,7 @@ def set_(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a namespace's weight or quota; what is not given stays."""
+    """Change the weight or the quotas of a namespace. Values that are not given stay."""
     changes = _changes(weight, per_minute, concurrent, fires_per_minute)
     if not changes:
         raise InputError("nothing to change; give --weight, --per-minute, --concurrent or --fires-per-minute")
@@ -89,7 +96,7 @@ def set_(
 @app.command()
 def delete(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -105,7 +112,7 @@ def delete(
 
 @app.command("rotate-key")
 def rotate_key(name: Name, data: Data = None, as_json: AsJson = False) -> None:
-    """Make a new key and print it, this once; the old ones do not open any more."""
+    """Make a new key and print it. It is shown only once, and the old keys are refused from now on."""
     made = _send(connect(data), "POST", name, keys=True, body={})
     _print_key(made, as_json=as_json)
 
@@ -123,7 +130,7 @@ def _send(gateway: GatewayClient, method: str, name: str, *, keys: bool = False,
 def _changes(
     weight: float | None, per_minute: int | None, concurrent: int | None, fires_per_minute: int | None
 ) -> dict[str, Any]:
-    """For the platform null is no bound, and what is absent stays."""
+    """Return the changes for the platform. Null means no limit, and absent values stay."""
     bounds = {
         "invocationsPerMinute": per_minute,
         "concurrentInvocations": concurrent,
@@ -139,8 +146,8 @@ def _print_key(made: dict[str, Any], *, as_json: bool) -> None:
         return
     say(str(made["key"]))
     errors.print(
-        f"[dim]the key of {errors.escape(str(made['namespace']))}, shown this once; "
-        "whoever uses it sets ALIQUOT_URL and ALIQUOT_KEY[/]",
+        f"[dim]the key of {errors.escape(str(made['namespace']))}, shown only once; "
+        "to use it, set ALIQUOT_URL and ALIQUOT_KEY[/]",
         highlight=False,
         soft_wrap=True,
     )

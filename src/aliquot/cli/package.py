@@ -1,19 +1,20 @@
-"""`aliquot package`: actions that share parameters, and other people's packages under names of one's own."""
+"""`aliquot package`: packages of actions that share parameters, and bindings to other packages."""
 
 from typing import Annotated, Any
 
 import typer
 
-from aliquot.cli.entities import Shared, Yes, body_of, delete_entity, list_entities, put, show_entity, told
+from aliquot.cli.entities import Shared, Yes, body_of, delete_entity, list_entities, print_written, put, show_entity
 from aliquot.cli.gateway import PACKAGES, AsJson, Data, completer, connect
 from aliquot.cli.values import Annotation, Param, ParamFile, TakesPairs
 from aliquot.core.errors import InputError
 
 app = typer.Typer(
-    help="Packages: actions that belong together and share parameters. A binding is another's, with your parameters.",
+    help="Manage packages. A package holds actions that share parameters. A binding is a package of another "
+    "namespace with your own parameters.",
     no_args_is_help=True,
 )
-Name = Annotated[str, typer.Argument(help="The package.", autocompletion=completer(PACKAGES))]
+Name = Annotated[str, typer.Argument(help="The name of the package.", autocompletion=completer(PACKAGES))]
 
 
 @app.command(cls=TakesPairs)
@@ -26,13 +27,13 @@ def create(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a package; its parameters are its actions'.
+    """Create a package. Its actions get its parameters.
 
     For example: [bold]aliquot package create vision -p model resnet50 --shared[/], then
     [bold]aliquot action create vision/classify classify.py[/]
     """
     written = put(connect(data), PACKAGES, name, _body(param, param_file, annotation, shared), overwrite=False)
-    told(written, PACKAGES, as_json=as_json)
+    print_written(written, PACKAGES, as_json=as_json)
 
 
 @app.command(cls=TakesPairs)
@@ -45,25 +46,25 @@ def update(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a package or a binding, or create it. What is not given stays; parameters replace those before.
+    """Change a package or a binding, or create it. Settings that are not given stay. Parameters replace earlier ones.
 
     For example: [bold]aliquot package update vision -p model resnet101[/]
     """
     written = put(connect(data), PACKAGES, name, _body(param, param_file, annotation, shared), overwrite=True)
-    told(written, PACKAGES, as_json=as_json)
+    print_written(written, PACKAGES, as_json=as_json)
 
 
 @app.command(cls=TakesPairs)
 def bind(
-    package: Annotated[str, typer.Argument(help="/NAMESPACE/PACKAGE, or one of your own.")],
-    name: Annotated[str, typer.Argument(help="Its name here.")],
+    package: Annotated[str, typer.Argument(help="The package to bind: /NAMESPACE/PACKAGE, or PACKAGE for your own.")],
+    name: Annotated[str, typer.Argument(help="The name of the binding.")],
     param: Param = [],  # noqa: B006 - typer copies it
     param_file: ParamFile = None,
     annotation: Annotation = [],  # noqa: B006 - typer copies it
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a package under a name of your own, with parameters of your own.
+    """Bind a package to a name in your namespace, with your own parameters.
 
     For example: [bold]aliquot package bind /whisk.system/utils tools[/]
     """
@@ -71,7 +72,7 @@ def bind(
     if not namespace or not of or "/" in of:
         raise InputError(f"PACKAGE: '{package}' is not one; it takes /NAMESPACE/PACKAGE, or PACKAGE")
     body = {**_body(param, param_file, annotation, None), "binding": {"namespace": namespace, "name": of}}
-    told(put(connect(data), PACKAGES, name, body, overwrite=False), PACKAGES, as_json=as_json)
+    print_written(put(connect(data), PACKAGES, name, body, overwrite=False), PACKAGES, as_json=as_json)
 
 
 @app.command()
@@ -89,7 +90,7 @@ def get(name: Name, data: Data = None, as_json: AsJson = False) -> None:
 
 @app.command("list")
 def list_(
-    namespace: Annotated[str, typer.Argument(help="/NAMESPACE of others: those that they share.")] = "",
+    namespace: Annotated[str, typer.Argument(help="/NAMESPACE, to list the packages that it shares.")] = "",
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -105,17 +106,17 @@ def list_(
 @app.command()
 def delete(
     name: Name,
-    force: Annotated[bool, typer.Option("--force", help="With all that is in it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete it with everything in it.")] = False,
     yes: Yes = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a package; one that is not empty only with --force.
+    """Delete a package. One that is not empty needs --force.
 
     For example: [bold]aliquot package delete vision --force --yes[/]
     """
     query: dict[str, str | int] | None = {"force": "true"} if force else None
-    with_it = " with all that is in it" if force else ""
+    with_it = " with everything in it" if force else ""
     delete_entity(connect(data), PACKAGES, name, yes=yes, as_json=as_json, query=query, with_it=with_it)
 
 

@@ -1,4 +1,4 @@
-"""`aliquot policies`: what there is to choose from, read from the tables themselves."""
+"""`aliquot policies`: lists the policies, read from their tables."""
 
 import sys
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ Policy: TypeAlias = Queueing | KeepAlive | Eviction[Any] | Sharing | Packing | P
 
 
 def policies() -> None:
-    """List the policies, what each does, and its parameters with their defaults."""
+    """List the policies with a description, their parameters and the defaults."""
     from aliquot.sim.clairvoyant import CLAIRVOYANT
 
     table = Table(show_lines=False)
@@ -43,7 +43,7 @@ def policies() -> None:
 
 
 def _purpose(policy: type) -> str:
-    """The first sentence about it: its own, or its file's."""
+    """Return the first paragraph of the docstring of a policy or of its module."""
     text = policy.__dict__.get("__doc__") or sys.modules[policy.__module__].__doc__ or ""
     return " ".join(text.split("\n\n")[0].split())
 

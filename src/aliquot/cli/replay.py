@@ -1,4 +1,4 @@
-"""`aliquot replay`: feed a live run's events through the core, and see whether it commands the same."""
+"""`aliquot replay`: feeds the events of a live run to the core again, and compares its commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +10,12 @@ from aliquot.cli.console import output, progress, say
 
 
 def replay(
-    journal: Annotated[Path, typer.Argument(help="A data directory, or the aliquot.db in it.")],
+    journal: Annotated[Path, typer.Argument(help="A data folder, or the aliquot.db in it.")],
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Replay a journal: the same events must yield the same commands. Ends with 1 if they do not.
+    """Replay a journal. The same events must yield the same commands. Exits with code 1 if they do not.
 
-    A server may be running on it: what is on disk by now is replayed.
+    The server may be running. The steps that are on disk by now are replayed.
     """
     from aliquot.live.invocations.journal.replay import replay_file
 

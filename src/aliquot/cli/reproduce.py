@@ -1,4 +1,4 @@
-"""`aliquot reproduce`: published results, beside ours."""
+"""`aliquot reproduce`: published results side by side with ours."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ from aliquot.cli.console import check_writable, output, progress, say
 if TYPE_CHECKING:
     from aliquot.sim.experiments.thesis import PublishedTrace
 
-app = typer.Typer(help="Reproduce published results.", no_args_is_help=True)
+app = typer.Typer(help="Reproduce published results, and show them beside ours.", no_args_is_help=True)
 
 
 @app.callback()
@@ -21,12 +21,14 @@ def _root() -> None:
 
 @app.command("thesis")
 def thesis(
-    plot: Annotated[Path, typer.Option(help="Draw the sweeps there.")] = Path("thesis.png"),
-    seeds: Annotated[int, typer.Option(min=1, help="Average each point of the sweeps over so many seeds.")] = 5,
+    plot: Annotated[Path, typer.Option(help="Draw the sweeps to this file.")] = Path("thesis.png"),
+    seeds: Annotated[
+        int, typer.Option(min=1, help="The number of seeds over which each point of the sweeps is averaged.")
+    ] = 5,
 ) -> None:
-    """Chapter 6 of the Kernel-as-a-Service thesis: five schedules, cold starts, five sweeps.
+    """Reproduce chapter 6 of the Kernel-as-a-Service thesis: five schedules, cold starts, five sweeps.
 
-    Ends with 1 if a schedule or a count differs from the printed one.
+    Exits with code 1 if a schedule or a count differs from the published one.
     """
     from aliquot.sim import plots
     from aliquot.sim.experiments import thesis as experiment
@@ -46,10 +48,10 @@ def thesis(
 
 @app.command("mqfq")
 def mqfq(
-    plot: Annotated[Path, typer.Option(help="Draw the comparison and the sweeps there.")] = Path("mqfq.png"),
-    seeds: Annotated[int, typer.Option(min=1, help="Average over so many seeds.")] = 3,
+    plot: Annotated[Path, typer.Option(help="Draw the comparison and the sweeps to this file.")] = Path("mqfq.png"),
+    seeds: Annotated[int, typer.Option(min=1, help="The number of seeds to average over.")] = 3,
 ) -> None:
-    """The setting of the MQFQ-Sticky paper: nine functions at three loads, every policy, D, T and alpha swept."""
+    """Reproduce the MQFQ-Sticky paper: nine functions at three loads, every policy, sweeps of D, T and alpha."""
     from aliquot.sim import plots
     from aliquot.sim.experiments import mqfq as experiment
 

@@ -1,4 +1,4 @@
-"""Results on stdout: a table or a line for people, JSON for programs."""
+"""Formats results for stdout: tables and lines for people, JSON for programs."""
 
 import json
 from datetime import UTC, datetime
@@ -10,12 +10,12 @@ from aliquot.cli.console import output
 
 
 def print_json(value: object, *, compact: bool = False) -> None:
-    """As it is: no colours, no wrapping, so that it can be piped."""
-    print(json.dumps(value, indent=None if compact else 2, ensure_ascii=False), flush=compact)  # noqa: T201 - stdout is the result's place
+    """Print JSON without colours and wrapping, so that it can be piped."""
+    print(json.dumps(value, indent=None if compact else 2, ensure_ascii=False), flush=compact)  # noqa: T201 - results go to stdout
 
 
 def table(title: str, *columns: str) -> Table:
-    """Columns that begin with `>` are numbers, to the right."""
+    """Make a table. Columns whose name begins with `>` are aligned to the right."""
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
     for column in columns:
         made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
@@ -53,7 +53,7 @@ def clock(epoch_ms: int) -> str:
 
 
 def text(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    """A value in a table's cell."""
+    """Format a value for a cell of a table."""
     if value is None:
         return ""
     if isinstance(value, float):

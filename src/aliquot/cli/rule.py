@@ -1,4 +1,4 @@
-"""`aliquot rule`: which action a trigger sets off."""
+"""`aliquot rule`: rules that run an action when a trigger fires."""
 
 from typing import Annotated, Any
 
@@ -10,15 +10,15 @@ from aliquot.cli.gateway import ACTIONS, RULES, TRIGGERS, AsJson, Data, complete
 from aliquot.cli.results import clock, print_json, show, table
 from aliquot.sdk.calls import entity_path
 
-app = typer.Typer(help="Rules: when this trigger fires, run that action.", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="The rule.", autocompletion=completer(RULES))]
-Trigger = Annotated[str, typer.Argument(help="When this fires,", autocompletion=completer(TRIGGERS))]
-Action = Annotated[str, typer.Argument(help="this is run.", autocompletion=completer(ACTIONS))]
+app = typer.Typer(help="Manage rules. A rule runs an action when a trigger fires.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="The name of the rule.", autocompletion=completer(RULES))]
+Trigger = Annotated[str, typer.Argument(help="The trigger that fires.", autocompletion=completer(TRIGGERS))]
+Action = Annotated[str, typer.Argument(help="The action that runs then.", autocompletion=completer(ACTIONS))]
 
 
 @app.command()
 def create(name: Name, trigger: Trigger, action: Action, data: Data = None, as_json: AsJson = False) -> None:
-    """Have a trigger set off an action; the rule is active at once.
+    """Create a rule that runs an action when a trigger fires. It is active at once.
 
     For example: [bold]aliquot rule create resize-uploads uploaded images/resize[/]
     """
@@ -27,7 +27,7 @@ def create(name: Name, trigger: Trigger, action: Action, data: Data = None, as_j
 
 @app.command()
 def update(name: Name, trigger: Trigger, action: Action, data: Data = None, as_json: AsJson = False) -> None:
-    """Give a rule another trigger or action; it stays active, or inactive.
+    """Give a rule another trigger or action. It stays active or inactive.
 
     For example: [bold]aliquot rule update resize-uploads uploaded images/thumbnail[/]
     """
@@ -45,9 +45,9 @@ def get(name: Name, data: Data = None, as_json: AsJson = False) -> None:
 
 @app.command("list")
 def list_(data: Data = None, as_json: AsJson = False) -> None:
-    """List your rules, each with its status."""
+    """List your rules with their status."""
     gateway = connect(data)
-    rules = [gateway.entity(RULES, str(one["name"])) for one in gateway.entities(RULES)]  # lists carry no status
+    rules = [gateway.entity(RULES, str(one["name"])) for one in gateway.entities(RULES)]  # the list has no status
     if as_json:
         print_json(rules)
     elif not rules:
@@ -62,19 +62,19 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def enable(name: Name, data: Data = None, as_json: AsJson = False) -> None:
-    """Make a rule active: from now on its trigger sets off its action."""
+    """Make a rule active. From now on its trigger runs its action."""
     _set(name, "active", data, as_json=as_json)
 
 
 @app.command()
 def disable(name: Name, data: Data = None, as_json: AsJson = False) -> None:
-    """Make a rule inactive; it stays, and sets nothing off."""
+    """Make a rule inactive. It is kept, but runs nothing."""
     _set(name, "inactive", data, as_json=as_json)
 
 
 @app.command()
 def delete(name: Name, yes: Yes = False, data: Data = None, as_json: AsJson = False) -> None:
-    """Delete a rule; trigger and action stay."""
+    """Delete a rule. Its trigger and its action stay."""
     delete_entity(connect(data), RULES, name, yes=yes, as_json=as_json)
 
 
@@ -84,7 +84,7 @@ def _write(name: str, trigger: str, action: str, data: Data, *, overwrite: bool,
     if as_json:
         print_json(written)
     else:
-        say(f"rule {name} {written['version']}, {written['status']}: {trigger} sets off {action}")
+        say(f"rule {name} {written['version']}, {written['status']}: {trigger} runs {action}")
 
 
 def _set(name: str, status: str, data: Data, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`aliquot session`: calls that belong together, and whose sandboxes are kept near."""
+"""`aliquot session`: sessions of calls that belong together and reuse their sandboxes."""
 
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -12,32 +12,34 @@ from aliquot.cli.values import Param, ParamFile, TakesPairs, read_params
 from aliquot.sdk.errors import SdkError
 from aliquot.sdk.session import SESSIONS
 
-app = typer.Typer(help="Sessions: calls that belong together find their sandboxes again.", no_args_is_help=True)
+app = typer.Typer(
+    help="Manage sessions. Calls of one session belong together and reuse its sandboxes.", no_args_is_help=True
+)
 
-_MOST_LISTED = 200
+_MAX_LISTED = 200
 
 
 def complete(incomplete: str) -> list[str]:
-    """For the shell's completion: silent when there is no platform."""
+    """Complete an id for the shell. Without a platform there are no completions."""
     try:
         return [str(one["sessionId"]) for one in _all(connect(None)) if str(one["sessionId"]).startswith(incomplete)]
     except (SdkError, OSError):
         return []
 
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The session.", autocompletion=complete)]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the session.", autocompletion=complete)]
 
 
 @app.command(cls=TakesPairs)
 def create(
-    name: Annotated[str, typer.Argument(help="For people; it need not be given, nor be the only one.")] = "",
+    name: Annotated[str, typer.Argument(help="A name for people. It is optional and need not be unique.")] = "",
     param: Param = [],  # noqa: B006 - typer copies it
     param_file: ParamFile = None,
-    user: Annotated[str, typer.Option(help="Whose it is: files are foreseen from the user's earlier sessions.")] = "",
+    user: Annotated[str, typer.Option(help="The user. Files are predicted from the user's earlier sessions.")] = "",
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a session and print its id; -p and -P give metadata that is kept with it.
+    """Begin a session and print its id. -p and -P give metadata that is kept with it.
 
     For example: [bold]S=$(aliquot session create analysis --user ann); aliquot invoke f --session $S[/]
     """
@@ -51,7 +53,7 @@ def create(
 
 @app.command("list")
 def list_(data: Data = None, as_json: AsJson = False) -> None:
-    """List the sessions that live, the newest first."""
+    """List the sessions that have not ended, the newest first."""
     found = _all(connect(data))
     if as_json:
         print_json(found)
@@ -67,7 +69,7 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show_(session_id: Id, data: Data = None, as_json: AsJson = False) -> None:
-    """Show a session with its metadata. Its calls: aliquot activation list --session ID."""
+    """Show a session with its metadata. Its calls are listed by aliquot activation list --session ID."""
     found = connect(data).send("GET", _path(session_id), "show")
     if as_json:
         print_json(found)
@@ -84,7 +86,7 @@ def show_(session_id: Id, data: Data = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def end(session_id: Id, data: Data = None, as_json: AsJson = False) -> None:
-    """End a session; what runs of it goes on."""
+    """End a session. Its running calls go on."""
     ended = connect(data).send("DELETE", _path(session_id), "end")
     if as_json:
         print_json(ended)
@@ -95,10 +97,10 @@ def end(session_id: Id, data: Data = None, as_json: AsJson = False) -> None:
 def _all(gateway: GatewayClient) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while True:
-        query: dict[str, str | int] = {"limit": _MOST_LISTED, "skip": len(found)}
+        query: dict[str, str | int] = {"limit": _MAX_LISTED, "skip": len(found)}
         page = gateway.send("GET", SESSIONS, "the sessions", query=query)
         found += page
-        if len(page) < _MOST_LISTED:
+        if len(page) < _MAX_LISTED:
             return found
 
 

@@ -1,4 +1,4 @@
-"""`aliquot simulate`: one trace under several policies."""
+"""`aliquot simulate`: simulates a trace under one policy or several."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,60 +16,86 @@ if TYPE_CHECKING:
 
 def simulate(
     arrivals: Annotated[
-        Path, typer.Option(help="CSV: time_s,function and optionally tenant,run_s,deadline_s,cost_limit,session,reads.")
+        Path,
+        typer.Option(
+            help="A CSV file with time_s,function and optionally tenant,run_s,deadline_s,cost_limit,session,reads."
+        ),
     ],
     functions: Annotated[
         Path,
-        typer.Option(help="CSV: name,run_s,cold_s,memory_mib and optionally load_s,share,weight,datasets,run_s@KIND."),
+        typer.Option(
+            help="A CSV file with name,run_s,cold_s,memory_mib and optionally load_s,share,weight,datasets,run_s@KIND."
+        ),
     ],
-    devices: Annotated[str, typer.Option(help="How many, or kinds: rtx4090:2,rtx3090:2.")] = "1",
+    devices: Annotated[str, typer.Option(help="The number of devices, or their kinds: rtx4090:2,rtx3090:2.")] = "1",
     device_spec: Annotated[
-        Path | None, typer.Option(help="TOML: a table a kind with memory, concurrency, bandwidth, speed.")
+        Path | None, typer.Option(help="A TOML file with a table for each kind: memory, concurrency, bandwidth, speed.")
     ] = None,
-    device_memory: Annotated[str, typer.Option(help="Memory of each device.")] = "16GiB",
-    memory: Annotated[str, typer.Option(help="finite, or unbounded: what is loaded stays resident.")] = "finite",
-    concurrency: Annotated[int, typer.Option(min=1, help="D: how many may run on a device at once.")] = 2,
-    policy: Annotated[str, typer.Option(help="One or more, comma separated; see aliquot policies.")] = "mqfq_sticky",
-    keepalive: Annotated[str | None, typer.Option(help="Instead of the policy's own.")] = None,
-    eviction: Annotated[str | None, typer.Option(help="Instead of the policy's own.")] = None,
-    sharing: Annotated[str, typer.Option(help="hard, elastic or elastic_guarded: who gets idle compute.")] = "hard",
+    device_memory: Annotated[str, typer.Option(help="The memory of each device.")] = "16GiB",
+    memory: Annotated[str, typer.Option(help="finite, or unbounded: loaded functions stay resident.")] = "finite",
+    concurrency: Annotated[int, typer.Option(min=1, help="The invocations that may run on a device at once (D).")] = 2,
+    policy: Annotated[
+        str, typer.Option(help="One or more policies, comma separated. `aliquot policies` lists them.")
+    ] = "mqfq_sticky",
+    keepalive: Annotated[
+        str | None, typer.Option(help="A keep-alive policy instead of the queueing policy's own.")
+    ] = None,
+    eviction: Annotated[
+        str | None, typer.Option(help="An eviction policy instead of the queueing policy's own.")
+    ] = None,
+    sharing: Annotated[
+        str, typer.Option(help="How idle compute is shared: hard (not at all), elastic or elastic_guarded.")
+    ] = "hard",
     packing: Annotated[
-        str, typer.Option(help="Which device a slice goes to: first_fit, best_fit or least_fragmented.")
+        str, typer.Option(help="How the device of a slice is chosen: first_fit, best_fit or least_fragmented.")
     ] = PACKING_DEFAULT,
     prefetching: Annotated[
         str,
-        typer.Option(help="Which files are brought before they are opened, comma separated; see aliquot policies."),
+        typer.Option(
+            help="Policies that choose the files to prefetch, comma separated. `aliquot policies` lists them."
+        ),
     ] = "threshold",
-    files: Annotated[Path | None, typer.Option(help="CSV: dataset,path,mib; what calls may read.")] = None,
-    link: Annotated[str, typer.Option(help="Bytes per second between the files' origin and the node.")] = "100MB",
-    link_latency: Annotated[float, typer.Option(min=0, help="Seconds before the first byte of a file.")] = 0.002,
-    cache: Annotated[str, typer.Option(help="How much of the files the node keeps.")] = "100GiB",
-    cache_eviction: Annotated[str, typer.Option(help="What leaves it first; see aliquot policies.")] = "lru",
+    files: Annotated[
+        Path | None, typer.Option(help="A CSV file with dataset,path,mib: the files that calls may read.")
+    ] = None,
+    link: Annotated[
+        str, typer.Option(help="The bytes per second between the origin of the files and the node.")
+    ] = "100MB",
+    link_latency: Annotated[float, typer.Option(min=0, help="The seconds before the first byte of a file.")] = 0.002,
+    cache: Annotated[str, typer.Option(help="The size of the node's cache for files.")] = "100GiB",
+    cache_eviction: Annotated[
+        str, typer.Option(help="The eviction policy of the cache. `aliquot policies` lists them.")
+    ] = "lru",
     predictor: Annotated[
-        str, typer.Option(help="Who says what is opened next: markov1, markov2, popular, none or clairvoyant.")
+        str, typer.Option(help="The predictor of the next files: markov1, markov2, popular, none or clairvoyant.")
     ] = "markov2",
-    session_lead: Annotated[float, typer.Option(min=0, help="Seconds from a session's begin to its first call.")] = 0,
+    session_lead: Annotated[
+        float, typer.Option(min=0, help="The seconds between the begin of a session and its first call.")
+    ] = 0,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A policy's parameter, such as mqfq_sticky.T=5. Repeatable.")
+        list[str] | None, typer.Option("--set", help="A parameter of a policy, such as mqfq_sticky.T=5. Repeatable.")
     ] = None,
     tenant_weight: Annotated[
-        list[str] | None, typer.Option(help="The operator's weight of a tenant, such as a=2. Repeatable.")
+        list[str] | None, typer.Option(help="The weight of a tenant, such as a=2. Repeatable.")
     ] = None,
     interference: Annotated[
-        str, typer.Option(help="How invocations on one device slow each other: off, v100, or factors 1,1.3,1.6.")
+        str,
+        typer.Option(
+            help="How invocations on one device slow each other down: off, v100, or factors such as 1,1.3,1.6."
+        ),
     ] = "off",
     bus: Annotated[
         str, typer.Option(help="private, or shared: transfers to one device slow each other down.")
     ] = "private",
-    seed: Annotated[str, typer.Option(help="One or more, comma separated: a run for each.")] = "0",
-    json: Annotated[Path | None, typer.Option(help="Write all figures there.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the comparison there (.png, .svg, .pdf).")] = None,
-    schedule: Annotated[Path | None, typer.Option(help="Write one CSV line per dispatch there.")] = None,
-    check: Annotated[bool, typer.Option(help="Check the core's invariants after every step (slow).")] = False,
+    seed: Annotated[str, typer.Option(help="One or more seeds, comma separated. Each is a run.")] = "0",
+    json: Annotated[Path | None, typer.Option(help="Write all figures to this JSON file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the comparison to this file (.png, .svg, .pdf).")] = None,
+    schedule: Annotated[Path | None, typer.Option(help="Write one line for each dispatch to this CSV file.")] = None,
+    check: Annotated[bool, typer.Option(help="Check the invariants of the core after every step (slow).")] = False,
 ) -> None:
-    """Run a trace of calls under one policy or several, and compare.
+    """Simulate a trace of calls under one policy or several, and compare them.
 
-    aliquot simulate --arrivals A.csv --functions F.csv --devices 2 --policy fcfs,batch,mqfq_sticky --plot out.png
+    For example: aliquot simulate --arrivals A.csv --functions F.csv --policy fcfs,batch,mqfq_sticky --plot out.png
     """
     from aliquot.cli.comparison import ComparisonFiles, compare
     from aliquot.sim.contention import parse_curve
@@ -138,7 +164,7 @@ def _storage(
 
 
 def _runs(policy: str, prefetching: str, seed: str, common: PolicySettings) -> list[PolicySettings]:
-    """One for each of both policies and seed; what is wrong with a policy's name or parameters comes up here."""
+    """Return one run for each combination of policies and seed. Raises for wrong names and parameters."""
     from aliquot.sim.clairvoyant import SIMULATED_QUEUEING
 
     names = _split(policy, "--policy")

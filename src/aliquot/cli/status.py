@@ -1,4 +1,4 @@
-"""`aliquot status` and `aliquot top`: what the platform does, once and all the time."""
+"""`aliquot status` and `aliquot top`: show the state of the platform, once or continuously."""
 
 import time
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ _BUSIEST_FIRST = ("busy", "starting", "loading", "warm", "host-warm")
 
 
 def status(data: Data = None, as_json: AsJson = False) -> None:
-    """Show the platform's state: devices, what waits and what runs. For the operator."""
+    """Show the state of the platform: its devices, and the waiting and running calls. For the operator."""
     gateway = connect(data)
     found = _status(gateway)
     if as_json:
@@ -29,15 +29,15 @@ def status(data: Data = None, as_json: AsJson = False) -> None:
 
 
 def top(
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
-    rows: Annotated[int, typer.Option(min=1, help="How many flows and sandboxes at most.")] = 20,
+    every: Annotated[float, typer.Option(min=0.1, help="The seconds between two updates.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Show the state once and exit.")] = False,
+    rows: Annotated[int, typer.Option(min=1, help="The maximum number of flows and of sandboxes.")] = 20,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
     """Watch devices, flows with their virtual time, and sandboxes, until Ctrl-C. For the operator.
 
-    With --json: one look a line.
+    With --json each line is the state at one time.
     """
     gateway = connect(data)
     if once or as_json:
@@ -110,7 +110,7 @@ def _devices(found: dict[str, Any]) -> Table:
 
 
 def _fabric(figures: dict[str, Any]) -> Table:
-    """Of the datasets' cache, since the storage agent began."""
+    """Make the table of the datasets' cache, counted since the storage agent started."""
     rows = table(
         "datasets",
         *(">datasets", ">files here", ">bytes", ">of", ">in flight", ">hits", ">misses", ">prefetched", ">opened"),
@@ -128,12 +128,12 @@ def _fabric(figures: dict[str, Any]) -> Table:
     return rows
 
 
-def _flows(found: dict[str, Any], most: int) -> Table:
-    """Those with work first."""
+def _flows(found: dict[str, Any], max_rows: int) -> Table:
+    """Make the table of flows, those with work first."""
     flows = sorted(found.get("flows", ()), key=lambda flow: (-flow["in_flight"] - flow["queued"], -flow["arrivals"]))
     trouble = any(flow.get("misfit") for flow in flows)
     rows = table(
-        _title("flows", len(flows), most),
+        _title("flows", len(flows), max_rows),
         *(
             "tenant",
             "function",
@@ -145,9 +145,9 @@ def _flows(found: dict[str, Any], most: int) -> Table:
             ">calls",
             ">sand-\nboxes",
         ),
-        *(["trouble"] if trouble else []),  # rare, and a screen is narrow
+        *(["trouble"] if trouble else []),  # rare, so it takes no space otherwise
     )
-    for flow in flows[:most]:
+    for flow in flows[:max_rows]:
         rows.add_row(
             flow["tenant"],
             flow["function"],
@@ -163,17 +163,17 @@ def _flows(found: dict[str, Any], most: int) -> Table:
     return rows
 
 
-def _sandboxes(found: dict[str, Any], most: int) -> Table:
+def _sandboxes(found: dict[str, Any], max_rows: int) -> Table:
     order = {state: number for number, state in enumerate(_BUSIEST_FIRST)}
     sandboxes = sorted(
         found.get("sandboxes", ()), key=lambda one: (order.get(one["state"], len(order)), one["sandbox"])
     )
     rows = table(
-        _title("sandboxes", len(sandboxes), most),
+        _title("sandboxes", len(sandboxes), max_rows),
         *(">number", "tenant", "function", "device", "state", ">share", ">at\nmost", ">used", ">on\ndevice"),
         *(">uses", ">pid", ">memory", ">cpu"),
     )
-    for one in sandboxes[:most]:
+    for one in sandboxes[:max_rows]:
         rows.add_row(
             text(one["sandbox"]),
             one["tenant"],

@@ -1,4 +1,4 @@
-"""`aliquot study`: the built-in workload under several policies, simulated."""
+"""`aliquot study`: simulates a built-in workload under several policies."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +11,11 @@ from aliquot.core.errors import InputError
 
 
 def study(
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("study-output"),
-    minutes: Annotated[float, typer.Option(min=0.1, help="How much time to simulate.")] = 30,
-    seed: Annotated[int, typer.Option(help="Another seed, another day.")] = 0,
+    out: Annotated[Path, typer.Option(help="The folder for the picture and the figures.")] = Path("study-output"),
+    minutes: Annotated[float, typer.Option(min=0.1, help="The minutes to simulate.")] = 30,
+    seed: Annotated[int, typer.Option(help="The seed of the workload.")] = 0,
 ) -> None:
-    """Compare scheduling policies on a built-in workload: four tenants on two GPUs."""
+    """Compare scheduling policies on a built-in workload of four tenants on two GPUs."""
     from aliquot.cli.comparison import ComparisonFiles, compare
     from aliquot.sim.experiments.four_tenants import POLICIES, TENANTS, scenario
 

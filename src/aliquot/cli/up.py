@@ -1,4 +1,4 @@
-"""`aliquot up`: start the platform on this machine."""
+"""`aliquot up`: starts the platform on this machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,94 +22,98 @@ DEFAULT_DATA = Path("~/.aliquot")
 
 def up(
     data: Annotated[
-        Path, typer.Option(envvar="ALIQUOT_DATA", help="Where everything is kept: functions, records, journal.")
+        Path, typer.Option(envvar="ALIQUOT_DATA", help="The data folder: functions, records, journal.")
     ] = DEFAULT_DATA,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 3233,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port. 0 takes a free one.")] = 3233,
     devices: Annotated[
         str,
         typer.Option(
-            help="host:N, that many virtual devices beside the cpu; or nvidia[:GPUS][:MODE][:swap], the machine's own."
+            help="The devices: host:N for N virtual devices beside the cpu, or nvidia[:GPUS][:MODE][:swap] for GPUs."
         ),
     ] = "host:2",
     device_memory: Annotated[
-        str | None, typer.Option(help="Of each device, such as 8GiB.", show_default="an equal part of half the RAM")
+        str | None,
+        typer.Option(help="The memory of each device, such as 8GiB.", show_default="an equal part of half the RAM"),
     ] = None,
-    slots: Annotated[
-        int, typer.Option(min=1, help="How many run on a device at once, if their shares leave room.")
-    ] = 100,
+    slots: Annotated[int, typer.Option(min=1, help="The maximum number of runs on a device at once.")] = 100,
     cpu_slots: Annotated[
-        int | None, typer.Option(min=1, help="The same for the cpu.", show_default="4 per core, at least 8")
+        int | None,
+        typer.Option(
+            min=1, help="The maximum number of runs on the cpu at once.", show_default="4 per core, at least 8"
+        ),
     ] = None,
     host_memory: Annotated[
         str | None,
-        typer.Option(help="What all sandboxes' limits may add up to.", show_default="twice the RAM"),
+        typer.Option(help="The maximum sum of the memory limits of all sandboxes.", show_default="twice the RAM"),
     ] = None,
-    policy: Annotated[str, typer.Option(help="The queueing policy; `aliquot policies` lists them.")] = "fair_resident",
+    policy: Annotated[
+        str, typer.Option(help="The queueing policy. `aliquot policies` lists all policies.")
+    ] = "fair_resident",
     keepalive: Annotated[
         str | None, typer.Option(help="The keep-alive policy.", show_default="the policy's own")
     ] = None,
     eviction: Annotated[str | None, typer.Option(help="The eviction policy.", show_default="the policy's own")] = None,
     sharing: Annotated[
-        str, typer.Option(help="Who gets a device's idle compute: hard (nobody), elastic or elastic_guarded.")
+        str, typer.Option(help="How idle compute is shared: hard (not at all), elastic or elastic_guarded.")
     ] = "elastic",
     packing: Annotated[
-        str, typer.Option(help="Which device a slice goes to: first_fit, best_fit or least_fragmented.")
+        str, typer.Option(help="How the device of a slice is chosen: first_fit, best_fit or least_fragmented.")
     ] = PACKING_DEFAULT,
     prefetching: Annotated[
-        str, typer.Option(help="Which files are brought before anyone opens them: none, threshold or expected_benefit.")
+        str, typer.Option(help="How files to prefetch are chosen: none, threshold or expected_benefit.")
     ] = "threshold",
     cache_size: Annotated[
         str | None,
-        typer.Option(help="What files of datasets may take on disk.", show_default="a tenth of what is free"),
+        typer.Option(help="The disk space for files of datasets.", show_default="a tenth of what is free"),
     ] = None,
     cache_dir: Annotated[
-        Path | None, typer.Option(help="Where they are kept.", show_default="in the data folder")
+        Path | None, typer.Option(help="The folder for files of datasets.", show_default="in the data folder")
     ] = None,
     cache_eviction: Annotated[
-        str, typer.Option(help="Which of them go when room is short; see aliquot policies.")
+        str, typer.Option(help="The eviction policy for files of datasets. `aliquot policies` lists them.")
     ] = "lecar",
     prefetch_bandwidth: Annotated[
         str | None,
         typer.Option(
-            help="Bytes a second for what is only predicted, such as 100MB; 0: nothing.", show_default="no bound"
+            help="The bytes per second for prefetching, such as 100MB. 0 disables it.", show_default="no limit"
         ),
     ] = None,
     learning: Annotated[
         list[str],
         typer.Option(
-            metavar="K=V", help="Of what is learned from opens, such as predictor=markov2 or with_lstm=false."
+            metavar="K=V", help="A setting of the file predictors, such as predictor=markov2 or with_lstm=false."
         ),
     ] = [],  # noqa: B006 - typer copies it
-    param: Annotated[list[str], typer.Option(help="A policy's parameter: policy.parameter=value.")] = [],  # noqa: B006
-    seed: Annotated[int, typer.Option(help="Of what policies leave to chance.")] = 0,
+    param: Annotated[list[str], typer.Option(help="A parameter of a policy: policy.parameter=value.")] = [],  # noqa: B006
+    seed: Annotated[int, typer.Option(help="The seed for random choices of policies.")] = 0,
     tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="And its key (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate (PEM).")] = None,
     image: Annotated[
         list[str],
-        typer.Option(help="Run blackbox actions of an image as one of our kinds: NAME=KIND[,REQUIREMENT...]."),
+        typer.Option(help="Run blackbox actions of an image with a runtime of ours: NAME=KIND[,REQUIREMENT...]."),
     ] = [],  # noqa: B006
     limit: Annotated[
         list[str],
         typer.Option(
             metavar="NAME=VALUE",
-            help="What clients may ask for: payload_bytes=128MiB, timeout_ms.most=600000, invocations_per_minute=60 …",
+            help="A limit for clients: payload_bytes=128MiB, timeout_ms.most=600000, invocations_per_minute=60 …",
         ),
     ] = [],  # noqa: B006
     ready_file: Annotated[
-        Path | None, typer.Option(help="Write url, namespace, key and pid there, as JSON, once it answers.")
+        Path | None, typer.Option(help="Write url, namespace, key and pid to this JSON file once the server answers.")
     ] = None,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds for what runs, when told to stop.")] = 30,
-    session_idle: Annotated[str, typer.Option(help="A session that nothing uses for so long ends.")] = "30m",
-    keep_days: Annotated[float, typer.Option(min=0, help="How long activations and journal are kept.")] = 7,
-    keep_size: Annotated[str, typer.Option(help="How much of each is kept.")] = "4GiB",
+    grace: Annotated[float, typer.Option(min=0, help="The seconds that running calls get when the server stops.")] = 30,
+    session_idle: Annotated[str, typer.Option(help="A session ends when it is not used for this long.")] = "30m",
+    keep_days: Annotated[float, typer.Option(min=0, help="The days for which activations and journal are kept.")] = 7,
+    keep_size: Annotated[str, typer.Option(help="The maximum size of the activations and of the journal.")] = "4GiB",
     usage_size: Annotated[
-        str, typer.Option(help="How much is kept of what sandboxes used of accelerators, see aliquot usage.")
+        str, typer.Option(help="The maximum size of the samples of accelerator use, see aliquot usage.")
     ] = "64MiB",
 ) -> None:
-    """Start the platform on this machine; it runs until it is told to stop (Ctrl-C).
+    """Start the platform on this machine. It runs until it is stopped (Ctrl-C).
 
-    The first start makes a namespace and prints its key, once.
+    The first start makes a namespace and prints its key. The key is shown only once.
     """
     from aliquot.live.catalogue.images import parse_image
     from aliquot.live.datasets.settings import read_fabric
@@ -120,7 +124,7 @@ def up(
     from aliquot.logs import set_up_logs
 
     if (tls_cert is None) != (tls_key is None):
-        raise InputError("--tls-cert and --tls-key: they take a file each, together")
+        raise InputError("--tls-cert and --tls-key: give both, a file each")
     for option, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
         if file is not None and not file.is_file():
             raise InputError(f"{option}: there is no file {file}")
@@ -172,7 +176,7 @@ def _announce(ready: "Ready", settings: "ServerSettings") -> None:
     found_by = _list_server(settings.data, ready.url)
     if ready.first:
         output.print(
-            f"\nYour namespace is [bold]{ready.namespace}[/]. Its key is shown this once:\n\n    {ready.key}\n",
+            f"\nYour namespace is [bold]{ready.namespace}[/]. Its key is shown only once:\n\n    {ready.key}\n",
             highlight=False,
             soft_wrap=True,
         )

@@ -1,4 +1,4 @@
-"""`aliquot usage`: what functions used of accelerators over time, against what they asked for."""
+"""`aliquot usage`: the use of accelerators over time, compared with the requested shares."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def usage(
-    function: Annotated[str | None, typer.Argument(help="Only this one: NAME, or /NAMESPACE/NAME.")] = None,
-    sandbox: Annotated[int | None, typer.Option(help="Only the sandbox of this number.")] = None,
-    each: Annotated[bool, typer.Option("--each", help="A row for each sandbox, not for each function.")] = False,
-    last: Annotated[str, typer.Option(help="How far back from the newest sample; all for everything.")] = "1m",
-    window: Annotated[str, typer.Option(help="What is taken together, 20ms or more.")] = "100ms",
-    plot: Annotated[Path | None, typer.Option(help="Draw it over time into this file (.png, .svg, .pdf).")] = None,
+    function: Annotated[str | None, typer.Argument(help="Only this function: NAME, or /NAMESPACE/NAME.")] = None,
+    sandbox: Annotated[int | None, typer.Option(help="Only the sandbox with this number.")] = None,
+    each: Annotated[bool, typer.Option("--each", help="Show a row for each sandbox, not for each function.")] = False,
+    last: Annotated[str, typer.Option(help="The time before the newest sample, or all.")] = "1m",
+    window: Annotated[str, typer.Option(help="The length of the windows that are averaged, 20ms or more.")] = "100ms",
+    plot: Annotated[Path | None, typer.Option(help="Draw the use over time to this file (.png, .svg, .pdf).")] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -34,9 +34,9 @@ def usage(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what functions used of accelerators, against the share they asked for. For the operator.
+    """Show the use of accelerators by function, compared with the requested share. For the operator.
 
-    Reads the data folder: no platform need run. With --json each row has its windows.
+    The command reads the data folder, so the platform need not run. With --json each row has its windows.
     """
     from aliquot.live.usage.reading import read_usage
     from aliquot.live.usage.series import rows
@@ -66,7 +66,7 @@ def usage(
 
 def _show(found: "list[Row]") -> None:
     if not found:
-        output.print("nothing of that in the samples that are kept; --last all looks at all of them")
+        output.print("no samples of that; --last all shows all that are kept")
         return
     made = table(
         "share of the device used, while active",
@@ -95,7 +95,7 @@ def _show(found: "list[Row]") -> None:
 
 
 def _draw(found: "list[Row]", path: Path) -> None:
-    """A panel for each device's compute, and one for its memory."""
+    """Draw two panels for each device, one for compute and one for memory."""
     from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 
     began_ms = min((row.windows[0].t_ms for row in found if row.windows), default=0)

@@ -1,4 +1,4 @@
-"""Parameters and annotations as people type them: values are JSON where they can be, texts otherwise, as for `wsk`."""
+"""Parses parameters and annotations: a value that is valid JSON is JSON, otherwise it is a text, as for `wsk`."""
 
 import json
 import sys
@@ -12,32 +12,45 @@ from aliquot.config import parse_assignments
 from aliquot.core.errors import InputError
 
 Param: TypeAlias = Annotated[
-    list[str], typer.Option("--param", "-p", metavar="KEY VALUE", help="Also KEY=VALUE; JSON where it can be.")
+    list[str],
+    typer.Option(
+        "--param",
+        "-p",
+        metavar="KEY VALUE",
+        help="A parameter, also KEY=VALUE. Valid JSON is taken as JSON. Repeatable.",
+    ),
 ]
 ParamFile: TypeAlias = Annotated[
-    str | None, typer.Option("--param-file", "-P", metavar="FILE", help="A JSON object of parameters; - is stdin.")
+    str | None,
+    typer.Option("--param-file", "-P", metavar="FILE", help="A file with a JSON object of parameters. - is stdin."),
 ]
 Annotation: TypeAlias = Annotated[
-    list[str], typer.Option("--annotation", "-a", metavar="KEY VALUE", help="Such as gpu-share 0.25; also KEY=VALUE.")
+    list[str],
+    typer.Option(
+        "--annotation",
+        "-a",
+        metavar="KEY VALUE",
+        help="An annotation, such as gpu-share 0.25, also KEY=VALUE. Repeatable.",
+    ),
 ]
-_PAIRED = {"--param", "-p", "--annotation", "-a"}
+_PAIR_OPTIONS = {"--param", "-p", "--annotation", "-a"}
 
 
 class TakesPairs(TyperCommand):
-    """A command whose pairs may be two words, `-p KEY VALUE`, or one, `-p KEY=VALUE`."""
+    """A command that takes pairs as two words, `-p KEY VALUE`, or as one, `-p KEY=VALUE`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own, whose home moves
-        return super().parse_args(ctx, _joined(args))
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own type, which changes its module
+        return super().parse_args(ctx, _join_pairs(args))
 
 
-def _joined(words: list[str]) -> list[str]:
+def _join_pairs(words: list[str]) -> list[str]:
     result: list[str] = []
     left = iter(words)
     for word in left:
         result.append(word)
         if word == "--":
             break
-        if word not in _PAIRED:
+        if word not in _PAIR_OPTIONS:
             continue
         key = next(left, None)
         if key is None:
@@ -54,7 +67,7 @@ def _joined(words: list[str]) -> list[str]:
 
 
 def _is_option(word: str) -> bool:
-    """Rather than a value, such as -1. A value that looks like an option can be given as KEY=VALUE."""
+    """Return whether a word is an option and not a value such as -1. KEY=VALUE avoids the question."""
     return len(word) > 1 and word.startswith("-") and not word[1].isdigit()
 
 
@@ -63,12 +76,12 @@ def read_pairs(texts: list[str], option: str) -> dict[str, Any]:
 
 
 def read_params(texts: list[str], file: str | None, file_option: str = "--param-file") -> dict[str, Any]:
-    """What is said on the command line wins over the file."""
+    """Read parameters from the command line and a file. The command line wins."""
     return {**(read_object(file, file_option) if file is not None else {}), **read_pairs(texts, "--param")}
 
 
 def as_list(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """As entities carry parameters and annotations."""
+    """Return values as a list of keys and values, as entities have them."""
     return [{"key": key, "value": value} for key, value in values.items()]
 
 
@@ -80,7 +93,7 @@ def read_value(value: str) -> Any:  # noqa: ANN401 - whatever JSON holds
 
 
 def read_object(source: str, option: str) -> dict[str, Any]:
-    """A JSON object from a file, or from stdin when it is `-`."""
+    """Read a JSON object from a file, or from stdin if the file is `-`."""
     where = "stdin" if source == "-" else source
     try:
         content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()

@@ -1,4 +1,4 @@
-"""`aliquot workload`: traces to simulate."""
+"""`aliquot workload`: makes and imports traces to simulate."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,34 +19,44 @@ def _root() -> None:
 
 @app.command("make")
 def make(
-    arrivals: Annotated[Path, typer.Option(help="Write the arrivals there.")],
+    arrivals: Annotated[Path, typer.Option(help="Write the arrivals to this CSV file.")],
     functions: Annotated[
-        Path, typer.Option(help="The functions that are called; read, or made with --make-functions.")
+        Path, typer.Option(help="The CSV file of functions. It is read, or written with --make-functions.")
     ],
     make_functions: Annotated[
-        int | None, typer.Option(min=1, help="Make so many functions up and write them to --functions.")
+        int | None, typer.Option(min=1, help="Make this many functions and write them to --functions.")
     ] = None,
     load: Annotated[
-        float, typer.Option(help="Offered load: sum of rate times run time, divided by the devices.")
+        float, typer.Option(help="The offered load: the sum of rate times run time, divided by the devices.")
     ] = 0.8,
-    devices: Annotated[int, typer.Option(min=1, help="The devices that the load refers to.")] = 2,
-    duration: Annotated[float, typer.Option(help="Seconds.")] = 600,
-    process: Annotated[str, typer.Option(help="poisson, gamma (see --cv) or bursty (see --on and --off).")] = "poisson",
-    cv: Annotated[float, typer.Option(help="gamma: deviation of the gaps over their mean; above 1 is bursty.")] = 3,
-    on: Annotated[float, typer.Option(help="bursty: mean seconds of a burst.")] = 10,
-    off: Annotated[float, typer.Option(help="bursty: mean seconds of silence.")] = 30,
-    zipf: Annotated[float, typer.Option(min=0, help="Popularity falls as 1/rank^zipf; 0: all alike.")] = 0,
+    devices: Annotated[int, typer.Option(min=1, help="The number of devices that the load refers to.")] = 2,
+    duration: Annotated[float, typer.Option(help="The length of the trace in seconds.")] = 600,
+    process: Annotated[
+        str, typer.Option(help="The arrival process: poisson, gamma (see --cv) or bursty (see --on and --off).")
+    ] = "poisson",
+    cv: Annotated[
+        float, typer.Option(help="For gamma: the deviation of the gaps divided by their mean. Above 1 is bursty.")
+    ] = 3,
+    on: Annotated[float, typer.Option(help="For bursty: the mean seconds of a burst.")] = 10,
+    off: Annotated[float, typer.Option(help="For bursty: the mean seconds between bursts.")] = 30,
+    zipf: Annotated[
+        float, typer.Option(min=0, help="Popularity falls as 1/rank^zipf. 0 makes all functions equal.")
+    ] = 0,
     even_work: Annotated[
-        bool, typer.Option(help="Popularity counts work, not calls: long functions are rarer.")
+        bool, typer.Option(help="Let popularity count work instead of calls, so that long functions are rarer.")
     ] = False,
-    tenants: Annotated[int, typer.Option(min=1, help="Deal the functions to so many tenants.")] = 1,
-    run_cv: Annotated[float, typer.Option(min=0, help="Spread of each call's own run time; 0: as declared.")] = 0,
-    step: Annotated[float, typer.Option(min=0, help="Arrivals only at multiples of so many seconds.")] = 0,
-    seed: Annotated[int, typer.Option(help="The same seed makes the same file.")] = 0,
+    tenants: Annotated[
+        int, typer.Option(min=1, help="The number of tenants that the functions are divided among.")
+    ] = 1,
+    run_cv: Annotated[
+        float, typer.Option(min=0, help="The spread of the run times of calls. 0 keeps the declared times.")
+    ] = 0,
+    step: Annotated[float, typer.Option(min=0, help="Round arrivals to multiples of this many seconds.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed. The same seed makes the same file.")] = 0,
 ) -> None:
-    """Make an arrivals file at a given load, and functions to call if there are none yet.
+    """Make a file of arrivals at a given load, and functions if there are none yet.
 
-    aliquot workload make --arrivals A.csv --functions F.csv --make-functions 24 --load 0.9 --zipf 1.1
+    For example: aliquot workload make --arrivals A.csv --functions F.csv --make-functions 24 --load 0.9 --zipf 1.1
     """
     from aliquot.sim import workloads
     from aliquot.sim.output_files import write_arrivals, write_functions
@@ -77,22 +87,26 @@ def make(
 
 @app.command("readers")
 def readers(
-    arrivals: Annotated[Path, typer.Option(help="Write the arrivals there, with what each call reads.")],
-    functions: Annotated[Path, typer.Option(help="Write the functions there.")],
-    files: Annotated[Path, typer.Option(help="Write the files of the dataset there.")],
-    users: Annotated[int, typer.Option(min=1, help="Each a tenant with files of its own.")] = 8,
-    rounds: Annotated[int, typer.Option(min=1, help="Sessions of each, of three calls.")] = 40,
-    gap: Annotated[float, typer.Option(help="Seconds between two rounds of a user, on average.")] = 120,
-    think: Annotated[float, typer.Option(min=0, help="Seconds between two calls of a round.")] = 2,
-    parts: Annotated[int, typer.Option(min=1, help="Parts of the dataset that a round reads.")] = 4,
-    part_mib: Annotated[float, typer.Option(min=0, help="The size of a part.")] = 64,
-    shuffled: Annotated[bool, typer.Option(help="Each round reads the parts in another order.")] = False,
-    drawn_from: Annotated[int, typer.Option(min=0, help="Shuffled: draw the parts from so many.")] = 0,
-    seed: Annotated[int, typer.Option(help="The same seed makes the same files.")] = 0,
+    arrivals: Annotated[
+        Path, typer.Option(help="Write the arrivals, with the files that each call reads, to this CSV file.")
+    ],
+    functions: Annotated[Path, typer.Option(help="Write the functions to this CSV file.")],
+    files: Annotated[Path, typer.Option(help="Write the files of the dataset to this CSV file.")],
+    users: Annotated[int, typer.Option(min=1, help="The number of users. Each is a tenant with its own files.")] = 8,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="The number of sessions of each user, with three calls each.")
+    ] = 40,
+    gap: Annotated[float, typer.Option(help="The mean seconds between two sessions of a user.")] = 120,
+    think: Annotated[float, typer.Option(min=0, help="The seconds between two calls of a session.")] = 2,
+    parts: Annotated[int, typer.Option(min=1, help="The number of parts of the dataset that a session reads.")] = 4,
+    part_mib: Annotated[float, typer.Option(min=0, help="The size of a part in MiB.")] = 64,
+    shuffled: Annotated[bool, typer.Option(help="Let each session read the parts in another order.")] = False,
+    drawn_from: Annotated[int, typer.Option(min=0, help="With --shuffled: the number of parts to draw from.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed. The same seed makes the same files.")] = 0,
 ) -> None:
-    """Make a workload of users who read files again and again, for `aliquot simulate --files`.
+    """Make a workload of users who read files repeatedly, for `aliquot simulate --files`.
 
-    aliquot workload readers --arrivals A.csv --functions F.csv --files D.csv
+    For example: aliquot workload readers --arrivals A.csv --functions F.csv --files D.csv
     """
     from aliquot.sim import readers as made
     from aliquot.sim.output_files import write_arrivals, write_files, write_functions
@@ -112,28 +126,28 @@ def readers(
 
 @app.command("import")
 def import_trace(
-    kind: Annotated[str, typer.Argument(help="azure_functions, azure_llm, mooncake, philly or servegen.")],
-    data: Annotated[Path, typer.Option(help="The folder that holds a folder for each trace.")],
-    arrivals: Annotated[Path, typer.Option(help="Write the arrivals there.")],
-    functions: Annotated[Path, typer.Option(help="Write the functions there.")],
+    kind: Annotated[str, typer.Argument(help="The trace: azure_functions, azure_llm, mooncake, philly or servegen.")],
+    data: Annotated[Path, typer.Option(help="The folder with a folder for each trace.")],
+    arrivals: Annotated[Path, typer.Option(help="Write the arrivals to this CSV file.")],
+    functions: Annotated[Path, typer.Option(help="Write the functions to this CSV file.")],
     load: Annotated[
-        float | None, typer.Option(help="Stretch or squeeze the time axis to this offered load; else as it was.")
+        float | None, typer.Option(help="Scale the time axis to this offered load. Without it the times stay.")
     ] = None,
-    devices: Annotated[int, typer.Option(min=1, help="The devices that the load refers to.")] = 1,
-    calls: Annotated[int | None, typer.Option(min=1, help="Stop after so many calls.")] = None,
-    start_s: Annotated[float, typer.Option(help="Begin so many seconds into the trace.")] = 0,
+    devices: Annotated[int, typer.Option(min=1, help="The number of devices that the load refers to.")] = 1,
+    calls: Annotated[int | None, typer.Option(min=1, help="Stop after this many calls.")] = None,
+    start_s: Annotated[float, typer.Option(help="Skip this many seconds of the trace.")] = 0,
     duration_s: Annotated[
-        float | None, typer.Option(help="Take so many seconds of the trace; all, of servegen 24 hours.")
+        float | None, typer.Option(help="Take this many seconds of the trace. Without it all, or 24 hours of servegen.")
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="azure_functions: what the functions are like, mqfq (default), timm or own.")
+        str | None, typer.Option(help="For azure_functions: the profile of the functions, mqfq (default), timm or own.")
     ] = None,
-    flows: Annotated[int | None, typer.Option(min=1, help="Keep so many flows, the busiest.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed makes the same files.")] = 0,
+    flows: Annotated[int | None, typer.Option(min=1, help="Keep only this many flows, the busiest.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed. The same seed makes the same files.")] = 0,
 ) -> None:
-    """Write a real trace, or a part of it, as the two files that `aliquot simulate` reads.
+    """Convert a real trace, or a part of it, to the two files that `aliquot simulate` reads.
 
-    aliquot workload import azure_functions --data DATA --arrivals A.csv --functions F.csv --flows 24 --load 0.9
+    For example: aliquot workload import azure_functions --data DATA --arrivals A.csv --functions F.csv --load 0.9
     """
     from aliquot.sim.importers import IMPORTERS
     from aliquot.sim.importers.request import ImportRequest
@@ -150,7 +164,7 @@ def import_trace(
     check_writable(arrivals, "--arrivals")
     check_writable(functions, "--functions")
     request = ImportRequest(data, profile, flows, start_s, duration_s, calls, seed)
-    # Read twice, as a stream: whatever is wrong comes up in the first pass, before a file is written.
+    # The trace is read twice as a stream. Errors appear in the first pass, before a file is written.
     imported = IMPORTERS[kind](request)
     measured = measure(imported.arrivals, imported.functions)
     if not measured.calls:
@@ -166,12 +180,12 @@ def import_trace(
     say(f"{natural}; times multiplied by {scale:.6g}")
 
 
-def _check_range(options: Mapping[str, float | None], above: float | None, most: float) -> None:
-    """Numbers above `above`, or from 0 on when that is None, and at most `most`."""
+def _check_range(options: Mapping[str, float | None], above: float | None, maximum: float) -> None:
+    """Check that numbers are above `above`, or at least 0 if that is None, and at most `maximum`."""
     for option, value in options.items():
         if value is None:
             continue
-        fits = 0 <= value <= most if above is None else above < value <= most
+        fits = 0 <= value <= maximum if above is None else above < value <= maximum
         if not fits:
-            least = "from 0 on" if above is None else f"above {above:g}"
-            raise InputError(f"{option}: {value} does not fit; it takes a number {least}, at most {most:g}")
+            minimum = "from 0 on" if above is None else f"above {above:g}"
+            raise InputError(f"{option}: {value} does not fit; it takes a number {minimum}, at most {maximum:g}")

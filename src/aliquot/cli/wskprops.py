@@ -1,4 +1,4 @@
-"""`aliquot wskprops`: what OpenWhisk's own tools want to know of the platform."""
+"""`aliquot wskprops`: the settings of OpenWhisk's own tools for this platform."""
 
 import os
 from pathlib import Path
@@ -15,15 +15,17 @@ _PRIVATE = 0o600
 
 
 def wskprops(
-    write: Annotated[bool, typer.Option("--write", help="Into the file, which nobody else may read.")] = False,
-    file: Annotated[Path, typer.Option(envvar="WSK_CONFIG_FILE", help="The file.")] = Path("~/.wskprops"),
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the settings to the file, which only you can read.")
+    ] = False,
+    file: Annotated[Path, typer.Option(envvar="WSK_CONFIG_FILE", help="The file to write.")] = Path("~/.wskprops"),
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what wsk and Serverless read from ~/.wskprops, or write it there.
+    """Print the settings that wsk and Serverless read from ~/.wskprops, or write them there.
 
-    For example: [bold]aliquot wskprops --write[/]; other lines of the file stay. On this machine the key lasts as long
-    as the server runs; [bold]aliquot namespace rotate-key[/] makes one that lasts, for ALIQUOT_KEY.
+    For example: [bold]aliquot wskprops --write[/]. Other lines of the file stay. On this machine the key is valid while
+    the server runs. [bold]aliquot namespace rotate-key[/] makes a permanent one, for ALIQUOT_KEY.
     """
     server = connect(data).client.server
     properties = {"APIHOST": server.url, "AUTH": server.key, "NAMESPACE": "_"}
@@ -43,7 +45,7 @@ def wskprops(
 
 
 def _others(path: Path, properties: dict[str, str]) -> list[str]:
-    """The lines that say something else."""
+    """Return the lines of the file that set other properties."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -54,7 +56,7 @@ def _others(path: Path, properties: dict[str, str]) -> list[str]:
 
 
 def _write(path: Path, lines: list[str]) -> None:
-    """All or nothing, and never readable by others, not even for a moment."""
+    """Write the whole file or nothing. It is never readable by other users."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _PRIVATE)
