@@ -1,1 +1,1 @@
-"""Which files come next: predictors learned from sessions of accesses, their trial on held-back ones, and versions."""
+"""Predict which files are opened next: predictors, their training and scoring on sessions, and model versions."""

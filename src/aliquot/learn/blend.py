@@ -1,4 +1,4 @@
-"""`blend`: a weighted mixture of other predictors, its weights learned on held-back sessions."""
+"""The predictor `blend`: a weighted mixture of others, with weights fitted on held-back sessions."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,12 @@ from aliquot.learn.scoring import HeldOutStep
 from aliquot.learn.steps import History
 
 _ROUNDS = 40
-_UNNAMED = 1e-5  # what a predictor gives to a file that it does not name
+_UNNAMED = 1e-5  # assumed probability of a file that a predictor does not name
 
 
 class BlendPredictor:
+    """Adds the weighted probabilities of its parts."""
+
     name = "blend"
 
     def __init__(self, parts: Sequence[Predictor], weights: Sequence[float]) -> None:
@@ -34,7 +36,10 @@ class BlendPredictor:
 
 
 def fit_weights(answers: Sequence[Sequence[Sequence[Guess]]], asked: Sequence[HeldOutStep]) -> list[float]:
-    """The weights under which what came is most likely, by expectation and maximisation; an answer list a part."""
+    """Fit the weights that make the opened files most likely, by expectation maximisation.
+
+    `answers` holds the predictions of each part.
+    """
     rows = list(zip(*(_chances(part, asked) for part in answers), strict=True))
     weights = [1 / len(answers)] * len(answers)
     for _ in range(_ROUNDS if rows else 0):
@@ -49,8 +54,8 @@ def fit_weights(answers: Sequence[Sequence[Sequence[Guess]]], asked: Sequence[He
 
 
 def _chances(answers: Sequence[Sequence[Guess]], asked: Sequence[HeldOutStep]) -> list[float]:
-    """What a part gave to each file that came."""
+    """Return the probabilities that a part gave to the opened files."""
     return [
-        max(_UNNAMED, next((guess.probability for guess in guesses if guess.file == place.file), 0.0))
-        for guesses, place in zip(answers, asked, strict=True)
+        max(_UNNAMED, next((guess.probability for guess in guesses if guess.file == step.file), 0.0))
+        for guesses, step in zip(answers, asked, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Probabilities made true: what was said is set right by how often it came, on sessions that were held back."""
+"""Calibrate probabilities by how often predicted files were opened in held-back sessions."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -6,52 +6,55 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 _EDGES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
-_PRIOR = 8.0  # how many answers the word of the predictor itself is worth
+_PRIOR = 8.0  # weight of the predictor's own probability, in answers
 
 
 class Calibration(Struct, frozen=True, array_like=True):
-    """Straight lines between points; nothing: what is said is taken as it is."""
+    """A piecewise linear function from predicted to observed probabilities; the identity if it has no points."""
 
-    said: list[float] = []
-    came: list[float] = []
+    predicted: list[float] = []
+    observed: list[float] = []
 
     def __call__(self, probability: float) -> float:
-        if not self.said:
+        if not self.predicted:
             return probability
-        place = bisect_right(self.said, probability)
+        place = bisect_right(self.predicted, probability)
         if place == 0:
-            return self.came[0] * (probability / self.said[0] if self.said[0] else 1.0)
-        if place == len(self.said):
-            return self.came[-1]
-        low, high = self.said[place - 1], self.said[place]
+            return self.observed[0] * (probability / self.predicted[0] if self.predicted[0] else 1.0)
+        if place == len(self.predicted):
+            return self.observed[-1]
+        low, high = self.predicted[place - 1], self.predicted[place]
         part = (probability - low) / (high - low)
-        return self.came[place - 1] + part * (self.came[place] - self.came[place - 1])
+        return self.observed[place - 1] + part * (self.observed[place] - self.observed[place - 1])
 
 
 def calibrate(answers: Iterable[tuple[float, bool]]) -> Calibration:
-    """From what was said, and whether it came. Never turns an order round: less likely stays no more likely."""
+    """Fit a calibration to predicted probabilities and whether the file was opened. It is monotonic."""
     numbers = [0] * len(_EDGES)
     sums = [0.0] * len(_EDGES)
     hits = [0] * len(_EDGES)
-    for probability, is_there in answers:
+    for probability, was_opened in answers:
         place = bisect_right(_EDGES, probability) - 1
         numbers[place] += 1
         sums[place] += probability
-        hits[place] += is_there
-    # Neighbours that would fall are pooled until none does.
-    pools: list[tuple[float, float, float]] = []  # how many, what was said in all, what came in all
-    for number, said, came in zip(numbers, sums, hits, strict=True):
+        hits[place] += was_opened
+    # Pool adjacent violators: neighbours that would decrease are merged.
+    pools: list[tuple[float, float, float]] = []  # answers, sum of predictions, number of opened files
+    for number, predicted, opened in zip(numbers, sums, hits, strict=True):
         if not number:
             continue
-        pool = (float(number), said, float(came))
-        while pools and _came(pools[-1]) >= _came(pool):
+        pool = (float(number), predicted, float(opened))
+        while pools and _expected_share(pools[-1]) >= _expected_share(pool):
             last = pools.pop()
             pool = (pool[0] + last[0], pool[1] + last[1], pool[2] + last[2])
         pools.append(pool)
-    return Calibration([pool[1] / pool[0] for pool in pools], [_came(pool) for pool in pools])
+    return Calibration([pool[1] / pool[0] for pool in pools], [_expected_share(pool) for pool in pools])
 
 
-def _came(pool: tuple[float, float, float]) -> float:
-    """The share to expect. Less a margin for few answers, and whoever once strayed would never be foreseen again."""
-    number, said, came = pool
-    return (came + _PRIOR * said / number) / (number + _PRIOR)
+def _expected_share(pool: tuple[float, float, float]) -> float:
+    """Return the expected share, with the prediction as prior.
+
+    A pessimistic margin for few answers would keep a file that was missed once from being predicted again.
+    """
+    number, predicted, opened = pool
+    return (opened + _PRIOR * predicted / number) / (number + _PRIOR)

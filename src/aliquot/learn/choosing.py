@@ -1,4 +1,4 @@
-"""Which predictor serves: the best on held-back sessions; of equals the simpler one."""
+"""Choose the predictor that serves: the best on held-back sessions, and the simplest among equals."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,17 +9,19 @@ from aliquot.learn.predictor import Predictor
 from aliquot.learn.scoring import HeldOutStep, Score, predictions, tally
 
 SIMPLEST_FIRST = ("none", "popular", "markov1", "markov2", "lstm", "blend")
-_MARGIN = 0.001  # of the worth, that a less simple one must be better
+_MARGIN = 0.001  # by which a more complex predictor must be better
 
 
 class PredictorChoice(Struct, frozen=True):
+    """The scores of all predictors, and the winner."""
+
     winner: str
     scores: dict[str, Score]
-    weights: dict[str, float]  # of the blend, by part; empty: there is none
+    weights: dict[str, float]  # of the blend's parts; empty if there is no blend
 
 
 def choose(singles: Mapping[str, Predictor], asked: Sequence[HeldOutStep], marks: frozenset[str]) -> PredictorChoice:
-    """The network is blended with the Markov predictor only if it is better than it: a loser has no say at all."""
+    """Score all predictors and choose one. A blend is tried only if the network beats the Markov predictors."""
     answers = {name: list(predictions(predictor, asked)) for name, predictor in singles.items()}
     scores = {name: tally(answers[name], asked, marks) for name in singles}
     weights: dict[str, float] = {}

@@ -1,6 +1,7 @@
-"""The network's training: in torch, a round after the other, until held-back sessions are predicted no better.
+"""The network in torch and its training: rounds over the data until held-back sessions are predicted no better.
 
-After each round all that is needed to go on is on disk: a training that was killed begins where it was.
+A checkpoint after each round lets a killed training resume. Only this module imports torch, and only a process that
+trains imports this module.
 """
 
 import math
@@ -13,20 +14,45 @@ import torch
 from msgspec import Struct
 from torch import Tensor, nn
 
-from aliquot.learn.network import Network
 from aliquot.learn.registry import EpochResult
 from aliquot.learn.steps import WINDOW, Session
 from aliquot.learn.vocabulary import END, FEATURES, FIRST_STEP, PADDING, Vocabulary, features
 
-SEQUENCE_STEPS = 2 * WINDOW  # steps that are learned from together
+EMBEDDING, FIRST, SECOND = 64, 128, 64  # widths of the layers
+SEQUENCE_STEPS = 2 * WINDOW  # length of a training sequence
 _BATCH = 48
 _RATE = 6e-3
-_MIN_BATCHES = 100  # of a round: what is little is gone over more than once
-_MIN_GAIN = 1e-3  # in the loss on held-back sessions, or it is no better
-_MAX_TRIALS = 20_000  # held-back places
+_MIN_BATCHES = 100  # per round: a small data set is passed more than once
+_MIN_GAIN = 1e-3  # smallest improvement of the held-back loss that counts
+_MAX_TRIALS = 20_000  # held-back steps that a round is held_out on
 _TOP = 5
 OnRound = Callable[[EpochResult], None]
-OnPart = Callable[[int, float], None]  # the round, and how much of it is done
+OnPart = Callable[[int, float], None]  # number of the round, and the share of it that is done
+
+
+class Network(nn.Module):
+    """An embedding joined with size and operation, two LSTM layers and a linear head.
+
+    It returns a score for each number of the vocabulary at each step. The loss and the ONNX file apply the softmax.
+    """
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(numbers, EMBEDDING)
+        self.first = nn.LSTM(EMBEDDING + FEATURES, FIRST, batch_first=True)
+        self.second = nn.LSTM(FIRST, SECOND, batch_first=True)
+        self.head = nn.Linear(SECOND, numbers)
+
+    def forward(self, numbers: Tensor, features: Tensor) -> Tensor:
+        joined = torch.cat([self.embedding(numbers), features], dim=-1)
+        outputs, _ = self.first(joined)
+        outputs, _ = self.second(outputs)
+        scores: Tensor = self.head(outputs)
+        return scores
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the weights as numpy arrays, by torch's names."""
+        return {name: value.detach().numpy() for name, value in self.state_dict().items()}
 
 
 class TrainingBudget(Struct, frozen=True):
@@ -37,7 +63,7 @@ class TrainingBudget(Struct, frozen=True):
 
 
 class TrainingSequences(Struct, frozen=True):
-    """Parts of sessions, as long as each other, padded; `targets` is what comes next at each place."""
+    """Parts of sessions, padded to the same length. `targets` holds the next number at each step."""
 
     numbers: Any
     features: Any
@@ -67,26 +93,26 @@ def fit(
     on_round: OnRound,
     on_part: OnPart,
 ) -> tuple[Network, list[EpochResult]]:
-    """The weights of the best round, and the learning curve."""
+    """Train the network and return it with the weights of the best round, and the learning curve."""
     torch.set_num_threads(effort.threads)
     torch.manual_seed(effort.seed)
-    data, tried = training_sequences(learned, vocabulary), training_sequences(held_back, vocabulary)
+    data, held_out = training_sequences(learned, vocabulary), training_sequences(held_back, vocabulary)
     network = Network(len(vocabulary))
-    _begin_with_shares(network, data.targets)
-    course = _TrainingRun(network, effort, len(data.numbers), checkpoint)
-    course.take_up()
-    while not course.is_over():
-        loss = course.go_round(data, on_part)
-        point = course.note(loss, *_try(network, tried))
-        course.save()
+    _set_initial_bias(network, data.targets)
+    run = _TrainingRun(network, effort, len(data.numbers), checkpoint)
+    run.resume()
+    while not run.is_over():
+        loss = run.run_round(data, on_part)
+        point = run.record(loss, *_evaluate(network, held_out))
+        run.save()
         on_round(point)
-    network.load_state_dict(course.best)
+    network.load_state_dict(run.best)
     checkpoint.unlink(missing_ok=True)
-    return network, course.curve
+    return network, run.curve
 
 
 class _TrainingRun:
-    """Where a training stands."""
+    """The state of a training: optimizer, schedule, learning curve and best weights."""
 
     def __init__(self, network: Network, effort: TrainingBudget, sequences: int, checkpoint: Path) -> None:
         self.network = network
@@ -104,14 +130,14 @@ class _TrainingRun:
         self._began = time.monotonic()
 
     def is_over(self) -> bool:
-        """All rounds are done, or the time is used up, or two rounds brought nothing."""
+        """Tell whether all rounds are done, the time is up, or the last two rounds improved nothing."""
         if len(self.curve) >= self.effort.epochs or self._seconds() > self.effort.seconds:
             return len(self.curve) > 0
         losses = [point.held_back_loss for point in self.curve]
         return len(losses) > 2 and min(losses[-2:]) > min(losses[:-2]) - _MIN_GAIN  # noqa: PLR2004 - two rounds
 
-    def go_round(self, data: TrainingSequences, on_part: OnPart) -> float:
-        """Over all once or more, in another order each time; the mean loss."""
+    def run_round(self, data: TrainingSequences, on_part: OnPart) -> float:
+        """Train on all sequences once or more, in random order, and return the mean loss."""
         self.network.train()
         order = torch.cat([torch.randperm(len(data.numbers)) for _ in range(self._passes)])
         total = 0.0
@@ -127,7 +153,7 @@ class _TrainingRun:
             on_part(len(self.curve) + 1, (batch + 1) / self._batches)
         return total / self._batches
 
-    def note(self, loss: float, held_back: float, top1: float, top5: float) -> EpochResult:
+    def record(self, loss: float, held_back: float, top1: float, top5: float) -> EpochResult:
         best = min((point.held_back_loss for point in self.curve), default=math.inf)
         if held_back < best:
             self.best = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
@@ -136,21 +162,21 @@ class _TrainingRun:
         return point
 
     def save(self) -> None:
-        aside = self._checkpoint.with_suffix(".aside")
+        draft = self._checkpoint.with_suffix(".aside")
         torch.save(
             {
                 "network": self.network.state_dict(),
                 "optimizer": self._optimizer.state_dict(),
                 "schedule": self._schedule.state_dict(),
                 "best": self.best,
-                "curve": [list(msgspec_values(point)) for point in self.curve],
+                "curve": [list(_values(point)) for point in self.curve],
             },
-            aside,
+            draft,
         )
-        aside.replace(self._checkpoint)
+        draft.replace(self._checkpoint)
 
-    def take_up(self) -> None:
-        """Where a killed training was; a file that does not fit is passed over."""
+    def resume(self) -> None:
+        """Resume a killed training from its checkpoint, if there is one."""
         try:
             state = torch.load(self._checkpoint, weights_only=True)
             self.network.load_state_dict(state["network"])
@@ -166,12 +192,12 @@ class _TrainingRun:
         return time.monotonic() - self._began
 
 
-def msgspec_values(point: EpochResult) -> tuple[float, ...]:
+def _values(point: EpochResult) -> tuple[float, ...]:
     return (point.epoch, point.learned_loss, point.held_back_loss, point.top1, point.top5, point.seconds)
 
 
-def _begin_with_shares(network: Network, targets: Tensor) -> None:
-    """Before anything is learned each is as likely as it is frequent: a head start of several rounds."""
+def _set_initial_bias(network: Network, targets: Tensor) -> None:
+    """Set the bias so that each number starts with its frequency as probability. This saves several rounds."""
     counts = torch.bincount(targets[targets != PADDING], minlength=network.head.out_features).float() + 0.1
     with torch.no_grad():
         network.head.bias.copy_(torch.log(counts / counts.sum()))
@@ -183,15 +209,15 @@ def _loss(network: Network, data: TrainingSequences, chosen: Tensor) -> Tensor:
     return nn.functional.cross_entropy(scores.flatten(0, 1), data.targets[chosen].flatten(), ignore_index=PADDING)
 
 
-def _try(network: Network, tried: TrainingSequences) -> tuple[float, float, float]:
-    """Loss, top-1 and top-5 on held-back sessions; buckets and ends are no files, and no guesses."""
+def _evaluate(network: Network, held_out: TrainingSequences) -> tuple[float, float, float]:
+    """Return loss, top-1 and top-5 on held-back sessions. Buckets and ends do not count as files."""
     network.eval()
     loss = first = few = number = 0.0
     with torch.no_grad():
-        for begin in range(0, min(len(tried.numbers), _MAX_TRIALS // SEQUENCE_STEPS), _BATCH):
-            chosen = torch.arange(begin, min(begin + _BATCH, len(tried.numbers)))
-            scores = network(tried.numbers[chosen], tried.features[chosen]).flatten(0, 1)
-            targets = tried.targets[chosen].flatten()
+        for begin in range(0, min(len(held_out.numbers), _MAX_TRIALS // SEQUENCE_STEPS), _BATCH):
+            chosen = torch.arange(begin, min(begin + _BATCH, len(held_out.numbers)))
+            scores = network(held_out.numbers[chosen], held_out.features[chosen]).flatten(0, 1)
+            targets = held_out.targets[chosen].flatten()
             there = targets != PADDING
             scores, targets = scores[there], targets[there]
             loss += float(nn.functional.cross_entropy(scores, targets, reduction="sum"))

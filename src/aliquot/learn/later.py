@@ -1,8 +1,8 @@
-"""What is opened anywhere later in a session, once a step was seen: for sets of files whose order does not repeat.
+"""Count which files are opened anywhere later in a session, for sets of files whose order does not repeat.
 
-A chain of next steps finds a workflow's files one after the other. Where a session reads the same files in another
-order each time, no next step is likely, and yet all of them are certain. So it is counted, for every step and for every
-step within a call, which files came among the next ones at all.
+A chain of next steps finds the files of a workflow one after the other. If a session reads the same files in another
+order each time, no single next step is likely although all files are certain. So these tables count, for each step and
+for each step under a mark, which files came among the following ones.
 """
 
 from collections.abc import Iterable
@@ -11,63 +11,69 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aliquot.learn.steps import USER, AccessStep, History, Session, marks_of, under
+from aliquot.learn.steps import USER, AccessStep, History, Session, marks_after, marks_of
 
-AHEAD = 32  # files after an open that count as later; after a call or a beginning:
-AHEAD_OF_MARK = 256
-_MAX_COUNTED_FILES = 512  # files noted of one context; beyond that those seen least are dropped
-_MIN_SHARE = 0.5  # a file that is less likely is not kept: nobody would fetch it
-_PRIOR = 2.0  # how many sights of a context what is known before is worth
+AHEAD = 32  # steps after an open that count as later
+AHEAD_OF_MARK = 256  # the same after a mark
+_MAX_COUNTED_FILES = 512  # per context; beyond this the rarest half is dropped
+_MIN_SHARE = 0.5  # a file that came less often after a context is not stored
+_PRIOR = 2.0  # weight of the prior probability, in occurrences of the context
 
 
-_Chances: TypeAlias = dict[int, tuple[float, float]]  # by file: how likely, and after how many others
+_Chances: TypeAlias = dict[int, tuple[float, float]]  # by file: probability, and number of files before it
 
 
 class LaterCounts(Struct, frozen=True, array_like=True, gc=False):
+    """The files that came later after one context."""
+
     seen: int
-    constancy: float  # of all that could have come again at later sights, how much did
+    constancy: float  # share of the files that came again at later occurrences
     files: list[int]
     counts: list[int]
-    gaps: list[int]  # how many other files came before each, in the mean
+    gaps: list[int]  # mean number of files before each
 
 
 class LaterTables(Struct, frozen=True, array_like=True):
-    steps: list[AccessStep]  # as last seen
-    after: dict[int, LaterCounts]  # by a step's number
-    within: dict[int, LaterCounts]  # by a mark's and a step's: `mark * len(steps) + step`
+    """The counts of all contexts, stored in a version."""
+
+    steps: list[AccessStep]  # each as last seen
+    after: dict[int, LaterCounts]  # by the number of a step
+    within: dict[int, LaterCounts]  # by a mark and a step: `mark * len(steps) + step`
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "LaterTables":
-        """Raises `msgspec.DecodeError`."""
+        """Decode stored tables. Raises `msgspec.DecodeError`."""
         return msgspec.msgpack.decode(data, type=cls)
 
 
 class LaterGuess(NamedTuple):
+    """A file that is likely to be opened later."""
+
     file: str
     probability: float
-    gap: float  # files that come before it
+    gap: float  # number of files before it
 
 
 class LaterPredictor:
-    """Asks a `LaterTables`; made once for many questions."""
+    """Predicts from `LaterTables`. Made once for many predictions."""
 
     def __init__(self, reach: LaterTables) -> None:
         self._reach = reach
         self._numbers = {step.file: number for number, step in enumerate(reach.steps)}
 
-    def later(self, history: History) -> list[LaterGuess]:
-        """Files that are likely to be opened at all from here on."""
+    def predict_later(self, history: History) -> list[LaterGuess]:
+        """Return the files likely to be opened anywhere in the rest of the session."""
         number = self._numbers.get(history[-1].file) if history else None
         if number is None:
             return []
         marks = [self._numbers.get(mark.file) for mark in marks_of(history)]
         likely: _Chances = {}
         if history[-1].operation == USER and len(marks) > 1:
-            anybodys = marks.pop(0)
-            likely = {} if anybodys is None else _chances(self._reach.after.get(anybodys), {})
+            tenants_mark = marks.pop(0)
+            likely = {} if tenants_mark is None else _chances(self._reach.after.get(tenants_mark), {})
         likely = _chances(self._reach.after.get(number), likely)
         for mark in marks:
             if mark is not None:
@@ -76,10 +82,10 @@ class LaterPredictor:
 
 
 def _chances(later: LaterCounts | None, shorter: _Chances) -> _Chances:
-    """The context's own shares, leaning on what is known without them: its constancy, or the shorter context.
+    """Return the context's shares, smoothed by its constancy or the shorter context.
 
-    Of many files that come by chance some will have come every time so far: where little else comes again, neither
-    will they.
+    Among many random files some have come every time by chance. If few files of a context come again, these will not
+    either.
     """
     if later is None:
         return shorter
@@ -91,6 +97,8 @@ def _chances(later: LaterCounts | None, shorter: _Chances) -> _Chances:
 
 
 class _LaterCounter:
+    """Counts the later files of one context."""
+
     __slots__ = ("counts", "gaps", "kinds", "seen", "sights")
 
     def __init__(self) -> None:
@@ -111,7 +119,7 @@ class _LaterCounter:
             self.counts = dict(best)
             self.gaps = {file: self.gaps[file] for file in self.counts}
 
-    def kept(self) -> LaterCounts:
+    def to_counts(self) -> LaterCounts:
         best = sorted(
             ((file, count) for file, count in self.counts.items() if count >= _MIN_SHARE * self.seen),
             key=lambda pair: (-pair[1], pair[0]),
@@ -122,6 +130,7 @@ class _LaterCounter:
 
 
 def count_later(sessions: Iterable[Session]) -> LaterTables:
+    """Count the later files of each step, and of each step under a mark."""
     numbers: dict[str, int] = {}
     steps: list[AccessStep] = []
     after: dict[int, _LaterCounter] = {}
@@ -132,33 +141,33 @@ def count_later(sessions: Iterable[Session]) -> LaterTables:
             if number == len(steps):
                 steps.append(step)
             steps[number] = step
-        _note_session(session, numbers, after, within)
+        _count_session(session, numbers, after, within)
     return LaterTables(
         steps,
-        {number: note.kept() for number, note in after.items()},
-        {mark * len(steps) + number: note.kept() for (mark, number), note in within.items()},
+        {number: note.to_counts() for number, note in after.items()},
+        {mark * len(steps) + number: note.to_counts() for (mark, number), note in within.items()},
     )
 
 
-def _note_session(
+def _count_session(
     session: Session,
     numbers: dict[str, int],
     after: dict[int, _LaterCounter],
     within: dict[tuple[int, int], _LaterCounter],
 ) -> None:
     marks: Session = []
-    blind: dict[tuple[int | None, int], int] = {}  # up to where a context has looked: what it sees twice counts once
+    counted_until: dict[tuple[int | None, int], int] = {}  # end of each context's last window
     row = [numbers[step.file] for step in session]
     for place, (step, number) in enumerate(zip(session, row, strict=True)):
         if step.is_mark:
-            marks = under(marks, step)
+            marks = marks_after(marks, step)
         end = place + 1 + (AHEAD_OF_MARK if step.is_mark else AHEAD)
-        # Each once, in a fixed order.
+        # Each file once, in order.
         coming = dict.fromkeys(row[at] for at in range(place + 1, min(end, len(row))) if not session[at].is_mark)
-        if place >= blind.get((None, number), 0):
-            blind[None, number] = end
+        if place >= counted_until.get((None, number), 0):
+            counted_until[None, number] = end
             after.setdefault(number, _LaterCounter()).add(coming)
         for mark in (numbers[one.file] for one in marks):
-            if place >= blind.get((mark, number), 0):
-                blind[mark, number] = end
+            if place >= counted_until.get((mark, number), 0):
+                counted_until[mark, number] = end
                 within.setdefault((mark, number), _LaterCounter()).add(coming)

@@ -1,4 +1,4 @@
-"""`lstm`: the trained network through onnxruntime, on one thread."""
+"""The predictor `lstm`: runs the trained network with onnxruntime on one thread."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,15 +12,17 @@ _BATCH = 256
 
 
 class LstmError(Exception):
-    """The network cannot be run here; the text says why."""
+    """The network cannot be run; the text says why."""
 
 
 class LstmPredictor:
+    """Predicts the next step with the network of a version. Raises `LstmError` when it is made."""
+
     name = "lstm"
 
     def __init__(self, model: bytes, vocabulary: Vocabulary) -> None:
         try:
-            import numpy as np  # noqa: PLC0415 - of the extra `learn`, as onnxruntime
+            import numpy as np  # noqa: PLC0415 - from the extra `learn`, like onnxruntime
             import onnxruntime as ort  # noqa: PLC0415
         except ImportError as error:
             raise LstmError(
@@ -31,7 +33,7 @@ class LstmPredictor:
         options.log_severity_level = 3
         try:
             self._session: Any = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # its own kinds have no common root
+        except Exception as error:  # its errors have no common base class
             raise LstmError(f"onnxruntime does not take the model: {error}") from error
         self._np: Any = np
         self.vocabulary = vocabulary
@@ -40,7 +42,7 @@ class LstmPredictor:
         return self._run([history[-WINDOW:]], top)[0] if history else []
 
     def predict_many(self, histories: Sequence[History], top: int = MAX_GUESSES) -> list[list[Guess]]:
-        """Those of equal length go together: the network takes no padding."""
+        """Predict in batches of histories of equal length, because the network takes no padding."""
         found: list[list[Guess]] = [[] for _ in histories]
         by_length: dict[int, list[int]] = {}
         for place, history in enumerate(histories):

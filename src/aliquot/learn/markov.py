@@ -1,9 +1,9 @@
-"""`popular`, `markov1` and `markov2`: the next step from the counts after the last one or two.
+"""The predictors `popular`, `markov1` and `markov2`: the next step from counts after the last one or two steps.
 
-Probabilities are Witten and Bell's: a context that was seen N times with T different followers gives N / (N + T) to
-what it has seen and leaves T / (N + T) to the shorter context. A step that always came next is thus likely by
-N / (N + 1): above the threshold of 0.75 from the fourth time on, and not at the first. Of contexts there are, from
-general to special: all, the last step, the last two, the last step under the present call, and under its user's.
+Probabilities use Witten-Bell smoothing. A context seen N times with T different followers gives N / (N + T) to these
+followers and T / (N + T) to the shorter context. A step that always came next has the probability N / (N + 1), which
+exceeds the threshold of 0.75 from the fourth time on. The contexts, from general to specific, are: all steps, the last
+step, the last two steps, the last step under the current call, and the last step under the user's call.
 """
 
 from heapq import nsmallest
@@ -14,7 +14,7 @@ from aliquot.learn.tables import Followers, Tables
 
 
 class PopularPredictor(SequentialPredictor):
-    """By how often each was opened, whatever came before."""
+    """Predicts the most frequent files, whatever the history."""
 
     name = "popular"
 
@@ -33,6 +33,8 @@ class PopularPredictor(SequentialPredictor):
 
 
 class MarkovPredictor(SequentialPredictor):
+    """Predicts from the counts after the last step, or with order 2 also after the last two."""
+
     def __init__(self, tables: Tables, order: int) -> None:
         self.name = f"markov{order}"
         self._order = order
@@ -62,7 +64,7 @@ class MarkovPredictor(SequentialPredictor):
         return likely
 
     def _blended(self, after: Followers, shorter: dict[int, float]) -> dict[int, float]:
-        """The context's own counts, and what the shorter context says for the rest."""
+        """Combine the context's own counts with the probabilities of the shorter context."""
         seen_or_new = after.total + after.kinds
         left = after.kinds / seen_or_new
         likely = {number: left * probability for number, probability in shorter.items()}

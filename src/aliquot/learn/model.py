@@ -1,4 +1,4 @@
-"""A model that serves: a predictor, what is opened later, and its calibration, asked for the likely set."""
+"""A model that predicts the likely files of a session from a predictor, counts of later files and a calibration."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,41 +9,43 @@ from aliquot.learn.predictor import Guess, Predictor
 from aliquot.learn.rollout import MIN_PROBABILITY, roll_out
 from aliquot.learn.steps import USER, AccessStep, History, Session, seen_until
 
-MAX_LIKELY_FILES = 64  # files of a likely set
-_MAX_MOMENTS = 400  # moments of held-back sessions that a calibration is made from
-_LOOK_AHEAD_STEPS = 256  # steps within which a file of the likely set is to be opened
+MAX_LIKELY_FILES = 64  # in a prediction
+_MAX_MOMENTS = 400  # moments of held-back sessions used for a calibration
+_LOOK_AHEAD_STEPS = 256  # steps within which a likely file must be opened to count
 
 
 @dataclass(frozen=True)
 class PredictionModel:
+    """A predictor with everything needed to predict the rest of a session."""
+
     predictor: Predictor
-    outlook: LaterPredictor | None
+    later: LaterPredictor | None
     describe: Callable[[str], AccessStep]
     calibration: Calibration = Calibration()  # noqa: RUF009 - frozen
 
-    def likely(self, history: History, most: int = MAX_LIKELY_FILES) -> list[Guess]:
-        """Which files will be opened in the rest of the session, the most likely first."""
+    def likely(self, history: History, max_files: int = MAX_LIKELY_FILES) -> list[Guess]:
+        """Return the files likely to be opened in the rest of the session, most likely first."""
         if self.predictor.name == "none":
             return []
-        told = roll_out(self.predictor, self.outlook, self._known(history), self.describe, most)
-        right = [Guess(file, self.calibration(probability)) for file, probability in told]
-        return [guess for guess in right if guess.probability >= MIN_PROBABILITY]
+        rolled_out = roll_out(self.predictor, self.later, self._known(history), self.describe, max_files)
+        calibrated_guesses = [Guess(file, self.calibration(probability)) for file, probability in rolled_out]
+        return [guess for guess in calibrated_guesses if guess.probability >= MIN_PROBABILITY]
 
     def _known(self, history: History) -> History:
-        """Of a user that was never seen there is what is known of anybody: its marks would stand before that."""
+        """Remove the marks of unknown users, so that the counts of all users apply."""
         return [step for step in history if step.operation != USER or self.describe(step.file).is_mark]
 
 
-def tried_sets(
-    model: PredictionModel, sessions: Sequence[Session], most: int = _MAX_MOMENTS
+def evaluate_predictions(
+    model: PredictionModel, sessions: Sequence[Session], max_moments: int = _MAX_MOMENTS
 ) -> list[tuple[float, bool]]:
-    """For moments spread evenly over sessions: what was said of each file, and whether it was opened.
+    """Return the predicted probability of files, and whether they were opened, at moments spread over the sessions.
 
-    What is said again in the same session is no further proof, and is left out. So is what the session has opened
-    before: it is here, and whether it comes once more says nothing of whether a file is worth fetching.
+    Repeated predictions of the same session are left out. So are files that the session has opened before: they are
+    cached, and say nothing about which file is worth fetching.
     """
     moments = [(number, place) for number, session in enumerate(sessions) for place in range(1, len(session))]
-    every = max(1, len(moments) // most)
+    every = max(1, len(moments) // max_moments)
     said: dict[tuple[int, str, float], tuple[float, bool]] = {}
     for number, place in moments[::every]:
         session = sessions[number]
@@ -55,6 +57,9 @@ def tried_sets(
     return list(said.values())
 
 
-def calibrated(model: PredictionModel, held_back: Sequence[Session]) -> PredictionModel:
-    raw = PredictionModel(model.predictor, model.outlook, model.describe)
-    return PredictionModel(model.predictor, model.outlook, model.describe, calibrate(tried_sets(raw, held_back)))
+def with_calibration(model: PredictionModel, held_back: Sequence[Session]) -> PredictionModel:
+    """Return the model with a calibration from held-back sessions."""
+    raw = PredictionModel(model.predictor, model.later, model.describe)
+    return PredictionModel(
+        model.predictor, model.later, model.describe, calibrate(evaluate_predictions(raw, held_back))
+    )

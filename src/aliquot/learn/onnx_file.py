@@ -1,7 +1,7 @@
-"""The trained network as an ONNX file, written node by node: what onnxruntime then runs is what stands here.
+"""Write the trained network as an ONNX file, node by node.
 
-Its inputs are the numbers (batch, steps) and features (batch, steps, 4) of a history, its outputs the most likely
-numbers and their probabilities. A shorter history is simply fewer steps.
+Its inputs are the numbers (batch, steps) and features (batch, steps, 4) of a history. Its outputs are the most likely
+numbers and their probabilities. A shorter history has fewer steps.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from aliquot.learn.predictor import MAX_GUESSES
 
 NUMBERS, FEATURES, PROBABILITIES, BEST = "numbers", "features", "probabilities", "best"
 _OPSET = 17
-_MORE = 4  # guesses beyond those asked for: the end and buckets may be among them
+_MORE = 4  # additional outputs, because the end and buckets may be among them
 
 
 def write(arrays: dict[str, Any], path: Path) -> None:
@@ -69,7 +69,7 @@ def write(arrays: dict[str, Any], path: Path) -> None:
 
 
 def _lstm_weights(np: Any, arrays: dict[str, Any], layer: str) -> dict[str, Any]:  # noqa: ANN401 - the module
-    """Torch keeps the gates as input, forget, cell, output; ONNX as input, output, forget, cell, with a direction."""
+    """Reorder the gates from torch (input, forget, cell, output) to ONNX (input, output, forget, cell)."""
 
     def reordered(name: str) -> Any:  # noqa: ANN401 - an array
         given, forget, cell, output = np.split(arrays[f"{layer}.{name}"], 4)
@@ -84,7 +84,7 @@ def _lstm_weights(np: Any, arrays: dict[str, Any], layer: str) -> dict[str, Any]
 
 
 def quantize(path: Path, into: Path) -> None:
-    """With 8-bit weights: a quarter of the bytes, for vocabularies that would not fit otherwise."""
+    """Write the network with 8-bit weights, a quarter of the size, for large vocabularies."""
     from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 - of the extra `learn`
 
     quantize_dynamic(str(path), str(into), weight_type=QuantType.QInt8)

@@ -1,4 +1,4 @@
-"""A version's files, and the predictors that are made of them: one table, by name."""
+"""The files of a version, and the table of predictors that are made from them."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,7 +19,7 @@ TABLES, REACH, NETWORK, VOCABULARY = "tables.msgpack", "reach.msgpack", "lstm.on
 
 
 class VersionParts:
-    """The files of a version, decoded when a predictor needs them."""
+    """The files of a version, each decoded when a predictor needs it."""
 
     def __init__(self, files: Mapping[str, bytes], weights: Mapping[str, float]) -> None:
         self._files = files
@@ -28,7 +28,7 @@ class VersionParts:
         self._steps = {step.file: step for step in self.tables.steps}
 
     def predictor(self, name: str) -> Predictor:
-        """Raises `LstmError` where the network cannot be run."""
+        """Make a predictor. Raises `LstmError` if the network cannot be run."""
         return PREDICTORS[name](self)
 
     def lstm(self) -> LstmPredictor:
@@ -42,7 +42,7 @@ class VersionParts:
         return BlendPredictor([self.predictor(name) for name in self._weights], list(self._weights.values()))
 
     def model(self, name: str, manifest: Manifest) -> PredictionModel:
-        """Raises `LstmError` where the network cannot be run, and `BrokenVersionError`."""
+        """Make the model of a predictor. Raises `LstmError` and `BrokenVersionError`."""
         try:
             reach = LaterTables.from_bytes(self._files[REACH])
             return PredictionModel(self.predictor(name), LaterPredictor(reach), self.describe, manifest.calibration)
@@ -64,7 +64,7 @@ PREDICTORS: dict[str, Callable[[VersionParts], Predictor]] = {
 
 
 def open_parts(manifest: Manifest, files: Mapping[str, bytes]) -> VersionParts:
-    """Raises `BrokenVersionError`."""
+    """Decode the files of a version. Raises `BrokenVersionError`."""
     try:
         return VersionParts(files, manifest.weights)
     except (KeyError, msgspec.DecodeError) as error:

@@ -1,34 +1,34 @@
-"""What all predictors do: from the steps before, say which come next and how likely."""
+"""The interface of predictors: from a history of steps, predict the next ones with probabilities."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from aliquot.learn.steps import History
 
-MAX_GUESSES = 32  # guesses of one prediction, at most
+MAX_GUESSES = 32  # of one prediction
 
 
 class Guess(NamedTuple):
-    file: str  # or the mark, as in its `Step`
+    file: str  # or the name of a mark, as in its `Step`
     probability: float
 
 
 class Predictor(Protocol):
-    """Never changes once it is made; may be asked from several threads."""
+    """Immutable and thread-safe."""
 
     name: str
 
     def predict(self, history: History, top: int = MAX_GUESSES) -> list[Guess]:
-        """What the very next step is, the most likely first. What is left to 1 is for others, and for the end."""
+        """Return guesses for the next step, most likely first. The rest up to 1 is for other steps and the end."""
         ...
 
     def predict_many(self, histories: Sequence[History], top: int = MAX_GUESSES) -> list[list[Guess]]:
-        """As many predictions at once, where that is quicker."""
+        """Predict for many histories at once, which may be faster."""
         ...
 
 
 class SequentialPredictor:
-    """For predictors to which many at once are no quicker."""
+    """A base class for predictors that gain nothing from predicting many at once."""
 
     def predict(self, history: History, top: int = MAX_GUESSES) -> list[Guess]:
         raise NotImplementedError
@@ -38,7 +38,7 @@ class SequentialPredictor:
 
 
 class NoPredictor(SequentialPredictor):
-    """No prediction at all: what every other must be better than to be worth its bytes."""
+    """The predictor `none`, which predicts nothing. Every other must be better to serve."""
 
     name = "none"
 

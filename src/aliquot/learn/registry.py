@@ -1,4 +1,4 @@
-"""The versions of what was learned, one directory each: written aside and renamed when whole, checked when read."""
+"""The registry of model versions: a directory for each, renamed into place when complete and verified when read."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from aliquot.durable_files import remove_directory, sweep_removed, sync_director
 from aliquot.learn.calibration import Calibration
 from aliquot.learn.scoring import Score
 
-_MANIFEST, _SERVING, _ASIDE, _LOCK = "manifest.json", "serving.json", ".unfinished-", "training.lock"
+_MANIFEST, _SERVING, _DRAFT, _LOCK = "manifest.json", "serving.json", ".unfinished-", "training.lock"
 _DIGITS = 6
 
 
@@ -26,47 +26,51 @@ def now_ms() -> int:
 
 
 class BrokenVersionError(Exception):
-    """A version is not as it was written; the text says what is wrong."""
+    """A version is damaged; the text says how."""
 
 
 class EpochResult(Struct, frozen=True):
-    """One round of the network over what it learns from."""
+    """The result of one round of the network's training."""
 
     epoch: int
     learned_loss: float
     held_back_loss: float
     top1: float
     top5: float
-    seconds: float  # since the training began
+    seconds: float  # since the training started
 
 
 class Manifest(Struct, frozen=True):
+    """The description of a version, stored as `manifest.json`. Its field names are a format on disk."""
+
     version: int
-    created: int  # milliseconds of the epoch
-    winner: str  # the predictor that won on held-back sessions
+    created: int  # milliseconds since the epoch
+    winner: str  # the best predictor on held-back sessions
     scores: dict[str, Score]
     sessions: int
     held_back: int
     steps: int
-    until_s: float  # the newest session that it has seen began then
-    accepted: bool  # it did better than the one in use
+    until_s: float  # start of the newest session that it was trained on
+    accepted: bool  # it was better than the serving version
     why: str
-    weights: dict[str, float] = {}  # of the blend
+    weights: dict[str, float] = {}  # of the blend's parts
     calibration: Calibration = Calibration()
     curve: list[EpochResult] = []
-    without: str = ""  # why there is no network in it
-    files: dict[str, str] = {}  # sha256 by name
+    without: str = ""  # why it has no network; empty if it has one
+    files: dict[str, str] = {}  # SHA-256 by file name
 
 
 class ServingState(Struct, frozen=True):
-    version: int = 0  # none: nothing has been learned yet
-    pinned: bool = False  # the operator's choice: it stays, whatever is learned
-    before: list[int] = []  # those that served, the last one last
-    predictor: str = ""  # the operator's choice among its predictors; empty: its winner
+    """The version that serves, stored as `serving.json`. Its field names are a format on disk."""
+
+    version: int = 0  # 0: there is no version yet
+    pinned: bool = False  # chosen by the operator: a better version does not replace it
+    before: list[int] = []  # versions that served before, the latest last
+    predictor: str = ""  # chosen by the operator; empty: the version's winner
 
 
 class ModelRegistry:
-    """Any process may read. One trains at a time: `training` holds the lock."""
+    """Any process may read it. One process trains at a time and holds the lock of `training`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -75,7 +79,7 @@ class ModelRegistry:
     # --- versions -----------------------------------------------------------------------------------------
 
     def versions(self) -> list[Manifest]:
-        """Those that can be read, the oldest first."""
+        """Return the manifests that can be read, oldest first."""
         found = []
         for number in self._numbers():
             with suppress(BrokenVersionError):
@@ -83,14 +87,14 @@ class ModelRegistry:
         return found
 
     def manifest(self, version: int) -> Manifest:
-        """Raises `BrokenVersionError`."""
+        """Read a version's manifest. Raises `BrokenVersionError`."""
         try:
             return msgspec.json.decode((self._folder(version) / _MANIFEST).read_bytes(), type=Manifest)
         except (OSError, msgspec.DecodeError) as error:
             raise BrokenVersionError(f"version {version}: {error}") from error
 
     def read(self, manifest: Manifest) -> dict[str, bytes]:
-        """All its files, checked. Raises `BrokenVersionError`."""
+        """Return a version's files after checking them. Raises `BrokenVersionError`."""
         found = {}
         for name, checksum in manifest.files.items():
             try:
@@ -106,20 +110,20 @@ class ModelRegistry:
         return max([*self._numbers(), self.serving().version], default=0) + 1
 
     def add(self, manifest: Manifest, files: Mapping[str, bytes]) -> None:
-        """It is there as a whole or not at all."""
-        folder, aside = self._folder(manifest.version), self.directory / f"{_ASIDE}{manifest.version}"
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
+        """Add a version atomically."""
+        folder, draft = self._folder(manifest.version), self.directory / f"{_DRAFT}{manifest.version}"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
         checksums = {name: sha256(data).hexdigest() for name, data in files.items()}
-        whole = msgspec.structs.replace(manifest, files=checksums)
-        for name, data in {**files, _MANIFEST: msgspec.json.encode(whole)}.items():
-            write_synced(aside / name, data)
-        sync_directory(aside)
-        aside.rename(folder)
+        complete = msgspec.structs.replace(manifest, files=checksums)
+        for name, data in {**files, _MANIFEST: msgspec.json.encode(complete)}.items():
+            write_synced(draft / name, data)
+        sync_directory(draft)
+        draft.rename(folder)
         sync_directory(self.directory)
 
     def prune(self, keep: int) -> None:
-        """The oldest go, but never the one that serves nor the one before it."""
+        """Delete the oldest versions, but not the serving one or the one before it."""
         serving = self.serving()
         safe = {serving.version, *serving.before[-1:]}
         for number in self._numbers()[: -keep or None]:
@@ -131,7 +135,7 @@ class ModelRegistry:
             return {path.name: path.stat().st_size for path in sorted(self._folder(version).iterdir())}
         return {}
 
-    # --- which one serves ---------------------------------------------------------------------------------
+    # --- the serving version ------------------------------------------------------------------------------
 
     def serving(self) -> ServingState:
         try:
@@ -140,19 +144,19 @@ class ModelRegistry:
             return ServingState()
 
     def serve(self, version: int, *, pinned: bool = False, predictor: str | None = None) -> ServingState:
-        """A predictor that was chosen stays so, unless another is given."""
+        """Make a version serve. A predictor chosen earlier stays, unless another is given."""
         old = self.serving()
         before = [*old.before, old.version] if old.version and old.version != version else list(old.before)
         return self._set(ServingState(version, pinned, before[-50:], old.predictor if predictor is None else predictor))
 
     def unpin(self) -> ServingState:
-        """The best serves again, whatever the operator chose before."""
+        """Undo the operator's choice and serve the newest accepted version."""
         best = max((one.version for one in self.versions() if one.accepted), default=0)
         self.serve(best or self.serving().version, predictor="")
         return self._set(msgspec.structs.replace(self.serving(), pinned=False))
 
     def roll_back(self) -> ServingState:
-        """To the one that served before and can still be read; it stays until another is chosen."""
+        """Serve the last earlier version that can be read, and pin it. Raises `BrokenVersionError`."""
         old = self.serving()
         before = list(old.before)
         while before:
@@ -163,9 +167,9 @@ class ModelRegistry:
         raise BrokenVersionError("there is no version that served before this one")
 
     def _set(self, serving: ServingState) -> ServingState:
-        aside = self.directory / f"{_ASIDE}{_SERVING}"
-        write_synced(aside, msgspec.json.encode(serving))
-        aside.replace(self.directory / _SERVING)
+        draft = self.directory / f"{_DRAFT}{_SERVING}"
+        write_synced(draft, msgspec.json.encode(serving))
+        draft.replace(self.directory / _SERVING)
         sync_directory(self.directory)
         return serving
 
@@ -173,7 +177,7 @@ class ModelRegistry:
 
     @contextmanager
     def training(self) -> Iterator[Path]:
-        """A directory to work in, for one at a time. Raises `BlockingIOError` while another trains."""
+        """Lock the registry and yield a work directory. Raises `BlockingIOError` while another process trains."""
         lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,7 +191,7 @@ class ModelRegistry:
     def _sweep(self) -> None:
         """Delete what a killed training left: versions that it was writing or removing."""
         sweep_removed(self.directory)
-        for left in self.directory.glob(f"{_ASIDE}*"):
+        for left in self.directory.glob(f"{_DRAFT}*"):
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
 

@@ -1,7 +1,7 @@
-"""The likely set: which files will be opened in the rest of a session, by chains of next steps and by what is later.
+"""Predict the files of the rest of a session, by chains of next steps and by counts of later files.
 
-A chain follows the most likely next steps and those after them; a file's probability is that of all chains on which it
-comes. What is cut off is lost, so a chain says too little rather than too much.
+A chain follows the most likely next steps. A file's probability is the sum over all chains that contain it. Unlikely
+chains are cut off, so the probability is rather too low than too high.
 """
 
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from aliquot.learn.later import LaterPredictor
 from aliquot.learn.predictor import Guess, Predictor
 from aliquot.learn.steps import WINDOW, AccessStep, History
 
-MAX_DEPTH = 16  # steps that a chain looks ahead
-MAX_CHAINS = 6  # that are followed at once
-_MAX_BRANCHES = 4  # next steps that are tried of each
-_MIN_CHAIN_PROBABILITY = 0.02  # chains less likely than this end
-_RANK_DECIMALS = 1  # decimals that make a difference to which is fetched first
-MIN_PROBABILITY = 0.05  # a file less likely is not told
+MAX_DEPTH = 16  # steps of a chain
+MAX_CHAINS = 6  # chains that are followed at once
+_MAX_BRANCHES = 4  # next steps of each chain
+_MIN_CHAIN_PROBABILITY = 0.02  # a less likely chain ends
+_RANK_DECIMALS = 1  # probabilities equal to so many decimals are ordered by distance
+MIN_PROBABILITY = 0.05  # of a predicted file
 
 
 class _Chain(NamedTuple):
     probability: float
     history: tuple[AccessStep, ...]
-    files: frozenset[str]  # that came on it
+    files: frozenset[str]  # in the chain
 
 
 def chain(
     predictor: Predictor, history: History, describe: Callable[[str], AccessStep], depth: int = MAX_DEPTH
 ) -> dict[str, float]:
-    """For each file the probability that it comes within the next `depth` steps; the sooner ones first."""
+    """Return the probability of each file to be opened within `depth` steps, the sooner ones first."""
     likely: dict[str, float] = {}
     chains = [_Chain(1.0, tuple(history[-WINDOW:]), frozenset())]
     for _ in range(depth):
@@ -52,20 +52,20 @@ def chain(
 
 def roll_out(
     predictor: Predictor,
-    outlook: LaterPredictor | None,
+    later: LaterPredictor | None,
     history: History,
     describe: Callable[[str], AccessStep],
-    most: int = 64,
+    max_files: int = 64,
 ) -> list[Guess]:
-    """The most likely first, of equally likely ones the sooner.
+    """Return the likely files, most likely first and then by distance.
 
-    What both ways name has the better of the two: either alone says too little.
+    A file that both ways predict gets the higher probability, because either alone is too low.
     """
     likely = chain(predictor, history, describe)
     gaps: dict[str, float] = {file: gap for gap, file in enumerate(likely)}
-    if outlook is not None:
-        for file, chance, gap in outlook.later(history):
+    if later is not None:
+        for file, chance, gap in later.predict_later(history):
             likely[file] = max(chance, likely.get(file, 0.0))
             gaps[file] = gap
     best = sorted(likely.items(), key=lambda pair: (-round(pair[1], _RANK_DECIMALS), gaps[pair[0]], pair[0]))
-    return [Guess(file, min(1.0, chance)) for file, chance in best[:most] if chance >= MIN_PROBABILITY]
+    return [Guess(file, min(1.0, chance)) for file, chance in best[:max_files] if chance >= MIN_PROBABILITY]

@@ -1,4 +1,4 @@
-"""What an operator may set about learning."""
+"""The operator's settings for learning."""
 
 from msgspec import Struct
 
@@ -7,16 +7,18 @@ PREDICTORS = ("none", "popular", "markov1", "markov2", "lstm", "blend")
 
 
 class LearnSettings(Struct, frozen=True):
-    predictor: str = AUTO  # the best on held-back sessions, or always this one
-    least_sessions: int = 8  # that must be there before anything is learned
-    new_accesses: int = 2_000  # since the last training, before another
-    new_share: float = 0.1  # and at least this part of all that is there: a long log is not read again for a few
-    look_every_s: float = 30.0  # how often the agent looks whether there are enough
+    """The names of the fields are those of the option `--learning`."""
+
+    predictor: str = AUTO  # "auto": the best on held-back sessions; else always this one
+    least_sessions: int = 8  # sessions in the log before the first training
+    new_accesses: int = 2_000  # accesses since the last training that start another one
+    new_share: float = 0.1  # and at least this share of the log
+    look_every_s: float = 30.0  # how often the agent checks for new accesses
     keep_versions: int = 10
-    threads: int = 1  # of training
-    epochs: int = 12  # of the network, at most; it stops when held-back sessions are predicted no better
-    most_steps: int = 200_000  # of the log's newest that the network is trained on
-    most_minutes: float = 30.0  # of the network's training
-    niceness: int = 19  # of training
-    when_idle: bool = True  # it takes only what nobody else wants; where someone waits for it, it does not
-    with_lstm: bool = True  # where torch is installed
+    threads: int = 1  # of the training
+    epochs: int = 12  # max rounds of the network; it stops earlier without improvement
+    most_steps: int = 200_000  # the network is trained on the newest steps of the log
+    most_minutes: float = 30.0  # max duration of the network's training
+    niceness: int = 19  # of the training
+    when_idle: bool = True  # train on idle processors only; not if the operator waits for it
+    with_lstm: bool = True  # train the network if torch is installed

@@ -1,15 +1,15 @@
-"""What a session is made of, as predictors see it: files that are opened, and the calls and beginnings between them."""
+"""Sessions as predictors see them: opened files, and marks for the beginning, calls and users."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 OPEN, CALL, BEGIN, USER = "open", "call", "begin", "user"
-MARKS = (CALL, BEGIN, USER)  # steps that are no files: history to learn from, never to be fetched
-WINDOW = 10  # steps that a prediction looks back; k in the seed
+MARKS = (CALL, BEGIN, USER)  # steps that are not files: part of the history, never fetched
+WINDOW = 10  # number of steps that a prediction uses
 
 
 class AccessStep(NamedTuple):
-    file: str  # `dataset/path`; of a mark, what names it
+    file: str  # `dataset/path`, or the name of a mark
     size: int = 0
     operation: str = OPEN
 
@@ -19,7 +19,7 @@ class AccessStep(NamedTuple):
 
 
 Session: TypeAlias = list[AccessStep]
-History: TypeAlias = Sequence[AccessStep]  # the oldest first
+History: TypeAlias = Sequence[AccessStep]  # oldest first
 
 
 def begin(tenant: str) -> AccessStep:
@@ -31,32 +31,35 @@ def call(tenant: str, function: str) -> AccessStep:
 
 
 def begin_marks(tenant: str, user: str) -> Session:
-    """The tenant's, then its user's own, if one is known. A tenant's name has no slash."""
+    """Return the mark of a session's beginning, and its user's mark if one is known.
+
+    Names of tenants have no slash, so the two cannot be confused.
+    """
     mark = begin(tenant)
     return [mark, AccessStep(f"{mark.file}/{user}", 0, USER)] if user else [mark]
 
 
 def call_marks(tenant: str, function: str, user: str) -> Session:
-    """As above. A function's name has no colon."""
+    """Return the mark of a call, and its user's mark if one is known. Names of functions have no colon."""
     mark = call(tenant, function)
     return [mark, AccessStep(f"{mark.file}:{user}", 0, USER)] if user else [mark]
 
 
 def seen_until(session: Session, place: int) -> Session:
-    """The last steps before a place, and the marks that they stand under, however far back."""
+    """Return the last steps before a position, preceded by the marks that they are under."""
     window = session[max(0, place - WINDOW) : place]
     marks = [] if any(step.is_mark for step in window) else marks_of(session[: max(0, place - WINDOW)])
     return [*marks, *window]
 
 
 def marks_of(history: History) -> Session:
-    """The call, or the beginning, that the last step stands under; where it is a user's, anybody's before it."""
+    """Return the marks that the last step is under: a call or beginning, and its user's mark."""
     for place in range(len(history) - 1, -1, -1):
         if history[place].is_mark:
-            return under([history[place - 1]] if place else [], history[place])
+            return marks_after([history[place - 1]] if place else [], history[place])
     return []
 
 
-def under(marks: Session, mark: AccessStep) -> Session:
-    """What the steps after a mark stand under, where those before it stood under `marks`."""
+def marks_after(marks: Session, mark: AccessStep) -> Session:
+    """Return the marks for the steps after `mark`, given the marks of the steps before it."""
     return [mark] if mark.operation != USER else [*(one for one in marks if one.operation in {CALL, BEGIN}), mark]

@@ -1,4 +1,4 @@
-"""Counts of what follows what in the sessions that were seen: what `popular` and the Markov predictors rest on."""
+"""Count which steps follow which in sessions, for the predictors `popular`, `markov1` and `markov2`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,18 +7,18 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from aliquot.learn.steps import AccessStep, Session, under
+from aliquot.learn.steps import AccessStep, Session, marks_after
 
-MAX_FOLLOWERS = 32  # followers that are kept of each context
-MIN_PAIR_COUNT = 2  # a pair of steps seen but once says no more than its last one
-END = -1  # a session's end follows, too: it is counted, and never guessed
+MAX_FOLLOWERS = 32  # per context
+MIN_PAIR_COUNT = 2  # a rarer pair of steps is not kept
+END = -1  # the end of a session: counted as a follower, never predicted
 
 _Counts: TypeAlias = dict[int, dict[int, int]]
 _Pairs: TypeAlias = dict[tuple[int, int], dict[int, int]]
 
 
 class Followers(Struct, frozen=True, array_like=True, gc=False):
-    """What came after a context: how often anything did, how many kinds, and the most frequent of them."""
+    """The steps that followed a context: their number, how many different ones, and the most frequent."""
 
     total: int
     kinds: int
@@ -27,24 +27,28 @@ class Followers(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Tables(Struct, frozen=True, array_like=True):
-    """Steps are numbered in the order in which they were first seen; a pair is `first * len(steps) + second`."""
+    """The counts of all contexts, stored in a version.
 
-    steps: list[AccessStep]  # as last seen: sizes change
-    counts: list[int]  # how often each was seen
+    Steps are numbered in the order of their first occurrence. The key of a pair is `first * len(steps) + second`.
+    """
+
+    steps: list[AccessStep]  # each as last seen, because sizes change
+    counts: list[int]  # occurrences of each step
     after_one: dict[int, Followers]
     after_two: dict[int, Followers]
-    within: dict[int, Followers]  # by a mark that a step stands under, and the step
+    within: dict[int, Followers]  # by the pair of a mark and a step under it
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Tables":
-        """Raises `msgspec.DecodeError`."""
+        """Decode stored tables. Raises `msgspec.DecodeError`."""
         return msgspec.msgpack.decode(data, type=cls)
 
 
 def count(sessions: Iterable[Session]) -> Tables:
+    """Count the followers of each step, each pair of steps, and each step under a mark."""
     numbers: dict[str, int] = {}
     seen: list[AccessStep] = []
     counts: list[int] = []
@@ -67,7 +71,7 @@ def count(sessions: Iterable[Session]) -> Tables:
                 _note_pair(within, numbers[mark.file], last, number)
             before, last = last, number
             if step.is_mark:
-                marks = under(marks, step)
+                marks = marks_after(marks, step)
         _note(ones, last, END)
         _note_pair(twos, before, last, END)
         for mark in marks:

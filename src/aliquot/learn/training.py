@@ -1,4 +1,4 @@
-"""One training from the log's sessions to a version in the registry: learn, try on held-back sessions, choose, keep."""
+"""Train all predictors on sessions, choose the best on held-back sessions, and add a version to the registry."""
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
@@ -14,7 +14,7 @@ from aliquot.learn.choosing import PredictorChoice, choose
 from aliquot.learn.later import count_later
 from aliquot.learn.lstm import LstmError, LstmPredictor
 from aliquot.learn.markov import MarkovPredictor, PopularPredictor
-from aliquot.learn.model import calibrated
+from aliquot.learn.model import with_calibration
 from aliquot.learn.parts import NETWORK, REACH, TABLES, VOCABULARY, VersionParts, open_parts
 from aliquot.learn.predictor import NoPredictor, Predictor
 from aliquot.learn.registry import BrokenVersionError, EpochResult, Manifest, ModelRegistry, now_ms
@@ -24,23 +24,25 @@ from aliquot.learn.steps import Session
 from aliquot.learn.tables import count
 from aliquot.learn.vocabulary import MAX_STEPS, MAX_STEPS_INT8, Vocabulary, choose_vocabulary
 
-HELD_BACK = 0.2  # of the sessions, the newest
-_MAX_TRIALS = 20_000  # places of held-back sessions, at most
-_MIN_STEPS = 200  # below that there is nothing for a network to learn
-_MIN_COMMON_STEPS = 20  # places that neither version has learned from, for a fair trial
+HELD_BACK = 0.2  # share of the sessions, the newest ones
+_MAX_TRIALS = 20_000  # held-out steps that predictors are scored on
+_MIN_STEPS = 200  # for training a network
+_MIN_COMMON_STEPS = 20  # held-out steps unknown to both versions, for a comparison on these alone
 
 
 class TooLittleError(Exception):
-    """There is not enough to learn from; the text says how much there must be."""
+    """The log has too few sessions; the text says how many are needed."""
 
 
 class DatedSession(Struct, frozen=True):
+    """A session and the time of its beginning."""
+
     began_s: float
     steps: Session
 
 
 class TrainingProgress(Struct, frozen=True):
-    """Told while a training goes on; `point` after each round of the network."""
+    """The progress of a training, with a `point` after each round of the network."""
 
     what: str
     done: float  # 0 to 1
@@ -51,20 +53,22 @@ OnProgress = Callable[[TrainingProgress], None]
 
 
 class TrainingResult(Struct, frozen=True):
-    """What a training made, before it is compared with what serves."""
+    """The result of a training before it is compared with the serving version."""
 
     choice: PredictorChoice
     files: dict[str, bytes]
     manifest: Manifest
     predictors: dict[str, Predictor]
-    marks: frozenset[str]  # that its predictors may name, and that are no files
+    marks: frozenset[str]  # steps that its predictors may name and that are not files
 
 
-def split(sessions: Sequence[DatedSession], least: int) -> tuple[list[DatedSession], list[DatedSession]]:
-    """By time: what is held back is newer than what is learned from. Raises `TooLittleError`."""
+def split(sessions: Sequence[DatedSession], min_sessions: int) -> tuple[list[DatedSession], list[DatedSession]]:
+    """Split sessions by time into older ones to train on and newer ones to hold back. Raises `TooLittleError`."""
     ordered = sorted((one for one in sessions if len(one.steps) > 1), key=lambda one: one.began_s)
-    if len(ordered) < least:
-        raise TooLittleError(f"there are {len(ordered)} sessions of more than one access in the log; it takes {least}")
+    if len(ordered) < min_sessions:
+        raise TooLittleError(
+            f"there are {len(ordered)} sessions of more than one access in the log; it takes {min_sessions}"
+        )
     border = min(len(ordered) - 1, int((1 - HELD_BACK) * len(ordered)))
     return ordered[:border], ordered[border:]
 
@@ -72,11 +76,11 @@ def split(sessions: Sequence[DatedSession], least: int) -> tuple[list[DatedSessi
 def train(
     sessions: Sequence[DatedSession], registry: ModelRegistry, settings: LearnSettings, on_progress: OnProgress
 ) -> Manifest:
-    """Add a version, and let it serve if it is better than the one that does. Raises `TooLittleError`."""
+    """Add a version, and serve it if it is better than the serving one. Raises `TooLittleError`."""
     learned, held_back = split(sessions, max(2, settings.least_sessions))
     with registry.training() as work:
         made = learn(learned, held_back, work, settings, on_progress)
-        accepted, why = _against_serving(made, held_back, registry)
+        accepted, why = _compare_with_serving(made, held_back, registry)
         manifest = msgspec.structs.replace(
             made.manifest, version=registry.next_version(), accepted=accepted, why=why, created=now_ms()
         )
@@ -95,7 +99,7 @@ def learn(
     settings: LearnSettings,
     on_progress: OnProgress,
 ) -> TrainingResult:
-    """All predictors from `learned`, the choice by `held_back`, and then the counts once more from both."""
+    """Train all predictors on `learned`, choose one by `held_back`, and count again with both."""
     on_progress(TrainingProgress("counting what follows what", 0.0))
     past, newest = [one.steps for one in learned], [one.steps for one in held_back]
     tables = count(past)
@@ -137,16 +141,16 @@ def learn(
 
 
 def _calibration(choice: PredictorChoice, files: dict[str, bytes], held_back: Sequence[Session]) -> Manifest:
-    """The manifest as far as the choice makes it."""
+    """Return a manifest with the choice and its calibration. The caller fills the other fields."""
     manifest = Manifest(
         0, 0, choice.winner, choice.scores, 0, 0, 0, 0.0, accepted=False, why="", weights=choice.weights
     )
     model = VersionParts(files, choice.weights).model(choice.winner, manifest)
-    return msgspec.structs.replace(manifest, calibration=calibrated(model, held_back).calibration)
+    return msgspec.structs.replace(manifest, calibration=with_calibration(model, held_back).calibration)
 
 
 def _no_network(past: Sequence[Session], settings: LearnSettings) -> str:
-    """Why none is trained; empty: one is."""
+    """Return the reason not to train a network, or an empty string."""
     if not settings.with_lstm:
         return "the network is switched off"
     missing = [name for name in ("torch", "onnx", "onnxruntime") if find_spec(name) is None]
@@ -160,7 +164,7 @@ def _no_network(past: Sequence[Session], settings: LearnSettings) -> str:
 def _fit(
     past: Sequence[Session], newest: Sequence[Session], work: Path, settings: LearnSettings, on_progress: OnProgress
 ) -> tuple[Vocabulary, list[EpochResult]]:
-    """Train the network into `work`; torch is imported here, and only in a process that trains."""
+    """Train the network in `work`. Only this function imports torch."""
     from aliquot.learn.fitting import TrainingBudget, fit  # noqa: PLC0415 - torch takes seconds to import
 
     recent = _newest(past, settings.most_steps)
@@ -192,28 +196,28 @@ def _network_files(work: Path, vocabulary: Vocabulary) -> dict[str, bytes]:
     return {NETWORK: path.read_bytes(), VOCABULARY: msgspec.msgpack.encode(vocabulary.steps)}
 
 
-def _newest(sessions: Sequence[Session], most: int) -> list[Session]:
+def _newest(sessions: Sequence[Session], max_steps: int) -> list[Session]:
     kept: list[Session] = []
     for session in reversed(sessions):
-        if most <= 0:
+        if max_steps <= 0:
             break
         kept.append(session)
-        most -= len(session)
+        max_steps -= len(session)
     return kept[::-1]
 
 
 def _signature(sessions: Sequence[Session], vocabulary: Vocabulary, epochs: int) -> str:
-    """Of what is learned from: only the same training is taken up again."""
+    """Return a hash of the training data, so that only the same training is resumed."""
     digest = sha256(f"{epochs} {len(vocabulary)}".encode())
     for session in sessions:
         digest.update("\n".join(step.file for step in session).encode())
     return digest.hexdigest()[:16]
 
 
-def _against_serving(
+def _compare_with_serving(
     made: TrainingResult, held_back: Sequence[DatedSession], registry: ModelRegistry
 ) -> tuple[bool, str]:
-    """Whether it is better than the version in use, where possible on sessions that neither has learned from."""
+    """Compare with the serving version, if possible on sessions that neither was trained on."""
     winner = made.choice.winner
     if winner == "none":
         return False, "nothing that was learned names a file of the held-back sessions"

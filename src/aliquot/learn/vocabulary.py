@@ -1,4 +1,4 @@
-"""The network's vocabulary: the most frequent steps have numbers of their own, all others share hashed buckets."""
+"""The network's vocabulary: frequent steps have their own numbers, all others share hashed buckets."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,16 +11,16 @@ PADDING, END = 0, 1
 BUCKETS = 256
 FIRST_BUCKET = 2
 FIRST_STEP = FIRST_BUCKET + BUCKETS
-MAX_STEPS = 7_900  # steps with numbers of their own: with these the network is below 5 MB in 32-bit floats
-MAX_STEPS_INT8 = 33_000  # and with 8-bit weights
-_OPERATIONS = {OPEN: 1, CALL: 2, BEGIN: 3}  # networks that are stored have so many: a user's mark has its name alone
-FEATURES = 1 + len(_OPERATIONS)  # the size, and one for each operation that is known
-_MAX_SIZE_LOG2 = 40.0  # a tebibyte is 1
+MAX_STEPS = 7_900  # with own numbers; keeps the network below 5 MB with 32-bit weights
+MAX_STEPS_INT8 = 33_000  # the same with 8-bit weights
+_OPERATIONS = {OPEN: 1, CALL: 2, BEGIN: 3}  # fixed by stored networks, so a user's mark has none
+FEATURES = 1 + len(_OPERATIONS)  # the size, and one for each operation
+_MAX_SIZE_LOG2 = 40.0  # maps a tebibyte to 1
 
 
 class Vocabulary:
     def __init__(self, steps: Sequence[AccessStep]) -> None:
-        self.steps = list(steps)  # as last seen
+        self.steps = list(steps)  # each as last seen
         self._numbers = {step.file: FIRST_STEP + place for place, step in enumerate(self.steps)}
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class Vocabulary:
         return FIRST_BUCKET + crc32(file.encode()) % BUCKETS if known is None else known
 
     def step(self, number: int) -> AccessStep | None:
-        """Of a bucket, of the end and of padding there is none."""
+        """Return the step of a number; None for a bucket, the end and padding."""
         return self.steps[number - FIRST_STEP] if number >= FIRST_STEP else None
 
 
@@ -43,15 +43,16 @@ def features(step: AccessStep) -> tuple[float, ...]:
     return tuple(row)
 
 
-def choose_vocabulary(sessions: Iterable[Session], most: int = MAX_STEPS, least_seen: int = 2) -> Vocabulary:
-    """What was seen only once goes into the buckets: so they are learned, for what was never seen shares them."""
+def choose_vocabulary(sessions: Iterable[Session], max_steps: int = MAX_STEPS, min_seen: int = 2) -> Vocabulary:
+    """Give numbers to the most frequent steps.
+
+    Steps seen only once share the buckets, so that the network learns to handle unknown steps.
+    """
     counts: Counter[str] = Counter()
     last: dict[str, AccessStep] = {}
     for session in sessions:
         for step in session:
             counts[step.file] += 1
             last[step.file] = step
-    best = sorted(
-        (file for file, count in counts.items() if count >= least_seen), key=lambda file: (-counts[file], file)
-    )
-    return Vocabulary([last[file] for file in best[:most]])
+    best = sorted((file for file, count in counts.items() if count >= min_seen), key=lambda file: (-counts[file], file))
+    return Vocabulary([last[file] for file in best[:max_steps]])

@@ -12,9 +12,12 @@ pytest.importorskip("onnx", reason="onnx is not installed: the network is not tr
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: the network is not tried")
 
 from aliquot.learn import fitting  # noqa: E402
-from aliquot.learn.fitting import TrainingBudget, fit  # noqa: E402
+from aliquot.learn.fitting import (  # noqa: E402
+    Network,
+    TrainingBudget,
+    fit,
+)
 from aliquot.learn.lstm import LstmError, LstmPredictor  # noqa: E402
-from aliquot.learn.network import Network  # noqa: E402
 
 EFFORT = TrainingBudget(epochs=2, seconds=60, threads=1)
 

@@ -140,7 +140,7 @@ def test_of_files_drawn_by_chance_none_is_promised():
     sessions = [
         [AccessStep("start"), *(AccessStep(f"data/{n}") for n in generator.sample(range(400), 16))] for _ in range(12)
     ]
-    told = LaterPredictor(count_later(sessions)).later([AccessStep("start")])
+    told = LaterPredictor(count_later(sessions)).predict_later([AccessStep("start")])
     assert all(coming.probability < 0.75 for coming in told)
 
 
@@ -149,7 +149,7 @@ def test_users_of_one_function_are_told_apart_by_who_they_are():
     sessions = [workflow(f"user{number % 4}", generator) for number in range(24)]
     outlook = LaterPredictor(count_later(sessions))
     for user in range(4):
-        told = {coming.file for coming in outlook.later([begin(f"user{user}")]) if coming.probability > 0.75}
+        told = {coming.file for coming in outlook.predict_later([begin(f"user{user}")]) if coming.probability > 0.75}
         assert f"data/user{user}/base.ckpt" in told
         assert not any(f"user{other}/" in file for other in range(4) if other != user for file in told)
 
@@ -186,7 +186,7 @@ def test_a_user_seen_once_has_what_all_open_all_the_same():
     sessions = [of_user(f"user{number % 3}", generator) for number in range(36)] + [of_user("new", generator)]
     (config,) = [
         coming.probability
-        for coming in LaterPredictor(count_later(sessions)).later(begin_marks("lab", "new"))
+        for coming in LaterPredictor(count_later(sessions)).predict_later(begin_marks("lab", "new"))
         if coming.file == "data/config.json"
     ]
     assert config > 0.75

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from aliquot.learn.choosing import SIMPLEST_FIRST
 from aliquot.learn.lstm import LstmError
-from aliquot.learn.model import tried_sets
+from aliquot.learn.model import evaluate_predictions
 from aliquot.learn.parts import NETWORK, TABLES, VOCABULARY
 from aliquot.learn.predictor import Predictor
 from aliquot.learn.scoring import THETA, HeldOutStep, Score, held_out_steps, score
@@ -97,7 +97,7 @@ def _times(predictor: Predictor, asked: Sequence[HeldOutStep]) -> list[float]:
 def _likely(recorded: RecordedSet, made: TrainedSet) -> LikelyFiles:
     model = made.parts.model(made.manifest.winner, made.manifest)
     begun = time.perf_counter()
-    answers = tried_sets(model, recorded.tried, _LIKELY_QUERIES)
+    answers = evaluate_predictions(model, recorded.tried, _LIKELY_QUERIES)
     seconds = (time.perf_counter() - begun) / _LIKELY_QUERIES
     sure = [came for probability, came in answers if probability > THETA]
     return LikelyFiles(len(sure), sum(sure) / len(sure) if sure else None, seconds)
