@@ -14,7 +14,6 @@ def test_the_same_file_is_read_on_the_disk_and_through_both_kinds_of_view(tmp_pa
     monkeypatch.setattr(bench, "QUICK_BYTES", 2**22)
     monkeypatch.setattr(bench, "QUICK_ROUNDS", 2)
     monkeypatch.setattr(bench, "SMALL_FILES", 3)
-    mounts = Path("/proc/self/mounts").read_text()
     steps = []
     views = bench.ViewsBench(BenchRequest(tmp_path, quick=True))
     result = views.run(steps.append)
@@ -24,4 +23,5 @@ def test_the_same_file_is_read_on_the_disk_and_through_both_kinds_of_view(tmp_pa
     assert all(value > 0 for row in result.tables[0].rows for value in row[1:])
     views.draw(tmp_path / "views.svg")
     assert (tmp_path / "views.svg").stat().st_size
-    assert Path("/proc/self/mounts").read_text() == mounts
+    # Views are mounted in the readers' own namespaces. Mounts of other programs come and go meanwhile.
+    assert "aliquot-views-" not in Path("/proc/self/mounts").read_text()
