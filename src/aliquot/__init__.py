@@ -1,6 +1,6 @@
-"""Aliquot: serverless functions on shared GPUs. See docs/architecture.md for a way through the house.
+"""Aliquot: serverless functions on shared GPUs. docs/architecture.md explains the code.
 
-`import aliquot` is what a user's file begins with, here and in the sandbox: it brings in the standard library alone.
+User files import this package, locally and in the sandbox. It therefore imports nothing but the standard library.
 """
 
 from aliquot.sdk import App, Function, Handle, Session

@@ -1,4 +1,4 @@
-"""`python -m aliquot` is `aliquot`."""
+"""Run the `aliquot` command as `python -m aliquot`."""
 
 from aliquot.cli import main
 

@@ -1,4 +1,4 @@
-"""The log of the server and of its storage agent: lines of key=value on stderr."""
+"""Logging of the server and its storage agent: lines of key=value on stderr."""
 
 import logging
 import sys
@@ -7,6 +7,7 @@ import structlog
 
 
 def set_up_logs() -> None:
+    """Configure structlog and the standard library's logging."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

@@ -1,3 +1,3 @@
-"""Which Aliquot this is."""
+"""The version of Aliquot."""
 
 __version__ = "0.1.0"

@@ -12,7 +12,7 @@ from aliquot.config import parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec
 
-MIN_VALUE, MAX_VALUE = 1e-6, 1e6  # of speed and concurrency in a device file
+MIN_VALUE, MAX_VALUE = 1e-6, 1e6  # bounds of speed and concurrency in a device file
 UNDESCRIBED_KINDS = ("gpu", CPU)  # kinds that need no table in the device file
 
 

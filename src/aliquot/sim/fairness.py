@@ -54,7 +54,7 @@ class FairnessMeter:
         self._contested_s = 0.0  # time with two or more backlogged flows
         self._due = 0.0  # service due per unit of weight, over contested time
         self._backlogged = 0
-        self._rate = 0.0  # of all backlogged flows
+        self._rate = 0.0  # sum over all backlogged flows
         self._weight = 0.0
         self.max_gap_s = 0.0
 

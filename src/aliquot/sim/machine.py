@@ -35,7 +35,7 @@ class FunctionPlacement:
         self.speed = device.speed
         self.declared = function.times
         self.times = function.times_on(device)
-        self.share = function.share_on(device)  # of each device, during a run
+        self.share = function.share_on(device)  # part of each device during a run
         self.total = self.share * len(place)
         self.demand = min(1, function.share or 1)  # part of each device that a run alone would use
         self.accelerated = device.kind != CPU  # the device has its own memory; `cpu` uses host memory

@@ -1,4 +1,4 @@
-"""For tests of Aliquot and of what people build on it: builders, a harness that checks the books, a chaotic shell."""
+"""Test helpers for Aliquot and for code built on it: builders, a scheduler harness, fakes and a live server."""
 
 from aliquot.testing.builders import device, function
 from aliquot.testing.harness import Harness

@@ -1,4 +1,4 @@
-"""Devices and functions with everything in place, so that a test says only what it is about."""
+"""Builders of devices and functions with defaults, so that a test states only what matters to it."""
 
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
 from aliquot.core.units import GIB

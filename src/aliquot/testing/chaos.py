@@ -1,7 +1,7 @@
-"""A shell on a bad day: performs commands in any order of completion, loses sandboxes and devices, changes its mind.
+"""A shell that misbehaves at random: commands end in any order, sandboxes and devices are lost, calls are cancelled.
 
-Everything is drawn from a seeded generator, so a failing day can be had again. After every step the books are checked,
-and an account is kept of every invocation: it must end exactly once.
+All choices come from a seeded generator, so a failure can be reproduced. The core's invariants are checked after every
+step, and every invocation must end exactly once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +49,8 @@ SESSIONS = ("s1", "s2", "s3")
 
 
 class ChaosShell:
+    """Drives a scheduler with random events."""
+
     def __init__(
         self,
         policy: str,
@@ -70,15 +72,15 @@ class ChaosShell:
         self._wake: float | None = None
         self._present = {device.name: device for device in devices}
         self._deployed: dict[tuple[str, str], FunctionSpec] = {}
-        self._doing: dict[int, StartSandbox | LoadMemory | Run] = {}  # what each sandbox is at
-        self._alive: dict[int, Place] = {}  # by sandbox
+        self._pending: dict[int, StartSandbox | LoadMemory | Run] = {}  # the pending command of each sandbox
+        self._alive: dict[int, Place] = {}  # places of live sandboxes
         self._open: dict[str, None] = {}  # invocations that have not ended
-        self.ended: dict[str, str] = {}
+        self.ended: dict[str, str] = {}  # name of the last command, by invocation
         self._calls = 0
 
-    def run_steps(self, days: int) -> None:
-        """So many random happenings, then calm until everything has ended."""
-        happenings: list[tuple[int, Callable[[], list[Event]]]] = [
+    def run_steps(self, steps: int) -> None:
+        """Take steps with random events, then let everything end."""
+        actions: list[tuple[int, Callable[[], list[Event]]]] = [
             (30, self._arrive),
             (40, self._complete),
             (3, self._lose_sandbox),
@@ -86,8 +88,8 @@ class ChaosShell:
             (3, self._deploy),
             (1, self._remove),
             (1, self._lose_device),
-            (2, self._bring_device),
-            (2, self._reweigh),
+            (2, self._add_device),
+            (2, self._change_weight),
             (2, self._measure),
             (2, lambda: self.fabric.begin_session(self._tenant(), self._random.choice(SESSIONS))),
             (2, lambda: self.fabric.end_session(self._tenant(), self._random.choice(SESSIONS))),
@@ -96,23 +98,23 @@ class ChaosShell:
             (1, self.fabric.remove_dataset),
             (5, lambda: [Woke()]),
         ]
-        weights = [weight for weight, _ in happenings]
-        for _ in range(days):
+        weights = [weight for weight, _ in actions]
+        for _ in range(steps):
             events: list[Event] = []
             for _ in range(self._random.randrange(1, 4)):
-                _, happen = self._random.choices(happenings, weights)[0]
-                events += happen()
+                _, action = self._random.choices(actions, weights)[0]
+                events += action()
             self._step(events)
-        self._calm_down()
+        self._finish_all()
 
-    def _calm_down(self) -> None:
+    def _finish_all(self) -> None:
         for name in [device.name for device in self._devices if device.name not in self._present]:
-            self._step(self._bring_device(name))
-        while self._doing or self.fabric.busy:
+            self._step(self._add_device(name))
+        while self._pending or self.fabric.busy:
             self._step([*self._complete(), *self.fabric.end_fetch()])
         if self._open:
             stories = [invocation.describe() for invocation in self._harness.scheduler.invocations.values()]
-            raise AssertionError(f"never ended: {stories}")
+            raise AssertionError(f"these calls never ended: {stories}")
 
     def _step(self, events: list[Event]) -> None:
         now = after(self._harness.now, self._random.choice((0, 0.1, 1, 7)))
@@ -128,16 +130,16 @@ class ChaosShell:
                 self.fabric.perform(command)
             case StartSandbox():
                 self._alive[command.sandbox] = command.place
-                self._doing[command.sandbox] = command
+                self._pending[command.sandbox] = command
             case LoadMemory() | Run():
-                if command.sandbox in self._alive:  # it may have been lost in the same moment
-                    self._doing[command.sandbox] = command
+                if command.sandbox in self._alive:  # it may have been lost in the same step
+                    self._pending[command.sandbox] = command
             case UnloadMemory():
-                if command.sandbox in self._doing:
-                    raise AssertionError(f"swapped out while at {self._doing[command.sandbox]}")
+                if command.sandbox in self._pending:
+                    raise AssertionError(f"swapped out during {self._pending[command.sandbox]}")
             case StopSandbox():
                 self._alive.pop(command.sandbox, None)
-                self._doing.pop(command.sandbox, None)
+                self._pending.pop(command.sandbox, None)
             case Complete() | Fail() | Reject():
                 self._end(command.invocation, type(command).__name__)
             case WakeAt():
@@ -145,16 +147,16 @@ class ChaosShell:
 
     def _end(self, invocation: str, how: str) -> None:
         if invocation not in self._open:
-            raise AssertionError(f"{invocation} {how}, but it had ended: {self.ended.get(invocation)}")
+            raise AssertionError(f"{invocation}: {how} after its end by {self.ended.get(invocation)}")
         del self._open[invocation]
         self.ended[invocation] = how
 
-    # --- happenings: each gives events that a shell could truly report ----------------------------------
+    # --- actions: each returns events that a real shell could report -------------------------------------
 
     def _tenant(self) -> str:
         return self._random.choice(("ann", "bob"))
 
-    def _pick(self, names: Sequence[str]) -> str | None:
+    def _choose(self, names: Sequence[str]) -> str | None:
         return self._random.choice(names) if names else None
 
     def _arrive(self) -> list[Event]:
@@ -167,10 +169,10 @@ class ChaosShell:
         return [InvocationArrived(name, tenant, function, session=self._random.choice((None, *SESSIONS)))]
 
     def _complete(self) -> list[Event]:
-        if not self._doing:
+        if not self._pending:
             return []
-        sandbox = self._random.choice(list(self._doing))
-        command = self._doing.pop(sandbox)
+        sandbox = self._random.choice(list(self._pending))
+        command = self._pending.pop(sandbox)
         if isinstance(command, Run):
             return [RunFinished(command.invocation, sandbox, self._random.choice((0, 0.5, 20)))]
         return [SandboxStarted(sandbox) if isinstance(command, StartSandbox) else MemoryLoaded(sandbox)]
@@ -180,11 +182,11 @@ class ChaosShell:
             return []
         sandbox = self._random.choice(list(self._alive))
         del self._alive[sandbox]
-        self._doing.pop(sandbox, None)
-        return [SandboxLost(sandbox, "bad luck")]
+        self._pending.pop(sandbox, None)
+        return [SandboxLost(sandbox, "a failure")]
 
     def _cancel(self) -> list[Event]:
-        name = self._pick([*self._open])
+        name = self._choose([*self._open])
         return [] if name is None else [InvocationCancelled(name)]
 
     def _deploy(self) -> list[Event]:
@@ -194,24 +196,24 @@ class ChaosShell:
         return [FunctionDeployed(tenant, function)]
 
     def _remove(self) -> list[Event]:
-        if len(self._deployed) < 2:  # noqa: PLR2004 - somebody should be left
+        if len(self._deployed) < 2:  # noqa: PLR2004 - keep one function
             return []
         tenant, function = self._random.choice(list(self._deployed))
         del self._deployed[tenant, function]
-        self.fabric.function_gone(tenant, function)
+        self.fabric.function_removed(tenant, function)
         return [FunctionRemoved(tenant, function)]
 
     def _lose_device(self) -> list[Event]:
-        name = self._pick([*self._present])
+        name = self._choose([*self._present])
         if name is None:
             return []
         del self._present[name]
         for sandbox in [sandbox for sandbox, place in self._alive.items() if name in place]:
             del self._alive[sandbox]
-            self._doing.pop(sandbox, None)
+            self._pending.pop(sandbox, None)
         return [DeviceLost(name)]
 
-    def _bring_device(self, name: str | None = None) -> list[Event]:
+    def _add_device(self, name: str | None = None) -> list[Event]:
         missing = [device for device in self._devices if device.name not in self._present]
         device = next((device for device in missing if device.name == name), missing[0] if missing else None)
         if device is None:
@@ -219,9 +221,9 @@ class ChaosShell:
         self._present[device.name] = device
         return [DeviceAdded(device)]
 
-    def _reweigh(self) -> list[Event]:
+    def _change_weight(self) -> list[Event]:
         return [TenantWeightSet(self._tenant(), self._random.choice((0.5, 1, 3)))]
 
     def _measure(self) -> list[Event]:
-        name = self._pick([*self._present])
+        name = self._choose([*self._present])
         return [] if name is None else [UtilisationMeasured(name, self._random.random())]

@@ -1,7 +1,7 @@
-"""The storage fabric on a bad day: predictions late, unasked and wrong, transfers that end in any order or fail.
+"""A storage fabric that misbehaves at random: late, unrequested and wrong predictions, and fetches that fail.
 
-An account is kept of every fetch: it must be for somebody who is here and likely enough to open the file, be within the
-budget, be the only one of its file, and be cancelled once at most.
+Every fetch is checked. It must belong to an open audience with a sufficient probability, stay within the budget, be the
+only one of its file, and be cancelled at most once.
 """
 
 from random import Random
@@ -23,17 +23,19 @@ from aliquot.policies.prefetching.threshold import ThresholdParams
 
 THETA = ThresholdParams().theta
 DATASETS = ("images", "texts")
-SIZES = (0, MIB, 100 * MIB, 200 * MIB, 700 * MIB)  # the last is more than the whole budget
+SIZES = (0, MIB, 100 * MIB, 200 * MIB, 700 * MIB)  # the last one exceeds the whole budget
 
 
 class ChaosFabric:
+    """Answers the commands of the prefetcher with random events."""
+
     def __init__(self, random: Random, limits: FetchLimits) -> None:
         self._random = random
         self._limits = limits
         self._files = [(dataset, f"{number}.bin", random.choice(SIZES)) for dataset in DATASETS for number in range(6)]
         self._sizes = {(dataset, path): size for dataset, path, size in self._files}
         self._asked: list[Predict] = []
-        self._predictions: dict[tuple[str, str], FilesPredicted] = {}  # the last of each audience that is here
+        self._predictions: dict[tuple[str, str], FilesPredicted] = {}  # the last one of each open audience
         self._fetches: dict[int, Fetch] = {}
         self._cancelled: dict[int, None] = {}
         self.ended = 0
@@ -42,7 +44,7 @@ class ChaosFabric:
     def busy(self) -> bool:
         return bool(self._fetches)
 
-    # --- performing -------------------------------------------------------------------------------------
+    # --- commands ---------------------------------------------------------------------------------------
 
     def perform(self, command: Predict | Fetch | CancelFetch) -> None:
         match command:
@@ -52,23 +54,23 @@ class ChaosFabric:
                 self._fetch(command)
             case CancelFetch():
                 if command.fetch not in self._fetches or command.fetch in self._cancelled:
-                    raise AssertionError(f"cancelled, but not under way: {command}")
+                    raise AssertionError(f"cancelled a fetch that is not running: {command}")
                 self._cancelled[command.fetch] = None
 
     def _fetch(self, fetch: Fetch) -> None:
         key = (fetch.dataset, fetch.path)
         if any((other.dataset, other.path) == key for other in self._fetches.values()):
-            raise AssertionError(f"brought twice at once: {fetch}")
+            raise AssertionError(f"fetched twice at the same time: {fetch}")
         prediction = self._predictions.get((fetch.tenant, fetch.session))
         likely = {(file.dataset, file.path): file.probability for file in prediction.files} if prediction else {}
         if likely.get(key, 0) <= THETA:
-            raise AssertionError(f"not expected: {fetch} after {prediction}")
+            raise AssertionError(f"fetched without a prediction: {fetch} after {prediction}")
         self._fetches[fetch.fetch] = fetch
-        under_way = [self._sizes[other.dataset, other.path] for other in self._fetches.values()]
-        if len(under_way) > self._limits.fetches or (sum(under_way) > self._limits.bytes and len(under_way) > 1):
-            raise AssertionError(f"more than the budget of {self._limits}: {under_way}")
+        running = [self._sizes[other.dataset, other.path] for other in self._fetches.values()]
+        if len(running) > self._limits.fetches or (sum(running) > self._limits.bytes and len(running) > 1):
+            raise AssertionError(f"exceeds the budget {self._limits}: {running}")
 
-    # --- happenings -------------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------
 
     def begin_session(self, tenant: str, session: str) -> list[Event]:
         return [SessionBegan(tenant, session)]
@@ -77,15 +79,15 @@ class ChaosFabric:
         self._predictions.pop((tenant, session), None)
         return [SessionEnded(tenant, session)]
 
-    def function_gone(self, tenant: str, function: str) -> None:
+    def function_removed(self, tenant: str, function: str) -> None:
         self._predictions.pop((tenant, audience_of("", function)), None)
 
     def predict(self) -> list[Event]:
-        """The answer to a question, or one that nobody asked for; sometimes the audience has ended by now."""
+        """Answer a request for a prediction, perhaps a second time, or after its audience has ended."""
         if not self._asked:
             return []
         asked = self._random.choice(self._asked)
-        if self._random.random() < 0.5:  # noqa: PLR2004 - half of them
+        if self._random.random() < 0.5:  # noqa: PLR2004 - answer half of them again
             self._asked.remove(asked)
         files = self._random.sample(self._files, self._random.randrange(0, 7))
         likely = tuple(LikelyFile(*file, self._random.choice((0.1, 0.6, 0.75, 0.8, 0.9, 1))) for file in files)
@@ -100,11 +102,11 @@ class ChaosFabric:
         del self._fetches[number]
         self._cancelled.pop(number, None)
         self.ended += 1
-        return [FetchEnded(number, self._random.choice((0, 0.1, 5)), self._random.choice(("", "", "", "bad luck")))]
+        return [FetchEnded(number, self._random.choice((0, 0.1, 5)), self._random.choice(("", "", "", "a failure")))]
 
     def remove_dataset(self) -> list[Event]:
         dataset = self._random.choice(DATASETS)
-        for whose, prediction in self._predictions.items():
+        for audience, prediction in self._predictions.items():
             kept = tuple(file for file in prediction.files if file.dataset != dataset)
-            self._predictions[whose] = FilesPredicted(prediction.tenant, prediction.session, prediction.model, kept)
+            self._predictions[audience] = FilesPredicted(prediction.tenant, prediction.session, prediction.model, kept)
         return [DatasetRemoved(dataset)]

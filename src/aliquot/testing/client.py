@@ -15,7 +15,7 @@ _MAX_ERROR_CHARS = 400
 
 
 class CallError(RuntimeError):
-    """A server refused a request, or a function failed. The text says which, and what the answer was."""
+    """A server refused a request, or a function failed. The text has the answer."""
 
 
 class NamespaceClient(httpx.Client):

@@ -1,4 +1,4 @@
-"""A scheduler under observation: events in, commands out, and the books checked after every step."""
+"""A test harness of the scheduler: it sends events, returns commands, and checks the invariants after every step."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -28,7 +28,7 @@ C = TypeVar("C", bound=Command)
 
 
 class Harness:
-    """Plays the shell. `send` gives the core events; `now` moves only forward, by `at` or by `wait`."""
+    """Takes the place of a shell. `send` steps the scheduler at `now`, which the argument `at` moves forward."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Harness:
         )
 
     def send(self, *events: Event, at: float | None = None) -> list[Command]:
-        """One step with these events, all at once."""
+        """Take one step with all these events, and return its commands."""
         if at is not None:
             self.now = at
         commands = self.scheduler.step(self.now, events)
@@ -69,7 +69,7 @@ class Harness:
     def call(
         self, *functions: str, at: float | None = None, tenant: str = DEFAULT_TENANT, session: str | None = None
     ) -> list[Command]:
-        """One invocation of each function named, in order, at one moment; they are named by number from 0 on."""
+        """Send one invocation of each named function in one step. Invocations are numbered from 0 on."""
         events = []
         for name in functions:
             events.append(InvocationArrived(str(self._calls), tenant, name, session=session))
@@ -77,18 +77,18 @@ class Harness:
         return self.send(*events, at=at)
 
     def ready(self, commands: Sequence[Command], at: float | None = None) -> list[Command]:
-        """What was to be started or loaded is."""
+        """Report that the sandboxes of these commands are started and loaded."""
         events: list[Event] = [SandboxStarted(command.sandbox) for command in of_type(StartSandbox, commands)]
         events += [MemoryLoaded(command.sandbox) for command in of_type(LoadMemory, commands)]
         return self.send(*events, at=at)
 
     def finish(self, invocation: str, *, run_s: float = 1, at: float | None = None) -> list[Command]:
-        """A running invocation is done."""
+        """Report that a running invocation has finished."""
         sandbox = self.scheduler.invocations[invocation].sandbox
         return self.send(RunFinished(invocation, sandbox.id if sandbox else 0, run_s), at=at)
 
     def run_all(self, commands: Sequence[Command], *, run_s: float = 1) -> list[Command]:
-        """Make ready, run and finish everything that these commands set going; returns what follows."""
+        """Start, run and finish all invocations that these commands dispatch, and return the commands that follow."""
         running = of_type(Run, [*commands, *self.ready(commands)])
         following: list[Command] = []
         for command in running:
@@ -106,12 +106,12 @@ class Harness:
 
 
 def of_type(kind: type[C], commands: Sequence[Command]) -> list[C]:
-    """The commands of one kind."""
+    """Return the commands of one type."""
     return [command for command in commands if isinstance(command, kind)]
 
 
 def dispatched(commands: Sequence[Command]) -> list[tuple[str, str, str]]:
-    """Invocation, device and kind of start of each dispatch."""
+    """Return invocation, device and kind of start of each dispatch."""
     return [
         (command.invocation, place_text(command.place), str(command.start)) for command in of_type(Dispatch, commands)
     ]

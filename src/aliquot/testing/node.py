@@ -1,4 +1,4 @@
-"""A node that does nothing by itself: a test says what becomes of each sandbox and each run."""
+"""A node without sandboxes: the test decides how each start and each run ends."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from aliquot.live.node.base import Launch, NodeListener, Outcome, RunRequest, Sa
 
 
 class ScriptedNode:
-    """Implements `Node`. What it was told is in `started`, `running` and `stopped`."""
+    """Implements `Node` and records its commands in `started`, `running`, `stopped` and others."""
 
     def __init__(self, devices: Sequence[DeviceSpec] = (DeviceSpec(CPU, CPU, None, 4),)) -> None:
         self.devices = tuple(devices)
         self.listener: NodeListener
         self.started: dict[int, Launch] = {}
-        self.starts: list[int] = []  # in order: none should be there twice
+        self.starts: list[int] = []  # sandbox numbers in order; none may occur twice
         self.running: dict[int, RunRequest] = {}
         self.stopped: list[int] = []
         self.unloaded: list[int] = []
@@ -38,7 +38,7 @@ class ScriptedNode:
         self.running[sandbox] = request
 
     def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:
-        """It prints nothing."""
+        """Return no output, because nothing runs."""
         return ()
 
     def stop_sandbox(self, sandbox: int) -> None:
@@ -61,10 +61,10 @@ class ScriptedNode:
         return []
 
     def used(self) -> list[Used]:
-        """What a test says."""
+        """Return the usage that the test has set."""
         return list(self.used_so_far.values())
 
-    # --- what a test says -------------------------------------------------------------------------------
+    # --- for the test -----------------------------------------------------------------------------------
 
     def ready(self, sandbox: int, logs: tuple[str, ...] = ()) -> None:
         self.listener.sandbox_started(sandbox, 0.01, logs)

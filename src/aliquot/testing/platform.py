@@ -1,4 +1,4 @@
-"""A platform that answers by rule, for tests of what stands before it: it runs nothing."""
+"""A fake platform that runs nothing, for tests of the gateway and other callers."""
 
 import asyncio
 import time
@@ -16,19 +16,19 @@ from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import Store
 from aliquot.live.store.records import Action, Activation, Namespace
 
-START_MS = 4_000_000_000_000  # far ahead: a namespace made now sees what has happened since
+START_MS = 4_000_000_000_000  # far in the future, so that activations are newer than any namespace
 
 
 class FakePlatform:
-    """Answers each call with what it was given; `answer` says otherwise, and `hold` leaves it to the test."""
+    """Answers each call with its payload, or with the result of `answer`. With `hold`, the test calls `finish`."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.answer: Callable[[Call], Outcome] = lambda call: Outcome(Status.SUCCESS, call.payload, 0.001)
         self.hold = False
-        self.complaint: str | None = None
-        self.why_misfit: str | None = None
-        self.calls: list[Call] = []  # all that came
+        self.complaint: str | None = None  # if set, calls are refused with this text
+        self.why_misfit: str | None = None  # if set, the reason why no action fits
+        self.calls: list[Call] = []  # all submitted calls
         self.detached: list[str] = []
         self.cancelled: list[str] = []
         self.deployed: dict[tuple[str, str], Action] = {}
@@ -89,7 +89,7 @@ class FakePlatform:
         return self.why_misfit
 
     def begin_session(self, namespace: str, session_id: str) -> None:
-        """It brings nothing."""
+        """Do nothing, because there are no files to prefetch."""
 
     def end_session(self, namespace: str, session_id: str) -> None:
         self.ended_sessions.append((namespace, session_id))
@@ -106,7 +106,7 @@ class FakePlatform:
     # --- for the test -------------------------------------------------------------------------------------
 
     def finish(self, call: Call) -> None:
-        """Let it end."""
+        """End a call with the outcome of `answer`."""
         outcome = self.answer(call)
         call.run.start = Start.COLD if len(self.calls) == 1 else Start.WARM
         call.run.init_s = 0.02 if call.run.start is Start.COLD else None

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, for tests and demonstrations: start it, talk to it, kill it."""
+"""A real server in its own process, for tests, benchmarks and demonstrations."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ TRAINING_TIMEOUT_S = 1800
 
 
 class LiveServer:
-    """`aliquot up` on a data directory and a free port. What it prints goes to `server.log` beside the data."""
+    """Runs `aliquot up` with a data directory and a free port. Its output goes to the file `log`."""
 
     def __init__(self, data: Path, *options: str, env: dict[str, str] | None = None) -> None:
         self.data = data
@@ -31,7 +31,7 @@ class LiveServer:
         self.url = self.key = self.namespace = ""
 
     def start(self) -> Self:
-        """Returns when it answers. Raises `RuntimeError` with what it printed if it does not."""
+        """Start the server and wait until it answers. Raise `RuntimeError` with its output if it does not."""
         ready = self._folder / "ready.json"
         ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "aliquot", "up", "--data", self.data, "--port", "0", "--ready-file", ready]
@@ -48,11 +48,12 @@ class LiveServer:
         return self
 
     def command(self, command: list[str]) -> list[str]:
-        """For whoever starts it in surroundings of its own."""
+        """Return the command line to run. Subclasses override it to start the server in another environment."""
         return command
 
     @property
     def operator(self) -> str:
+        """Return the operator's token."""
         return str(json.loads((self.data / "local.json").read_text())["operator"])
 
     def client(self, key: str | None = None, **options: Any) -> NamespaceClient:  # noqa: ANN401 - options of httpx
@@ -72,7 +73,7 @@ class LiveServer:
             client.deploy(name, code, **body)
 
     def create_namespace(self, name: str) -> str:
-        """Returns its key."""
+        """Create a namespace and return its key."""
         return str(self.operate("POST", "namespaces", json={"name": name})["key"])
 
     def train_models(self) -> str:
@@ -90,7 +91,7 @@ class LiveServer:
         return str(state["model"])
 
     def descendants(self) -> list[int]:
-        """The processes that it has started, and those that they have."""
+        """Return the ids of all child processes of the server and of their children."""
         children: dict[int, list[int]] = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -106,12 +107,12 @@ class LiveServer:
         return found
 
     def kill(self) -> None:
-        """At once, as a crash would."""
+        """Kill the server without a shutdown, like a crash."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """As an operator would; returns its exit code."""
+        """Shut the server down, like an operator, and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait()
@@ -124,7 +125,7 @@ class LiveServer:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent does not."""
+    """Return true if a process is running. A zombie is not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -133,4 +134,5 @@ def alive(pid: int) -> bool:
 
 
 def open_files(pid: int) -> int:
+    """Return the number of open file descriptors of a process."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())

@@ -1,4 +1,4 @@
-"""A store in memory, for tests: it keeps the same promises, and can be told to have a bad day."""
+"""A store in memory for tests. It has the same guarantees as real stores, and can simulate failures."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -10,7 +10,7 @@ from aliquot.live.store.records import Accepted, Activation
 
 
 class MemoryStore(Store):
-    """Everything is durable at once, as far as memory can be."""
+    """Implements `Store` with dictionaries. Every write takes effect at once."""
 
     def __init__(self) -> None:
         self._documents: dict[tuple[str, str, str], Document] = {}
@@ -20,7 +20,7 @@ class MemoryStore(Store):
         self._complaint: str | None = None
 
     def fail(self, complaint: str | None) -> None:
-        """From now on durable writes are refused with this text; None makes the store well again."""
+        """Refuse durable writes with this text from now on, or accept them again after None."""
         self._complaint = complaint
 
     def _check(self) -> None:
@@ -110,7 +110,7 @@ class MemoryStore(Store):
         self._check()
 
     async def prune(self, retention: Retention, *, now_ms: int) -> None:
-        """By age and by size, the oldest first. Journal entries bear no time here: only their size counts."""
+        """Drop the oldest activations by age and size, and the oldest journal segments by size only."""
         since = now_ms - retention.activations_s * 1000
         kept = [activation for activation in self._activations.values() if activation.end >= since]
         total = sum(map(_bytes, kept))
@@ -124,7 +124,7 @@ class MemoryStore(Store):
             self._journal = [entry for entry in self._journal if entry.segment != oldest]
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing, because memory needs no closing."""
 
 
 def _bytes(activation: Activation) -> int:

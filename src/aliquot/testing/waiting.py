@@ -1,4 +1,4 @@
-"""Wait for a condition with a time limit, and say what was missing when it never comes true."""
+"""Wait for a condition with a time limit. The error names what was awaited."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 TIMEOUT_S = 120.0  # a wait fails because something hangs, never because the machine is busy
-PAUSE_S = 0.01  # between two looks
+PAUSE_S = 0.01  # between two reads
 
 T = TypeVar("T")
 

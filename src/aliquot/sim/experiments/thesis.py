@@ -60,7 +60,7 @@ PUBLISHED = (
 )
 PUBLISHED_COLD_STARTS = {"round_robin": 8, "balance": 8, "srtf": 8, "mlfq": 8, "exclusive": 4}
 PUBLISHED_SRTF_BERT_WAIT_S = 80.65
-SRTF_BERT_WAIT_RANGE_S = (55, 110)  # of srtf_clairvoyant over about 100 steps
+SRTF_BERT_WAIT_RANGE_S = (55, 110)  # range with srtf_clairvoyant over about 100 steps
 
 
 def make_devices(count: int) -> list[DeviceSpec]:

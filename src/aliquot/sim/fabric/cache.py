@@ -34,7 +34,7 @@ class FileCache:
         self._files: dict[FileKey, CachedFile] = {}
         self._numbers: dict[FileKey, int] = {}
         self._bytes = 0
-        self.wasted_bytes = 0  # of prefetched files that were evicted or not admitted before an open
+        self.wasted_bytes = 0  # prefetched files that were evicted or not admitted before an open
 
     def __contains__(self, key: FileKey) -> bool:
         return key in self._files

@@ -26,7 +26,7 @@ class FileTransfer:
         self.began = now
         self.urgent = urgent  # a call waits for it
         self.early = not urgent  # it began as a prefetch
-        self.use: ResourceUse | None = None  # of the link; None until the first byte
+        self.use: ResourceUse | None = None  # its use of the link; None until the first byte
         self.then: list[Callable[[float], None]] = []
 
 

@@ -15,7 +15,7 @@ from aliquot.learn.tables import Tables, count
 from aliquot.sim.arrivals import Arrival
 from aliquot.sim.fabric.storage import file_key
 
-MAX_PREDICTED_FILES = 32  # of the clairvoyant predictor
+MAX_PREDICTED_FILES = 32  # limit of the clairvoyant predictor
 RETRAIN_GROWTH = 1.1  # train again when the number of opens has grown by this factor
 MIN_OPENS = 8  # opens before the first training
 

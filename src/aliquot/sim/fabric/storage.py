@@ -14,7 +14,7 @@ class StorageSettings(Struct, frozen=True):
     """The storage of a simulation. Without files the other settings have no effect."""
 
     files: dict[FileKey, int] = {}  # sizes in bytes
-    bandwidth_bytes_s: float = 100e6  # of the link to the origin
+    bandwidth_bytes_s: float = 100e6  # bandwidth of the link to the origin
     latency_s: float = 0.002  # time before the first byte of a file
     cache_bytes: int = 2**40
     eviction: str = "lru"  # eviction policy of the cache

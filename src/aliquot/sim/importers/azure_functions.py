@@ -25,7 +25,7 @@ from aliquot.sim.workloads import MICROSECONDS
 
 COLUMNS = ("HashOwner", "HashApp", "HashFunction", "Trigger")
 MINUTE_S = 60
-HASH_DIGITS = 6  # of a hash in a name, or more if two names would be equal
+HASH_DIGITS = 6  # digits of a hash in a name, or more if two names would be equal
 
 
 class MinuteCounts(Struct, frozen=True):
