@@ -13,6 +13,7 @@ from live_platform import LivePlatform
 from aliquot.core.events import UtilisationMeasured
 from aliquot.live.invocations.journal.writer import JournalStep
 from aliquot.live.store.journal import read_journal
+from aliquot.testing.waiting import wait_until
 
 WORK = """
 import time
@@ -41,12 +42,17 @@ def platform(tmp_path_factory):
             annotations = [{"key": "gpu-share", "value": share}]
             platform.deploy(name, WORK, annotations=annotations, limits={"memory": 128, "timeout": 60_000})
         with platform.client() as client:
-            ids = [client.post(f"actions/{name}", json={"seconds": 5}).json()["activationId"] for name in shares]
-            time.sleep(2.2)
+            ids = [client.post(f"actions/{name}", json={"seconds": 60}).json()["activationId"] for name in shares]
+            wait_until(
+                lambda: platform.operate("GET", "status")["usage"],
+                lambda usage: len(usage) == 2 and all(one["compute_s"] > 0.5 for one in usage),
+                what="processor time of both",
+            )
             platform.figures = httpx.get(f"{platform.url}/metrics").text
             platform.seen = platform.json("top", "--once")
             platform.screen = platform.aliquot("top", "--once")
             for activation in ids:
+                client.delete(f"activations/{activation}").raise_for_status()
                 wait_for_record(client, activation)
         yield platform
 
@@ -112,24 +118,27 @@ def test_what_usage_cannot_do_is_said(platform, tmp_path):
 
 
 def test_the_core_is_told_about_once_a_second_and_the_file_outlives_a_kill(tmp_path):
+    def measured():
+        steps = (
+            msgspec.msgpack.decode(entry.body, type=JournalStep)
+            for entry in read_journal(tmp_path / "data")
+            if entry.number
+        )
+        return [event for step in steps for event in step.events if isinstance(event, UtilisationMeasured)]
+
     with LivePlatform(tmp_path, "--devices", "host:1") as platform:
         platform.deploy("work", WORK, annotations=[{"key": "gpu-share", "value": 1}])
         with platform.client() as client:
             began_s = time.monotonic()
-            client.post("actions/work", json={"seconds": 30})
-            time.sleep(3.5)
+            client.post("actions/work", json={"seconds": 60})
+            wait_until(measured, lambda told: len(told) >= 2, what="two measurements in the journal", pause_s=0.1)
         platform.kill()
         lasted_s = time.monotonic() - began_s
         (row,) = platform.json("usage")
         assert row["function"] == "work"
         assert row["active_s"] > 1
-        steps = (
-            msgspec.msgpack.decode(entry.body, type=JournalStep)
-            for entry in read_journal(platform.data)
-            if entry.number
-        )
-        told = [event for step in steps for event in step.events if isinstance(event, UtilisationMeasured)]
-        assert 1 <= len(told) <= lasted_s
+        told = measured()
+        assert 2 <= len(told) <= lasted_s
         assert {event.device for event in told} == {"host-1"}
         assert all(0 < event.utilisation <= 1 for event in told)
         platform.start()

@@ -7,7 +7,7 @@ import time
 
 import httpx
 import pytest
-from awaiting import wait_for_record
+from awaiting import wait_until_busy
 
 from aliquot.core.model import DeviceSpec
 from aliquot.live.device import parts as ways
@@ -66,18 +66,21 @@ def loops(driver):
         driver.detach(number)
 
 
-def parts(driver, seconds):
-    """Of what was used by all, over a while."""
+def parts(driver):
+    """Return each sandbox's part of the next second of processor time that all of them use together."""
     before = {used.sandbox: used.compute_s for used in driver.used()}
-    time.sleep(seconds)
-    spent = {used.sandbox: used.compute_s - before[used.sandbox] for used in driver.used()}
-    return [spent[number] / sum(spent.values()) for number in sorted(spent)]
+
+    def spent():
+        return {used.sandbox: used.compute_s - before[used.sandbox] for used in driver.used()}
+
+    found = wait_until(spent, lambda found: sum(found.values()) >= 1, what="a second of processor time")
+    return [found[number] / sum(found.values()) for number in sorted(found)]
 
 
 @enforced
 def test_weights_divide_a_device_that_all_want(driver, loops):
     loops((0.3, 1), (0.7, 1))
-    assert parts(driver, 1.5) == pytest.approx([0.3, 0.7], abs=0.03)
+    assert parts(driver) == pytest.approx([0.3, 0.7], abs=0.03)
 
 
 @enforced
@@ -95,7 +98,7 @@ def test_a_slice_can_be_changed_while_it_is_in_use(driver, loops):
     loops((0.5, 1), (0.5, 1))
     driver.resize(1, 0.1, 1)
     driver.resize(2, 0.9, 1)
-    assert parts(driver, 1.5) == pytest.approx([0.1, 0.9], abs=0.03)
+    assert parts(driver) == pytest.approx([0.1, 0.9], abs=0.03)
 
 
 @enforced
@@ -107,8 +110,7 @@ def test_what_is_swapped_out_uses_nothing_until_it_is_back(driver, loops):
     (still,) = driver.used()
     assert still.compute_s - before.compute_s < 0.05
     driver.swap_in(1)
-    time.sleep(0.3)
-    assert driver.used()[0].compute_s - still.compute_s > 0.01
+    wait_until(lambda: driver.used()[0].compute_s, lambda now: now > still.compute_s + 0.01, what="the loop to go on")
 
 
 @enforced
@@ -135,8 +137,10 @@ def test_the_memory_of_a_sandbox_is_counted_and_none_of_it_on_the_device_while_i
         drivers.count_memory(1, held)
         assert [used.memory_bytes for used in drivers.used()] == [4096]
         held.write_text("8192\n")
-        time.sleep(0.05)  # it is looked up when it has run again
-        assert [used.memory_bytes for used in drivers.used()] == [8192]
+        # It is looked up when the sandbox has run again.
+        wait_until(
+            lambda: [used.memory_bytes for used in drivers.used()], lambda held: held == [8192], what="the memory"
+        )
         drivers.swap_out(1)
         assert [used.memory_bytes for used in drivers.used()] == [0]
         drivers.swap_in(1)
@@ -239,6 +243,12 @@ def test_whole_devices_are_held_together_and_memory_that_is_oversubscribed_is_sw
     assert not list(ROOT.glob("*/aliquot-*/host-1,host-2"))
 
 
+def compute_s(server):
+    """Return the processor time of each function so far."""
+    wait_until(lambda: len(server.operate("GET", "status")["usage"]), lambda count: count == 2, what="usage of both")
+    return {used["function"]: used["compute_s"] for used in server.operate("GET", "status")["usage"]}
+
+
 def status(server):
     return httpx.get(f"{server.url}/operator/v1/status", headers={"authorization": f"Bearer {server.operator}"}).json()
 
@@ -272,11 +282,18 @@ def test_two_functions_share_a_device_as_their_annotations_say(tmp_path, sharing
         server.deploy("less", WORK, **asks(share=0.25))
         server.deploy("more", WORK, **asks(share=0.75))
         with server.client() as client:
-            for name in ("less", "more"):
-                client.post(f"actions/{name}", params={"blocking": "true"}, json={"seconds": 0})
             ids = [
-                client.post(f"actions/{name}", json={"seconds": 2}).json()["activationId"] for name in ("less", "more")
+                client.post(f"actions/{name}", json={"seconds": 60}).json()["activationId"] for name in ("less", "more")
             ]
-            counts = [wait_for_record(client, activation)["response"]["result"]["count"] for activation in ids]
-        assert counts[0] / sum(counts) == pytest.approx(0.25, abs=0.05)
+            wait_until_busy(server, "less", "more")
+            before = compute_s(server)
+            after = wait_until(
+                lambda: compute_s(server),
+                lambda now: sum(now.values()) - sum(before.values()) >= 1.5,
+                what="more processor time of both",
+            )
+            for activation in ids:
+                client.delete(f"activations/{activation}").raise_for_status()
+        spent = {name: after[name] - before[name] for name in after}
+        assert spent["less"] / sum(spent.values()) == pytest.approx(0.25, abs=0.05)
     assert replay_file(tmp_path / "data").differences == []
