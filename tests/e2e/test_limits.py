@@ -4,8 +4,7 @@ import pytest
 
 from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
-from aliquot.live.gateway.limits import parse_limits
-from aliquot.live.gateway.settings import GatewaySettings, Range
+from aliquot.live.gateway.settings import GatewaySettings, Range, parse_limits
 from aliquot.testing.server import LiveServer
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot.live.catalogue.names import is_name
-from aliquot.live.gateway.entities.action_entity import is_base64
+from aliquot.live.gateway.entities.actions import is_base64
 
 METHODS = st.sampled_from(["GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 SEGMENTS = st.one_of(

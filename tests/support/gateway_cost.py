@@ -17,7 +17,7 @@ from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.entities import wire
-from aliquot.live.gateway.entities.action_entity import build
+from aliquot.live.gateway.entities.actions import build_action
 from aliquot.live.gateway.invocation.exchange import Exchange
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.activations import ActivationRecorder
@@ -85,14 +85,14 @@ async def main() -> None:
     key = await catalogue.create_namespace("guest")
     put = wire.ActionPut(exec=wire.ExecPut("python:3", "x"))
     async with catalogue.writing("guest"):
-        action = await catalogue.put(build(FullName("guest", "echo"), put, None, catalogue.entities, settings))
+        action = await catalogue.put(build_action(FullName("guest", "echo"), put, None, catalogue.entities, settings))
     sample = Call("0" * 32, catalogue.namespace("guest"), ResolvedAction.own(action), BODY)
     platform.record = ActivationRecorder("policy").record(sample, OUTCOME, start_ms=1, duration_ms=1)
     gateway = Gateway(platform, catalogue, store, settings, "token")
     authorization = b"Basic " + base64.b64encode(key.encode())
 
     def call(query=QUERY):
-        transaction = gateway.transactions.of(None)
+        transaction = gateway.request_ids.of(None)
         exchange = Exchange(PATH, query, authorization, b"application/json", transaction, BODY, lambda *_: None)
         gateway.invoke.handle(exchange)
 

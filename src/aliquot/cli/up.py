@@ -117,7 +117,7 @@ def up(
     """
     from aliquot.live.catalogue.images import parse_image
     from aliquot.live.datasets.settings import read_fabric
-    from aliquot.live.gateway.limits import parse_limits
+    from aliquot.live.gateway.settings import parse_limits
     from aliquot.live.server import serve
     from aliquot.live.settings import OVERCOMMIT, ServerSettings, Tls, keep, parse_devices, physical_memory
     from aliquot.live.usage.file import check_size

@@ -171,7 +171,7 @@ class _Server(uvicorn.Server):
 
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:
     tls = settings.tls
-    protocol = make_protocol(app, gateway_settings)
+    protocol = make_protocol(app.invoke, app.request_ids, gateway_settings)
     return uvicorn.Config(
         app,
         http=protocol,

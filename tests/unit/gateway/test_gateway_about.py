@@ -6,7 +6,7 @@ import pytest
 from gateway_client import ACTIONS, AS_OPERATOR, NS, gateway, on_a_loop
 from places import DOCS
 
-from aliquot.live.gateway.web.described import described as web_and_apis
+from aliquot.live.gateway.resources.openapi import web_endpoints
 from aliquot.live.node.base import Outcome, Status
 
 CORS = {
@@ -189,7 +189,7 @@ async def test_the_openapi_document_has_every_route_and_each_reference_leads_som
         document = (await g.get("/openapi.json", auth=None)).json()
         assert document["openapi"].startswith("3.")
         described = {(method.upper(), path) for path, at in document["paths"].items() for method in at}
-        assert described == {(endpoint.method, endpoint.path) for endpoint in [*g.app.endpoints, *web_and_apis()]}
+        assert described == {(endpoint.method, endpoint.path) for endpoint in [*g.app.endpoints, *web_endpoints()]}
         schemas = document["components"]["schemas"]
         for name in re.findall(r'"#/components/schemas/([^"]+)"', (await g.get("/openapi.json")).text):
             assert name in schemas

@@ -66,7 +66,7 @@ async def served(**settings):
     asyncio.get_running_loop().set_exception_handler(lambda _, context: trouble.append(context))
     async with gateway(**settings) as g:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            short = make_protocol(g.app, GatewaySettings(**settings))
+            short = make_protocol(g.app.invoke, g.app.request_ids, GatewaySettings(**settings))
             http = short if SERVED["short"] else "httptools"
             config = uvicorn.Config(
                 g.app,

@@ -7,9 +7,8 @@ from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
 from places import DOCS
 
 from aliquot.core.units import MIB
-from aliquot.live.gateway.limits import parse_limits
-from aliquot.live.gateway.settings import GatewaySettings, Range
-from aliquot.live.gateway.web.described import described
+from aliquot.live.gateway.resources.openapi import web_endpoints
+from aliquot.live.gateway.settings import GatewaySettings, Range, parse_limits
 
 PAGE = (DOCS / "reference" / "openwhisk.md").read_text(encoding="utf-8")
 
@@ -32,7 +31,7 @@ async def test_the_routes_are_the_gateways_each_once():
     named = routes("OpenWhisk's verbs") + routes("Beyond OpenWhisk")
     assert len(named) == len(set(named))
     async with gateway() as g:
-        assert set(named) == {(endpoint.method, endpoint.path) for endpoint in [*g.app.endpoints, *described()]}
+        assert set(named) == {(endpoint.method, endpoint.path) for endpoint in [*g.app.endpoints, *web_endpoints()]}
 
 
 def test_the_figures_are_the_settings():
@@ -42,7 +41,7 @@ def test_the_figures_are_the_settings():
             value = getattr(settings, name)
             checked.add(name)
             if isinstance(value, Range):
-                assert here == f"{value.least} to {value.most}, usually {value.usual}", what
+                assert here == f"{value.minimum} to {value.maximum}, usually {value.default}", what
             elif value is None:
                 assert here == "no bound", what
             else:

@@ -13,21 +13,20 @@ from aliquot.live.gateway.entities.alarms import AlarmEndpoints
 from aliquot.live.gateway.entities.packages import PackageEndpoints
 from aliquot.live.gateway.entities.rules import RuleEndpoints
 from aliquot.live.gateway.entities.triggers import TriggerEndpoints
-from aliquot.live.gateway.http.asgi import BodyReader, InvokeRoute, Receive, RequestIds, Scope, Send, send_response
+from aliquot.live.gateway.http.asgi import BodyReader, Receive, RequestIds, Scope, Send, send_response
 from aliquot.live.gateway.http.auth import Auth, OperatorAuth
 from aliquot.live.gateway.http.responses import JSON
 from aliquot.live.gateway.http.routing import Endpoint, make_router
 from aliquot.live.gateway.invocation.invoke import InvokeHandler, is_invocation
-from aliquot.live.gateway.resources.about import AboutEndpoints
+from aliquot.live.gateway.invocation.route import InvokeRoute
+from aliquot.live.gateway.resources.about import AboutEndpoints, MetricsPage
 from aliquot.live.gateway.resources.activations import ActivationEndpoints
 from aliquot.live.gateway.resources.datasets import DatasetEndpoints
-from aliquot.live.gateway.resources.metrics_page import MetricsPage
 from aliquot.live.gateway.resources.models import ModelEndpoints
 from aliquot.live.gateway.resources.openapi import OpenApiEndpoints
 from aliquot.live.gateway.resources.operator import OperatorEndpoints
 from aliquot.live.gateway.resources.sessions import SessionEndpoints
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.gateway.web.described import described
 from aliquot.live.gateway.web.handler import WebActions, WebRoute
 from aliquot.live.gateway.web.running import WebActionRunner
 from aliquot.live.gateway.web.target import PREFIX as WEB
@@ -65,11 +64,10 @@ class Gateway:
         self.invoke = InvokeHandler(platform, catalogue, settings, auth, self.metrics, self.sessions, self._judge)
         self.firing = TriggerDispatcher(platform, catalogue, self.rate_limiters, self.metrics)
         self.clock = AlarmClock(store, catalogue, self.firing.fire)
-        self.transactions = RequestIds()
+        self.request_ids = RequestIds()
         self._bodies = BodyReader(settings)
-        self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.transactions, settings)
-        openapi = OpenApiEndpoints()
-        self.endpoints: list[Endpoint] = [
+        self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.request_ids, settings)
+        endpoints = [
             *ActionEndpoints(platform, catalogue, settings).endpoints(),
             *PackageEndpoints(catalogue, settings).endpoints(),
             *TriggerEndpoints(catalogue, settings, self.firing).endpoints(),
@@ -82,15 +80,14 @@ class Gateway:
             *OperatorEndpoints(platform, catalogue, self.sessions).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),
             MetricsPage(self.metrics, platform, store, self.invoke, self.clock).endpoint(settings),
-            *openapi.endpoints(),
         ]
+        self.endpoints: list[Endpoint] = [*endpoints, *OpenApiEndpoints(endpoints).endpoints()]
         targets = WebTargets(catalogue, self.rate_limiters, self.metrics)
         web = WebActions(targets, WebActionRunner(platform, settings), auth, self._bodies, self._judge, settings)
         apis = ApiRegistry(store, catalogue)
         web.natives = ApiManagement(apis, catalogue, settings).natives()
-        self._web_route = WebRoute(web.handle, self.transactions)
-        self._api_route = WebRoute(ApiRoutes(apis, web, targets).answer, self.transactions)
-        openapi.described = [*self.endpoints, *described()]
+        self._web_route = WebRoute(web.handle, self.request_ids)
+        self._api_route = WebRoute(ApiRoutes(apis, web, targets).answer, self.request_ids)
         self._router = make_router(self.endpoints, auth, OperatorAuth(operator_token), self._bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +106,7 @@ class Gateway:
         if is_api(path):
             await self._api_route(scope, receive, send)
             return
-        transaction = self.transactions.of(dict(scope["headers"]).get(b"x-request-id"))
+        transaction = self.request_ids.of(dict(scope["headers"]).get(b"x-request-id"))
         if scope["method"] == "OPTIONS":
             await send_response(send, 200, (JSON, (b"x-request-id", transaction.encode())), b"")
             return

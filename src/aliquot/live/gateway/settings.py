@@ -1,7 +1,12 @@
-"""The gateway's settings: how much may be asked for, and how long one may take to ask."""
+"""The gateway's settings: limits on requests, and `aliquot up --limit NAME=VALUE`, which sets them."""
 
-from msgspec import Struct
+from typing import Any
 
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import fields, replace
+
+from aliquot.config import parse_assignments, parse_size
+from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.images import Image
 from aliquot.live.invocations.rate_limits import RateLimits
@@ -9,19 +14,19 @@ from aliquot.live.invocations.sessions.records import SessionSettings
 
 
 class Range(Struct, frozen=True):
-    """What a limit of an action may be, and what it is when nobody says."""
+    """The values that a limit of an action may have, and its default."""
 
-    least: int
-    most: int
-    usual: int
+    minimum: int
+    maximum: int
+    default: int
 
 
 class GatewaySettings(Struct, frozen=True):
-    """OpenWhisk's names and texts; roomier where a model needs the room."""
+    """Limits with OpenWhisk's names and texts. Some defaults are larger than OpenWhisk's, because models are large."""
 
-    api_host: str = ""  # what functions are told to call back; empty: where they were reached
-    nodejs: bool = False  # whether `node` is installed
-    images: tuple[Image, ...] = ()  # that an action of the kind `blackbox` may name
+    api_host: str = ""  # the address that functions call back; empty: the host of the request
+    nodejs: bool = False  # `node` is installed
+    images: tuple[Image, ...] = ()  # images that an action of the kind `blackbox` may name
 
     timeout_ms: Range = Range(100, 3_600_000, 60_000)
     memory_mb: Range = Range(128, 262_144, 256)
@@ -29,32 +34,32 @@ class GatewaySettings(Struct, frozen=True):
     concurrency: Range = Range(1, 1, 1)
 
     payload_bytes: int = 64 * MIB
-    web_payload_bytes: int = 16 * MIB  # the same, of web actions' callers without a key
-    event_bytes: int = MIB  # of a fired trigger: each of its rules may have a copy
-    bodies_bytes: int = 1024 * MIB  # all large payloads that are on their way in, and large bodies that are kept
+    web_payload_bytes: int = 16 * MIB  # payloads of web actions' callers without a key
+    event_bytes: int = MIB  # the body of a fired trigger, which is copied for each of its rules
+    bodies_bytes: int = 1024 * MIB  # all large bodies in memory together, incoming and stored
     parameters_bytes: int = MIB
     code_bytes: int = 48 * MIB
 
-    blocking_ms: int = 60_000  # how long a blocking caller waits unless it says
-    blocking_most_ms: int = 60_000  # how long it may ask to wait
-    stream_keep_alive_s: float = 15  # how often a stream of events says that it is still there
-    # A request's body must be whole, or must have come on by so much, whenever this time has passed.
+    blocking_ms: int = 60_000  # default wait of a blocking caller
+    blocking_most_ms: int = 60_000  # maximum wait that a blocking caller may ask for
+    stream_keep_alive_s: float = 15  # interval of the keep-alive comments in a stream of events
+    # Whenever `body_s` has passed, a body must be complete, or must have grown by `body_least_bytes`.
     body_s: float = 30
     body_least_bytes: int = MIB
-    answer_s: float = 60  # how long an answer is kept for a caller that takes nothing of it
-    # The same for its head, in all; a path of three names of 256 characters each, escaped, fits its bound.
+    answer_s: float = 60  # how long a response is kept for a client that reads nothing of it
+    # Limits on a request's head. A path of three escaped names of 256 characters each fits `url_bytes`.
     head_s: float = 5
     head_bytes: int = 65_536
     head_fields: int = 200
     url_bytes: int = 16_384
 
-    # For namespaces without a quota of their own. None means no limit.
+    # Limits of namespaces without a quota of their own. None means no limit.
     invocations_per_minute: int | None = None
     concurrent_invocations: int | None = None
     fires_per_minute: int | None = None
     sequence_length: int = 50
     sessions: SessionSettings = SessionSettings()
-    metrics_for_operator_only: bool = False  # they name namespaces and actions
+    metrics_for_operator_only: bool = False  # metrics show the names of namespaces and actions
 
     @property
     def rate_limits(self) -> RateLimits:
@@ -63,10 +68,68 @@ class GatewaySettings(Struct, frozen=True):
 
     @property
     def entity_bytes(self) -> int:
-        """The largest body of a PUT: code grows by escapes in JSON, at most twofold in what people write."""
+        """The largest body of a PUT with code. JSON escapes at most double the size of usual code."""
         return 2 * self.code_bytes + 2 * self.parameters_bytes + MIB
 
     @property
     def pairs_bytes(self) -> int:
-        """The largest body of a PUT without code: parameters and annotations."""
+        """The largest body of a PUT without code, with parameters and annotations."""
         return 4 * self.parameters_bytes + MIB
+
+
+# --- `aliquot up --limit` ------------------------------------------------------------------------------------
+
+# Settings that have an option of their own, are detected, or cannot change: a sandbox runs one call at a time.
+_NOT_LIMITS = {"api_host", "nodejs", "images", "sessions", "concurrency"}
+_RANGE_FIELDS = {"least": "minimum", "most": "maximum", "usual": "default"}  # what operators write
+
+
+def parse_limits(texts: list[str], key: str) -> GatewaySettings:
+    """Parse limits such as `payload_bytes=128MiB`, `timeout_ms.most=600000` or `invocations_per_minute=none`.
+
+    Raises `InputError`, in which `key` is the name of the option.
+    """
+    settings = GatewaySettings()
+    known = {field.name: field.type for field in fields(GatewaySettings) if field.name not in _NOT_LIMITS}
+    for name, text in parse_assignments(texts, key).items():
+        field, dot, part = name.partition(".")
+        kind = known.get(field)
+        if kind is None or (kind is Range) != bool(dot) or (dot and part not in _RANGE_FIELDS):
+            raise InputError(f"{key}: there is no {name}; there are {', '.join(_names(known))}")
+        if dot:
+            changed = {_RANGE_FIELDS[part]: _parse_value(int, text, name, key)}
+            value: Any = replace(getattr(settings, field), **changed)
+        else:
+            value = _parse_value(kind, text, name, key)
+        settings = replace(settings, **{field: value})
+    for field, kind in known.items():
+        if kind is Range:
+            _check_order(field, getattr(settings, field), key)
+    return settings
+
+
+def _names(known: dict[str, Any]) -> list[str]:
+    parts = ", ".join(_RANGE_FIELDS)
+    return [f"{name}.({parts})" if kind is Range else name for name, kind in known.items()]
+
+
+def _parse_value(kind: Any, text: str, name: str, key: str) -> Any:  # noqa: ANN401 - the setting's own type
+    if name.endswith("_bytes"):
+        return parse_size(text, f"{key}: {name}")
+
+    class Setting(Struct):
+        value: kind
+
+    try:
+        value = convert({"value": None if text == "none" else text}, Setting, strict=False).value
+    except ValidationError as error:
+        raise InputError(f"{key}: {name}: '{text}' does not fit: {error}") from error
+    if isinstance(value, int | float) and not isinstance(value, bool) and not 0 <= value < float("inf"):
+        raise InputError(f"{key}: {name}: '{text}' does not fit: it takes a number from 0 on")
+    return value
+
+
+def _check_order(name: str, limits: Range, key: str) -> None:
+    least, usual, most = limits.minimum, limits.default, limits.maximum
+    if not least <= usual <= most:
+        raise InputError(f"{key}: {name}: least ({least}), usual ({usual}) and most ({most}) are not in order")

@@ -1,4 +1,4 @@
-"""Alarms of triggers, for the feed actions of `/whisk.system/alarms` and whoever else has the namespace's key."""
+"""Endpoints for the alarms of triggers, which the feed actions of `/whisk.system/alarms` call."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -34,7 +34,7 @@ class AlarmStatus(
 
 
 class AlarmRead(Struct):
-    """What the feeds answer to READ: what was asked for, under the names it was asked for, and how it stands."""
+    """The feeds' result of READ: the alarm's configuration, with the names of the request, and its status."""
 
     config: dict[str, Any]
     status: AlarmStatus
@@ -45,35 +45,37 @@ class AlarmDone(Struct):
 
 
 class AlarmEndpoints:
+    """Handles requests for alarms."""
+
     def __init__(self, catalogue: Catalogue, clock: AlarmClock) -> None:
         self._catalogue = catalogue
         self._clock = clock
         self._book = clock.book
 
     def endpoints(self) -> list[Endpoint]:
-        overwrite = Query("overwrite", bool, "change it if it is there")
+        overwrite = Query("overwrite", bool, "change the alarm if it exists")
         return [
-            Endpoint("PUT", _ONE, self.put, "Have a trigger fired by the clock", {200: AlarmDone}, body=AlarmRequest,
+            Endpoint("PUT", _ONE, self.put, "Set a trigger's alarm", {200: AlarmDone}, body=AlarmRequest,
                      query=(overwrite,), max_bytes=MIB, statuses=(404, 409, 413, 415)),
             Endpoint("GET", _ONE, self.get, "Read a trigger's alarm", {200: AlarmRead}, statuses=(404,)),
-            Endpoint("DELETE", _ONE, self.delete, "Take a trigger's alarm away", {200: AlarmDone}, statuses=(404,)),
+            Endpoint("DELETE", _ONE, self.delete, "Delete a trigger's alarm", {200: AlarmDone}, statuses=(404,)),
         ]  # fmt: skip
 
     async def put(self, request: Request) -> Response:
         overwrite = flag(request.fields, "overwrite")
-        wish: AlarmRequest = read_json(request.body or b"{}", AlarmRequest)
+        alarm_request: AlarmRequest = read_json(request.body or b"{}", AlarmRequest)
         trigger = self._trigger(request)
         old = self._book.alarm_of(trigger)
         now_ms = self._clock.now_ms()
         if old is not None and not overwrite:
             raise Refusal(409, "error creating alarm trigger.")
         if old is not None:
-            new = change(old, wish, now_ms=now_ms)
-        elif overwrite and wish.cron is wish.minutes is wish.date is None:
-            raise _none(trigger)
+            new = change(old, alarm_request, now_ms=now_ms)
+        elif overwrite and alarm_request.cron is alarm_request.minutes is alarm_request.date is None:
+            raise _no_alarm(trigger)
         else:
             names = {"namespace": trigger.namespace, "trigger": trigger.name, "identity": trigger.identity}
-            new = make(wish, **names, now_ms=now_ms)
+            new = make(alarm_request, **names, now_ms=now_ms)
         await self._clock.put(new)
         return json_response(AlarmDone())
 
@@ -81,18 +83,18 @@ class AlarmEndpoints:
         trigger = self._trigger(request)
         alarm = self._book.alarm_of(trigger)
         if alarm is None:
-            raise _none(trigger)
-        return json_response(shown(alarm))
+            raise _no_alarm(trigger)
+        return json_response(alarm_view(alarm))
 
     async def delete(self, request: Request) -> Response:
-        """Clients delete the trigger first: then the alarm is gone, and that is as it should be."""
+        """Delete the alarm. Clients delete the trigger first, so a missing trigger is no error."""
         name = check_name(request.names["trigger"])
         trigger = self._catalogue.entities.one(Trigger, request.namespace, name)
         alarm = self._book.alarm_of(trigger) if trigger is not None else None
         if alarm is not None:
             await self._book.remove(alarm)
         elif trigger is not None:
-            raise _none(trigger)
+            raise _no_alarm(trigger)
         return json_response(AlarmDone())
 
     def _trigger(self, request: Request) -> Trigger:
@@ -103,7 +105,7 @@ class AlarmEndpoints:
         return trigger
 
 
-def shown(alarm: Alarm) -> AlarmRead:
+def alarm_view(alarm: Alarm) -> AlarmRead:
     config: dict[str, Any] = {"name": alarm.trigger, "namespace": alarm.namespace, "payload": alarm.payload}
     for field in alarm.schedule.__struct_fields__:
         if (value := getattr(alarm.schedule, field)) is not None:
@@ -114,5 +116,5 @@ def shown(alarm: Alarm) -> AlarmRead:
     return AlarmRead(config, AlarmStatus(reason is None, alarm.changed, changed, reason))
 
 
-def _none(trigger: Trigger) -> Refusal:
+def _no_alarm(trigger: Trigger) -> Refusal:
     return Refusal(404, f"could not find trigger /{trigger.namespace}/{trigger.name} in the database")

@@ -1,7 +1,6 @@
-"""What all entities have in common over HTTP: versions, annotations, parameters, lists, collisions of names."""
+"""Functions that the endpoints of all entities share: lookups, versions, annotations, parameters, views, lists."""
 
 import re
-import time
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
@@ -15,28 +14,29 @@ from aliquot.live.gateway.http.query import MAX_SKIP, page_of
 from aliquot.live.gateway.http.refusal import ELSEWHERE, EXISTS, Refusal, malformed, not_found, too_large
 from aliquot.live.gateway.http.routing import Query, Request, Response, json_response
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Action, Entity, Package, Pair, Rule, Trigger
 
-OVERWRITE = Query("overwrite", bool, "update it if it is there")
+OVERWRITE = Query("overwrite", bool, "update the entity if it exists")
 PAGE = (
-    Query("limit", Annotated[int, Meta(ge=0, le=200)], "at most so many, 0 to 200; 0 stands for 200"),
-    Query("skip", Annotated[int, Meta(ge=0, le=MAX_SKIP)], "leave out the first so many"),
-    Query("count", bool, "only how many there are"),
+    Query("limit", Annotated[int, Meta(ge=0, le=200)], "maximum number of items, 0 to 200; 0 stands for 200"),
+    Query("skip", Annotated[int, Meta(ge=0, le=MAX_SKIP)], "number of items to skip"),
+    Query("count", bool, "respond with the number of items only"),
 )
 _VERSION = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?", re.ASCII)
 E = TypeVar("E", Action, Package, Trigger, Rule)
 
 
 def name_of(request: Request) -> str:
-    """`name`, or `package/name`."""
+    """Return the entity's checked name from the path, as `name` or `package/name`."""
     return "/".join(check_name(name) for name in request.names.values())
 
 
-# --- what is there -------------------------------------------------------------------------------------------
+# --- lookups -------------------------------------------------------------------------------------------------
 
 
-def existing(entities: Entities, kind: type[E], namespace: str, name: str) -> E | None:
-    """None when the name is free; a 409 when something of another collection has it."""
+def find_optional(entities: Entities, kind: type[E], namespace: str, name: str) -> E | None:
+    """Return the entity, or None if the name is free. Raises a 409 if an entity of another kind has the name."""
     found = entities.any(namespace, name)
     if found is not None and not isinstance(found, kind):
         raise Refusal(409, ELSEWHERE)
@@ -44,50 +44,52 @@ def existing(entities: Entities, kind: type[E], namespace: str, name: str) -> E 
 
 
 def find(entities: Entities, kind: type[E], namespace: str, name: str) -> E:
-    found = existing(entities, kind, namespace, name)
+    found = find_optional(entities, kind, namespace, name)
     if found is None:
         raise not_found()
     return found
 
 
-def replaced(entities: Entities, kind: type[E], namespace: str, name: str, *, overwrite: bool) -> E | None:
-    """What a PUT updates, None when it creates; a 409 when it may do neither."""
-    old = existing(entities, kind, namespace, name)
+def find_replaced(entities: Entities, kind: type[E], namespace: str, name: str, *, overwrite: bool) -> E | None:
+    """Return the entity that a PUT updates, or None if it creates one. Raises a 409 if it may do neither."""
+    old = find_optional(entities, kind, namespace, name)
     if old is not None and not overwrite:
         raise Refusal(409, EXISTS)
     return old
 
 
-# --- what was put --------------------------------------------------------------------------------------------
+# --- updates -------------------------------------------------------------------------------------------------
 
 
-def common(put: wire.EntityPut, old: Entity | None, settings: GatewaySettings) -> dict[str, Any]:
-    """The fields of every entity after a PUT; what is absent keeps its old value."""
+def common_fields(put: wire.EntityPut, old: Entity | None, settings: GatewaySettings) -> dict[str, Any]:
+    """Return the fields that every entity has, after a PUT. Absent fields keep their old value."""
     annotations = old.annotations if old else ()
     if put.annotations is not None:
-        annotations = checked("Annotations", plain(put.annotations), settings)
+        annotations = check_size("Annotations", annotation_pairs(put.annotations), settings)
     return {
         "version": next_version(put.version, old.version if old else None),
         "publish": put.publish if put.publish is not None else bool(old and old.publish),
         "annotations": annotations,
-        "updated": time.time_ns() // 1_000_000,
+        "updated": now_ms(),
     }
 
 
-def parameters_of(put: list[wire.PairPut] | None, old: tuple[Pair, ...], settings: GatewaySettings) -> tuple[Pair, ...]:
-    return old if put is None else checked("Parameters", pairs(put), settings)
+def updated_parameters(
+    put: list[wire.PairPut] | None, old: tuple[Pair, ...], settings: GatewaySettings
+) -> tuple[Pair, ...]:
+    return old if put is None else check_size("Parameters", parameter_pairs(put), settings)
 
 
-def pairs(put: list[wire.PairPut]) -> tuple[Pair, ...]:
+def parameter_pairs(put: list[wire.PairPut]) -> tuple[Pair, ...]:
     return tuple({pair.key: Pair(pair.key, pair.value, bool(pair.init)) for pair in put}.values())
 
 
-def plain(put: list[wire.PairPut]) -> tuple[Pair, ...]:
-    """Annotations: those for the environment are parameters only."""
+def annotation_pairs(put: list[wire.PairPut]) -> tuple[Pair, ...]:
+    """Return annotations without `init`, which only parameters have."""
     return tuple({pair.key: Pair(pair.key, pair.value) for pair in put}.values())
 
 
-def checked(field: str, given: tuple[Pair, ...], settings: GatewaySettings) -> tuple[Pair, ...]:
+def check_size(field: str, given: tuple[Pair, ...], settings: GatewaySettings) -> tuple[Pair, ...]:
     size = sum(len(pair.key.encode()) + len(msgspec.json.encode(pair.value)) for pair in given)
     if size > settings.parameters_bytes:
         raise too_large(field, size, settings.parameters_bytes)
@@ -106,27 +108,27 @@ def next_version(given: str | None, old: str | None) -> str:
     return f"{major}.{minor}.{int(patch) + 1}"
 
 
-# --- as shown ------------------------------------------------------------------------------------------------
+# --- views ---------------------------------------------------------------------------------------------------
 
 
-def shown_common(entity: Entity) -> dict[str, Any]:
+def common_view_fields(entity: Entity) -> dict[str, Any]:
     package, _, name = entity.name.rpartition("/")
     return {
         "namespace": f"{entity.namespace}/{package}" if package else entity.namespace,
         "name": name,
         "version": entity.version,
         "publish": entity.publish,
-        "annotations": shown_pairs(entity.annotations),
+        "annotations": pair_views(entity.annotations),
         "updated": entity.updated,
     }
 
 
-def shown_pairs(pairs: Iterable[Pair]) -> list[wire.PairView]:
-    return [wire.PairView(pair.key, pair.value, pair.init or msgspec.UNSET) for pair in pairs]
+def pair_views(parameter_pairs: Iterable[Pair]) -> list[wire.PairView]:
+    return [wire.PairView(pair.key, pair.value, pair.init or msgspec.UNSET) for pair in parameter_pairs]
 
 
-def listed(request: Request, collection: str, entities: list[E], show: Callable[[E], object]) -> Response:
-    """One page of them, newest first, or how many there are. They come in the order in which they were written."""
+def list_response(request: Request, collection: str, entities: list[E], show: Callable[[E], object]) -> Response:
+    """Return one page of these entities, newest first, or their number. `entities` are in the order of their writes."""
     page = page_of(request.fields, collection)
     if page.count:
         return json_response({collection: max(0, len(entities) - page.skip)})

@@ -1,4 +1,4 @@
-"""The kinds of code that run here, and the names that old clients have for them."""
+"""The runtime kinds of this platform, and the aliases that older clients use."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from aliquot.live.store.records import BLACKBOX, NODEJS, PYTHON, SEQUENCE
 
 
 class RuntimeInfo(Struct, frozen=True, rename="camel"):
-    """As `GET /` lists it."""
+    """A runtime, as `GET /` lists it."""
 
     kind: str
     default: bool
@@ -20,7 +20,7 @@ class RuntimeInfo(Struct, frozen=True, rename="camel"):
     require_main: bool
 
 
-# Earlier versions that OpenWhisk still lists are taken for the one that is here; what is shown is what runs.
+# Earlier versions that OpenWhisk still lists run on the version that is here. Responses show the kind that runs.
 _ALIASES = {
     **dict.fromkeys(("python:3", "python:3.10", "python:default"), PYTHON),
     **dict.fromkeys(("nodejs:18", "nodejs:default"), NODEJS),
@@ -40,14 +40,14 @@ def runtimes(*, nodejs: bool) -> dict[str, list[RuntimeInfo]]:
 
 
 def known_kind(kind: str, *, nodejs: bool) -> str | None:
-    """What runs here by that name; None: nothing does."""
+    """Return the kind that runs here under this name, or None."""
     kind = kind.strip().lower()
     resolved = _ALIASES.get(kind, kind)
     return resolved if resolved in kinds(nodejs=nodejs) else None
 
 
 def resolve_kind(kind: str | None, *, nodejs: bool) -> str:
-    """Of an action as it was put. Raises a `Refusal`."""
+    """Return the kind that runs an action that was put with this kind. Raises a `Refusal`."""
     if not kind:
         raise malformed("'kind' must be a string defined in 'exec'")
     kind = kind.strip().lower()
@@ -62,7 +62,7 @@ def resolve_kind(kind: str | None, *, nodejs: bool) -> str:
 
 
 def check_image(image: Image, *, nodejs: bool) -> Image:
-    """As the operator mapped it, with the kind that runs it. Raises `InputError`."""
+    """Return the operator's image with the kind that runs it. Raises `InputError`."""
     kind = known_kind(image.kind, nodejs=nodejs)
     if kind is None:
         raise InputError(f"{OPTION}: '{image.kind}' does not run here; it takes {', '.join(kinds(nodejs=nodejs))}")

@@ -1,4 +1,4 @@
-"""What a sequence may be made of."""
+"""Parse and check the components of a sequence."""
 
 from contextlib import suppress
 
@@ -16,22 +16,25 @@ def read_components(given: list[str] | None, caller: str) -> tuple[FullName, ...
     return tuple(read_full_name(name, caller) for name in given)
 
 
-def check_components(entities: Entities, name: FullName, components: tuple[FullName, ...], most: int) -> None:
-    """Its owner may read them all, and inlined they are not too many. Raises a `Refusal`, or `AccessDeniedError`."""
+def check_components(entities: Entities, name: FullName, components: tuple[FullName, ...], max_length: int) -> None:
+    """Check that the owner may read all components, and that the sequence is not too long with nested ones inlined.
+
+    Raises a `Refusal`, or `AccessDeniedError`.
+    """
     for component in components:
-        with suppress(NotFoundError):  # told below: a sequence that is not there yet may name itself
+        with suppress(NotFoundError):  # `_inline` refuses it, and a new sequence that names itself gets another text
             resolve_action(entities, name.namespace, component)
-    if len(components) > most:
+    if len(components) > max_length:
         raise _too_many()
     if not components:
         raise Refusal(400, "No component specified for the sequence.")
-    _inline(entities, name, components, most)
+    _inline(entities, name, components, max_length)
 
 
-def _inline(entities: Entities, name: FullName, components: tuple[FullName, ...], most: int) -> None:
-    """Walk what would run. Whether a nested sequence may be read is a matter of whoever wrote it."""
+def _inline(entities: Entities, name: FullName, components: tuple[FullName, ...], max_length: int) -> None:
+    """Walk all actions that would run. The owner of a nested sequence answers for the right to read its components."""
     count = 0
-    path = {name: iter(components)}  # the sequences we are in, outermost first
+    path = {name: iter(components)}  # the nested sequences, outermost first
     while path:
         component = next(path[next(reversed(path))], None)
         if component is None:
@@ -47,7 +50,7 @@ def _inline(entities: Entities, name: FullName, components: tuple[FullName, ...]
             path[real] = iter(action.exec.components)
             continue
         count += 1
-        if count > most:
+        if count > max_length:
             raise _too_many()
 
 

@@ -1,4 +1,4 @@
-"""Triggers: create, update, read, list, delete, fire. What a trigger's rules are is never stored with it."""
+"""Endpoints for triggers: create, update, read, list, delete, fire. A trigger's rules are not stored with it."""
 
 import os
 from typing import Any
@@ -9,21 +9,21 @@ from aliquot.live.gateway.entities import wire
 from aliquot.live.gateway.entities.common import (
     OVERWRITE,
     PAGE,
-    common,
+    common_fields,
+    common_view_fields,
     find,
-    listed,
+    find_replaced,
+    list_response,
     name_of,
-    parameters_of,
-    replaced,
-    shown_common,
-    shown_pairs,
+    pair_views,
+    updated_parameters,
 )
-from aliquot.live.gateway.entities.rule_entity import path_of, status_of
+from aliquot.live.gateway.entities.rules import path_view, rule_status
+from aliquot.live.gateway.http.asgi import headers_of
 from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.routing import Endpoint, Request, Response, json_response, read_json
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.gateway.web.arguments import headers_of
 from aliquot.live.store.records import Trigger
 from aliquot.live.triggers.dispatcher import TriggerDispatcher
 
@@ -32,8 +32,10 @@ _ONE = _ALL + "/{name}"
 
 
 class TriggerEndpoints:
-    def __init__(self, catalogue: Catalogue, settings: GatewaySettings, firing: TriggerDispatcher) -> None:
-        self._firing = firing
+    """Handles requests for triggers."""
+
+    def __init__(self, catalogue: Catalogue, settings: GatewaySettings, dispatcher: TriggerDispatcher) -> None:
+        self._dispatcher = dispatcher
         self._catalogue = catalogue
         self._entities = catalogue.entities
         self._settings = settings
@@ -57,59 +59,63 @@ class TriggerEndpoints:
         overwrite = flag(request.fields, "overwrite")
         put: wire.TriggerPut = read_json(request.body or b"{}", wire.TriggerPut)
         async with self._catalogue.writing(request.namespace):
-            old = replaced(self._entities, Trigger, request.namespace, name, overwrite=overwrite)
+            old = find_replaced(self._entities, Trigger, request.namespace, name, overwrite=overwrite)
             trigger = Trigger(
                 namespace=request.namespace,
                 name=name,
                 identity=old.identity if old else os.urandom(8).hex(),
-                parameters=parameters_of(put.parameters, old.parameters if old else (), self._settings),
-                **common(put, old, self._settings),
+                parameters=updated_parameters(put.parameters, old.parameters if old else (), self._settings),
+                **common_fields(put, old, self._settings),
             )
             _check_feed(trigger)
             await self._catalogue.put(trigger)
-        return json_response(self._shown(trigger))
+        return json_response(self._view(trigger))
 
     async def get(self, request: Request) -> Response:
-        return json_response(self._shown(self._find(request)))
+        return json_response(self._view(self._find(request)))
 
     async def fire(self, request: Request) -> Response:
-        """204 when nothing follows from it: then there is no record either."""
-        assert request.principal is not None  # noqa: S101 - the endpoint asks for a key
+        """Fire the trigger. Responds with 204, and makes no record, if no rule is active."""
+        assert request.principal is not None  # noqa: S101 - the endpoint requires a key
         namespace = request.principal.namespace
-        # The caller's key is for the gateway: the event is kept on disk, and goes to actions that may be another's.
+        # The caller's key is left out: the event is stored, and its rules may run actions of other namespaces.
         headers = headers_of(pair for pair in request.headers.items() if pair[0] != b"authorization")
-        activation_id = await self._firing.fire(
+        activation_id = await self._dispatcher.fire(
             namespace, self._find(request), request.body, request.transaction, headers
         )
         if activation_id is None:
             return Response(204, b"", ())
-        answer = json_response({"activationId": activation_id}, 202)
-        return answer._replace(headers=(*answer.headers, (b"x-openwhisk-activation-id", activation_id.encode())))
+        response = json_response({"activationId": activation_id}, 202)
+        return response._replace(headers=(*response.headers, (b"x-openwhisk-activation-id", activation_id.encode())))
 
     async def delete(self, request: Request) -> Response:
         async with self._catalogue.writing(request.namespace):
             trigger = self._find(request)
-            shown = self._shown(trigger)
+            view = self._view(trigger)
             await self._catalogue.delete(trigger)
-        return json_response(shown)
+        return json_response(view)
 
     async def list(self, request: Request) -> Response:
         triggers = self._entities.all(Trigger, request.namespace)
-        return listed(request, "triggers", triggers, lambda trigger: wire.EntityView(**shown_common(trigger)))
+        return list_response(
+            request, "triggers", triggers, lambda trigger: wire.EntityView(**common_view_fields(trigger))
+        )
 
     def _find(self, request: Request) -> Trigger:
         return find(self._entities, Trigger, request.namespace, name_of(request))
 
-    def _shown(self, trigger: Trigger) -> wire.TriggerView:
-        """Rules that were made for an earlier trigger of its name are not its own."""
+    def _view(self, trigger: Trigger) -> wire.TriggerView:
+        """Return the trigger's view. Rules of an earlier trigger with the same name are left out."""
         rules = {
-            f"{rule.namespace}/{rule.name}": wire.TriggerRuleView(path_of(rule.action), status_of(self._entities, rule))
+            f"{rule.namespace}/{rule.name}": wire.TriggerRuleView(
+                path_view(rule.action), rule_status(self._entities, rule)
+            )
             for rule in self._entities.rules_of(trigger)
             if rule.tied == trigger.identity
         }
-        parameters = shown_pairs(trigger.parameters)
+        parameters = pair_views(trigger.parameters)
         return wire.TriggerView(
-            **shown_common(trigger), parameters=parameters, limits=wire.TriggerLimitsView(), rules=rules
+            **common_view_fields(trigger), parameters=parameters, limits=wire.TriggerLimitsView(), rules=rules
         )
 
 

@@ -1,28 +1,31 @@
-"""The bodies of requests and answers, as types: they read what comes, and the OpenAPI page is made from them."""
+"""The JSON bodies of requests and responses about entities and activations, as types for decoding and for OpenAPI.
+
+A `…Put` or `…Post` is a request, a `…View` or `…Item` (in a list) a response.
+"""
 
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 RuleStatus: TypeAlias = Literal["active", "inactive"]
-# Told by the page alone: a wrong one is refused in OpenWhisk's own words.
+# The pattern is for the OpenAPI page only. A wrong version is refused in OpenWhisk's own words.
 Version: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": r"^(?!0+\.0+\.0+$)\d{1,9}\.\d{1,9}\.\d{1,9}$"})]
 
 
 class PairPut(Struct):
-    """One annotation or parameter."""
+    """An annotation or parameter."""
 
     key: Annotated[str, Meta(min_length=1)]
     value: Any = None
-    init: bool | None = None  # goes to the environment, not to the arguments
+    init: bool | None = None  # becomes an environment variable, not an argument
 
 
 class ExecPut(Struct):
     kind: str | None = None
     code: str | None = None
     main: str | None = None
-    image: str | None = None  # of a blackbox
-    components: list[str] | None = None  # of a sequence: `/namespace/package/action`
+    image: str | None = None  # for a blackbox
+    components: list[str] | None = None  # for a sequence: `/namespace/package/action`
 
 
 class LimitsPut(Struct):
@@ -30,11 +33,11 @@ class LimitsPut(Struct):
     memory: int | None = None  # MB
     logs: int | None = None  # MB
     concurrency: int | None = None
-    instances: int | None = None  # sandboxes at once
+    instances: int | None = None  # maximum number of sandboxes
 
 
 class EntityPut(Struct, kw_only=True):
-    """Absent fields keep their old value. Unknown ones are ignored."""
+    """The fields of every entity. Absent fields keep their old value, and unknown ones are ignored."""
 
     annotations: list[PairPut] | None = None
     version: Version | None = None
@@ -42,7 +45,7 @@ class EntityPut(Struct, kw_only=True):
 
 
 class ActionPut(EntityPut, rename="camel"):
-    """Annotations are merged with those that are there."""
+    """An action. Its annotations are merged with the existing ones."""
 
     exec: ExecPut | None = None
     parameters: list[PairPut] | None = None
@@ -51,7 +54,7 @@ class ActionPut(EntityPut, rename="camel"):
 
 
 class BindingPut(Struct):
-    """The package to bind, `_` in the caller's own namespace; {} in a package that is none."""
+    """The package to bind, where `_` is the caller's namespace. {} makes a package that is not a binding."""
 
     namespace: str | None = None
     name: str | None = None
@@ -67,14 +70,14 @@ class TriggerPut(EntityPut):
 
 
 class PathPut(Struct):
-    """`{"path": "namespace/package", "name": "action"}`."""
+    """A full name in two parts, such as `{"path": "namespace/package", "name": "action"}`."""
 
     path: str
     name: str
 
 
 class RulePut(EntityPut):
-    """Names are full: `/namespace/trigger`, `/namespace/package/action`; `_` stands for the caller's namespace."""
+    """A rule. Names are full, as in `/namespace/package/action`, and `_` stands for the caller's namespace."""
 
     trigger: str | PathPut | None = None
     action: str | PathPut | None = None
@@ -91,7 +94,7 @@ class PairView(Struct):
 
 
 class ExecView(Struct):
-    """A sequence has components and nothing else."""
+    """An action's code. A sequence has only a kind and components."""
 
     kind: str
     binary: bool | UnsetType = UNSET
@@ -110,7 +113,7 @@ class LimitsView(Struct):
 
 
 class EntityView(Struct, kw_only=True):
-    namespace: str  # of an action in a package: `namespace/package`
+    namespace: str  # `namespace/package` for an action in a package
     name: str
     version: str
     publish: bool
@@ -134,7 +137,7 @@ class ActionItem(EntityView):
 
 
 class BindingView(Struct):
-    """The package that is bound; {} of a package that is none."""
+    """The bound package, or {} if the package is not a binding."""
 
     namespace: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
@@ -147,7 +150,7 @@ class PackageActionView(Struct):
 
 
 class PackageView(EntityView):
-    """Whoever reads it gets `actions` and `feeds` too."""
+    """A package. Only GET includes `actions` and `feeds`."""
 
     binding: BindingView
     parameters: list[PairView]
@@ -156,11 +159,11 @@ class PackageView(EntityView):
 
 
 class PackageItem(EntityView):
-    binding: bool | BindingView  # false of a package that is none
+    binding: bool | BindingView  # false if it is not a binding
 
 
 class TriggerLimitsView(Struct):
-    """{}"""
+    """The limits of a trigger, always {}."""
 
 
 class PathView(Struct):
@@ -245,7 +248,7 @@ class ActivationView(Struct, rename="camel"):
 
 
 class ActivationItem(Struct, rename="camel"):
-    """In a list; with `docs` it is the record, which has no `statusCode`."""
+    """An activation in a list. With `docs` it is the full record, which has no `statusCode`."""
 
     namespace: str
     name: str

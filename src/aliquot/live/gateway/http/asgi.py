@@ -1,4 +1,4 @@
-"""The invoke route as a bare ASGI callable, and bodies read with a bound on their size and their time."""
+"""ASGI basics for all routes: types, request ids, header checks, body reading with limits, sending a response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -6,12 +6,8 @@ from typing import Any
 
 from aliquot.live.bodies.large import BodyMemoryError, IncomingBody
 from aliquot.live.gateway.http.deadlines import Deadlines
-from aliquot.live.gateway.http.events import EventStream, wants_events
 from aliquot.live.gateway.http.refusal import CLOSE, OVERLOADED, SLOW, Refusal, malformed, too_large
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
-from aliquot.live.gateway.invocation.exchange import SESSION, Exchange
-from aliquot.live.gateway.invocation.invoke import InvokeHandler
-from aliquot.live.gateway.invocation.streams import StreamingExchange
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.ids import Ids
 
@@ -20,32 +16,39 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-STREAMED = 0  # no status of HTTP: the answer is a stream of events
+SESSION_HEADER = b"x-aliquot-session"
 _MAX_REQUEST_ID_LENGTH = 128
-_SINGLE = frozenset([b"authorization", b"content-type", b"content-length", SESSION])
+_SINGLE = frozenset([b"authorization", b"content-type", b"content-length", SESSION_HEADER])
+_SEPARATORS = {"cookie": "; "}
+# These headers describe the transport of a message, not the message.
+_TRANSPORT_HEADERS = frozenset([b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect"])
 
 
-class Disconnected(Exception):  # noqa: N818 - it reads as what it says
-    """The client went away before its request was whole."""
+class Disconnected(Exception):  # noqa: N818 - an event, not an error
+    """The client disconnected before its request was complete."""
 
 
 class BodyReader:
-    """Reads them. One timer watches over all that are slow."""
+    """Reads request bodies with limits on size, speed and total memory. One timer watches all slow bodies."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self._least_bytes = settings.body_least_bytes
-        self._bound = settings.bodies_bytes
-        self._slow: Deadlines[_BodyRead] = Deadlines(settings.body_s, self._look)
+        self._min_progress_bytes = settings.body_least_bytes
+        self._max_total_bytes = settings.bodies_bytes
+        self._slow: Deadlines[_BodyRead] = Deadlines(settings.body_s, self._check_progress)
 
     def close(self) -> None:
+        """Stop the timer."""
         self._slow.close()
 
     async def read(self, headers: dict[bytes, bytes], receive: Receive, max_bytes: int) -> bytes:
-        """The whole body. Raises a `Refusal` when it is too long or too slow, `Disconnected` when it breaks off."""
+        """Return the whole body.
+
+        Raises a `Refusal` if it is too large or too slow, and `Disconnected` if the client goes away.
+        """
         return bytes(await self.read_large(headers, receive, max_bytes))
 
     async def read_large(self, headers: dict[bytes, bytes], receive: Receive, max_bytes: int) -> bytes | memoryview:
-        """The same; a large one in its mapping."""
+        """Return the whole body like `read`, but leave a large one in its memory mapping."""
         length = headers.get(b"content-length")
         if length is None:
             if b"transfer-encoding" not in headers:
@@ -63,7 +66,7 @@ class BodyReader:
                 if len(body) > max_bytes:
                     raise too_large("Request", len(body), max_bytes)
                 return body
-            return await reading.rest(message, receive, max_bytes, self._bound)
+            return await reading.rest(message, receive, max_bytes, self._max_total_bytes)
         except asyncio.CancelledError:
             if not reading.stopped:
                 raise
@@ -72,8 +75,8 @@ class BodyReader:
         finally:
             self._slow.discard(reading)
 
-    def _look(self, reading: "_BodyRead") -> None:
-        if reading.received - reading.seen >= self._least_bytes:
+    def _check_progress(self, reading: "_BodyRead") -> None:
+        if reading.received - reading.seen >= self._min_progress_bytes:
             reading.seen = reading.received
             self._slow.add(reading)
         else:
@@ -82,7 +85,7 @@ class BodyReader:
 
 
 class _BodyRead:
-    """A request whose body is awaited."""
+    """A body that is being received by the current task."""
 
     __slots__ = ("received", "seen", "stopped", "task")
 
@@ -91,11 +94,13 @@ class _BodyRead:
         assert task is not None  # noqa: S101 - bodies are read in tasks
         self.task = task
         self.stopped = False
-        self.received = 0
-        self.seen = 0  # of that, when it was last looked at
+        self.received = 0  # bytes
+        self.seen = 0  # bytes received when progress was last checked
 
-    async def rest(self, message: Message, receive: Receive, max_bytes: int, bound: int) -> bytes | memoryview:
-        arrival = IncomingBody(max_bytes, bound)
+    async def rest(
+        self, message: Message, receive: Receive, max_bytes: int, max_total_bytes: int
+    ) -> bytes | memoryview:
+        arrival = IncomingBody(max_bytes, max_total_bytes)
         while True:
             if message["type"] != "http.request":
                 raise Disconnected
@@ -113,12 +118,13 @@ class _BodyRead:
 
 
 class RequestIds:
-    """The request's id: the client's own where it is fit to be repeated, else a new one."""
+    """Chooses each request's id: the client's own if it is valid, otherwise a new one."""
 
     def __init__(self) -> None:
         self._ids = Ids()
 
     def of(self, header: bytes | None) -> str:
+        """Return the id for a request with this `X-Request-ID` header."""
         if header is None:
             return self._ids()
         if not header.isascii() or not 0 < len(header) <= _MAX_REQUEST_ID_LENGTH or header.startswith(b"sid_"):
@@ -128,73 +134,32 @@ class RequestIds:
 
 
 def check_headers(pairs: Iterable[tuple[bytes, bytes]], headers: dict[bytes, bytes]) -> None:
-    """A credential, type or length that is given twice with different values is nobody's."""
+    """Raise a 400 if credentials, type, length or session are given twice with different values."""
     for name, value in pairs:
         if headers[name] != value and name in _SINGLE:
             raise Refusal(400, f"The header {name.decode()} was given more than once.")
 
 
-class InvokeRoute:
-    """An ASGI application that calls `InvokeHandler.handle`."""
+def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the headers as text for a function. Values of a repeated header are joined."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in _TRANSPORT_HEADERS:
+            continue
+        key, text = name.decode("latin-1"), _text_of(value)
+        found[key] = f"{found[key]}{_SEPARATORS.get(key, ', ')}{text}" if key in found else text
+    return found
 
-    def __init__(
-        self, invoke: InvokeHandler, bodies: BodyReader, transactions: RequestIds, settings: GatewaySettings
-    ) -> None:
-        self._invoke = invoke
-        self._bodies = bodies
-        self._transactions = transactions
-        self._max_bytes = settings.payload_bytes
-        self._keep_alive_s = settings.stream_keep_alive_s
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        pairs = scope["headers"]
-        headers = dict(pairs)
-        transaction = self._transactions.of(headers.get(b"x-request-id"))
-        answer: asyncio.Future[tuple[int, Headers, Body]] = asyncio.get_running_loop().create_future()
-
-        def respond(status: int, headers: Headers, body: Body) -> None:
-            if not answer.done():
-                answer.set_result((status, headers, body))
-
-        request = (
-            scope["raw_path"],
-            scope["query_string"],
-            headers.get(b"authorization"),
-            headers.get(b"content-type"),
-            transaction,
-            b"",
-            respond,
-        )
-        events = None
-        if wants_events(headers.get(b"accept")) and scope.get("http_version") != "1.0":
-            events = EventStream(self._keep_alive_s, transaction)
-            exchange: Exchange = StreamingExchange(*request, lambda headers: respond(STREAMED, headers, b""), events)
-        else:
-            exchange = Exchange(*request)
-        exchange.session = headers.get(SESSION)
-        try:
-            if len(headers) != len(pairs):
-                check_headers(pairs, headers)
-            self._invoke.look_at_head(exchange)
-            if not exchange.answered:
-                exchange.body = await self._bodies.read_large(headers, receive, self._max_bytes)
-                self._invoke.handle(exchange)
-        except Refusal as refusal:
-            exchange.refuse(refusal)
-        except Disconnected:
-            return
-        try:
-            status, varying, body = await answer
-        except asyncio.CancelledError:
-            exchange.disconnected()
-            raise
-        if status == STREAMED and events is not None:
-            await events.send(receive, send, varying)
-        else:
-            await send_response(send, status, varying, body)
+def _text_of(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 async def send_response(send: Send, status: int, headers: Headers, body: Body) -> None:
+    """Send a whole response with CORS headers. A large body goes out in pieces."""
     length = (b"content-length", b"%d" % size_of(body))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length, *CORS]})
     if not isinstance(body, bytes):

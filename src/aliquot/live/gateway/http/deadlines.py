@@ -1,4 +1,4 @@
-"""Many equal waits with one timer: the oldest ends first, so looking at the front is enough."""
+"""Many waits of equal length that share one timer."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,14 +8,18 @@ T = TypeVar("T")
 
 
 class Deadlines(Generic[T]):
-    """`add` and `discard` cost a dictionary's insert and delete; the timer fires about once per `after_s`."""
+    """Calls `expire(item)` for every item that is not discarded within `after_s`.
+
+    All waits are equally long, so the oldest item expires first and only the front needs a timer. `add` and `discard`
+    cost one dictionary operation each. The timer fires about once per `after_s`.
+    """
 
     __slots__ = ("_after_s", "_expire", "_loop", "_timer", "_waiting")
 
     def __init__(self, after_s: float, expire: Callable[[T], None]) -> None:
         self._after_s = after_s
         self._expire = expire
-        self._waiting: dict[T, float] = {}  # in order of their deadlines
+        self._waiting: dict[T, float] = {}  # deadlines by item, earliest first
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -23,29 +27,32 @@ class Deadlines(Generic[T]):
         return len(self._waiting)
 
     def add(self, item: T) -> None:
+        """Start a wait for this item."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         deadline = self._loop.time() + self._after_s
         self._waiting[item] = deadline
         if self._timer is None:
-            self._timer = self._loop.call_at(deadline, self._look)
+            self._timer = self._loop.call_at(deadline, self._expire_due)
 
     def discard(self, item: T) -> None:
+        """End the wait for this item, if there is one."""
         self._waiting.pop(item, None)
 
     def close(self) -> None:
+        """End all waits without calling `expire`."""
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _expire_due(self) -> None:
         self._timer = None
-        assert self._loop is not None  # noqa: S101 - it was there when the timer was set
+        assert self._loop is not None  # noqa: S101 - `add` has set it before the timer
         while self._waiting:
             item, deadline = next(iter(self._waiting.items()))
             if deadline > self._loop.time():
-                self._timer = self._loop.call_at(deadline, self._look)
+                self._timer = self._loop.call_at(deadline, self._expire_due)
                 return
             del self._waiting[item]
             self._expire(item)

@@ -1,7 +1,7 @@
-"""A run as it goes on, as server-sent events: accepted, each line it prints, and its result in the end.
+"""Server-sent events about a run: its acceptance, each line that it prints, and its result.
 
-Events are numbered, and a run's lines always in the same order: who comes again with `Last-Event-ID` is told the rest.
-The result's id is `end`.
+Events are numbered, and a run's lines always come in the same order. A client that reconnects with `Last-Event-ID`
+gets the remaining lines. The result's id is `end`.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from aliquot.live.gateway.http.refusal import OVERLOADED
-from aliquot.live.gateway.http.responses import CORS, Body, Headers, bare_result, pieces_of, record
+from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, record_body, result_body
 from aliquot.live.invocations.call import Call
 from aliquot.live.store.records import Activation
 
@@ -24,7 +24,7 @@ STOPPING = "the server is stopping; the run has been accepted, and its record wi
 _HEADERS: Headers = (
     (b"content-type", TYPE),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # a proxy that gathers what it passes on would keep it to the end
+    (b"x-accel-buffering", b"no"),  # otherwise a buffering proxy would hold events back until the end
 )
 _KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -34,55 +34,56 @@ def wants_events(accept: bytes | None) -> bool:
 
 
 class EventStream:
-    """What is to be told, in a line until the transport has taken it. A run's output is bounded, so the line is."""
+    """A queue of events for one client. Its length is bounded because a run's output is."""
 
-    def __init__(self, keep_alive_s: float, transaction: str, *, bare: bool = False, heard: bytes = b"") -> None:
+    def __init__(self, keep_alive_s: float, transaction: str, *, bare: bool = False, last_id: bytes = b"") -> None:
         self._keep_alive_s = keep_alive_s
         self._transaction = transaction
-        self.bare = bare  # the result alone, not the record
-        self._heard = int(heard) if heard.isdigit() and len(heard) < 19 else -1  # noqa: PLR2004 - what an int holds
+        self.bare = bare  # send the result alone, not the record
+        # The number of the last line that the client has seen.
+        self._last_line = int(last_id) if last_id.isdigit() and len(last_id) < 19 else -1  # noqa: PLR2004 - 64 bits
         self._lines = 0
-        self._waiting: list[tuple[bytes, Body]] = []
-        self._over = False
+        self._queue: list[tuple[bytes, Body]] = []
+        self._closed = False
         self._wake = asyncio.Event()
 
-    # --- what happens -------------------------------------------------------------------------------------
+    # --- adding events ------------------------------------------------------------------------------------
 
     def accepted(self, activation_id: str) -> None:
-        self._tell(b"accepted", b"0", b'{"activationId":"%b"}' % activation_id.encode())
+        self._add(b"accepted", b"0", b'{"activationId":"%b"}' % activation_id.encode())
 
     def printed(self, line: str) -> None:
         self._lines += 1
-        if self._lines > self._heard:
-            self._tell(b"log", b"%d" % self._lines, msgspec.json.encode(line))
+        if self._lines > self._last_line:
+            self._add(b"log", b"%d" % self._lines, msgspec.json.encode(line))
 
     def ended(self, call: Call) -> None:
-        """As its record says; or it was refused, or is left to the next server."""
+        """Send the result. A call without a record was refused, or the next server will run it."""
         if call.activation is not None:
             self.result(call.activation)
         else:
             self.fail(call.reason or OVERLOADED)
 
     def fail(self, why: str) -> None:
-        self._tell(b"error", b"", msgspec.json.encode({"error": why, "code": self._transaction}))
+        self._add(b"error", b"", msgspec.json.encode({"error": why, "code": self._transaction}))
         self._close()
 
     def result(self, activation: Activation) -> None:
-        data = bare_result(activation) if self.bare else record(activation, logs=activation.logs)
-        self._tell(b"result", END, data)
+        data = result_body(activation) if self.bare else record_body(activation, logs=activation.logs)
+        self._add(b"result", END, data)
         self._close()
 
-    def _tell(self, event: bytes, number: bytes, data: Body) -> None:
-        if not self._over:
+    def _add(self, event: bytes, number: bytes, data: Body) -> None:
+        if not self._closed:
             head = b"event: %b\nid: %b\ndata: " % (event, number) if number else b"event: %b\ndata: " % event
-            self._waiting.append((head, data))
+            self._queue.append((head, data))
             self._wake.set()
 
     def _close(self) -> None:
-        self._over = True
+        self._closed = True
         self._wake.set()
 
-    # --- the telling --------------------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -90,24 +91,24 @@ class EventStream:
         send: Send,
         headers: Headers,
     ) -> None:
-        """Until the end, or until nobody listens any more: the run does not care."""
+        """Send events until the last one or until the client disconnects. The run itself goes on."""
         await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers, *CORS]})
-        leaving = asyncio.create_task(self._watch(receive))
+        watching = asyncio.create_task(self._watch(receive))
         try:
             await self._send_all(send)
-        except asyncio.CancelledError:  # only a server that stops does that; it is owed an end that can be understood
+        except asyncio.CancelledError:  # the server is stopping: tell the client so
             self.fail(STOPPING)
             await self._send_all(send)
         finally:
-            leaving.cancel()
-            self._over = True
+            watching.cancel()
+            self._closed = True
 
     async def _send_all(self, send: Send) -> None:
-        while self._waiting or not self._over:
-            told, self._waiting = self._waiting, []
-            if not told:
+        while self._queue or not self._closed:
+            events, self._queue = self._queue, []
+            if not events:
                 await self._pause(send)
-            for piece in _gathered(told):
+            for piece in _pieces(events):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
@@ -121,14 +122,14 @@ class EventStream:
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._waiting.clear()
+        self._queue.clear()
         self._close()
 
 
-def _gathered(told: list[tuple[bytes, Body]]) -> Iterator[bytes]:
-    """Many small ones as one, a large one a piece at a time."""
+def _pieces(events: list[tuple[bytes, Body]]) -> Iterator[bytes]:
+    """Join small events, and cut large ones into pieces."""
     small: list[bytes] = []
-    for head, data in told:
+    for head, data in events:
         small.append(head)
         if isinstance(data, bytes):
             small += (_in_lines(data), b"\n\n")
@@ -141,5 +142,5 @@ def _gathered(told: list[tuple[bytes, Body]]) -> Iterator[bytes]:
 
 
 def _in_lines(data: bytes) -> bytes:
-    """Line ends in JSON are blanks between its parts; here they would end the event."""
+    """Prefix every line with `data:`. A line end in JSON is only white space, but here it would end the event."""
     return b"\ndata: ".join(data.splitlines()) if b"\n" in data or b"\r" in data else data

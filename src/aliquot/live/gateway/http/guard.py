@@ -1,7 +1,7 @@
-"""A connection that defends itself: a request's head has a size, a time and one meaning; who breaks that is told.
+"""An HTTP protocol that limits a request's head in size and time, and refuses heads that can be read in two ways.
 
-uvicorn's own protocol bounds none of these. What is checked costs a plain request two comparisons: only a head that
-does not come in one read is counted and watched, and only a body in chunks is weighed against what it is wrapped in.
+uvicorn's own protocol has no such limits. The checks cost a plain request two comparisons. Only a head that needs more
+than one read is measured and timed, and only for a chunked body are the bytes of its framing counted.
 """
 
 import asyncio
@@ -20,16 +20,17 @@ from aliquot.live.store.ids import Ids
 
 SLOW_HEAD = "The request's head did not arrive in time."
 NOT_HTTP = "The request is not valid HTTP: {}."
-_LINGER_S = 0.5  # for what is still on its way: closing on unread bytes would take our answer back
+# Closing a connection with unread bytes resets it, and the client may lose our response. So we read on for a while.
+_LINGER_S = 0.5
 _LINGER_BYTES = MIB
-# A body of single bytes is wrapped in five times its size; more than this is not meant as a body.
-_WRAPPING = 8
+# The framing of a chunked body may be this many times as large as the body. With chunks of one byte it is five times.
+_MAX_FRAMING_RATIO = 8
 
 _log = structlog.get_logger(__name__)
 
 
 class DrainingParser:
-    """Stands for the parser once nothing more is to be understood: it drops what comes, up to a bound."""
+    """Replaces the parser of a refused connection: discards further input up to a limit."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -42,24 +43,26 @@ class DrainingParser:
 
 
 class DiscardedTrailers(list[tuple[bytes, bytes]]):
-    """What comes after a body in chunks. Nobody reads it, so it is not kept."""
+    """A list of headers that keeps nothing, for the unused trailers of a chunked body."""
 
     def append(self, _: tuple[bytes, bytes], /) -> None: ...
 
 
 class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with limits on request heads and chunked framing."""
+
     limits: ClassVar[GatewaySettings]
     slow_heads: ClassVar[Deadlines["GuardedProtocol"]]
     ids: ClassVar[Ids]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*args, **kwargs)
-        self._heading = False  # a head has begun and is not whole
-        self._chunked = False  # a body in chunks is being received
+        self._in_head = False  # a head has begun and is incomplete
+        self._chunked = False  # a chunked body is being received
         self._read = 0  # bytes that are being parsed
-        self._earlier = 0  # bytes of this head, or of this body with its wrapping, in earlier reads
+        self._earlier = 0  # bytes of this head, or of this body with its framing, in earlier reads
         self._body_bytes = 0
-        self._complaint: Refusal | None = None  # to be said when what was asked before is answered
+        self._pending_refusal: Refusal | None = None  # to be sent after the responses to earlier requests
         self._lingering: asyncio.TimerHandle | None = None
 
     @property
@@ -74,23 +77,23 @@ class GuardedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self.cycle.keep_alive = False  # it stays HTTP/1.1, and what came behind it is lost
+            self.cycle.keep_alive = False  # it stays HTTP/1.1, and the bytes that followed are lost
         except httptools.HttpParserError as error:
-            self._misread(error)
+            self._refuse_parse_error(error)
         else:
-            if self._heading or self._chunked:
-                self._weigh(self._read)
+            if self._in_head or self._chunked:
+                self._measure(self._read)
 
     def begin_head(self) -> None:
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
-        self._heading = True
+        self._in_head = True
         self._chunked = False
 
     def end_head(self) -> None:
-        """Raises a `Refusal` when it is more than a head may be."""
-        self._heading = False
+        """Check the size of the head that has just been parsed. Raises a `Refusal`."""
+        self._in_head = False
         limits = self.limits
         if self._earlier or self._read > limits.head_bytes:
             self._earlier = 0
@@ -103,10 +106,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.headers) > limits.head_fields:
             raise Refusal(431, f"It has more headers than allowed: {len(self.headers)} > {limits.head_fields}.")
         if self.transport.is_closing():
-            raise Refusal(400, "The connection is being closed.")  # nobody will read it
+            raise Refusal(400, "The connection is being closed.")  # never sent
 
     def check_unusual(self) -> None:
-        """What a plain invocation cannot get wrong. Raises a `Refusal`."""
+        """Check what the fast path for invocations need not check. Raises a `Refusal`."""
         version = self.parser.get_http_version()
         if version not in {"1.1", "1.0"}:
             raise Refusal(505, f"HTTP/{version} is not spoken here; HTTP/1.1 is.")
@@ -124,14 +127,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self._chunked = b"transfer-encoding" in names
         self._body_bytes = self._earlier = 0
 
-    def _weigh(self, size: int) -> None:
+    def _measure(self, size: int) -> None:
+        """Count the bytes of an incomplete head or a chunked body, and refuse too many."""
         limits = self.limits
         if self._chunked:
             self._earlier += size
-            if self._earlier - limits.head_bytes - size > _WRAPPING * self._body_bytes:
+            if self._earlier - limits.head_bytes - size > _MAX_FRAMING_RATIO * self._body_bytes:
                 self.refuse_connection(Refusal(400, "The request's body is wrapped in too much else."))
             return
-        if not self._earlier:  # it began with this read, which has its own bound
+        if not self._earlier:  # it began with this read, whose size is limited anyway
             self._earlier = 1
             self.slow_heads.add(self)
             return
@@ -142,12 +146,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self.refuse_connection(_head_too_large(self._earlier, limits.head_bytes))
 
     def head_too_slow(self) -> None:
-        if self._heading:
+        """Refuse a head that is still incomplete when its time is over."""
+        if self._in_head:
             self.refuse_connection(Refusal(408, SLOW_HEAD))
 
     # --- refusing ---------------------------------------------------------------------------------------
 
-    def _misread(self, error: httptools.HttpParserError) -> None:
+    def _refuse_parse_error(self, error: httptools.HttpParserError) -> None:
         cause = error.__context__
         if isinstance(cause, Refusal):
             self.refuse_connection(cause)
@@ -157,22 +162,22 @@ class GuardedProtocol(HttpToolsProtocol):
         self.refuse_connection(Refusal(400, NOT_HTTP.format(cause or error)))
 
     def refuse_connection(self, refusal: Refusal) -> None:
-        """Nothing more is understood here. What was asked before is answered first."""
-        self._heading = self._chunked = False
+        """Stop parsing, and refuse the request once earlier requests are answered."""
+        self._in_head = self._chunked = False
         self.slow_heads.discard(self)
-        self.parser = DrainingParser(self.transport)  # type: ignore[assignment] # as much of one as is needed
+        self.parser = DrainingParser(self.transport)  # type: ignore[assignment] # it has the one method that is used
         if self.transport.is_closing():
             return
         if self.busy and self.cycle.more_body:
             self._abandon()
         if self.busy:
-            self._complaint = refusal
+            self._pending_refusal = refusal
             self.flow.pause_reading()
         else:
-            self.complain(refusal)
+            self.send_refusal(refusal)
 
     def _abandon(self) -> None:
-        """The request that is being received will not be whole: it counts as answered."""
+        """Treat the request whose body is incomplete as answered."""
         cycle = self.cycle
         if self.pipeline and self.pipeline[0][0] is cycle:
             self.pipeline.popleft()
@@ -181,7 +186,8 @@ class GuardedProtocol(HttpToolsProtocol):
             cycle.disconnected = cycle.response_complete = True
             cycle.message_event.set()
 
-    def complain(self, refusal: Refusal) -> None:
+    def send_refusal(self, refusal: Refusal) -> None:
+        """Send the refusal, and close the connection after a moment."""
         transaction = self.ids()
         body = refusal.body(transaction)
         headers = (JSON, (b"x-request-id", transaction.encode()), *CLOSE, *CORS)

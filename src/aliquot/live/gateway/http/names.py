@@ -1,6 +1,6 @@
-"""Names in requests: decode and check path segments, and raise the refusals that OpenWhisk's clients know.
+"""Decode and check the names in requests. The refusals have OpenWhisk's texts.
 
-A path is split first, then each segment is decoded, then checked.
+A path is split first. Then each segment is decoded and checked.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Query strings: read into what a request asks for, or a 400 that says which parameter is wrong."""
+"""Parse query strings. A wrong parameter is refused with a 400 that names it."""
 
 from urllib.parse import parse_qsl
 
@@ -11,13 +11,13 @@ MAX_LIST_LENGTH = 200
 DEFAULT_LIST_LENGTH = 30
 _MAX_FIELDS = 100
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-MAX_SKIP = 2**31 - 1  # an integer is what OpenWhisk's Scala takes for one
+MAX_SKIP = 2**31 - 1  # the largest Int of OpenWhisk's Scala
 _INTEGERS = range(-MAX_SKIP - 1, MAX_SKIP + 1)
 _EPOCHS = range(-(2**63), 2**63)
 
 
 def fields_of(query: bytes) -> dict[str, str]:
-    """The first value of each name counts."""
+    """Parse a query. The first value of a repeated name counts."""
     try:
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError as error:
@@ -35,20 +35,22 @@ def flag(fields: dict[str, str], name: str, *, default: bool = False) -> bool:
 
 
 def number(text: str) -> int | None:
-    """An integer as people write it; Python's own reading takes underscores, blanks and other digits too."""
+    """Parse a plain decimal integer. `int` alone would also accept underscores, blanks and other digits."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None  # noqa: PLR2004
 
 
 class InvokeOptions(Struct, frozen=True):
+    """The options of an invocation, from its query."""
+
     blocking: bool
     result: bool
-    timeout_s: float | None  # None: as long as usual
+    timeout_s: float | None  # None: the default wait
     session: str = ""
 
 
 def invoke_options(query: bytes, settings: GatewaySettings) -> InvokeOptions:
-    """Whether the action may be waited for so long is another question: `check_timeout`."""
+    """Parse the options of an invocation. `check_timeout` checks the timeout against the action's limit."""
     fields = fields_of(query)
     timeout_s = None
     if (text := fields.get("timeout")) is not None:
@@ -60,17 +62,19 @@ def invoke_options(query: bytes, settings: GatewaySettings) -> InvokeOptions:
 
 
 def check_timeout(timeout_s: float, limit_ms: int, settings: GatewaySettings) -> None:
-    """OpenWhisk's callers wait for a minute at most; those of an action that may run longer, as long as it may."""
-    most_ms = max(settings.blocking_most_ms, limit_ms)
-    if timeout_s * 1000 > most_ms:
-        raise _bad_timeout(most_ms)
+    """Raise a 400 if the caller wants to wait longer than `blocking_most_ms` and the action's own time limit."""
+    max_ms = max(settings.blocking_most_ms, limit_ms)
+    if timeout_s * 1000 > max_ms:
+        raise _bad_timeout(max_ms)
 
 
-def _bad_timeout(most_ms: int) -> Refusal:
-    return malformed_query("timeout", f"Timeout must be number of milliseconds up to {most_ms}.")
+def _bad_timeout(max_ms: int) -> Refusal:
+    return malformed_query("timeout", f"Timeout must be number of milliseconds up to {max_ms}.")
 
 
 class Page(Struct, frozen=True):
+    """The part of a list that a request asks for."""
+
     limit: int
     skip: int
     count: bool

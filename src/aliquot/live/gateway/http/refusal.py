@@ -1,4 +1,4 @@
-"""Refusals: an HTTP status with a text that clients know."""
+"""Refusals: an HTTP status with an error text, mostly OpenWhisk's own, and the mapping from errors to them."""
 
 from collections.abc import Iterable
 
@@ -33,8 +33,8 @@ CHALLENGE = ((b"www-authenticate", b'Basic realm="OpenWhisk secure realm"'),)
 CLOSE = ((b"connection", b"close"),)
 
 
-class Refusal(Exception):  # noqa: N818 - it reads as what it says
-    """The answer to a request that cannot be granted."""
+class Refusal(Exception):  # noqa: N818 - a response, not an error
+    """The response to a request that cannot be granted."""
 
     def __init__(self, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         super().__init__(text)
@@ -47,7 +47,7 @@ class Refusal(Exception):  # noqa: N818 - it reads as what it says
 
 
 def error_body(text: str, transaction: str) -> bytes:
-    """For wsk, which wants both, and takes a 502 with `code` for the platform's own."""
+    """Return the JSON body of an error. `wsk` expects both fields, and takes a 502 with `code` for the platform's."""
     return msgspec.json.encode({"error": text, "code": transaction})
 
 
@@ -99,11 +99,11 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
 
 
 def refusal_for(error: Exception) -> Refusal:
-    """Return the answer to a request that failed with this error. An error that has no answer is logged: a 500."""
+    """Return the response to a request that failed with this error. An unknown error is logged and becomes a 500."""
     match error:
         case Refusal():
             return error
-        case RecursionError():  # the JSON could be read, and is too deep to be written
+        case RecursionError():  # msgspec could decode the JSON but cannot encode it: it is too deep
             return malformed("JSON is nested too deeply")
         case WrongCollectionError():
             return Refusal(409, ELSEWHERE)

@@ -1,4 +1,4 @@
-"""Answers put together from bytes: an activation's parts are JSON already and are never decoded."""
+"""Response headers and bodies, built from bytes: the parts of an activation are stored as JSON and never decoded."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -6,7 +6,7 @@ from typing import TypeAlias
 from aliquot.live.store.records import Activation
 
 Headers = tuple[tuple[bytes, bytes], ...]
-Body: TypeAlias = bytes | memoryview | list[bytes | memoryview]  # what is large is not joined
+Body: TypeAlias = bytes | memoryview | list[bytes | memoryview]  # parts are not joined: some are large
 
 JSON = (b"content-type", b"application/json")
 PICKLE = b"application/x-aliquot-pickle"
@@ -24,7 +24,7 @@ _DIGIT = len(_STATUS_CODE)
 
 
 def status_of(activation: Activation) -> int:
-    """0 success, 1 application error, 2 developer error, 3 internal error."""
+    """Return the status: 0 success, 1 application error, 2 developer error, 3 internal error."""
     return activation.summary[activation.summary.rindex(_STATUS_CODE) + _DIGIT] - 48
 
 
@@ -37,7 +37,7 @@ def size_of(body: Body) -> int:
 
 
 def pieces_of(body: Body) -> Iterator[bytes | memoryview]:
-    """Small enough that what waits for a slow reader is small."""
+    """Cut a body into pieces, so that little of it is buffered for a slow reader."""
     for part in parts_of(body):
         if len(part) <= _PIECE_BYTES:
             yield part
@@ -47,22 +47,22 @@ def pieces_of(body: Body) -> Iterator[bytes | memoryview]:
                 yield view[begin : begin + _PIECE_BYTES]
 
 
-def response(activation: Activation) -> Body:
+def response_body(activation: Activation) -> Body:
     return activation.response if activation.large is None else [activation.response, activation.large, b"}"]
 
 
-def bare_result(activation: Activation) -> Body:
-    """Of the response, which has it between its status and its size."""
+def result_body(activation: Activation) -> Body:
+    """Return the result alone, cut from the response where it lies between status and size."""
     if activation.large is not None:
         return activation.large
     body = activation.response
     return body[body.index(b'"result":') + 9 : body.rindex(b',"size":')]
 
 
-def record(activation: Activation, *, logs: bytes) -> Body:
-    """The full record: the list item without its `statusCode`, which a record does not have."""
+def record_body(activation: Activation, *, logs: bytes) -> Body:
+    """Return the full record: the list item without `statusCode`, with logs and response."""
     summary = activation.summary
-    cut = summary.rindex(_STATUS_CODE)  # names and texts cannot hold it: their quotes are escaped
+    cut = summary.rindex(_STATUS_CODE)  # no string contains it, because quotes are escaped
     whole = b"".join((
         summary[:cut],
         summary[cut + _DIGIT + 1 : -1],

@@ -1,4 +1,4 @@
-"""All routes but the invocation: one table of endpoints, matched by Starlette, authorised and answered in one place."""
+"""The table of endpoints. Routes other than invocations, web actions and APIs are matched and authorised here."""
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -28,7 +28,7 @@ _JSON_TYPE = b"application/json"
 
 
 class Request:
-    """A request as its handler sees it."""
+    """A request as its endpoint's handler sees it."""
 
     def __init__(self, transaction: str, names: dict[str, str], headers: dict[bytes, bytes], query: bytes) -> None:
         self.transaction = transaction
@@ -37,26 +37,28 @@ class Request:
         self.fields = fields_of(query) if query else {}
         self.body = b""
         self.principal: Principal | None = None
-        self.named = ""  # the namespace in the path: the caller's, unless what others publish may be read here
+        self.named = ""  # the namespace in the path; not the caller's only where `Access.PUBLISHED` allows it
 
     @property
     def namespace(self) -> str:
-        """The caller's."""
-        assert self.principal is not None  # noqa: S101 - the endpoint asks for a key
+        """The caller's namespace."""
+        assert self.principal is not None  # noqa: S101 - the endpoint requires a key
         return self.principal.name
 
     @property
     def since(self) -> int:
-        """When the caller's namespace was made: records of an earlier one of the same name are not theirs."""
-        assert self.principal is not None  # noqa: S101 - the endpoint asks for a key
+        """The caller's namespace's creation time. Older records belong to an earlier namespace of the same name."""
+        assert self.principal is not None  # noqa: S101 - the endpoint requires a key
         return self.principal.namespace.created
 
 
 class Response(NamedTuple):
+    """A handler's response, with JSON as the default content type."""
+
     status: int
     body: Body
     headers: Headers = (JSON,)
-    events: EventStream | None = None  # a stream of them instead of a body
+    events: EventStream | None = None  # sent instead of the body
 
 
 def json_response(value: object, status: int = 200) -> Response:
@@ -64,14 +66,16 @@ def json_response(value: object, status: int = 200) -> Response:
 
 
 class Access(StrEnum):
+    """The credentials that an endpoint requires."""
+
     ANYONE = "anyone"
-    NAMESPACE = "namespace"  # its key, and only its own namespace
-    PUBLISHED = "published"  # its key; the handler judges what of another namespace, `Request.named`, may be read
+    NAMESPACE = "namespace"  # a namespace's key, for that namespace only
+    PUBLISHED = "published"  # any key; the handler checks what the caller may read in `Request.named`
     OPERATOR = "operator"
 
 
 class Query(NamedTuple):
-    """For the OpenAPI page."""
+    """A query parameter, as the OpenAPI page describes it."""
 
     name: str
     kind: Any
@@ -82,23 +86,25 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Endpoint(NamedTuple):
+    """A method of a path, with its handler and its description for the OpenAPI page."""
+
     method: str
     path: str  # as OpenAPI writes it
     handler: Handler
     summary: str
-    responses: dict[int, Any]  # types by status; None: no JSON
+    responses: dict[int, Any]  # body types by status; None: no JSON
     access: Access = Access.NAMESPACE
     body: Any = None
     query: tuple[Query, ...] = ()
-    max_bytes: int = 0  # of the body
-    statuses: tuple[int, ...] = ()  # refusals of its own, beside those that all have
-    also_takes: tuple[str, ...] = ()  # media types beside JSON
+    max_bytes: int = 0  # limit on the body
+    statuses: tuple[int, ...] = ()  # refusals in addition to those that every endpoint has
+    also_takes: tuple[str, ...] = ()  # media types in addition to JSON
     streams: bool = False  # a 200 may be a stream of events
-    any_status: bool = False  # a function's own, beside those that are named
+    any_status: bool = False  # the function may choose any other status
 
 
 async def handled_elsewhere(_: Request) -> Response:
-    """For what `app.py` hands over before it looks here: the table has it for its page and for the methods allowed."""
+    """Stand in for a handler where `app.py` routes the request elsewhere. The table lists it for OpenAPI and 405s."""
     raise not_found()
 
 
@@ -111,24 +117,21 @@ def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, b
         at[endpoint.method] = endpoint
     routes = []
     for path in list(by_path):
-        if not path.endswith("/"):  # with a slash at its end it means the same, unless the table has that too
+        if not path.endswith("/"):  # a trailing slash makes no difference, unless the table has that path, too
             by_path.setdefault(f"{path}/", by_path[path])
     for path, methods in by_path.items():
         routes.append(Route(path, _EndpointRoute(methods, auth, operator, bodies)))
-    return Router(routes, redirect_slashes=False, default=_nowhere)
+    return Router(routes, redirect_slashes=False, default=_not_found)
 
 
-async def _nowhere(scope: Scope, _: Receive, send: Send) -> None:
-    refusal = not_found()
-    await send_response(send, refusal.status, _request_id(scope), refusal.body(scope["transaction"]))
-
-
-def _request_id(scope: Scope) -> Headers:
-    return (JSON, (b"x-request-id", scope["transaction"].encode()))
+async def _not_found(scope: Scope, _: Receive, send: Send) -> None:
+    refusal, transaction = not_found(), scope["transaction"]
+    headers = (JSON, (b"x-request-id", transaction.encode()))
+    await send_response(send, refusal.status, headers, refusal.body(transaction))
 
 
 class _EndpointRoute:
-    """One path with its methods, as an ASGI application."""
+    """The methods of one path, as an ASGI application."""
 
     def __init__(self, methods: dict[str, Endpoint], auth: Auth, operator: OperatorAuth, bodies: BodyReader) -> None:
         self._methods = methods
@@ -139,19 +142,19 @@ class _EndpointRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         transaction: str = scope["transaction"]
         try:
-            answer = await self._answer(scope, receive, transaction)
+            response = await self._respond(scope, receive, transaction)
         except Disconnected:
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, it has an answer
+        except Exception as error:  # noqa: BLE001 - every error has a response
             refusal = refusal_for(error)
-            answer = Response(refusal.status, refusal.body(transaction), (JSON, *refusal.headers))
+            response = Response(refusal.status, refusal.body(transaction), (JSON, *refusal.headers))
         request_id = (b"x-request-id", transaction.encode())
-        if answer.events is not None and scope["method"] != "HEAD":
-            await answer.events.send(receive, send, (request_id,))
+        if response.events is not None and scope["method"] != "HEAD":
+            await response.events.send(receive, send, (request_id,))
             return
-        await send_response(send, answer.status, (*answer.headers, request_id), answer.body)
+        await send_response(send, response.status, (*response.headers, request_id), response.body)
 
-    async def _answer(self, scope: Scope, receive: Receive, transaction: str) -> Response:
+    async def _respond(self, scope: Scope, receive: Receive, transaction: str) -> Response:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         endpoint = self._methods.get(method)
         if endpoint is None:
@@ -180,8 +183,8 @@ class _EndpointRoute:
             raise forbidden("/".join([namespace, *request.names.values()]))
 
 
-def read_json(body: bytes, kind: type[Any]) -> Any:  # noqa: ANN401 - of that type
-    """Raises a 400 that says where it is wrong."""
+def read_json(body: bytes, kind: type[Any]) -> Any:  # noqa: ANN401 - an instance of `kind`
+    """Decode a JSON body as this type. Raises a 400 that says where it is wrong."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -13,16 +13,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from aliquot.live.gateway.http.refusal import OVERLOADED, Refusal
-from aliquot.live.gateway.http.responses import JSON, PICKLE, Body, Headers, record
+from aliquot.live.gateway.http.responses import JSON, PICKLE, Body, Headers, record_body
 from aliquot.live.invocations.call import Call, Follower
 from aliquot.live.node.base import Status
 
 if TYPE_CHECKING:
     import asyncio
 
+    from aliquot.live.gateway.http.auth import InvocationTarget
     from aliquot.live.gateway.http.deadlines import Deadlines
     from aliquot.live.gateway.http.query import InvokeOptions
-    from aliquot.live.gateway.http.target import InvocationTarget
     from aliquot.live.invocations.rate_limits import RateLimiter
 
 Respond = Callable[[int, Headers, Body], None]
@@ -96,7 +96,7 @@ class Exchange:
         call.done = None  # the two would hold each other, and what they hold, until the collector comes
         del self.call  # a connection remembers its last request, and must not keep a body alive with it
         self.limiter.running -= 1
-        self.target.tally.count(call)
+        self.target.metrics.count(call)
         if self.answered:
             return
         self.answered = True
@@ -127,7 +127,7 @@ class Exchange:
         bare = self.options.result or outcome.result[:1] == b"["
         # A composition's logs are the ids of what ran, and there at once.
         logs = activation.logs if call.resolved.composite else NO_LOGS
-        body = outcome.result if bare else record(activation, logs=logs)
+        body = outcome.result if bare else record_body(activation, logs=logs)
         self.respond(_HTTP_STATUS[status], headers, body)
 
     def stop_waiting(self) -> None:

@@ -11,7 +11,7 @@ import structlog
 
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
-from aliquot.live.gateway.http.auth import Auth, Principal
+from aliquot.live.gateway.http.auth import Auth, InvocationTarget, Principal
 from aliquot.live.gateway.http.deadlines import Deadlines
 from aliquot.live.gateway.http.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.http.query import InvokeOptions, check_timeout, invoke_options
@@ -26,7 +26,6 @@ from aliquot.live.gateway.http.refusal import (
     unsupported_media,
 )
 from aliquot.live.gateway.http.responses import PICKLE
-from aliquot.live.gateway.http.target import InvocationTarget
 from aliquot.live.gateway.invocation.exchange import Exchange
 from aliquot.live.gateway.invocation.shared_buffers import shared_arguments
 from aliquot.live.gateway.settings import GatewaySettings

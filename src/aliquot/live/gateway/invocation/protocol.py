@@ -12,21 +12,21 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from aliquot.live.bodies.large import BodyMemoryError, IncomingBody
-from aliquot.live.gateway.app import Gateway
+from aliquot.live.gateway.http.asgi import SESSION_HEADER, RequestIds
 from aliquot.live.gateway.http.deadlines import Deadlines
 from aliquot.live.gateway.http.events import wants_events
 from aliquot.live.gateway.http.guard import DiscardedTrailers, GuardedProtocol
 from aliquot.live.gateway.http.refusal import CLOSE, OVERLOADED, SLOW, Refusal
 from aliquot.live.gateway.http.responses import CORS, Body, Headers, pieces_of, size_of
-from aliquot.live.gateway.invocation.exchange import SESSION, Exchange
-from aliquot.live.gateway.invocation.invoke import PREFIX, is_invocation
+from aliquot.live.gateway.invocation.exchange import Exchange
+from aliquot.live.gateway.invocation.invoke import PREFIX, InvokeHandler, is_invocation
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.ids import Ids
 
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
 _JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write
 _ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"x-request-id"])
-_UNUSUAL = frozenset([SESSION, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
+_UNUSUAL = frozenset([SESSION_HEADER, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
 
 
 class FastCycle:
@@ -74,7 +74,8 @@ _NOTHING = _NoEvent()
 
 
 class GatewayProtocol(GuardedProtocol):
-    gateway: ClassVar[Gateway]
+    invoke: ClassVar[InvokeHandler]
+    request_ids: ClassVar[RequestIds]
     slow: ClassVar[Deadlines["GatewayProtocol"]]
     stalled: ClassVar[Deadlines["GatewayProtocol"]]
 
@@ -99,7 +100,7 @@ class GatewayProtocol(GuardedProtocol):
         short = self._short
         if short is not None and short.more_body and not short.watched:
             short.watched = True
-            self.gateway.invoke.look_at_head(short.exchange)  # who may not call need not be heard out
+            self.invoke.look_at_head(short.exchange)  # who may not call need not be heard out
             self.slow.add(self)
 
     def on_message_begin(self) -> None:
@@ -141,7 +142,7 @@ class GatewayProtocol(GuardedProtocol):
             query,
             values.get(b"authorization"),
             values.get(b"content-type"),
-            self.gateway.transactions.of(values.get(b"x-request-id")),
+            self.request_ids.of(values.get(b"x-request-id")),
             b"",
             self._respond,
         )
@@ -173,7 +174,7 @@ class GatewayProtocol(GuardedProtocol):
         if short.response_complete:
             return
         short.exchange.body = short.arrival.whole()
-        self.gateway.invoke.handle(short.exchange)
+        self.invoke.handle(short.exchange)
 
     def too_slow(self) -> None:
         """Called once in a while until the body is whole: it must have come on by so much since."""
@@ -249,8 +250,8 @@ class GatewayProtocol(GuardedProtocol):
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return
-        if self._complaint is not None:
-            self.complain(self._complaint)
+        if self._pending_refusal is not None:
+            self.send_refusal(self._pending_refusal)
             return
         self._idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
@@ -264,7 +265,7 @@ class GatewayProtocol(GuardedProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         self.timeout_keep_alive_task = None
-        if self.transport.is_closing() or self.busy or self._heading:
+        if self.transport.is_closing() or self.busy or self._in_head:
             return
         left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left_s > 0:
@@ -281,10 +282,11 @@ class GatewayProtocol(GuardedProtocol):
         self.stalled.discard(self)
 
 
-def make_protocol(gateway: Gateway, settings: GatewaySettings) -> type[asyncio.Protocol]:
+def make_protocol(invoke: InvokeHandler, request_ids: RequestIds, settings: GatewaySettings) -> type[asyncio.Protocol]:
     """The protocol class for one gateway: uvicorn makes an instance of it for every connection."""
     bound = {
-        "gateway": gateway,
+        "invoke": invoke,
+        "request_ids": request_ids,
         "limits": settings,
         "ids": Ids(),
         "slow_heads": Deadlines(settings.head_s, GatewayProtocol.head_too_slow),

@@ -1,4 +1,4 @@
-"""What the gateway says of itself and to whom: the host's description, the caller's namespace and limits, health."""
+"""Endpoints about the platform itself: the host's description, the caller's namespace and limits, health, metrics."""
 
 from typing import Any
 
@@ -7,13 +7,21 @@ from msgspec import Struct
 from aliquot.core.units import MIB
 from aliquot.live.gateway.entities.kinds import RuntimeInfo, runtimes
 from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, json_response
+from aliquot.live.gateway.invocation.invoke import InvokeHandler
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiters
 from aliquot.live.store.base import Store
+from aliquot.live.triggers.alarms.clock import AlarmClock
 from aliquot.version import __version__
+
+_METRICS_TYPE = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
 class HostInfo(Struct):
+    """The response of `GET /`."""
+
     description: str
     support: dict[str, str]
     api_paths: list[str]
@@ -52,6 +60,8 @@ class Health(Struct):
 
 
 class AboutEndpoints:
+    """Handles requests for the platform's description, limits and health."""
+
     def __init__(self, store: Store, settings: GatewaySettings, rate_limiters: RateLimiters) -> None:
         self._store = store
         self._settings = settings
@@ -61,9 +71,9 @@ class AboutEndpoints:
         anyone: dict[str, Any] = {"access": Access.ANYONE}
         limits = "/api/v1/namespaces/{namespace}/limits"
         return [
-            Endpoint("GET", "/", self.host, "What this host offers", {200: HostInfo}, **anyone),
+            Endpoint("GET", "/", self.host, "Runtimes and limits of this host", {200: HostInfo}, **anyone),
             Endpoint("GET", "/api/v1", self.api, "The API's version", {200: ApiInfo}, **anyone),
-            Endpoint("GET", "/health", self.health, "Whether all is well", {200: Health, 503: Health}, **anyone),
+            Endpoint("GET", "/health", self.health, "The platform's health", {200: Health, 503: Health}, **anyone),
             Endpoint("GET", "/api/v1/namespaces", self.namespaces, "The caller's namespace", {200: list[str]}),
             Endpoint("GET", limits, self.limits, "The caller's limits", {200: NamespaceLimits}),
         ]
@@ -81,9 +91,9 @@ class AboutEndpoints:
         ranges = {"duration": (settings.timeout_ms, 1), "memory": (settings.memory_mb, MIB)}
         ranges["logs"] = (settings.logs_mb, MIB)
         for name, (allowed, unit) in ranges.items():
-            limits[f"min_action_{name}"] = allowed.least * unit
-            limits[f"max_action_{name}"] = allowed.most * unit
-            limits[f"default_action_{name}"] = allowed.usual * unit
+            limits[f"min_action_{name}"] = allowed.minimum * unit
+            limits[f"max_action_{name}"] = allowed.maximum * unit
+            limits[f"default_action_{name}"] = allowed.default * unit
         support = {"github": "https://github.com/aliquot/aliquot/issues", "slack": ""}
         return json_response(HostInfo("Aliquot", support, ["/api/v1"], limits, runtimes(nodejs=settings.nodejs)))
 
@@ -99,13 +109,41 @@ class AboutEndpoints:
         return json_response([request.namespace])
 
     async def limits(self, request: Request) -> Response:
-        assert request.principal is not None  # noqa: S101 - the endpoint asks for a key
-        per_minute, at_once, fires_per_minute = self._rate_limiters.limits(request.principal.namespace)
+        assert request.principal is not None  # noqa: S101 - the endpoint requires a key
+        per_minute, max_concurrent, fires_per_minute = self._rate_limiters.limits(request.principal.namespace)
         settings = self._settings
-        memory, logs, timeout, concurrency = (
-            settings.memory_mb, settings.logs_mb, settings.timeout_ms, settings.concurrency
-        )  # fmt: skip
-        return json_response(NamespaceLimits(
-            per_minute, at_once, fires_per_minute, memory.least, memory.most, logs.least, logs.most, timeout.least,
-            timeout.most, concurrency.least, concurrency.most, f"{settings.parameters_bytes} B", at_once,
-        ))  # fmt: skip
+        return json_response(
+            NamespaceLimits(
+                per_minute,
+                max_concurrent,
+                fires_per_minute,
+                settings.memory_mb.minimum,
+                settings.memory_mb.maximum,
+                settings.logs_mb.minimum,
+                settings.logs_mb.maximum,
+                settings.timeout_ms.minimum,
+                settings.timeout_ms.maximum,
+                settings.concurrency.minimum,
+                settings.concurrency.maximum,
+                f"{settings.parameters_bytes} B",
+                max_concurrent,
+            )
+        )
+
+
+class MetricsPage:
+    """Handles `/metrics`. Prometheus' library is imported with the first page, so that the server starts faster."""
+
+    def __init__(
+        self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, clock: AlarmClock
+    ) -> None:
+        self._parts = (metrics, platform, store, invoke, clock)
+
+    def endpoint(self, settings: GatewaySettings) -> Endpoint:
+        access = Access.OPERATOR if settings.metrics_for_operator_only else Access.ANYONE
+        return Endpoint("GET", "/metrics", self.page, "Metrics for Prometheus", {200: None}, access)
+
+    async def page(self, _: Request) -> Response:
+        from aliquot.live.gateway.resources import prometheus  # noqa: PLC0415 - see above
+
+        return Response(200, prometheus.render_metrics(prometheus.PlatformCollector(*self._parts)), (_METRICS_TYPE,))

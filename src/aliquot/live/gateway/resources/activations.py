@@ -1,4 +1,4 @@
-"""Activations: what became of invocations, one or many."""
+"""Endpoints for activations: list, read, follow, cancel."""
 
 from aliquot.live.catalogue.names import is_name
 from aliquot.live.gateway.entities import wire
@@ -7,7 +7,7 @@ from aliquot.live.gateway.http.events import END, EventStream, wants_events
 from aliquot.live.gateway.http.names import check_activation_id
 from aliquot.live.gateway.http.query import epoch, flag, page_of
 from aliquot.live.gateway.http.refusal import Refusal, malformed_query, not_found
-from aliquot.live.gateway.http.responses import JSON, PICKLE, parts_of, record, response, status_of
+from aliquot.live.gateway.http.responses import JSON, PICKLE, parts_of, record_body, response_body, status_of
 from aliquot.live.gateway.http.routing import Endpoint, Query, Request, Response, json_response
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.platform import Platform
@@ -16,17 +16,19 @@ from aliquot.live.store.records import Activation
 
 _ALL = "/api/v1/namespaces/{namespace}/activations"
 _ONE = _ALL + "/{id}"
-_RESULT = Query("result", bool, "of a stream of events: the last is the result alone, not the record")
+_RESULT = Query("result", bool, "end a stream of events with the result alone, not the record")
 _FILTERS = (
-    Query("name", str, "of the action: a or pkg/a"),
-    Query("since", int, "started then or later, in milliseconds since the epoch"),
-    Query("upto", int, "started then or earlier, likewise"),
-    Query("docs", bool, "full records"),
-    Query("session", str, "of that session"),
+    Query("name", str, "the action's name: a or pkg/a"),
+    Query("since", int, "earliest start, in milliseconds since the epoch"),
+    Query("upto", int, "latest start, in milliseconds since the epoch"),
+    Query("docs", bool, "respond with full records"),
+    Query("session", str, "the session's id"),
 )
 
 
 class ActivationEndpoints:
+    """Handles requests for activations."""
+
     def __init__(self, platform: Platform, store: Store, settings: GatewaySettings) -> None:
         self._platform = platform
         self._store = store
@@ -47,32 +49,41 @@ class ActivationEndpoints:
                 streams=True,
             ),
             Endpoint(
-                "DELETE", _ONE, self.cancel, "End one that is under way", {202: wire.ActivationId}, statuses=(404,)
+                "DELETE", _ONE, self.cancel, "Cancel a running activation", {202: wire.ActivationId}, statuses=(404,)
             ),
-            Endpoint("GET", _ONE + "/logs", self.logs, "Its logs", {200: wire.LogsView}, statuses=(404,)),
-            Endpoint("GET", _ONE + "/result", self.result, "Its result", {200: wire.ResponseView}, statuses=(404,)),
+            Endpoint(
+                "GET", _ONE + "/logs", self.logs, "Read an activation's logs", {200: wire.LogsView}, statuses=(404,)
+            ),
+            Endpoint(
+                "GET",
+                _ONE + "/result",
+                self.result,
+                "Read an activation's result",
+                {200: wire.ResponseView},
+                statuses=(404,),
+            ),
         ]
 
     async def get(self, request: Request) -> Response:
-        bare = flag(request.fields, "result")  # looked at, whether or not it matters
+        bare = flag(request.fields, "result")  # checked even if it has no effect
         if wants_events(request.headers.get(b"accept")):
             return await self._follow(request, bare=bare)
         activation = await self._find(request)
-        return Response(200, record(activation, logs=activation.logs))
+        return Response(200, record_body(activation, logs=activation.logs))
 
     async def _follow(self, request: Request, *, bare: bool) -> Response:
         activation_id = check_activation_id(request.names["id"])
-        heard = request.headers.get(b"last-event-id", b"")
-        events = EventStream(self._settings.stream_keep_alive_s, request.transaction, bare=bare, heard=heard)
+        last_id = request.headers.get(b"last-event-id", b"")
+        events = EventStream(self._settings.stream_keep_alive_s, request.transaction, bare=bare, last_id=last_id)
         if not self._platform.follow(request.namespace, activation_id, events):
             activation = await self._find(request)
-            if heard == END:  # browsers come again when a stream ends, unless they are told so
+            if last_id == END:  # a 204 keeps browsers from reconnecting
                 return Response(204, b"")
             events.result(activation)
         return Response(200, b"", events=events)
 
     async def cancel(self, request: Request) -> Response:
-        """One that has ended stays as it is, and that is no error: who cancels cannot know."""
+        """Cancel a run. One that has already ended is no error, because the caller cannot know."""
         activation_id = check_activation_id(request.names["id"])
         if not self._platform.cancel(request.namespace, activation_id):
             await self._find(request)
@@ -85,11 +96,11 @@ class ActivationEndpoints:
     async def result(self, request: Request) -> Response:
         activation = await self._find(request)
         if request.headers.get(b"accept") != PICKLE:
-            return Response(200, response(activation))
+            return Response(200, response_body(activation))
         status = (b"x-aliquot-status", b"%d" % status_of(activation))
         more = (status, (b"x-openwhisk-activation-id", activation.id.encode()))
-        if activation.pickled is None:  # it ended before it could answer in kind
-            return Response(200, response(activation), (JSON, *more))
+        if activation.pickled is None:  # the run ended without a pickled result
+            return Response(200, response_body(activation), (JSON, *more))
         return Response(200, activation.pickled, ((b"content-type", PICKLE), *more))
 
     async def list(self, request: Request) -> Response:
@@ -109,7 +120,7 @@ class ActivationEndpoints:
         if page.count:
             return json_response({"activations": await self._store.count_activations(query)})
         found = await self._store.activations(query)
-        items = [b"".join(parts_of(record(one, logs=one.logs))) if docs else one.summary for one in found]
+        items = [b"".join(parts_of(record_body(one, logs=one.logs))) if docs else one.summary for one in found]
         return Response(200, b"[" + b",".join(items) + b"]")
 
     async def _find(self, request: Request) -> Activation:

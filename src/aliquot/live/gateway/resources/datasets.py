@@ -1,7 +1,6 @@
-"""Datasets over HTTP: the operator adds and removes them, tenants see, show and warm those that are shown to them."""
+"""Endpoints for datasets. The operator adds, removes and evicts them; tenants list, read and warm those they see."""
 
 import asyncio
-import time
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -19,6 +18,7 @@ from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.routing import Access, Endpoint, Query, Request, Response, json_response, read_json
 from aliquot.live.gateway.resources.warming import OPERATOR, DatasetWarming, WarmingLimiter, WarmPost, WarmResult
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Action
 from aliquot.storage.addresses import redact_for_tenants, without_secrets
 from aliquot.storage.records import Dataset
@@ -33,36 +33,36 @@ _MAX_NAMED_USERS = 5  # that are named
 
 class DatasetPut(Struct, forbid_unknown_fields=True):
     url: _Url
-    options: dict[str, str] = {}  # the origin's own; never shown again
-    namespaces: list[str] | UnsetType | None = UNSET  # that see it; absent or null: all
+    options: dict[str, str] = {}  # options of the origin, never shown again
+    namespaces: list[str] | UnsetType | None = UNSET  # namespaces that see it; absent or null: all
 
 
 class DatasetItem(Struct):
-    """As a tenant sees it: where it comes from is the operator's business."""
+    """A dataset as tenants see it, without its address."""
 
     name: str
-    origin: str  # the kind: file, s3, https, rsync …
+    origin: str  # kind of origin: file, s3, https, rsync …
     created: int
 
 
 class DatasetEntity(DatasetItem):
-    """Null: not known yet, or the origin does not say."""
+    """A dataset with its size. Null means not known yet, or not told by the origin."""
 
     files: int | None
     bytes: int | None
     cached_files: int | None
     cached_bytes: int | None
-    trouble: str | None = None  # why they are not known
+    trouble: str | None = None  # why the sizes are not known
 
 
 class OperatorDataset(DatasetItem):
-    url: str  # without its secrets
-    options: list[str]  # their names
+    url: str  # without secrets
+    options: list[str]  # names of the options
     namespaces: list[str] | None
 
 
 class OperatorDatasetEntity(OperatorDataset):
-    functions: list[str]  # that name it
+    functions: list[str]  # functions that use it
     files: int | None
     bytes: int | None
     cached_files: int | None
@@ -71,45 +71,47 @@ class OperatorDatasetEntity(OperatorDataset):
 
 
 class EvictResult(Struct):
-    """What left the node."""
+    """The files that were evicted from the node."""
 
     files: int
     bytes: int
 
 
 class DatasetEndpoints:
+    """Handles requests for datasets."""
+
     def __init__(self, fabric: Fabric, catalogue: Catalogue, settings: GatewaySettings) -> None:
         self._fabric = fabric
         self._datasets = fabric.datasets
         self._catalogue = catalogue
         self._settings = settings
-        self._warmings = WarmingLimiter()
+        self._warming_limiter = WarmingLimiter()
 
     def endpoints(self) -> list[Endpoint]:
-        mine: dict[str, Any] = {"access": Access.OPERATOR}
-        checked = Query("check", bool, "false: do not look whether its origin opens and lists")
-        force = Query("force", bool, "although functions name it: they fail from then on")
+        op: dict[str, Any] = {"access": Access.OPERATOR}
+        checked = Query("check", bool, "false: do not check that its origin can be opened and listed")
+        force = Query("force", bool, "remove it even if functions use it; they will fail")
         warm: dict[str, Any] = {"body": WarmPost, "max_bytes": MIB, "streams": True}
         return [
-            Endpoint("GET", _ALL, self.list_all, "All datasets", {200: list[OperatorDataset]}, **mine),
+            Endpoint("GET", _ALL, self.list_all, "All datasets", {200: list[OperatorDataset]}, **op),
             Endpoint("PUT", _ONE, self.put, "Add a dataset, or change it", {200: OperatorDataset}, body=DatasetPut,
-                     query=(checked,), max_bytes=MIB, statuses=(413, 415), **mine),
-            Endpoint("GET", _ONE, self.get, "Read a dataset", {200: OperatorDatasetEntity}, statuses=(404,), **mine),
+                     query=(checked,), max_bytes=MIB, statuses=(413, 415), **op),
+            Endpoint("GET", _ONE, self.get, "Read a dataset", {200: OperatorDatasetEntity}, statuses=(404,), **op),
             Endpoint("DELETE", _ONE, self.remove, "Remove a dataset; its files at the origin stay",
-                     {200: OperatorDataset}, query=(force,), statuses=(404, 409), **mine),
-            Endpoint("POST", _ONE + "/evict", self.evict, "Have its files leave the node", {200: EvictResult},
-                     statuses=(404, 424), **mine),
-            Endpoint("POST", _ONE + "/warm", self.warm_any, "Bring its files to the node", {200: WarmResult},
-                     statuses=(404, 413, 415, 424), **warm, **mine),
-            Endpoint("GET", _SEEN, self.list_seen, "The datasets that one's functions may name",
+                     {200: OperatorDataset}, query=(force,), statuses=(404, 409), **op),
+            Endpoint("POST", _ONE + "/evict", self.evict, "Evict its files from the node", {200: EvictResult},
+                     statuses=(404, 424), **op),
+            Endpoint("POST", _ONE + "/warm", self.warm_any, "Fetch its files to the node", {200: WarmResult},
+                     statuses=(404, 413, 415, 424), **warm, **op),
+            Endpoint("GET", _SEEN, self.list_seen, "The datasets that the caller's functions may use",
                      {200: list[DatasetItem]}),
-            Endpoint("GET", _SEEN_ONE, self.get_seen, "Read a dataset, and how much of it is on the node",
+            Endpoint("GET", _SEEN_ONE, self.get_seen, "Read a dataset, with the size of its part on the node",
                      {200: DatasetEntity}, statuses=(404,)),
-            Endpoint("POST", _SEEN_ONE + "/warm", self.warm, "Bring its files to the node", {200: WarmResult},
+            Endpoint("POST", _SEEN_ONE + "/warm", self.warm, "Fetch its files to the node", {200: WarmResult},
                      statuses=(404, 413, 415, 424, 429), **warm),
         ]  # fmt: skip
 
-    # --- the operator's -----------------------------------------------------------------------------------
+    # --- for the operator ---------------------------------------------------------------------------------
 
     async def list_all(self, _: Request) -> Response:
         return json_response([OperatorDataset(**_common(one)) for one in self._datasets.all()])
@@ -117,7 +119,7 @@ class DatasetEndpoints:
     async def put(self, request: Request) -> Response:
         put: DatasetPut = read_json(request.body or b"{}", DatasetPut)
         tenants = None if put.namespaces is UNSET or put.namespaces is None else tuple(dict.fromkeys(put.namespaces))
-        created = time.time_ns() // 1_000_000
+        created = now_ms()
         dataset = Dataset(request.names["dataset"], put.url, put.options, tenants, created)
         check(dataset)
         self._check_namespaces(tenants or ())
@@ -128,8 +130,8 @@ class DatasetEndpoints:
 
     async def get(self, request: Request) -> Response:
         dataset = self._datasets.find(request.names["dataset"])
-        figures = await self._figures(dataset)
-        return json_response(OperatorDatasetEntity(**_common(dataset), functions=self._users(dataset.name), **figures))
+        sizes = await self._sizes(dataset)
+        return json_response(OperatorDatasetEntity(**_common(dataset), functions=self._users(dataset.name), **sizes))
 
     async def remove(self, request: Request) -> Response:
         dataset = self._datasets.find(request.names["dataset"])
@@ -170,7 +172,7 @@ class DatasetEndpoints:
                 raise InputError(f"namespaces: there is no namespace '{name[:100]}'; there are {known}")
 
     def _users(self, name: str) -> list[str]:
-        """The functions that name it."""
+        """Return the functions that use this dataset."""
         entities = self._catalogue.entities
         return [
             f"/{action.namespace}/{action.name}"
@@ -179,42 +181,42 @@ class DatasetEndpoints:
             if action.annotation("datasets") and name in needs_of(action).datasets
         ]
 
-    # --- a tenant's ---------------------------------------------------------------------------------------
+    # --- for tenants --------------------------------------------------------------------------------------
 
     async def list_seen(self, request: Request) -> Response:
         return json_response([_item(one) for one in self._datasets.shown_to(request.namespace)])
 
     async def get_seen(self, request: Request) -> Response:
         dataset = self._datasets.find_shown(request.namespace, request.names["dataset"])
-        figures = await self._figures(dataset)
-        if figures["trouble"] is not None:
-            figures["trouble"] = redact_for_tenants(figures["trouble"], dataset)
-        return json_response(DatasetEntity(dataset.name, _origin(dataset), dataset.created, **figures))
+        sizes = await self._sizes(dataset)
+        if sizes["trouble"] is not None:
+            sizes["trouble"] = redact_for_tenants(sizes["trouble"], dataset)
+        return json_response(DatasetEntity(dataset.name, _origin(dataset), dataset.created, **sizes))
 
     async def warm(self, request: Request) -> Response:
         dataset = self._datasets.find_shown(request.namespace, request.names["dataset"])
         return await self._warm(request, dataset, request.namespace)
 
-    # --- both ---------------------------------------------------------------------------------------------
+    # --- for both -----------------------------------------------------------------------------------------
 
-    async def _warm(self, request: Request, dataset: Dataset, who: str) -> Response:
+    async def _warm(self, request: Request, dataset: Dataset, owner: str) -> Response:
         post: WarmPost = read_json(request.body or b"{}", WarmPost)
-        warming = DatasetWarming(self._fabric, dataset, post, self._warmings.begin(who))
+        warming = DatasetWarming(self._fabric, dataset, post, self._warming_limiter.begin(owner))
         if wants_events(request.headers.get(b"accept")):
             return Response(200, b"", events=warming.events(self._settings.stream_keep_alive_s, request.transaction))
         return json_response(await warming.done())
 
-    async def _figures(self, dataset: Dataset) -> dict[str, Any]:
-        """What the agent knows; a dataset whose origin is down can still be looked at."""
+    async def _sizes(self, dataset: Dataset) -> dict[str, Any]:
+        """Return the sizes that the agent knows, or the reason why it does not."""
         fields = ("files", "bytes", "cached_files", "cached_bytes")
         try:
             async with asyncio.timeout(_ORIGIN_TIMEOUT_S):
-                told: dict[str, Any] = dict(await self._fabric.show(dataset.name))
+                known: dict[str, Any] = dict(await self._fabric.show(dataset.name))
         except AgentError as error:
-            told = {"trouble": str(error)}
+            known = {"trouble": str(error)}
         except TimeoutError:
-            told = {"trouble": "its files are still being listed; look again later"}
-        return {field: told.get(field) for field in fields} | {"trouble": told.get("trouble")}
+            known = {"trouble": "its files are still being listed; look again later"}
+        return {field: known.get(field) for field in fields} | {"trouble": known.get("trouble")}
 
 
 def _origin(dataset: Dataset) -> str:

@@ -14,16 +14,16 @@ from aliquot.live.catalogue.names import NAME_PATTERN
 from aliquot.live.datasets.datasets import NAME as DATASET
 from aliquot.live.gateway.entities import wire
 from aliquot.live.gateway.http.events import TYPE
-from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, json_response
+from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, handled_elsewhere, json_response
 from aliquot.version import __version__
 
-_PLACES = {
+_PATH_PARAMETERS = {
     "id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
     "namespace": {"type": "string", "pattern": f"^({NAME_PATTERN})$", "description": "`_` stands for the caller's own"},
     "uuid": {"type": "string"},
     "dataset": {"type": "string", "pattern": f"^{DATASET}$"},
 }
-_NAME = {"type": "string", "pattern": f"^({NAME_PATTERN})$"}
+_NAME_PARAMETER = {"type": "string", "pattern": f"^({NAME_PATTERN})$"}
 _REFUSALS = {
     Access.ANYONE: (405,),
     Access.NAMESPACE: (400, 401, 403, 405, 503),
@@ -42,19 +42,21 @@ _HTML = (b"content-type", b"text/html; charset=utf-8")
 
 
 class OpenApiEndpoints:
-    def __init__(self) -> None:
-        self.described: list[Endpoint] = []  # all of the gateway's, once they are known
+    """Handles requests for the description of all endpoints, including its own two."""
+
+    def __init__(self, others: list[Endpoint]) -> None:
+        self._others = others
 
     def endpoints(self) -> list[Endpoint]:
         anyone = Access.ANYONE
         return [
-            Endpoint("GET", "/openapi.json", self.page, "This API for machines", {200: dict}, anyone),
-            Endpoint("GET", "/docs", self.docs, "This API for people", {200: None}, anyone),
+            Endpoint("GET", "/openapi.json", self.page, "This API as OpenAPI", {200: dict}, anyone),
+            Endpoint("GET", "/docs", self.docs, "This API as a page to read", {200: None}, anyone),
         ]
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        return describe(self.described)
+        return describe([*self._others, *self.endpoints(), *web_endpoints()])
 
     async def page(self, _: Request) -> Response:
         return json_response(self._document)
@@ -63,7 +65,32 @@ class OpenApiEndpoints:
         return Response(200, _render(self._document).encode(), (_HTML,))
 
 
+def web_endpoints() -> list[Endpoint]:
+    """Describe web actions and API routes, whose actions choose the response. The table does not have them."""
+    summaries = {
+        "/api/v1/web/{namespace}/{package}/{name}": (
+            "Call a web action; a name may end in .http, .json, .html, .svg or .text, and a path may follow"
+        ),
+        "/api/{namespace}/{path}": "Call an API route of the namespace",
+    }
+    return [
+        Endpoint(
+            method,
+            path,
+            handled_elsewhere,
+            summary,
+            {200: None, 202: None, 204: None},
+            Access.ANYONE,
+            statuses=(400, 401, 404, 408, 413, 429, 503),
+            any_status=True,
+        )
+        for path, summary in summaries.items()
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+    ]
+
+
 def describe(endpoints: list[Endpoint]) -> dict[str, Any]:
+    """Return the OpenAPI document for these endpoints."""
     types = [wire.ErrorView]
     for endpoint in endpoints:
         types += [kind for kind in (endpoint.body, *endpoint.responses.values()) if kind is not None]
@@ -74,11 +101,15 @@ def describe(endpoints: list[Endpoint]) -> dict[str, Any]:
     for endpoint in endpoints:
         operation = paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, by_type)
         if endpoint.method == "POST" and wire.ActivationId in endpoint.responses.values():
-            for status in endpoint.responses.keys() - {HTTPStatus.NO_CONTENT}:  # a trigger that set nothing off
+            for status in endpoint.responses.keys() - {HTTPStatus.NO_CONTENT}:  # a trigger without active rules
                 operation["responses"][str(status)] |= links
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Aliquot", "version": __version__, "description": "It speaks Apache OpenWhisk."},
+        "info": {
+            "title": "Aliquot",
+            "version": __version__,
+            "description": "A serverless platform with the API of Apache OpenWhisk.",
+        },
         "paths": paths,
         "components": {
             "schemas": components,
@@ -95,11 +126,11 @@ def _operation_id(endpoint: Endpoint) -> str:
 
 
 def _activation_links(endpoints: list[Endpoint]) -> dict[str, Any]:
-    """What has begun an activation says where it can be read."""
+    """Return the header and links by which a response points to the activation that was started."""
     parameters = {"namespace": "_", "id": f"$response.header.{_ACTIVATION_HEADER}"}
     found = [endpoint for endpoint in endpoints if _ACTIVATION in endpoint.path]
     return {
-        "headers": {_ACTIVATION_HEADER: {"schema": _PLACES["id"]}},
+        "headers": {_ACTIVATION_HEADER: {"schema": _PATH_PARAMETERS["id"]}},
         "links": {name: {"operationId": name, "parameters": parameters} for name in map(_operation_id, found)},
     }
 
@@ -110,10 +141,9 @@ def _operation(endpoint: Endpoint, by_type: dict[str, Any]) -> dict[str, Any]:
         "operationId": _operation_id(endpoint),
         "security": _SECURITY[endpoint.access],
         "parameters": [
-            {"name": name, "in": "path", "required": True, "schema": _PLACES.get(name, _NAME)}
+            {"name": name, "in": "path", "required": True, "schema": _PATH_PARAMETERS.get(name, _NAME_PARAMETER)}
             for name in re.findall(r"{(\w+)}", endpoint.path)
         ],
-        "responses": {},
     }
     for query in endpoint.query:
         schema = msgspec.json.schema(query.kind)
@@ -125,6 +155,12 @@ def _operation(endpoint: Endpoint, by_type: dict[str, Any]) -> dict[str, Any]:
             "required": _has_required(endpoint.body),
             "content": content | {key: {} for key in endpoint.also_takes},
         }
+    operation["responses"] = _responses(endpoint, by_type)
+    return operation
+
+
+def _responses(endpoint: Endpoint, by_type: dict[str, Any]) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
     refusals = dict.fromkeys((*_REFUSALS[endpoint.access], *endpoint.statuses), wire.ErrorView)
     for status, kind in sorted({**refusals, **endpoint.responses}.items()):
         response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
@@ -134,14 +170,14 @@ def _operation(endpoint: Endpoint, by_type: dict[str, Any]) -> dict[str, Any]:
             response["content"] = content | {key: {} for key in also}
             if endpoint.streams and status == HTTPStatus.OK:
                 response["content"][TYPE.decode()] = {"schema": {"type": "string"}}
-        operation["responses"][str(status)] = response
+        responses[str(status)] = response
     if endpoint.any_status:
-        operation["responses"]["default"] = {"description": "What the action says"}
-    return operation
+        responses["default"] = {"description": "The action's own response"}
+    return responses
 
 
 def _has_required(kind: Any) -> bool:  # noqa: ANN401 - a type
-    """Whether nothing at all is too little."""
+    """Return whether an empty body would be refused."""
     return isinstance(kind, type) and issubclass(kind, Struct) and any(one.required for one in fields(kind))
 
 
@@ -160,7 +196,7 @@ def _render(document: dict[str, Any]) -> str:
     style = "body{font:15px sans-serif;margin:2em}td,th{text-align:left;padding:.2em 1em .2em 0}td:nth-child(-n+2)"
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Aliquot API</title><style>{style}"
-        "{font-family:monospace}</style><h1>Aliquot API</h1><p>For machines: <a href=/openapi.json>openapi.json</a>"
-        "<table><tr><th>method<th>path<th>what it does<th>query<th>answers"
+        "{font-family:monospace}</style><h1>Aliquot API</h1><p>As OpenAPI: <a href=/openapi.json>openapi.json</a>"
+        "<table><tr><th>method<th>path<th>description<th>query<th>responses"
         f"{''.join(f'<tr>{row}' for row in rows)}</table><h2>Bodies</h2>{''.join(types)}</html>"
     )

@@ -1,4 +1,4 @@
-"""The operator's side: who the tenants are, what they weigh, and how the platform does."""
+"""Endpoints for the operator: namespaces with their weights, quotas and keys, and the platform's status."""
 
 from typing import Annotated, Any, TypeAlias
 
@@ -16,12 +16,12 @@ from aliquot.live.store.records import Action, Namespace, Quota
 
 _ALL = "/operator/v1/namespaces"
 _ONE = _ALL + "/{name}"
-# Told by the page alone; the catalogue says what is wrong.
+# The limits are for the OpenAPI page only. The catalogue checks weights, with better messages.
 _Weight: TypeAlias = Annotated[float, Meta(extra_json_schema={"minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT})]
 
 
 class NamespacePatch(Struct, rename="camel", forbid_unknown_fields=True):
-    """What is absent stays; null: no bound of its own."""
+    """Changes to a namespace. Absent fields keep their value; null removes a quota."""
 
     weight: _Weight | UnsetType = UNSET
     invocations_per_minute: int | UnsetType | None = UNSET
@@ -34,7 +34,7 @@ class NamespacePost(NamespacePatch, rename="camel", forbid_unknown_fields=True, 
 
 
 class KeyPost(Struct, forbid_unknown_fields=True):
-    keep: bool = False  # the keys before it go on opening
+    keep: bool = False  # existing keys stay valid
 
 
 class NamespaceItem(Struct, rename="camel"):
@@ -44,45 +44,47 @@ class NamespaceItem(Struct, rename="camel"):
     concurrent_invocations: int | None
     fires_per_minute: int | None
     actions: int
-    keys: list[str]  # the first half of each; nobody has the other
+    keys: list[str]  # the uuid of each key; secrets are not stored
     created: int
 
 
 class NewKey(Struct):
     namespace: str
-    key: str  # shown this once
+    key: str  # shown only once
 
 
 class OperatorEndpoints:
+    """Handles the operator's requests for namespaces and status."""
+
     def __init__(self, platform: Platform, catalogue: Catalogue, sessions: SessionRegistry) -> None:
         self._platform = platform
         self._catalogue = catalogue
         self._sessions = sessions
 
     def endpoints(self) -> list[Endpoint]:
-        mine: dict[str, Any] = {"access": Access.OPERATOR}
-        named: dict[str, Any] = {**mine, "statuses": (404,)}
+        operator: dict[str, Any] = {"access": Access.OPERATOR}
+        named: dict[str, Any] = {**operator, "statuses": (404,)}
         body: dict[str, Any] = {"max_bytes": MIB, "access": Access.OPERATOR}
         item = {200: NamespaceItem}
         return [
-            Endpoint("GET", "/operator/v1/status", self.status, "Devices, flows, sandboxes", {200: dict}, **mine),
-            Endpoint("GET", _ALL, self.list, "All namespaces", {200: list[NamespaceItem]}, **mine),
-            Endpoint("POST", _ALL, self.create, "Make a namespace; its key is shown this once", {201: NewKey},
+            Endpoint("GET", "/operator/v1/status", self.status, "Devices, flows, sandboxes", {200: dict}, **operator),
+            Endpoint("GET", _ALL, self.list, "All namespaces", {200: list[NamespaceItem]}, **operator),
+            Endpoint("POST", _ALL, self.create, "Create a namespace; its key is shown only once", {201: NewKey},
                      body=NamespacePost, statuses=(409, 413, 415), **body),
             Endpoint("GET", _ONE, self.get, "Read a namespace", item, **named),
             Endpoint("PATCH", _ONE, self.update, "Set weight and quotas", item, body=NamespacePatch,
                      statuses=(404, 413, 415), **body),
-            Endpoint("DELETE", _ONE, self.delete, "Delete a namespace with all it has", item, **named),
-            Endpoint("POST", _ONE + "/keys", self.add_key, "A new key, shown this once", {201: NewKey}, body=KeyPost,
+            Endpoint("DELETE", _ONE, self.delete, "Delete a namespace with everything in it", item, **named),
+            Endpoint("POST", _ONE + "/keys", self.add_key, "Create a key, shown only once", {201: NewKey}, body=KeyPost,
                      statuses=(404, 413, 415), **body),
-            Endpoint("DELETE", _ONE + "/keys/{uuid}", self.remove_key, "Take a key back", item, **named),
+            Endpoint("DELETE", _ONE + "/keys/{uuid}", self.remove_key, "Delete a key", item, **named),
         ]  # fmt: skip
 
     async def status(self, _: Request) -> Response:
         return json_response(self._platform.status())
 
     async def list(self, _: Request) -> Response:
-        return json_response([self._shown(namespace) for namespace in self._catalogue.namespaces()])
+        return json_response([self._item(namespace) for namespace in self._catalogue.namespaces()])
 
     async def create(self, request: Request) -> Response:
         post: NamespacePost = read_json(request.body, NamespacePost)
@@ -91,7 +93,7 @@ class OperatorEndpoints:
         return json_response(NewKey(post.name, key), 201)
 
     async def get(self, request: Request) -> Response:
-        return json_response(self._shown(self._find(request)))
+        return json_response(self._item(self._find(request)))
 
     async def update(self, request: Request) -> Response:
         patch: NamespacePatch = read_json(request.body or b"{}", NamespacePatch)
@@ -100,13 +102,13 @@ class OperatorEndpoints:
             weight = old.weight if patch.weight is UNSET else patch.weight
             return replace(old, weight=weight, quota=_quota(patch, old.quota))
 
-        return json_response(self._shown(await self._catalogue.update_namespace(self._find(request).name, change)))
+        return json_response(self._item(await self._catalogue.update_namespace(self._find(request).name, change)))
 
     async def delete(self, request: Request) -> Response:
-        shown = self._shown(self._find(request))
-        await self._catalogue.delete_namespace(shown.name)
-        await self._sessions.end_all(shown.name)
-        return json_response(shown)
+        item = self._item(self._find(request))
+        await self._catalogue.delete_namespace(item.name)
+        await self._sessions.end_all(item.name)
+        return json_response(item)
 
     async def add_key(self, request: Request) -> Response:
         post: KeyPost = read_json(request.body or b"{}", KeyPost)
@@ -116,7 +118,7 @@ class OperatorEndpoints:
     async def remove_key(self, request: Request) -> Response:
         name = self._find(request).name
         await self._catalogue.remove_key(name, request.names["uuid"])
-        return json_response(self._shown(self._find(request)))
+        return json_response(self._item(self._find(request)))
 
     def _find(self, request: Request) -> Namespace:
         namespace = self._catalogue.namespace(request.names["name"])
@@ -124,7 +126,7 @@ class OperatorEndpoints:
             raise NotFoundError(f"namespace {request.names['name']}")
         return namespace
 
-    def _shown(self, namespace: Namespace) -> NamespaceItem:
+    def _item(self, namespace: Namespace) -> NamespaceItem:
         return NamespaceItem(
             namespace.name,
             namespace.weight,

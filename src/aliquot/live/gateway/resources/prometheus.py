@@ -1,4 +1,4 @@
-"""What was counted, in Prometheus' words, and the platform's state at that moment."""
+"""Metrics in Prometheus' format: the gateway's counters, and the platform's state at the time of the request."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,14 +16,14 @@ from aliquot.live.triggers.alarms.clock import AlarmClock
 _STATUSES = ("success", "application error", "action developer error", "whisk internal error")
 
 
-def render_metrics(figures: "PlatformCollector") -> bytes:
+def render_metrics(collector: "PlatformCollector") -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(figures)
+    registry.register(collector)
     return generate_latest(registry)
 
 
 class PlatformCollector(Collector):
-    """Asks everything anew for each page."""
+    """Collects all metrics anew for each page."""
 
     def __init__(
         self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, clock: AlarmClock
@@ -35,27 +35,31 @@ class PlatformCollector(Collector):
         self._clock = clock
 
     def describe(self) -> list[Metric]:
-        """Nothing beforehand: the families are those of the page."""
+        """Return nothing: the metric families are known when they are collected."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         yield from self._activations()
         yield self._fires()
-        yield GaugeMetricFamily("aliquot_alarms", "Alarms that are to fire", value=self._clock.planned)
-        yield CounterMetricFamily("aliquot_alarms_missed", "Alarms that were due and did not fire", self._clock.missed)
+        yield GaugeMetricFamily("aliquot_alarms", "Scheduled alarms", value=self._clock.planned)
+        yield CounterMetricFamily("aliquot_alarms_missed", "Alarms that were due but did not fire", self._clock.missed)
         yield from self._state(self._platform.status())
-        yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers", value=self._invoke.waiting)
-        yield GaugeMetricFamily("aliquot_store_backlog", "Writes that wait for the disk", value=self._store.backlog)
+        yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers that wait", value=self._invoke.waiting)
+        yield GaugeMetricFamily("aliquot_store_backlog", "Writes that are not on disk yet", value=self._store.backlog)
         well = self._store.complaint is None
         yield GaugeMetricFamily("aliquot_store_well", "1 when the store can write", value=int(well))
 
     def _activations(self) -> Iterator[Metric]:
         labels = ["namespace", "action"]
-        ends = CounterMetricFamily("aliquot_activations", "Invocations that ended", labels=[*labels, "status", "start"])
+        ends = CounterMetricFamily("aliquot_activations", "Ended invocations", labels=[*labels, "status", "start"])
         phases = {
-            "wait": HistogramMetricFamily("aliquot_wait_seconds", "From arrival to the run's begin", labels=labels),
-            "init": HistogramMetricFamily("aliquot_init_seconds", "Cold starts", labels=labels),
-            "run": HistogramMetricFamily("aliquot_run_seconds", "Runs", labels=labels),
+            "wait": HistogramMetricFamily(
+                "aliquot_wait_seconds", "Seconds from arrival to the start of the run", labels=labels
+            ),
+            "init": HistogramMetricFamily(
+                "aliquot_init_seconds", "Seconds of initialisation in cold starts", labels=labels
+            ),
+            "run": HistogramMetricFamily("aliquot_run_seconds", "Seconds of runs", labels=labels),
         }
         for key, tally in sorted(self._metrics.tallies.items()):
             for (status, start), count in sorted(tally.counts.items(), key=str):
@@ -77,14 +81,18 @@ class PlatformCollector(Collector):
     def _state(self, status: dict[str, Any]) -> Iterator[Metric]:
         labels = ["device", "kind"]
         gauges = {
-            "slots": GaugeMetricFamily("aliquot_device_slots", "Invocations that may run at once", labels=labels),
+            "slots": GaugeMetricFamily(
+                "aliquot_device_slots", "Maximum number of concurrent invocations", labels=labels
+            ),
             "running": GaugeMetricFamily("aliquot_device_running", "Invocations in flight", labels=labels),
             "shares_used": GaugeMetricFamily("aliquot_device_shares_used", "Compute held", labels=labels),
             "memory_bytes": GaugeMetricFamily("aliquot_device_memory_bytes", "Device memory", labels=labels),
             "resident_bytes": GaugeMetricFamily("aliquot_device_resident_bytes", "Device memory held", labels=labels),
             "utilisation": GaugeMetricFamily("aliquot_device_utilisation", "Compute used, last second", labels=labels),
             "borrowed": GaugeMetricFamily("aliquot_device_borrowed", "Compute used beyond shares", labels=labels),
-            "lent": GaugeMetricFamily("aliquot_device_lent", "Of that, others' shares", labels=labels),
+            "lent": GaugeMetricFamily(
+                "aliquot_device_lent", "Compute used beyond shares that belongs to others", labels=labels
+            ),
         }
         for device in status.get("devices", ()):
             for field, gauge in gauges.items():
@@ -99,43 +107,43 @@ class PlatformCollector(Collector):
         for key, count in sorted(counts.items()):
             sandboxes.add_metric(key, count)
         yield sandboxes
-        yield GaugeMetricFamily("aliquot_calls", "Invocations that have not ended", value=status.get("calls", 0))
+        yield GaugeMetricFamily("aliquot_calls", "Invocations that wait or run", value=status.get("calls", 0))
         yield from self._usage(status)
         yield from self._fabric(status.get("fabric", {}))
 
-    def _fabric(self, figures: dict[str, float]) -> Iterator[Metric]:
-        """Of the datasets' cache; counters begin anew with each storage agent."""
+    def _fabric(self, values: dict[str, float]) -> Iterator[Metric]:
+        """Yield the metrics of the node's cache. Counters restart with each storage agent."""
         gauges = {
             "datasets": ("aliquot_datasets", "Datasets"),
             "files": ("aliquot_cache_files", "Files of datasets on the node"),
             "bytes": ("aliquot_cache_bytes", "Bytes of datasets on the node"),
-            "limit_bytes": ("aliquot_cache_limit_bytes", "What they may take"),
-            "in_flight": ("aliquot_cache_in_flight", "Files on their way"),
+            "limit_bytes": ("aliquot_cache_limit_bytes", "Limit on the bytes of datasets on the node"),
+            "in_flight": ("aliquot_cache_in_flight", "Files being fetched"),
         }
         counters = {
-            "hits": ("aliquot_cache_hits", "Opens that found the file here, or on its way because it was predicted"),
-            "misses": ("aliquot_cache_misses", "Opens that did not"),
-            "fetched_bytes": ("aliquot_cache_fetched_bytes", "Bytes that came from origins"),
-            "evicted_bytes": ("aliquot_cache_evicted_bytes", "Bytes that made room"),
-            "prefetched_bytes": ("aliquot_prefetched_bytes", "Bytes that came because they were predicted"),
-            "prefetched_used_bytes": ("aliquot_prefetched_used_bytes", "Of those, in files that were opened"),
-            "wasted_bytes": ("aliquot_prefetch_wasted_bytes", "Of those, in files that were not"),
-            "waited_s": ("aliquot_data_wait_seconds", "Functions waited for files"),
-            "hidden_s": ("aliquot_data_hidden_seconds", "Transfers that nobody waited for, as predicted"),
+            "hits": ("aliquot_cache_hits", "Opens that found the file cached, or being prefetched"),
+            "misses": ("aliquot_cache_misses", "Opens that found the file neither cached nor being prefetched"),
+            "fetched_bytes": ("aliquot_cache_fetched_bytes", "Bytes fetched from origins"),
+            "evicted_bytes": ("aliquot_cache_evicted_bytes", "Bytes evicted from the cache"),
+            "prefetched_bytes": ("aliquot_prefetched_bytes", "Bytes prefetched"),
+            "prefetched_used_bytes": ("aliquot_prefetched_used_bytes", "Bytes prefetched in files that were opened"),
+            "wasted_bytes": ("aliquot_prefetch_wasted_bytes", "Bytes prefetched in files that were not opened"),
+            "waited_s": ("aliquot_data_wait_seconds", "Seconds that functions waited for files"),
+            "hidden_s": ("aliquot_data_hidden_seconds", "Seconds of prefetch transfers that no function waited for"),
         }
         for field, (name, text) in gauges.items():
-            if field in figures:
-                yield GaugeMetricFamily(name, text, value=figures[field])
+            if field in values:
+                yield GaugeMetricFamily(name, text, value=values[field])
         for field, (name, text) in counters.items():
-            if field in figures:
-                yield CounterMetricFamily(name, text, value=figures[field])
+            if field in values:
+                yield CounterMetricFamily(name, text, value=values[field])
 
     def _usage(self, status: dict[str, Any]) -> Iterator[Metric]:
-        """By function and device, not by sandbox: those come and go without end."""
+        """Yield usage by function and device. Labels by sandbox would grow without limit."""
         labels = ["namespace", "action", "device"]
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
             "compute_s": CounterMetricFamily("aliquot_compute_seconds", "Seconds of a whole device", labels=labels),
-            "share": GaugeMetricFamily("aliquot_share_requested", "Compute asked for by sandboxes", labels=labels),
+            "share": GaugeMetricFamily("aliquot_share_requested", "Compute requested by sandboxes", labels=labels),
             "device_bytes": GaugeMetricFamily("aliquot_used_device_bytes", "Device memory used", labels=labels),
         }
         for used in status.get("usage", ()):

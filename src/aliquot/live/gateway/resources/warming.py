@@ -1,8 +1,8 @@
-"""A dataset's files on their way to the node, while somebody looks on: as events, or as one answer in the end."""
+"""Warm a dataset: fetch its files to the node, and report the progress as events or as one response at the end."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 import msgspec
 from msgspec import Struct
@@ -16,14 +16,14 @@ from aliquot.storage.addresses import redact_for_tenants
 from aliquot.storage.messages import WarmProgress
 from aliquot.storage.records import Dataset
 
-OPERATOR = ""  # no namespace has that name
-MAX_WARMINGS = 4  # of one namespace at a time; the node does four times as many
+OPERATOR = ""  # stands for the operator: no namespace has this name
+MAX_WARMINGS = 4  # per namespace at a time; the node can do four times as many
 _MAX_PATTERNS = 1000
 _MAX_PATTERN_LENGTH = 4096
 
 
 class WarmPost(Struct, forbid_unknown_fields=True):
-    """Shell patterns over paths within the dataset, such as `train/*.bin`; none: everything."""
+    """Shell patterns for paths in the dataset, such as `train/*.bin`. No patterns mean all files."""
 
     patterns: list[str] = []
 
@@ -34,28 +34,30 @@ class WarmResult(Struct):
 
 
 class WarmingLimiter:
-    """How many are under way for each namespace: nobody takes all that the node can do at once."""
+    """Limits the datasets that are being warmed for one namespace, so that it cannot occupy the whole node."""
 
     def __init__(self) -> None:
-        self._under_way: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
 
-    def begin(self, who: str) -> Callable[[], None]:
-        """What is to be called when it has ended. Raises a `Refusal`."""
-        if who != OPERATOR and self._under_way[who] >= MAX_WARMINGS:
-            raise Refusal(429, f"{MAX_WARMINGS} datasets are being warmed for {who} already; wait until one is")
-        self._under_way[who] += 1
+    def begin(self, owner: str) -> Callable[[], None]:
+        """Count a warming, and return the function to call when it has ended. Raises a `Refusal`."""
+        if owner != OPERATOR and self._running[owner] >= MAX_WARMINGS:
+            raise Refusal(429, f"{MAX_WARMINGS} datasets are being warmed for {owner} already; wait until one is")
+        self._running[owner] += 1
 
         def end() -> None:
-            self._under_way[who] -= 1
-            if not self._under_way[who]:
-                del self._under_way[who]
+            self._running[owner] -= 1
+            if not self._running[owner]:
+                del self._running[owner]
 
         return end
 
 
 class DatasetWarming:
+    """Warms one dataset for one request."""
+
     def __init__(self, fabric: Fabric, dataset: Dataset, post: WarmPost, ended: Callable[[], None]) -> None:
-        """Raises `InputError`. `ended` is called once."""
+        """Check the patterns. Raises `InputError`. `ended` is called once."""
         patterns = post.patterns
         self._ended = ended
         if len(patterns) > _MAX_PATTERNS or not all(0 < len(pattern) <= _MAX_PATTERN_LENGTH for pattern in patterns):
@@ -68,20 +70,19 @@ class DatasetWarming:
         self._patterns = tuple(patterns)
 
     async def done(self) -> WarmResult:
-        """Raises `AgentError`."""
+        """Warm the dataset, and return when all files are on the node. Raises `AgentError`."""
         try:
             return await self._warm(lambda _: None)
         finally:
             self._ended()
 
     def events(self, keep_alive_s: float, transaction: str) -> EventStream:
-        """`progress` as it goes, then `result`. When nobody listens any more, it stops."""
-        events = WarmEventStream(keep_alive_s, transaction)
-        events.task = asyncio.get_running_loop().create_task(self._tell(events))
+        """Warm the dataset in a task that sends events. It stops when the client disconnects."""
+        events = WarmEventStream(keep_alive_s, transaction, self._run)
         events.task.add_done_callback(lambda _: self._ended())
         return events
 
-    async def _tell(self, events: "WarmEventStream") -> None:
+    async def _run(self, events: "WarmEventStream") -> None:
         try:
             warmed = await self._warm(events.progress)
         except AgentError as error:
@@ -89,26 +90,32 @@ class DatasetWarming:
         else:
             events.warmed(warmed)
 
-    async def _warm(self, told: Callable[[WarmProgress], None]) -> WarmResult:
+    async def _warm(self, report: Callable[[WarmProgress], None]) -> WarmResult:
         try:
-            value = await self._fabric.warm(self._dataset.name, self._patterns, told)
+            value = await self._fabric.warm(self._dataset.name, self._patterns, report)
         except AgentError as error:
             raise type(error)(redact_for_tenants(str(error), self._dataset)) from None
         return msgspec.convert(value, WarmResult)
 
 
 class WarmEventStream(EventStream):
-    task: asyncio.Task[None]
+    """A stream with the progress of a warming. Its task is cancelled when the stream closes early."""
+
+    def __init__(
+        self, keep_alive_s: float, transaction: str, run: Callable[["WarmEventStream"], Coroutine[None, None, None]]
+    ) -> None:
+        super().__init__(keep_alive_s, transaction)
+        self.task = asyncio.get_running_loop().create_task(run(self))
 
     def progress(self, progress: WarmProgress) -> None:
-        told = {name: getattr(progress, name) for name in ("files", "of_files", "bytes", "of_bytes")}
-        self._tell(b"progress", b"", msgspec.json.encode(told))
+        report = {name: getattr(progress, name) for name in ("files", "of_files", "bytes", "of_bytes")}
+        self._add(b"progress", b"", msgspec.json.encode(report))
 
     def warmed(self, warmed: WarmResult) -> None:
-        self._tell(b"result", b"", msgspec.json.encode(warmed))
+        self._add(b"result", b"", msgspec.json.encode(warmed))
         self._close()
 
     def _close(self) -> None:
         super()._close()
-        if asyncio.current_task() is not self.task:  # whoever listened has gone, or the server stops
+        if asyncio.current_task() is not self.task:  # the client disconnected, or the server is stopping
             self.task.cancel()

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from aliquot.core.units import MIB
+from aliquot.live.gateway.http.asgi import headers_of
 from aliquot.live.gateway.http.refusal import Refusal, too_large
 from aliquot.live.gateway.web import media
 from aliquot.live.invocations.errors import NOT_ALLOWED_PARAMETERS, malformed_payload
@@ -19,9 +20,6 @@ METHOD, HEADERS, PATH, USER, QUERY, BODY = (
 RESERVED = frozenset([METHOD, HEADERS, PATH, USER, QUERY, BODY])
 _MAX_FIELDS = 1000
 _MAX_FORM_BYTES = MIB  # undoing its escapes takes a while, and others wait
-_SEPARATORS = {"cookie": "; "}
-# What belongs to the way a message is carried, not to the message.
-_TRANSPORT_HEADERS = frozenset([b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect"])
 _any = msgspec.json.Decoder(Raw)
 
 
@@ -64,24 +62,6 @@ def arguments(request: WebRequest, *, raw: bool, final: frozenset[str]) -> dict[
     if body is not None and not isinstance(body, dict):
         about[BODY] = body
     return about | given
-
-
-def headers_of(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """One given several times is one with all the values."""
-    found: dict[str, str] = {}
-    for name, value in pairs:
-        if name in _TRANSPORT_HEADERS:
-            continue
-        key, text = name.decode("latin-1"), _text_of(value)
-        found[key] = f"{found[key]}{_SEPARATORS.get(key, ', ')}{text}" if key in found else text
-    return found
-
-
-def _text_of(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 def _pairs(encoded: bytes) -> Iterable[tuple[str, str]]:

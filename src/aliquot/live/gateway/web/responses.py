@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from aliquot.live.gateway.entities.action_entity import is_base64
+from aliquot.live.gateway.entities.actions import is_base64
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.responses import JSON, Headers
 from aliquot.live.gateway.web import media

@@ -30,7 +30,7 @@ class WebActionRunner:
         def done(call: Call) -> None:
             call.done = None
             target.limiter.running -= 1
-            target.target.tally.count(call)
+            target.target.metrics.count(call)
             if not ended.done():
                 ended.set_result(None)
 

@@ -5,9 +5,9 @@ import hmac
 
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.names import is_name
+from aliquot.live.gateway.http.auth import InvocationTarget
 from aliquot.live.gateway.http.names import decoded
 from aliquot.live.gateway.http.refusal import Refusal, not_found
-from aliquot.live.gateway.http.target import InvocationTarget
 from aliquot.live.gateway.web.responses import RENDERERS
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.rate_limits import RateLimiters
