@@ -31,7 +31,8 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
     own = companions.keepalive_params if keepalive_name == companions.keepalive else {}
     keepalive_params = make_params(keepalive.params_type, keepalive_name, own | settings.params.get(keepalive_name, {}))
     eviction_name = companions.eviction if settings.eviction is None else settings.eviction
-    scheduler = Scheduler(
+    chosen = (settings.sharing, settings.packing, settings.prefetching)
+    return Scheduler(
         partial(_make_queueing, policy, params, settings.seed),
         keepalive(keepalive_params),
         _make_eviction(eviction_name, settings),
@@ -39,10 +40,8 @@ def assemble(settings: PolicySettings, queueing: Mapping[str, type[Queueing]] = 
         _make_packing(settings),
         _make_prefetching(settings),
         companions.pool_slots,
+        (settings.queueing, keepalive_name, eviction_name, *chosen),
     )
-    chosen = (settings.sharing, settings.packing, settings.prefetching)
-    scheduler.policy_names = (settings.queueing, keepalive_name, eviction_name, *chosen)
-    return scheduler
 
 
 def look_up(table: Mapping[str, T], name: str, key: str) -> T:

@@ -1,4 +1,4 @@
-"""Random but sensible scenarios: small numbers, so that coincidences happen."""
+"""Random but sensible scenarios, with small numbers so that coincidences happen."""
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -48,7 +48,7 @@ def functions(draw, *, simple=False):
 
 
 def _that_fits(function, present):
-    """What takes two devices takes one where there are no two of a kind."""
+    """Reduce functions that take two devices to one if there are no two devices of a kind."""
     return function if misfit(function, present) is None else replace(function, share=1)
 
 

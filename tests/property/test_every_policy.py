@@ -1,4 +1,4 @@
-"""Whatever the workload, under every policy: the books balance after every step, and every call ends once."""
+"""Properties of every policy under random workloads: the invariants hold after every step, and every call ends once."""
 
 import pytest
 from hypothesis import given
@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_bytes(policy, scenario):
     keepalive=st.sampled_from(sorted(KEEPALIVE)),
     host_memory_bytes=st.sampled_from([None, 4 * GIB]),
 )
-def test_a_bad_day_loses_nothing(policy, seed, keepalive, host_memory_bytes):
+def test_random_failures_lose_no_call(policy, seed, keepalive, host_memory_bytes):
     chaos = ChaosShell(
         policy,
         devices=[
@@ -95,7 +95,7 @@ def test_a_bad_day_loses_nothing(policy, seed, keepalive, host_memory_bytes):
     ),
 )
 def test_mqfq_keeps_the_service_of_any_two_backlogged_flows_within_its_bound(overrun_s, concurrency, profiles):
-    """Tags of what is dispatched differ by T + max(tau/w) at most; what is in flight comes on top of that."""
+    """The tags of dispatched calls differ by at most T + max(tau/w), plus the calls in flight."""
     functions = {
         f"f{number}": FunctionSpec(f"f{number}", times=Times(run_s, 0, 0), weight=weight)
         for number, (run_s, weight, _) in enumerate(profiles)
@@ -123,7 +123,7 @@ def test_mqfq_keeps_the_service_of_any_two_backlogged_flows_within_its_bound(ove
     ),
 )
 def test_fair_resident_keeps_the_service_of_any_two_backlogged_tenants_within_its_bound(concurrency, share, profiles):
-    """As docs/decisions/0008 derives it: the window, the largest charge, and what is in flight, for each of the two."""
+    """The bound is derived in docs/decisions/0008: the window, the largest charge, and the calls in flight of both."""
     functions = {
         f"f{number}": FunctionSpec(f"f{number}", 0, share, Times(run_s, 0, 0))
         for number, (run_s, _, _) in enumerate(profiles)
@@ -149,7 +149,7 @@ def test_fair_resident_keeps_the_service_of_any_two_backlogged_tenants_within_it
     policy=st.sampled_from(["fair_resident", "mqfq_sticky"]),
 )
 def test_a_fair_policy_never_lets_a_flood_starve_a_single_call(policy, count, concurrency):
-    """One call against a flood that was there before it waits for the window and what is in flight, not for it all."""
+    """A single call behind a flood of others waits for the window and the calls in flight, not for all of them."""
     functions = {name: FunctionSpec(name, times=Times(1, 0, 0)) for name in ("flood", "single")}
     arrivals = [Arrival(0, "flood") for _ in range(count)] + [Arrival(0.5, "single")]
     scenario = Scenario(

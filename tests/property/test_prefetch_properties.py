@@ -1,4 +1,4 @@
-"""Whatever is predicted and however it ends: the same commands from any snapshot on, and nothing is left over."""
+"""Properties of the prefetcher under random predictions: snapshots give the same commands, and nothing is left over."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +65,7 @@ def start():
     harness = Harness(devices=[device()], params=params)
     for tenant in TENANTS:
         harness.send(FunctionDeployed(tenant, function("reader", datasets=("d", "e"))), SessionBegan(tenant, "s"))
-        # What asks for the audience of calls without a session; the call itself is of no interest.
+        # The call only creates the audience of calls without a session.
         harness.send(InvocationArrived(tenant, tenant, "reader"), InvocationCancelled(tenant))
     return harness
 

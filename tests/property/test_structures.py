@@ -1,4 +1,4 @@
-"""The data structures behind the policies and the report, against slow and obvious versions of themselves."""
+"""Data structures of the policies and the report, compared with slow and obvious versions."""
 
 import math
 
@@ -39,7 +39,7 @@ def test_a_flow_heap_is_a_sorted_dictionary(changes):
 
 
 class SlowClock:
-    """A fair clock by its definition: everybody is looked at every time."""
+    """A fair clock by its definition, which scans all members every time."""
 
     def __init__(self, window):
         self.now, self.window, self.starts, self.urgency, self.passed_over = 0, window, {}, {}, set()
@@ -70,7 +70,7 @@ clock_changes = st.tuples(
 
 
 @given(st.lists(clock_changes, max_size=400))
-def test_a_fair_clock_chooses_as_if_it_looked_at_everybody(changes):
+def test_a_fair_clock_chooses_as_a_full_scan_would(changes):
     window = Window(4)
     clock, model = FairClock(window), SlowClock(window)
     members = [Numbered(index) for index in range(6)]
@@ -103,7 +103,7 @@ def test_a_fair_clock_chooses_as_if_it_looked_at_everybody(changes):
 
 
 @given(st.lists(clock_changes, max_size=100), st.integers(0, 5))
-def test_the_only_one_to_choose_would_be_first_if_it_waited(changes, index):
+def test_the_only_choice_would_be_first_if_it_waited(changes, index):
     clock = FairClock(Window(4))
     members = [Numbered(number) for number in range(6)]
     for what, number, amount in changes:
@@ -130,7 +130,7 @@ class Device:
         self.index, self.releases = index, 0
 
 
-def test_who_is_passed_over_is_ready_when_room_is_given_back_where_it_waits_or_in_time():
+def test_a_blocked_flow_is_ready_when_its_device_frees_something_or_its_time_comes():
     flows, devices = [Numbered(index) for index in range(3)], [Device(0), Device(1)]
     passed_over = BlockedFlows()
     passed_over.add(flows[0], devices[:1], 10)
@@ -153,7 +153,7 @@ A, B, C = (FlowKey("t", name) for name in "abc")
 
 @st.composite
 def histories(draw):
-    """Backlog and service of three flows, as changes at whole moments; plus the weights."""
+    """Return changes of backlog and service of three flows at whole seconds, and their weights."""
     weights = {key: draw(st.sampled_from([1, 2, 0.5])) for key in (A, B, C)}
     queued, running = dict.fromkeys(weights, 0), dict.fromkeys(weights, 0)
     changes = []
@@ -173,7 +173,7 @@ def histories(draw):
 
 
 def replay(weights, changes):
-    """The meter's verdict."""
+    """Return the result of the meter."""
     meter = FairnessMeter(weights)
     for moment, what, key in changes:
         flow = meter.flow(key)
@@ -190,7 +190,7 @@ def replay(weights, changes):
 
 
 def slow_verdict(weights, changes):  # noqa: C901, PLR0912 - as plain as the definitions
-    """The same from the definitions: second by second, pair by pair, window by window."""
+    """Compute the same from the definitions, for every second, pair and window."""
     queued, running = dict.fromkeys(weights, 0), dict.fromkeys(weights, 0)
     seconds = []
     for second in range(31):

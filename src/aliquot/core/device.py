@@ -14,10 +14,12 @@ class Device:
         "spec",
     )  # fmt: skip
 
-    def __init__(self, index: int, spec: DeviceSpec, memory: Eviction[Sandbox], pool: Eviction[Sandbox]) -> None:
+    def __init__(
+        self, index: int, spec: DeviceSpec, slots: int, memory: Eviction[Sandbox], pool: Eviction[Sandbox]
+    ) -> None:
         self.index = index
         self.spec = spec
-        self.slots = spec.concurrency  # maximum of invocations in flight
+        self.slots = slots  # maximum of invocations in flight
         self.memory_order = memory  # idle, resident sandboxes that may be swapped out
         self.pool_order = pool  # idle sandboxes that may be stopped; used only when the pool is bounded
         self.running = 0

@@ -135,7 +135,7 @@ class ExpiryAction(StrEnum):
 
 
 class Expiry(Struct, frozen=True, gc=False):
-    """What to do with a flow or sandbox that is still idle at that time."""
+    """An action for a flow or sandbox that is still idle at that time."""
 
     at: float
     action: ExpiryAction
@@ -181,7 +181,7 @@ class Packing(ABC):
 
     @abstractmethod
     def choose(self, flow: FlowView, devices: Sequence[DeviceView]) -> DeviceView:
-        """Return one of at least two devices, all of which have room. No side effects."""
+        """Return one of the devices. There are at least two, and all have room. No side effects."""
 
 
 class SliceView(Protocol):

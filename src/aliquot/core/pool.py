@@ -69,7 +69,7 @@ class Pool:
         return sandbox
 
     def load(self, sandbox: Sandbox, *, now: float) -> None:
-        """Bring a swapped-out sandbox back to its devices."""
+        """Load a swapped-out sandbox into the memory of its devices again."""
         self._make_room(sandbox.devices, sandbox.bytes, now=now)
         sandbox.change(SandboxChange.LOAD)
         for device in sandbox.devices:
@@ -77,7 +77,7 @@ class Pool:
         self._outbox.append(LoadMemory(sandbox.id))
 
     def swap_in(self, flow: Flow, *, displace: bool, now: float) -> None:
-        """Bring back the flow's swapped-out sandboxes as far as they fit into free memory.
+        """Load the swapped-out sandboxes of the flow again, as far as they fit into free memory.
 
         With `displace`, other idle sandboxes may be swapped out for the first of them.
         """
@@ -131,7 +131,7 @@ class Pool:
                 self.stop_keeping(other, now=now)
 
     def stop_keeping(self, sandbox: Sandbox, *, now: float) -> None:
-        """Keep the sandbox for no session, so that eviction and keep-alive apply to it again."""
+        """Stop keeping the sandbox for its session, so that eviction and keep-alive apply to it again."""
         if sandbox.session is None:
             return
         self.session_sandboxes.remove(sandbox, sandbox.session)

@@ -126,7 +126,7 @@ class Sandbox:
         self.place = place_of([each.spec for each in devices])
         self.bytes = flow.spec.memory_bytes  # on each device
         self.host_bytes = flow.spec.host_bytes
-        self.reload_s = flow.spec.times_on(device.spec).load_s or 0  # to bring its bytes back to the device
+        self.reload_s = flow.spec.times_on(device.spec).load_s or 0  # to load its bytes to the device again
         self.state = SandboxState.STARTING
         self.invocation: Invocation | None = None
         self.uses = 0  # invocations assigned to it so far

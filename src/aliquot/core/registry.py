@@ -48,11 +48,10 @@ class Registry:
             raise EventError(f"there is a device {spec.name} already")
         for problem in device_problems(spec):
             raise EventError(f"device {spec.name}: {problem}")
-        device = Device(self._devices_seen, spec, self.make_eviction(), self.make_eviction())
+        slots = spec.concurrency
         if self._pool_slots is not None and spec.memory_bytes is not None:
-            # An invocation in flight needs a pool slot, too.
-            device.slots = min(device.slots, self._pool_slots)
-        self.devices[spec.name] = device
+            slots = min(slots, self._pool_slots)  # an invocation in flight needs a pool slot, too
+        self.devices[spec.name] = Device(self._devices_seen, spec, slots, self.make_eviction(), self.make_eviction())
         self._devices_seen += 1
         self._devices_changed()
 

@@ -62,9 +62,10 @@ class Scheduler:
         packing: Packing,
         prefetching: Prefetching,
         pool_slots: int | None = None,
+        policy_names: tuple[str, ...] = (),
     ) -> None:
         self.now: float = 0
-        self.policy_names: tuple[str, ...] = ()  # the policies it was assembled from
+        self.policy_names = policy_names  # of all kinds, for records and replays
         self.invocations: dict[str, Invocation] = {}  # those that have not ended
         self._outbox: list[Command] = []
         self._timers = Timers()
@@ -108,7 +109,7 @@ class Scheduler:
         self.__dict__.update(state)
         self._handlers = self._make_handlers()
 
-    # --- the entry point ---------------------------------------------------------------------------------
+    # --- the entry point --------------------------------------------------------------------------------
 
     def step(self, now: float, events: Sequence[Event]) -> list[Command]:
         """Handle what happened at `now`, and return the commands that follow."""

@@ -133,9 +133,7 @@ class View:
 
     def __init__(self, packing: DeviceChooser | None = None) -> None:
         self.now: float = 0
-        self.packing: DeviceChooser = (
-            packing or _FirstDevice()
-        )  # chooses among several devices with room for a new slice
+        self.packing: DeviceChooser = packing or _FirstDevice()  # chooses the device of a new slice
         self.devices: Sequence[DeviceView] = ()
 
     def has_slot(self, flow: FlowView, device: DeviceView) -> bool:

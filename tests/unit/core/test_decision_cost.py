@@ -1,4 +1,4 @@
-"""A decision's cost must not grow with the number of flows or sandboxes. Counted in bytecodes, so that it is exact."""
+"""The cost of a decision must not grow with the number of flows or sandboxes. It is counted exactly, in bytecodes."""
 
 import sys
 
@@ -41,7 +41,7 @@ class Counter:
 
 
 def busy_scheduler(policy, flows):
-    """All flows have a sandbox and something queued; the slots are taken."""
+    """Give every flow a sandbox and a queued call, with all slots taken."""
     names = [f"f{number}" for number in range(flows)]
     harness = Harness(
         policy,
@@ -93,7 +93,7 @@ def test_a_call_of_a_session_costs_about_the_same_with_ten_and_with_a_thousand_s
 
 
 def opcodes_per_prediction(sessions):
-    """All sessions have more to bring than there is room for; predictions come and transfers end."""
+    """Give every session more to fetch than the budget allows, while predictions come and fetches end."""
     harness = Harness(devices=[device()], functions=[function("f", datasets=("d",))])
     scheduler, under_way = harness.scheduler, []
 

@@ -1,4 +1,4 @@
-"""Our scheduler, by the holes it closes; each switch turns one of them open again."""
+"""`fair_resident`, tested by the weaknesses of other policies that it avoids. Each switch brings one of them back."""
 
 import pytest
 
@@ -56,14 +56,14 @@ def test_hole_1_a_flow_in_device_memory_goes_before_one_that_is_not():
     assert order(harness, commands) == ["2", "4", "3"]
 
 
-def test_a_flow_without_room_is_looked_at_again_when_a_device_comes():
+def test_a_flow_without_room_is_tried_again_when_a_device_is_added():
     harness = resident(function("a"), function("b"), devices=[device(memory_bytes=GIB, concurrency=2)])
     harness.ready(harness.call("a"))
     assert not dispatched(harness.call("b"))  # a slot is free, but no memory
     assert dispatched(harness.send(DeviceAdded(device("gpu-2", memory_bytes=GIB)))) == [("1", "gpu-2", "cold")]
 
 
-def test_hole_2_what_was_really_used_is_charged():
+def test_hole_2_measured_use_is_charged():
     def starts(true_up):
         harness = resident(function("f", run_s=1, cold_s=5, load_s=0), true_up=true_up)
         harness.ready(harness.call("f", at=0), at=5)
@@ -76,7 +76,7 @@ def test_hole_2_what_was_really_used_is_charged():
 
 
 def first_served(arrivals, functions, count, **scenario):
-    """The tenants of the first so many dispatches, all calls being there from the start."""
+    """Return the tenants of the first dispatches when all calls are queued at the start."""
     listed = {name: function(name, cold_s=0, load_s=0) for name in functions}
     lines = []
     settings = PolicySettings("fair_resident", params={"fair_resident": {"window_steps": "0"}})
@@ -86,7 +86,7 @@ def first_served(arrivals, functions, count, **scenario):
 
 
 def test_fairness_has_two_levels():
-    """A tenant with four functions and one with one get the same."""
+    """A tenant with four functions and a tenant with one function get the same service."""
     names = ["f0", "f1", "f2", "f3"]
     arrivals = [("many", name) for name in names for _ in range(10)] + [("single", "g")] * 10
     assert first_served(arrivals, [*names, "g"], 20).count("single") == 10
@@ -97,7 +97,7 @@ def test_the_operators_weights_hold_between_tenants():
     assert first_served(arrivals, ["f", "g"], 20, tenant_weights={"heavy": 3}).count("heavy") == 15
 
 
-def test_what_a_tenant_was_served_while_it_was_alone_is_not_held_against_it():
+def test_service_of_a_tenant_while_it_was_alone_does_not_count_against_it():
     harness = resident(function("f", cold_s=0, load_s=0), window_s=0, adaptive=False, true_up=False)
     for _ in range(20):
         harness.run_all(harness.call("f"))
@@ -123,7 +123,7 @@ def test_hole_3_an_earlier_deadline_goes_first():
     assert order(harness, commands) == ["0", "due-b", "due-a"]
 
 
-def test_hole_4_memory_is_brought_back_before_a_regular_flow_calls_again():
+def test_hole_4_memory_is_loaded_again_before_a_regular_flow_calls_again():
     for predictive in (True, False):
         harness = resident(
             function("clock", load_s=1),
@@ -134,14 +134,14 @@ def test_hole_4_memory_is_brought_back_before_a_regular_flow_calls_again():
         for moment in range(0, 200, 10):
             harness.now = moment
             harness.run_all(harness.call("clock"))
-        harness.run_all(harness.call("other", at=191))  # pushes it out
+        harness.run_all(harness.call("other", at=191))  # evicts it
         before = len(of_type(LoadMemory, harness.log))
         for tenth in range(1920, 2000):
             harness.send(Woke(), at=tenth / 10)
         assert len(of_type(LoadMemory, harness.log)) - before == predictive
 
 
-def test_hole_5_no_more_at_once_than_raise_the_throughput():
+def test_hole_5_no_more_calls_run_at_once_than_raise_the_throughput():
     harness = resident(function("f", run_s=1, cold_s=0, load_s=0), devices=[device(concurrency=2)])
 
     def pair(run_s):
@@ -179,7 +179,7 @@ def test_hole_5_mild_interference_is_worth_it():
     assert occupancy.stretch(gpu, 2) == pytest.approx(1.28, abs=0.1)
 
 
-def test_hole_6_the_switch_brings_back_a_pool_by_count_and_lru():
+def test_hole_6_the_switch_restores_a_pool_by_count_and_lru():
     assert resident(function("f")).scheduler.policy_names[:3] == ("fair_resident", "adaptive", "cost_aware")
     old = resident(function("f"), by_value=False, adaptive=False)
     assert old.scheduler.policy_names[:3] == ("fair_resident", "anticipatory", "lru")

@@ -1,4 +1,4 @@
-"""The host's memory is claimed by all sandboxes together; idle ones give way."""
+"""The memory of the host is shared by all sandboxes, and idle ones are stopped when it is short."""
 
 import pytest
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ def test_idle_sandboxes_are_stopped_when_the_hosts_memory_is_needed():
     assert harness.scheduler.pool.host_bytes == 2 * GIB
 
 
-def test_what_runs_may_claim_more_than_the_host_has():
+def test_running_sandboxes_may_claim_more_than_the_host_has():
     hungry = replace(function("a", share=0), host_bytes=3 * GIB)
     harness = Harness("fcfs", devices=[device("cpu", kind="cpu", memory_bytes=None)])
     harness.send(HostMemorySet(2 * GIB))
@@ -34,7 +34,7 @@ def test_what_runs_may_claim_more_than_the_host_has():
     assert len(of_type(StartSandbox, harness.call("a"))) == 1
 
 
-def test_the_hosts_memory_is_told_before_the_first_sandbox():
+def test_the_hosts_memory_must_be_set_before_the_first_sandbox():
     harness = Harness(
         "fcfs", devices=[device("cpu", kind="cpu", memory_bytes=None)], functions=[function("a", share=0)]
     )

@@ -1,4 +1,4 @@
-"""A function may bound its own sandboxes; the rest of its calls wait where they keep nobody else waiting."""
+"""A function may limit its own sandboxes. Its other calls are held back, where they delay no other function."""
 
 import pytest
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ def test_no_more_sandboxes_start_than_the_function_may_have():
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
-def test_whoever_is_held_back_keeps_nobody_else_waiting(policy):
+def test_calls_held_back_do_not_delay_other_functions(policy):
     harness = Harness(policy, devices=[CPU], functions=[bounded(1), function("many", share=0, memory_bytes=0)])
     harness.call(*["few"] * 50, *["many"] * 50)
     busy = harness.flow("few").in_flight + harness.flow("many").in_flight
@@ -47,21 +47,21 @@ def test_a_call_that_is_held_back_can_be_cancelled():
     assert [command.invocation for command in of_type(Dispatch, harness.run_all(commands))] == ["2"]
 
 
-def test_a_lost_sandbox_lets_the_next_one_in():
+def test_a_lost_sandbox_admits_the_next_call():
     harness = Harness("fcfs", devices=[CPU], functions=[bounded(1)])
     harness.ready(harness.call("few", "few"))
     commands = harness.send(SandboxLost(1, "killed"))
     assert [command.invocation for command in of_type(Dispatch, commands)] == ["1"]
 
 
-def test_a_removed_function_takes_those_held_back_along():
+def test_removing_a_function_fails_its_calls_held_back():
     harness = Harness("fcfs", devices=[CPU], functions=[bounded(1)])
     harness.call("few", "few", "few")
     commands = harness.send(FunctionRemoved(DEFAULT_TENANT, "few"))
     assert [command.invocation for command in of_type(Fail, commands)] == ["1", "2"]
 
 
-def test_a_newer_version_may_have_more_or_fewer():
+def test_a_newer_version_may_have_more_or_fewer_instances():
     harness = Harness("fcfs", devices=[replace(CPU, concurrency=2)], functions=[bounded(4)])
     harness.call(*["few"] * 5)
     flow = harness.flow("few")
@@ -72,12 +72,12 @@ def test_a_newer_version_may_have_more_or_fewer():
     assert (flow.queued, len(flow.held_back)) == (3, 0)
 
 
-def test_an_idle_sandbox_where_there_is_no_room_gives_way_to_one_where_there_is():
+def test_an_idle_sandbox_on_a_full_device_is_stopped_for_one_on_a_free_device():
     devices = [device(name, concurrency=1, memory_bytes=16 * GIB) for name in ("gpu-1", "gpu-2")]
     harness = Harness("fcfs", devices=devices, functions=[replace(function("few"), instances=1), function("other")])
     harness.run_all(harness.call("few"))
     (first,) = harness.flow("few").sandboxes
-    harness.ready(harness.call("other", "other"))  # both devices are theirs now
+    harness.ready(harness.call("other", "other"))  # both devices are in use now
     assert not of_type(Dispatch, harness.call("few"))
     (elsewhere,) = [
         one.id for one in harness.scheduler.invocations.values() if one.device is not None and one.device.index == 1
@@ -88,7 +88,7 @@ def test_an_idle_sandbox_where_there_is_no_room_gives_way_to_one_where_there_is(
     assert len(harness.flow("few").sandboxes) == 1
 
 
-def test_it_takes_one_or_more():
+def test_instances_must_be_one_or_more():
     harness = Harness("fcfs", devices=[CPU])
     with pytest.raises(EventError, match="instances 0 is below 1"):
         harness.send(FunctionDeployed(DEFAULT_TENANT, bounded(0)))

@@ -1,4 +1,4 @@
-"""Who goes when room is short, and how long what is idle stays."""
+"""Eviction policies and keep-alive policies."""
 
 import pytest
 
@@ -46,18 +46,18 @@ def evict(policy):
     return victim.id
 
 
-def test_lru_goes_by_last_use():
+def test_lru_evicts_by_last_use():
     policy = Lru(Params())
     first, second = Entry(1), Entry(2)
     assert victims(policy, [first, second, first]) == [2, 1]
 
 
-def test_lfu_goes_by_number_of_uses_and_among_equals_by_last_use():
+def test_lfu_evicts_by_number_of_uses_and_among_equals_by_last_use():
     policy = Lfu(Params())
     assert victims(policy, [Entry(1), Entry(2), Entry(3), Entry(1), Entry(3)]) == [2, 1, 3]
 
 
-def test_lfu_forgets_the_uses_of_what_is_gone():
+def test_lfu_forgets_the_uses_of_evicted_entries():
     policy, often, once = Lfu(Params()), Entry(1), Entry(2)
     for _ in range(3):
         use(policy, often)
@@ -69,22 +69,22 @@ def test_lfu_forgets_the_uses_of_what_is_gone():
 
 
 def filled_s3fifo(count=20):
-    """The oldest two are in the small queue, the others in the main."""
+    """Return a policy with the oldest two entries in the small queue and the others in the main queue."""
     policy, entries = S3Fifo(Params()), [Entry(number) for number in range(count)]
     for entry in entries:
         policy.add(entry, now=0)
     return policy, entries
 
 
-def test_s3fifo_lets_what_was_used_once_go_early():
+def test_s3fifo_evicts_entries_used_once_early():
     policy, _ = filled_s3fifo()
     assert [evict(policy), evict(policy)] == [0, 1]
     newcomer = Entry(100)
     policy.add(newcomer, now=0)
-    assert evict(policy) == 100  # it has been here for the shortest time, and nobody asked for it
+    assert evict(policy) == 100  # the newest entry, which was not used again
 
 
-def test_s3fifo_moves_what_is_used_twice_more_to_the_main_queue():
+def test_s3fifo_moves_an_entry_used_twice_more_to_the_main_queue():
     policy, entries = filled_s3fifo()
     use(policy, entries[0])
     use(policy, entries[0])
@@ -92,14 +92,14 @@ def test_s3fifo_moves_what_is_used_twice_more_to_the_main_queue():
     assert entries[0].id in policy._main
 
 
-def test_s3fifo_takes_what_comes_back_soon_for_the_main_queue():
+def test_s3fifo_puts_an_entry_that_comes_back_soon_into_the_main_queue():
     policy, entries = filled_s3fifo()
     assert evict(policy) == 0
     policy.add(entries[0], now=0)
     assert entries[0].id in policy._main
 
 
-def test_s3fifo_gives_what_was_used_in_the_main_queue_another_round():
+def test_s3fifo_gives_an_entry_used_in_the_main_queue_another_round():
     policy, entries = filled_s3fifo()
     use(policy, entries[2])
     for _ in range(2):
@@ -111,7 +111,7 @@ def test_lecar_learns_that_frequency_is_the_better_guide_where_scans_pass_throug
     policy, loop = LeCaR(Params()), [Entry(number) for number in range(8)]
     here = {}
     for turn in range(400):
-        entry = loop[turn // 4 % 4] if turn % 4 else Entry(1000 + turn)  # four that are used, and a scan
+        entry = loop[turn // 4 % 4] if turn % 4 else Entry(1000 + turn)  # four entries that are used, and a scan
         if entry.id in here:
             use(policy, entry)
             continue
@@ -122,7 +122,7 @@ def test_lecar_learns_that_frequency_is_the_better_guide_where_scans_pass_throug
     assert policy.lru_weight < 0.5
 
 
-def test_lecar_names_the_same_victim_when_asked_again():
+def test_lecar_returns_the_same_victim_when_called_again():
     policy = LeCaR(Params())
     for entry in (Entry(1), Entry(1), Entry(2), Entry(3)):
         policy.add(entry, now=0)
@@ -130,7 +130,7 @@ def test_lecar_names_the_same_victim_when_asked_again():
 
 
 @pytest.mark.parametrize("name", sorted(EVICTION))
-def test_what_is_in_use_is_never_named_and_what_is_gone_is_forgotten(name):
+def test_entries_in_use_are_never_victims_and_evicted_ones_are_forgotten(name):
     policy = EVICTION[name](EVICTION[name].params_type())
     entries = [Entry(number, next_use_s=None) for number in range(30)]
     for entry in entries:
@@ -146,7 +146,7 @@ def test_what_is_in_use_is_never_named_and_what_is_gone_is_forgotten(name):
     assert sorted(evict(policy) for _ in range(15)) == list(range(0, 30, 2))
 
 
-def test_cost_aware_keeps_what_is_dear_soon_needed_and_small():
+def test_cost_aware_keeps_entries_that_are_expensive_soon_needed_and_small():
     cheap, dear = Entry(1, reload_s=1), Entry(2, reload_s=5)
     soon, late = Entry(3, next_use_s=0.5), Entry(4, next_use_s=50)
     small, large = Entry(5, size=1), Entry(6, size=10)
@@ -156,7 +156,7 @@ def test_cost_aware_keeps_what_is_dear_soon_needed_and_small():
     assert victims(CostAware(Params()), [soon, Entry(7, next_use_s=None)]) == [7, 3]
 
 
-def test_cost_aware_looks_again_as_time_passes():
+def test_cost_aware_computes_the_worth_again_as_time_passes():
     soon_now, soon_later = Entry(1, next_use_s=1), Entry(2, next_use_s=100)
     policy = CostAware(Params())
     for entry in (soon_now, soon_later):
@@ -166,7 +166,7 @@ def test_cost_aware_looks_again_as_time_passes():
     assert policy.victim(now=99) is soon_now
 
 
-def test_gdsf_goes_by_frequency_cost_and_size_and_ages():
+def test_gdsf_evicts_by_frequency_cost_size_and_age():
     rare, often = Entry(1, uses=1), Entry(2, uses=9)
     assert victims(Gdsf(Params()), [often, rare]) == [1, 2]
     policy = Gdsf(Params())
@@ -182,7 +182,7 @@ def test_gdsf_goes_by_frequency_cost_and_size_and_ages():
     raise AssertionError("what was popular once never went")
 
 
-def test_eviction_orders_stay_in_proportion_to_what_they_hold():
+def test_eviction_orders_stay_proportional_to_their_entries():
     for policy in (CostAware(Params()), Gdsf(Params())):
         entry = Entry(1)
         for moment in range(1000):
@@ -212,9 +212,9 @@ def test_adaptive_gives_an_irregular_flow_more_time():
     assert of_type(UnloadMemory, harness.send(Woke(), at=91 + 120))
 
 
-def test_hybrid_histogram_frees_memory_brings_it_back_in_time_and_stops_in_the_end():
+def test_hybrid_histogram_frees_memory_loads_it_in_time_and_stops_in_the_end():
     harness = idle("hybrid_histogram", range(0, 6000, 600))
-    assert of_type(UnloadMemory, harness.log)  # it is idle for ten minutes each time
+    assert of_type(UnloadMemory, harness.log)  # idle for ten minutes each time
     assert not of_type(StopSandbox, harness.log)
     last = 5400
     assert not of_type(LoadMemory, harness.send(Woke(), at=last + 500))
@@ -223,7 +223,7 @@ def test_hybrid_histogram_frees_memory_brings_it_back_in_time_and_stops_in_the_e
     assert of_type(StopSandbox, harness.send(Woke(), at=last + 726))  # 660 x 1.1
 
 
-def test_hybrid_histogram_waits_the_whole_range_until_it_knows():
+def test_hybrid_histogram_waits_the_whole_range_until_it_is_reliable():
     harness = idle("hybrid_histogram", [0, 600])
     assert not of_type(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600 - 1))
     assert of_type(StopSandbox, harness.send(Woke(), at=600 + 4 * 3600))

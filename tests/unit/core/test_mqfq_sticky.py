@@ -1,4 +1,4 @@
-"""MQFQ-Sticky, a test per rule of its specification, named after it."""
+"""MQFQ-Sticky, with one test for each rule of its specification."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_tau_unknown_is_a_tenth_of_t():
     assert tags(harness, "a").finish == pytest.approx(0.7)
 
 
-def test_a_withdrawn_call_takes_its_step_with_it():
+def test_withdrawing_a_call_removes_its_step():
     harness = mqfq(function("a", run_s=2), function("b"))
     harness.call("b")
     harness.call("a", "a", "a")
@@ -176,17 +176,19 @@ def test_a_flow_with_something_in_flight_does_not_turn_inactive():
     assert tags(harness, "a").state is not FlowState.INACTIVE
 
 
-def test_turning_active_brings_the_memory_of_idle_sandboxes_back():
+def test_becoming_active_loads_the_memory_of_idle_sandboxes_again():
     harness = mqfq(function("a"), function("b"), devices=[device(concurrency=1)])
     harness.run_all(harness.call("a", at=0))
     harness.run_all(harness.call("a", at=1))
     assert of_type(UnloadMemory, harness.send(Woke(), at=10))
     harness.ready(harness.call("b", at=11))  # the only slot is taken
-    assert of_type(LoadMemory, harness.call("a", at=11.5)) == [LoadMemory(1)]  # it waits, but its memory comes already
+    assert of_type(LoadMemory, harness.call("a", at=11.5)) == [
+        LoadMemory(1)
+    ]  # it waits, but its memory is loaded already
     assert dispatched(harness.finish("2")) == [("3", "gpu-1", "swap_in")]
 
 
-def test_prefetch_pushes_nobody_out():
+def test_a_swap_in_evicts_nothing():
     harness = mqfq(function("a"), function("b"), devices=[device(concurrency=1, memory_bytes=GIB)])
     harness.run_all(harness.call("a", at=0))
     harness.run_all(harness.call("a", at=1))
@@ -215,7 +217,7 @@ def test_no_token_above_the_utilisation_cap():
     assert dispatched(harness.send(UtilisationMeasured("gpu-1", 0.95))) == [("3", "gpu-1", "cold")]
 
 
-def test_what_was_measured_before_a_device_fell_idle_does_not_hold_it_up():
+def test_utilisation_measured_before_a_device_became_idle_does_not_block_it():
     harness = mqfq()
     started = harness.call("a")
     harness.send(UtilisationMeasured("gpu-1", 0.99))

@@ -1,4 +1,4 @@
-"""Functions that take several whole devices: all of them at once or none."""
+"""Functions that take several whole devices, all at once or none."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def books(harness, name):
     return found.running, found.shares_used, found.resident_bytes
 
 
-def test_it_holds_each_of_its_devices_and_their_memory():
+def test_a_sandbox_takes_a_slot_and_memory_on_each_of_its_devices():
     harness = Harness(devices=gpus(3), functions=[function("two", share=2, memory_bytes=GIB)])
     commands = harness.call("two")
     assert of_type(StartSandbox, commands)[0].place == ("gpu-1", "gpu-2")
@@ -35,7 +35,7 @@ def test_it_holds_each_of_its_devices_and_their_memory():
 
 
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
-def test_it_waits_until_all_of_its_devices_are_idle_and_none_is_held_for_it_before(policy):
+def test_a_call_waits_until_all_its_devices_are_idle_and_reserves_none_before(policy):
     harness = Harness(policy, devices=gpus(2), functions=[function("two", share=2), function("part", share=0.5)])
     harness.ready(harness.call("part"))
     assert dispatched(harness.call("two")) == []
@@ -43,7 +43,7 @@ def test_it_waits_until_all_of_its_devices_are_idle_and_none_is_held_for_it_befo
     assert sorted(dispatched(harness.finish("0"))[0][1].split(",")) == ["gpu-1", "gpu-2"]
 
 
-def test_nobody_shares_a_device_with_it():
+def test_no_other_sandbox_runs_on_its_devices():
     harness = Harness(devices=gpus(2), functions=[function("two", share=2), function("part", share=0.01)])
     harness.ready(harness.call("two"))
     assert dispatched(harness.call("part")) == []
@@ -56,7 +56,7 @@ def test_its_devices_are_of_one_kind():
     assert dispatched(harness.call("two")) == [("0", "b-1,b-2", "cold")]
 
 
-def test_idle_sandboxes_make_room_on_each_device_and_it_gives_way_on_each():
+def test_idle_sandboxes_are_evicted_on_each_device_and_so_is_it():
     harness = Harness(
         devices=gpus(2, memory_bytes=4 * GIB),
         functions=[function("two", share=2, memory_bytes=3 * GIB), function("part", share=1, memory_bytes=2 * GIB)],
@@ -83,7 +83,7 @@ def test_it_has_a_pool_slot_on_each_device():
     assert [command.sandbox for command in of_type(StopSandbox, harness.call("part"))] == [1]
 
 
-def test_a_session_holds_it_on_each_device():
+def test_a_session_keeps_it_on_each_device():
     harness = Harness(devices=gpus(2), functions=[function("two", share=2)])
     harness.run_all(harness.call("two", session="s"))
     assert [list(found.kept) for found in harness.scheduler.registry.devices.values()] == [[1], [1]]
@@ -99,7 +99,7 @@ def test_it_is_lost_with_any_of_its_devices():
     assert [books(harness, f"gpu-{n}") for n in (1, 3)] == [(0, 0, 0)] * 2
 
 
-def test_when_too_few_are_left_what_waits_is_failed_with_the_reason():
+def test_when_too_few_devices_are_left_waiting_calls_fail_with_the_reason():
     harness = Harness(devices=gpus(2), functions=[function("two", share=2)])
     harness.call("two", "two")
     running, waiting = of_type(Fail, harness.send(DeviceLost("gpu-2")))
@@ -132,7 +132,7 @@ def test_more_than_one_device_and_not_a_whole_number_of_them_is_refused():
             harness.send(FunctionDeployed("t", function("f", share=share)))
 
 
-def test_a_misfit_says_the_largest_that_would_fit():
+def test_a_misfit_names_the_largest_request_that_would_fit():
     two = [DeviceSpec(f"a-{number}", "a", memory) for number, memory in ((1, 100), (2, 60))]
     assert misfit(function("f", share=2, memory_bytes=60), two) is None
     text = misfit(function("f", share=3, memory_bytes=10), two)

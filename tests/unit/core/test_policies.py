@@ -1,4 +1,4 @@
-"""The queueing policies, each by what sets it apart."""
+"""Queueing policies, each tested for its own rules."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from aliquot.testing.harness import dispatched, of_type
 
 
 def order_of(policy, calls, functions, *, devices=None, params=None, seed=0):
-    """The functions in the order they are dispatched; the first call takes the slot before the others come."""
+    """Return the functions in order of dispatch. The first call takes the slot before the others arrive."""
     harness = Harness(policy, devices=devices or [device()], functions=functions, params=params, seed=seed)
     commands = harness.call(calls[0])
     harness.call(*calls[1:], at=1)
@@ -26,7 +26,7 @@ def order_of(policy, calls, functions, *, devices=None, params=None, seed=0):
 SHORT, LONG = function("s", run_s=1), function("l", run_s=8)
 
 
-def test_fcfs_goes_by_arrival():
+def test_fcfs_serves_in_order_of_arrival():
     assert order_of("fcfs", "llsls", [SHORT, LONG]) == "llsls"
 
 
@@ -48,11 +48,11 @@ def test_eedf_lets_short_work_overtake_only_as_far_as_it_is_shorter():
     assert names == ["0", "2", "1", "3"]
 
 
-def test_batch_drains_the_flow_that_holds_the_oldest():
+def test_batch_drains_the_flow_with_the_oldest_call():
     assert order_of("batch", "ababab", [function("a"), function("b")]) == "aaabbb"
 
 
-def test_estimates_follow_what_really_happens():
+def test_estimates_follow_measured_run_times():
     harness = Harness("sjf", devices=[device()], functions=[function("x", run_s=1), function("y", run_s=2)])
     for _ in range(30):
         harness.run_all(harness.call("x"), run_s=9)
@@ -68,7 +68,7 @@ def test_round_robin_blocks_on_the_device_whose_turn_it_is():
     assert dispatched(harness.finish("0")) == [("2", "gpu-1", "warm")]
 
 
-def test_round_robin_passes_over_a_device_that_could_never_hold_the_function():
+def test_round_robin_skips_a_device_that_could_never_hold_the_function():
     small = device("gpu-1", memory_bytes=GIB)
     harness = Harness("round_robin", devices=[small, device("gpu-2")], functions=[function("f", memory_bytes=2 * GIB)])
     assert dispatched(harness.call("f")) == [("0", "gpu-2", "cold")]
@@ -131,9 +131,7 @@ def test_exclusive_counts_a_tenant_as_one_client():
     for tenant, name in (("ann", "x"), ("ann", "y"), ("bob", "x")):
         harness.send(FunctionDeployed(tenant, function(name)))
     harness.call("x", "y", tenant="ann")
-    assert (
-        len(of_type(StartSandbox, harness.log)) == 1
-    )  # three clients, ann shares a device with nobody but has only one
+    assert len(of_type(StartSandbox, harness.log)) == 1  # three clients; ann has a device of its own, but only one
 
 
 def test_exclusive_splits_anew_when_a_client_comes():
@@ -156,7 +154,7 @@ def test_exclusive_without_rebalancing_moves_none():
     assert [where for _, where, _ in dispatched(harness.call("a", "a", "a", "a"))] == ["gpu-1", "gpu-2"]
 
 
-def test_exclusive_lets_a_function_too_large_for_its_devices_be_a_guest():
+def test_exclusive_lets_a_function_too_large_for_its_devices_use_others():
     harness = Harness(
         "exclusive",
         devices=[device("gpu-1", memory_bytes=GIB), device("gpu-2", memory_bytes=8 * GIB)],
@@ -205,6 +203,6 @@ def test_a_wrong_parameter_is_named_with_what_it_takes(params, complaint):
         Harness("mqfq_sticky", devices=[device()], params=params)
 
 
-def test_an_unknown_policy_is_answered_with_those_there_are():
+def test_an_unknown_policy_is_refused_with_the_known_names():
     with pytest.raises(InputError, match=r"policy: there is no 'fifo'; it takes affinity, balance, .*, srtf"):
         Harness("fifo", devices=[device()])

@@ -1,4 +1,4 @@
-"""The prefetcher's rules, one by one: events in, commands out."""
+"""The rules of the prefetcher, one by one, as events in and commands out."""
 
 import pytest
 
@@ -23,7 +23,7 @@ from aliquot.testing.harness import of_type
 
 
 def reading(*tenants, prefetching="threshold", **params):
-    """A scheduler with a function `train` of each tenant that reads the dataset `d`."""
+    """Make a scheduler with a function `train` of each tenant that reads the dataset `d`."""
     harness = Harness(
         devices=[device(concurrency=4)],
         prefetching=prefetching,
@@ -76,7 +76,7 @@ def test_without_prefetching_nothing_is_asked():
     assert of_type(Predict, [*harness.send(SessionBegan("default", "s")), *harness.call("train")]) == []
 
 
-def test_one_question_is_out_at_a_time_and_asked_again_after_its_answer():
+def test_one_prediction_is_pending_at_a_time_and_the_next_is_asked_for_after_it():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     assert of_type(Predict, harness.call("train", session="s")) == []
@@ -84,13 +84,13 @@ def test_one_question_is_out_at_a_time_and_asked_again_after_its_answer():
     assert of_type(Predict, harness.send(predicted())) == []
 
 
-def test_a_question_that_is_never_answered_does_not_keep_others_from_being_asked():
+def test_a_prediction_that_never_comes_does_not_block_the_next():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     assert of_type(Predict, harness.call("train", session="s", at=60)) != []
 
 
-def test_what_is_likely_enough_is_brought_most_likely_first_with_its_reason():
+def test_likely_files_are_fetched_most_likely_first_with_the_reason():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     fetches = harness.send(predicted(likely("b", 0.8), likely("a", 0.93), likely("c", 0.75), likely("d", 0.2)))
@@ -100,7 +100,7 @@ def test_what_is_likely_enough_is_brought_most_likely_first_with_its_reason():
     ]
 
 
-def test_of_those_about_as_likely_the_models_first_is_brought_first():
+def test_among_about_equally_likely_files_the_models_order_holds():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     assert paths(harness.send(predicted(likely("soon", 0.96), likely("later", 0.99), likely("then", 0.97)))) == [
@@ -110,20 +110,20 @@ def test_of_those_about_as_likely_the_models_first_is_brought_first():
     ]
 
 
-def test_no_more_than_the_first_few_are_brought():
+def test_at_most_top_n_files_are_fetched():
     harness = reading(top_n=2)
     harness.send(SessionBegan("default", "s"))
     assert paths(harness.send(predicted(likely("a"), likely("b"), likely("c")))) == ["a", "b"]
 
 
-def test_no_more_bytes_than_the_budget_are_on_their_way_and_an_end_lets_the_next_begin():
-    harness = reading(budget_mib=4)  # of which a tenant may have half
+def test_no_more_bytes_than_the_budget_are_in_flight_and_an_end_lets_the_next_begin():
+    harness = reading(budget_mib=4)  # a tenant may have half
     harness.send(SessionBegan("default", "s"))
     assert paths(harness.send(predicted(likely("a"), likely("b"), likely("c"), likely("e")))) == ["a", "b"]
     assert paths(harness.send(FetchEnded(1, 0.1))) == ["c"]
 
 
-def test_a_file_larger_than_the_budget_goes_alone():
+def test_a_file_larger_than_the_budget_is_fetched_alone():
     harness = reading(budget_mib=4)
     harness.send(SessionBegan("default", "s"))
     assert paths(harness.send(predicted(likely("a", 0.95), likely("large", 0.9, 9 * MIB), likely("b", 0.8)))) == ["a"]
@@ -163,7 +163,7 @@ def test_a_tenants_sessions_take_turns():
     assert order == ["s0", "t0", "s1", "t1"]
 
 
-def test_a_file_that_two_want_is_brought_once_and_cancelled_when_nobody_wants_it_any_more():
+def test_a_file_that_two_audiences_want_is_fetched_once_and_cancelled_when_neither_does():
     harness = reading("ann", "bob")
     harness.send(SessionBegan("ann", "s"), SessionBegan("bob", "s"))
     assert paths(harness.send(predicted(likely("x"), tenant="ann"), predicted(likely("x"), tenant="bob"))) == ["x"]
@@ -172,7 +172,7 @@ def test_a_file_that_two_want_is_brought_once_and_cancelled_when_nobody_wants_it
     assert harness.send(FetchEnded(1, 0.1)) == []
 
 
-def test_a_new_prediction_takes_the_place_of_the_old_one():
+def test_a_new_prediction_replaces_the_old_one():
     harness = reading(budget_mib=4)
     harness.send(SessionBegan("default", "s"))
     harness.send(predicted(likely("a"), likely("b"), likely("c")))
@@ -181,7 +181,7 @@ def test_a_new_prediction_takes_the_place_of_the_old_one():
     assert paths(harness.send(FetchEnded(1, 0.1))) == ["e"]
 
 
-def test_what_is_under_way_is_not_cancelled_for_being_a_little_less_likely():
+def test_a_fetch_is_not_cancelled_when_its_file_becomes_a_little_less_likely():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     harness.send(predicted(likely("a", 0.8)))
@@ -189,7 +189,7 @@ def test_what_is_under_way_is_not_cancelled_for_being_a_little_less_likely():
     assert harness.send(predicted(likely("a", 0.5))) == [CancelFetch(1, "markov2 does not expect it any more")]
 
 
-def test_what_is_small_need_not_be_as_likely_where_the_wait_for_it_is_mostly_latency():
+def test_a_small_file_needs_less_probability_when_its_wait_is_mostly_latency():
     harness = reading(prefetching="expected_benefit", latency_ms=2, bandwidth_mb_s=100, price=3)
     harness.send(SessionBegan("default", "s"))
     files = [likely("large", 0.74, 10**9), likely("larger", 0.76, 10**9), likely("small", 0.2, 10**4)]
@@ -202,7 +202,7 @@ def test_what_is_small_need_not_be_as_likely_where_the_wait_for_it_is_mostly_lat
     assert paths(harness.send(FetchEnded(1, 10))) == ["small"], "the larger one was more than the budget"
 
 
-def test_what_was_cancelled_and_is_wanted_again_begins_when_its_end_is_told():
+def test_a_cancelled_file_that_is_wanted_again_begins_after_its_end_is_reported():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     harness.send(predicted(likely("a")))
@@ -211,17 +211,17 @@ def test_what_was_cancelled_and_is_wanted_again_begins_when_its_end_is_told():
     assert paths(harness.send(FetchEnded(1, 0.1))) == ["a"]
 
 
-def test_what_was_cancelled_must_be_likely_enough_to_begin_again():
+def test_a_cancelled_file_must_be_likely_enough_to_begin_again():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     harness.send(predicted(likely("a")))
     harness.send(predicted())
     harness.send(predicted(likely("a")))
-    harness.send(predicted(likely("a", 0.6)))  # which would be enough to go on
+    harness.send(predicted(likely("a", 0.6)))  # enough to continue a fetch
     assert harness.send(FetchEnded(1, 0.1)) == []
 
 
-def test_what_was_cancelled_counts_until_its_end_is_told():
+def test_a_cancelled_fetch_counts_until_its_end_is_reported():
     harness = reading(budget_mib=2)
     harness.send(SessionBegan("default", "s"))
     harness.send(predicted(likely("a")))
@@ -229,20 +229,20 @@ def test_what_was_cancelled_counts_until_its_end_is_told():
     assert paths(harness.send(FetchEnded(1, 0.1))) == ["b"]
 
 
-def test_a_prediction_for_a_session_that_has_ended_is_passed_over():
+def test_a_prediction_for_an_ended_session_is_ignored():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     assert harness.send(SessionEnded("default", "s"), predicted(likely("a"))) == []
     assert harness.send(predicted(likely("a"))) == []
 
 
-def test_a_session_that_ends_in_the_moment_of_its_prediction_brings_nothing():
+def test_a_session_that_ends_at_the_time_of_its_prediction_fetches_nothing():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     assert harness.send(predicted(likely("a")), SessionEnded("default", "s")) == []
 
 
-def test_a_function_that_is_removed_takes_its_fetches_along():
+def test_removing_a_function_cancels_its_fetches():
     harness = reading()
     harness.run_all(harness.call("train"))
     harness.send(predicted(likely("a"), session="function/train"))
@@ -251,7 +251,7 @@ def test_a_function_that_is_removed_takes_its_fetches_along():
     ]
 
 
-def test_what_no_function_of_the_tenant_reads_any_more_is_cancelled_and_not_brought_again():
+def test_files_that_no_function_of_the_tenant_reads_any_more_are_cancelled_and_not_fetched_again():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     harness.send(predicted(likely("a")))
@@ -261,7 +261,7 @@ def test_what_no_function_of_the_tenant_reads_any_more_is_cancelled_and_not_brou
     assert harness.send(predicted(likely("a"))) == []
 
 
-def test_a_dataset_that_is_removed_takes_its_fetches_along():
+def test_removing_a_dataset_cancels_its_fetches():
     harness = reading("ann", "bob")
     harness.send(SessionBegan("ann", "s"), SessionBegan("bob", "s"))
     harness.send(predicted(likely("x"), tenant="ann"), predicted(likely("x"), likely("y"), tenant="bob"))
@@ -269,7 +269,7 @@ def test_a_dataset_that_is_removed_takes_its_fetches_along():
     assert gone == [CancelFetch(1, "dataset d was removed"), CancelFetch(2, "dataset d was removed")]
 
 
-def test_a_file_that_could_not_be_brought_is_left_alone_for_longer_each_time():
+def test_a_file_that_could_not_be_fetched_is_delayed_for_longer_each_time():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     for number, wait_s in enumerate((10, 20, 40), 1):
@@ -282,7 +282,7 @@ def test_a_file_that_could_not_be_brought_is_left_alone_for_longer_each_time():
     assert paths(harness.send(predicted(likely("a")))) == ["a"], "it came: what was before does not count"
 
 
-def test_when_several_fail_in_a_row_the_whole_dataset_is_left_alone():
+def test_after_several_failures_in_a_row_the_whole_dataset_is_delayed():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     harness.send(predicted(*[likely(f"a{number}") for number in range(backoff.MAX_DATASET_FAILURES)]))
@@ -291,7 +291,7 @@ def test_when_several_fail_in_a_row_the_whole_dataset_is_left_alone():
     assert paths(harness.send(predicted(likely("other")), at=10)) == ["other"]
 
 
-def test_a_dataset_that_is_put_again_is_tried_at_once():
+def test_a_dataset_that_is_replaced_is_tried_at_once():
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     harness.send(predicted(likely("a")))
@@ -300,7 +300,7 @@ def test_a_dataset_that_is_put_again_is_tried_at_once():
 
 
 @pytest.mark.parametrize(("probability", "size"), [(1.1, 1), (-0.1, 1), (float("nan"), 1), (0.9, -1)])
-def test_a_prediction_that_cannot_be_changes_nothing(probability, size):
+def test_an_impossible_prediction_changes_nothing(probability, size):
     harness = reading()
     harness.send(SessionBegan("default", "s"))
     harness.send(predicted(likely("a")))
@@ -320,7 +320,7 @@ def test_a_fetch_ends_once():
         harness.send(FetchEnded(2, 0.1))
 
 
-def test_a_snapshot_has_all_of_it():
+def test_a_snapshot_includes_the_prefetcher():
     harness = reading("ann", "bob", budget_mib=4)
     harness.send(SessionBegan("ann", "s"), SessionBegan("bob", "s"))
     harness.send(predicted(likely("x"), likely("y"), likely("z"), tenant="ann"), predicted(likely("x"), tenant="bob"))

@@ -1,4 +1,4 @@
-"""The state machine, event by event."""
+"""The scheduler as a state machine, event by event."""
 
 import pytest
 
@@ -59,12 +59,14 @@ def test_a_second_call_finds_the_sandbox_warm():
     assert harness.call("f") == [Dispatch("1", 1, ("gpu-1",), Start.WARM, "oldest"), Run("1", 1)]
 
 
-def test_all_events_of_a_moment_are_taken_in_before_anything_is_decided():
+def test_all_events_of_a_step_are_handled_before_anything_is_decided():
     harness = Harness("balance", devices=[device("gpu-1"), device("gpu-2")], functions=[function("f")])
     harness.ready(harness.call("f", "f"))
     harness.call("f")
     finished = [RunFinished(name, number, 1) for name, number in (("1", 2), ("0", 1))]
-    assert dispatched(harness.send(*finished)) == [("2", "gpu-1", "warm")]  # the longest idle of both, not the first
+    assert dispatched(harness.send(*finished)) == [
+        ("2", "gpu-1", "warm")
+    ]  # the device that was idle longest, not the first
 
 
 def test_no_more_than_d_run_on_a_device():
@@ -218,7 +220,7 @@ def test_cancelling_an_invocation_whose_sandbox_is_starting_leaves_the_sandbox_t
     assert harness.send(SandboxStarted(1)) == [Run("1", 1)]
 
 
-def test_cancelling_what_has_ended_is_late_not_wrong():
+def test_cancelling_an_ended_invocation_is_late_not_wrong():
     harness = one_device()
     harness.run_all(harness.call("f"))
     assert harness.send(InvocationCancelled("0")) == []
@@ -227,14 +229,14 @@ def test_cancelling_what_has_ended_is_late_not_wrong():
 def test_a_new_version_of_a_function_never_uses_an_old_sandbox():
     harness = one_device(concurrency=2)
     harness.run_all(harness.call("f", "f"))
-    harness.call("f")  # holds one of the two
+    harness.call("f")  # takes one of the two slots
     commands = harness.send(FunctionDeployed("default", function("f", memory_bytes=2 * GIB)))
     assert [command.sandbox for command in of_type(StopSandbox, commands)] == [1]
     assert dispatched(harness.call("f")) == [("3", "gpu-1", "cold")]
     assert of_type(StopSandbox, harness.finish("2")) == [StopSandbox(2, "its function has a newer version")]
 
 
-def test_removing_a_function_fails_what_waits_and_lets_what_runs_finish():
+def test_removing_a_function_fails_waiting_calls_and_lets_running_ones_finish():
     harness = one_device()
     harness.ready(harness.call("f", "f"))
     assert harness.send(FunctionRemoved("default", "f")) == [Fail("1", "its function was removed")]
@@ -249,7 +251,7 @@ def test_a_function_that_no_longer_needs_a_gpu_moves_to_the_cpu():
     assert dispatched(harness.call("f")) == [("1", "cpu-1", "cold")]
 
 
-def test_a_lost_device_fails_what_was_on_it_and_what_fits_nowhere_else():
+def test_a_lost_device_fails_its_calls_and_those_that_fit_nowhere_else():
     too_big = f"gpu-1: needs {3 * GIB} bytes of {GIB}; the largest that would fit is a share of 1 with {GIB} bytes"
     small, large = device("gpu-1", memory_bytes=GIB), device("gpu-2", memory_bytes=4 * GIB)
     harness = Harness(devices=[small, large], functions=[function("f"), function("big", memory_bytes=3 * GIB)])
@@ -262,13 +264,13 @@ def test_a_lost_device_fails_what_was_on_it_and_what_fits_nowhere_else():
     assert harness.call("big") == [Reject("3", too_big)]
 
 
-def test_an_added_device_takes_what_waits():
+def test_an_added_device_takes_waiting_calls():
     harness = one_device()
     harness.call("f", "f")
     assert dispatched(harness.send(DeviceAdded(device("gpu-2")))) == [("1", "gpu-2", "cold")]
 
 
-def test_a_deadline_is_a_moment_on_the_grid():
+def test_a_deadline_is_rounded_to_nanoseconds():
     harness = one_device()
     harness.send(InvocationArrived("x", "default", "f", deadline_s=0.2, cost_limit=3), at=0.1)
     invocation = harness.scheduler.invocations["x"]
@@ -289,11 +291,11 @@ def test_fixed_ttl_stops_a_sandbox_that_was_idle_for_so_long():
     harness.run_all(harness.call("f"))
     assert WakeAt(10) in harness.log
     harness.run_all(harness.call("f", at=6))
-    assert harness.send(Woke(), at=10) == [WakeAt(16)]  # it was used meanwhile
+    assert harness.send(Woke(), at=10) == [WakeAt(16)]  # it was used in the meantime
     assert harness.send(Woke(), at=16) == [StopSandbox(1, "keep-alive is over")]
 
 
-def test_bytes_that_arrive_after_keep_alive_is_over_are_given_back():
+def test_a_sandbox_that_finishes_loading_after_keep_alive_ended_is_swapped_out():
     harness = Harness(
         "mqfq_sticky",
         devices=[device(concurrency=2)],
@@ -304,9 +306,9 @@ def test_bytes_that_arrive_after_keep_alive_is_over_are_given_back():
         harness.now = second
         harness.run_all(harness.call("f"))
     assert of_type(UnloadMemory, harness.send(Woke(), at=10))
-    loading = harness.call("f", at=10)  # its bytes are on their way
+    loading = harness.call("f", at=10)  # its bytes are being loaded
     harness.send(InvocationCancelled("2"), at=10)
-    harness.send(Woke(), at=40)  # too late for them
+    harness.send(Woke(), at=40)  # the loading is not finished
     assert of_type(UnloadMemory, harness.ready(loading, at=41)) == [UnloadMemory(1)]
 
 
@@ -324,7 +326,7 @@ def test_a_wake_up_that_comes_early_is_asked_for_again():
     assert harness.send(Woke(), at=599.999999) == [WakeAt(600)]
 
 
-def test_what_an_older_version_took_teaches_nothing_about_the_new_one():
+def test_run_times_of_an_older_version_do_not_count_for_the_new_one():
     harness = one_device()
     harness.ready(harness.call("f"))
     harness.send(FunctionDeployed("default", function("f", run_s=7)))
@@ -332,14 +334,14 @@ def test_what_an_older_version_took_teaches_nothing_about_the_new_one():
     assert harness.flow("f").run_estimate_s == 7
 
 
-def test_a_device_that_comes_late_brings_the_prior_of_its_kind():
+def test_a_device_added_later_adds_the_prior_of_its_kind():
     harness = Harness(devices=[], functions=[function("f", run_s=4)])
     assert harness.call("f") == [Reject("0", "there are no devices")]
     harness.send(DeviceAdded(device("gpu-1", kind="rtx4090", speed=2)))
     assert harness.flow("f").run_estimates_s == {"rtx4090": 2}
 
 
-def test_anticipatory_swaps_out_a_flow_that_stays_away_longer_than_usual():
+def test_anticipatory_swaps_out_a_flow_that_is_idle_longer_than_usual():
     harness = Harness(devices=[device()], functions=[function()], keepalive="anticipatory")
     for second in (0, 4, 8):
         harness.now = second
@@ -381,7 +383,7 @@ def test_an_impossible_event_is_refused_and_changes_nothing(event, complaint):
     assert harness.finish("0") == [Complete("0")]
 
 
-def test_the_other_events_of_a_step_are_taken_in_and_their_commands_come_with_the_next():
+def test_the_other_events_of_a_step_are_handled_and_their_commands_come_with_the_next():
     harness = one_device()
     harness.ready(harness.call("f"))
     with pytest.raises(EventError, match="event 1 of 3, SandboxStarted: there never was a sandbox 99"):
@@ -396,7 +398,7 @@ def test_the_clock_does_not_go_back():
         harness.send(at=4)
 
 
-def test_what_is_said_of_a_sandbox_that_is_gone_is_late_not_wrong():
+def test_events_of_a_stopped_sandbox_are_late_not_wrong():
     harness = one_device()
     harness.call("f")
     harness.send(SandboxLost(1, "killed"))
@@ -404,7 +406,7 @@ def test_what_is_said_of_a_sandbox_that_is_gone_is_late_not_wrong():
 
 
 class Overreaching(Queueing):
-    """Sends everything to the first device, full or not."""
+    """Sends every call to the first device, even if it is full."""
 
     def enqueued(self, flow, invocation, view):
         self.flow = flow
@@ -413,7 +415,7 @@ class Overreaching(Queueing):
         return Choice(self.flow, view.devices[0], None, "because")
 
 
-def test_a_policy_that_overreaches_is_named():
+def test_an_impossible_choice_names_the_policy():
     harness = Harness(
         "mine", devices=[device(), device("gpu-2")], functions=[function()], queueing={"mine": Overreaching}
     )
@@ -421,7 +423,7 @@ def test_a_policy_that_overreaches_is_named():
         harness.call("f", "f")
 
 
-def test_every_state_but_the_last_can_end_and_nothing_leaves_the_last():
+def test_every_state_but_the_last_can_end_and_the_last_cannot_change():
     for state in SandboxState:
         assert ((state, "end") in SANDBOX) == (state is not SandboxState.GONE)
     for state in InvocationState:
@@ -429,7 +431,7 @@ def test_every_state_but_the_last_can_end_and_nothing_leaves_the_last():
     assert all(state is not SandboxState.GONE for state, _ in SANDBOX)
 
 
-def test_a_function_that_comes_with_a_domain_of_its_own_is_served_in_the_same_step():
+def test_a_function_with_a_new_domain_is_served_in_the_same_step():
     harness = Harness(
         "fcfs", devices=[device(), device("cpu", kind="cpu", memory_bytes=None)], functions=[function("a")]
     )

@@ -1,4 +1,4 @@
-"""Sessions: their sandboxes are kept near, within bounds, and never at the price of a worse start."""
+"""Sessions keep their sandboxes, within limits, and never get a worse start for it."""
 
 import pickle
 
@@ -16,7 +16,7 @@ from aliquot.testing.harness import of_type
 
 
 def begin(harness, *sessions, name="f"):
-    """A call of each session, all at once; returns their sandboxes once all have ended."""
+    """Make one call of each session at once, and return their sandboxes once all have ended."""
     commands = []
     for session in sessions:
         commands += harness.call(name, session=session)
@@ -42,12 +42,12 @@ def test_a_session_gets_the_sandbox_that_served_it_last(policy):
         assert serve(harness, session) == expected
 
 
-def test_who_has_none_takes_what_nobody_holds_before_what_another_holds():
+def test_a_new_session_takes_a_free_sandbox_before_one_kept_for_another():
     harness = Harness(devices=[device(concurrency=3)], functions=[function()])
     nobodys, of_a = begin(harness, None, "a")
     assert serve(harness) == nobodys
     assert serve(harness, "b") == nobodys
-    # Now everything is held: rather a warm start in what waited longest than a cold one.
+    # All sandboxes are kept now. A warm start in the least recently used is better than a cold one.
     commands = harness.call("f")
     (dispatch,) = of_type(Dispatch, commands)
     assert (dispatch.sandbox, dispatch.start) == (of_a, Start.WARM)
@@ -63,7 +63,7 @@ def test_a_session_is_not_worth_a_swap_in():
 
 
 @pytest.mark.parametrize("policy", ["fair_resident", "mqfq_sticky"])
-def test_between_devices_that_are_as_good_the_session_decides(policy):
+def test_the_session_decides_between_equally_good_devices(policy):
     harness = Harness(policy, devices=[device("gpu-1"), device("gpu-2")], functions=[function()])
     of_a, of_b = begin(harness, "a", "b")
     assert serve(harness, "b") == of_b
@@ -71,7 +71,7 @@ def test_between_devices_that_are_as_good_the_session_decides(policy):
     assert serve(harness, "b") == of_b
 
 
-def test_what_a_session_holds_is_swapped_out_last():
+def test_kept_sandboxes_are_swapped_out_last():
     functions = [function(name, memory_bytes=GIB) for name in ("f", "g", "h", "i", "j")]
     harness = Harness("fcfs", devices=[device(memory_bytes=4 * GIB)], functions=functions)
     held = serve(harness, "a")
@@ -86,7 +86,7 @@ def test_what_a_session_holds_is_swapped_out_last():
     assert len(swapped_out) == 4
 
 
-def test_sessions_hold_half_a_device_at_most_and_the_least_recent_is_let_go():
+def test_sessions_keep_at_most_half_a_device_and_lose_the_least_recent():
     names = [f"f{number}" for number in range(6)]
     functions = [function(name, memory_bytes=GIB) for name in names]
     harness = Harness("fcfs", devices=[device(memory_bytes=4 * GIB)], functions=functions)
@@ -96,7 +96,7 @@ def test_sessions_hold_half_a_device_at_most_and_the_least_recent_is_let_go():
     assert swapped_out.sandbox == sandboxes[0]
 
 
-def test_what_is_larger_than_half_a_device_is_not_held_and_drives_nobody_out():
+def test_a_sandbox_larger_than_half_a_device_is_not_kept_and_displaces_none():
     functions = [function("small", memory_bytes=GIB), function("large", memory_bytes=3 * GIB)]
     harness = Harness("fcfs", devices=[device(memory_bytes=4 * GIB)], functions=functions)
     small = serve(harness, "a", name="small")
@@ -116,7 +116,7 @@ def test_a_pool_slot_is_taken_from_a_session_last():
     assert held in harness.scheduler.pool.sandboxes
 
 
-def test_the_hosts_memory_is_taken_from_a_session_last_and_half_of_it_at_most_is_held():
+def test_the_hosts_memory_is_taken_from_a_session_last_and_at_most_half_is_kept():
     hungry = [replace(function(name, share=0), host_bytes=GIB) for name in "fghijk"]
     harness = Harness("fcfs", devices=[device("cpu", kind="cpu", memory_bytes=None)])
     harness.send(HostMemorySet(4 * GIB))
@@ -134,7 +134,7 @@ def begin_commands(harness, name):
     return commands
 
 
-def test_keep_alive_passes_over_what_a_session_holds_until_the_session_ends():
+def test_keep_alive_does_not_apply_to_kept_sandboxes_until_the_session_ends():
     harness = Harness(
         devices=[device()], functions=[function()], keepalive="fixed_ttl", params={"fixed_ttl": {"ttl_s": "5"}}
     )
@@ -143,7 +143,7 @@ def test_keep_alive_passes_over_what_a_session_holds_until_the_session_ends():
     assert [command.sandbox for command in of_type(StopSandbox, ended(harness))] == [held]
 
 
-def test_a_session_that_ends_before_keep_alive_leaves_it_its_time():
+def test_a_session_that_ends_before_keep_alive_does_not_shorten_it():
     harness = Harness(
         devices=[device()], functions=[function()], keepalive="fixed_ttl", params={"fixed_ttl": {"ttl_s": "5"}}
     )
@@ -152,7 +152,7 @@ def test_a_session_that_ends_before_keep_alive_leaves_it_its_time():
     assert [command.sandbox for command in of_type(StopSandbox, harness.send(Woke(), at=6))] == [held]
 
 
-def test_device_memory_is_given_back_by_keep_alive_once_the_session_has_ended():
+def test_keep_alive_frees_device_memory_once_the_session_has_ended():
     harness = Harness("mqfq_sticky", devices=[device()], functions=[function()])
     serve(harness, "a")
     harness.now = 1
@@ -161,7 +161,7 @@ def test_device_memory_is_given_back_by_keep_alive_once_the_session_has_ended():
     assert [command.sandbox for command in of_type(UnloadMemory, ended(harness))] == [held]
 
 
-def test_a_use_makes_keep_alive_forget_what_was_overdue():
+def test_a_use_cancels_a_deferred_expiry():
     harness = Harness(
         devices=[device()], functions=[function()], keepalive="fixed_ttl", params={"fixed_ttl": {"ttl_s": "5"}}
     )
@@ -171,7 +171,7 @@ def test_a_use_makes_keep_alive_forget_what_was_overdue():
     assert not of_type(StopSandbox, ended(harness))
 
 
-def test_a_session_that_ended_while_its_call_ran_holds_nothing():
+def test_a_session_that_ended_while_its_call_ran_keeps_nothing():
     harness = Harness(devices=[device()], functions=[function()])
     commands = harness.call("f", session="a")
     ended(harness)
@@ -180,12 +180,12 @@ def test_a_session_that_ended_while_its_call_ran_holds_nothing():
     assert not harness.scheduler.pool.session_sandboxes.sessions
 
 
-def test_the_end_of_a_session_that_never_called_is_passed_over():
+def test_the_end_of_a_session_without_calls_is_ignored():
     harness = Harness(devices=[device()], functions=[function()])
     assert ended(harness, "unheard of") == []
 
 
-def test_sessions_of_the_same_name_are_each_tenants_own():
+def test_sessions_of_the_same_name_in_two_tenants_are_separate():
     harness = Harness(devices=[device()])
     harness.send(*(FunctionDeployed(tenant, function()) for tenant in ("ann", "bob")))
     for tenant in ("ann", "bob"):
@@ -194,7 +194,7 @@ def test_sessions_of_the_same_name_are_each_tenants_own():
     assert [sandbox.flow.key.tenant for sandbox in harness.scheduler.pool.session_sandboxes.kept.values()] == ["bob"]
 
 
-def test_a_newer_version_ends_what_a_session_holds():
+def test_a_newer_version_stops_kept_sandboxes():
     harness = Harness(devices=[device()], functions=[function()])
     held = serve(harness, "a")
     stopped = of_type(StopSandbox, harness.send(FunctionDeployed(DEFAULT_TENANT, function(run_s=2))))
@@ -202,7 +202,7 @@ def test_a_newer_version_ends_what_a_session_holds():
     assert not harness.scheduler.pool.session_sandboxes.kept
 
 
-def test_a_snapshot_keeps_what_sessions_hold():
+def test_a_snapshot_includes_kept_sandboxes():
     harness = Harness("fair_resident", devices=[device(concurrency=2)], functions=[function(share=0.5)])
     of_a, of_b = begin(harness, "a", "b")
     harness.scheduler = pickle.loads(pickle.dumps(harness.scheduler))  # noqa: S301 - our own
@@ -210,6 +210,6 @@ def test_a_snapshot_keeps_what_sessions_hold():
     assert serve(harness, "b") == of_b
 
 
-def test_an_arrival_from_before_there_were_sessions_is_read():
+def test_an_arrival_from_before_sessions_existed_is_read():
     old = encode({"type": "InvocationArrived", "invocation": "i", "tenant": "t", "function": "f"})
     assert decode(old, type=Event) == InvocationArrived("i", "t", "f", session=None)

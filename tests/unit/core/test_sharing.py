@@ -1,4 +1,4 @@
-"""Who gets which part of a device's compute, and when the shell is told."""
+"""Sharing and packing: which part of a device's compute a sandbox gets, and when the shell is told."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def slices(commands):
     return [(command.sandbox, command.share, command.ceiling) for command in of_type(SetSlice, commands)]
 
 
-def test_hard_gives_what_was_asked_for_from_the_start_and_says_no_more():
+def test_hard_sets_the_requested_slice_once_at_the_start():
     harness = shared("hard", function("f", share=0.25))
     assert slices(harness.call("f")) == [(1, 0.25, 0.25)]
     harness.send(SandboxStarted(1))
@@ -35,19 +35,19 @@ def test_hard_gives_what_was_asked_for_from_the_start_and_says_no_more():
     assert slices(harness.call("f")) == []
 
 
-def test_elastic_lets_each_stretch_to_its_limit():
+def test_elastic_lets_each_borrow_up_to_its_limit():
     harness = shared("elastic", function("a", share=0.25), function("b", share=0.25, share_limit=0.5))
     assert slices(harness.call("a", "b")) == [(1, 0.25, 1), (2, 0.25, 0.5)]
 
 
-def test_a_function_without_a_declared_share_asks_for_its_part_of_the_slots():
+def test_a_function_without_a_declared_share_requests_one_slots_part():
     harness = shared("elastic", function("f"), count=4)
     assert slices(harness.call("f")) == [(1, 0.25, 1)]
 
 
-def test_guarded_lends_only_what_nobody_at_work_is_due():
+def test_guarded_lends_only_what_no_running_sandbox_requested():
     harness = shared("elastic_guarded", function("small", share=0.1), function("large", share=0.9))
-    assert slices(harness.call("small")) == [(1, 0.1, 0.1)]  # while it starts it is not at work
+    assert slices(harness.call("small")) == [(1, 0.1, 0.1)]  # it does not run while it starts
     assert slices(harness.send(SandboxStarted(1))) == [(1, 0.1, 1)]
     assert slices(harness.call("large")) == [(2, 0.9, 0.9)]
     taken_back = harness.send(SandboxStarted(2))
@@ -55,7 +55,7 @@ def test_guarded_lends_only_what_nobody_at_work_is_due():
     assert slices(harness.send(RunFinished("1", 2, 1))) == [(1, 0.1, 1)]
 
 
-def test_guarded_takes_before_it_gives():
+def test_guarded_shrinks_slices_before_others_grow():
     harness = shared("elastic_guarded", function("a", share=0.5), function("b", share=0.3))
     harness.call("a", "b")
     harness.send(SandboxStarted(1))
@@ -64,7 +64,7 @@ def test_guarded_takes_before_it_gives():
 
 
 @pytest.mark.parametrize("end", [SandboxLost(2, "gone"), InvocationCancelled("1")])
-def test_what_the_lost_or_cancelled_had_is_lent_again(end):
+def test_compute_of_lost_and_cancelled_sandboxes_is_lent_again(end):
     harness = shared("elastic_guarded", function("small", share=0.1), function("large", share=0.9))
     harness.call("small", "large")
     harness.send(SandboxStarted(1), SandboxStarted(2))
@@ -79,7 +79,7 @@ def test_functions_that_asked_for_no_gpu_have_no_slice():
 
 
 @given(requests, st.sampled_from(sorted(SHARING)), st.floats(0, 1))
-def test_nobody_is_promised_what_another_is_due(asked, sharing, limit):
+def test_no_ceiling_includes_what_another_requested(asked, sharing, limit):
     policy = SHARING[sharing](Params())
     given_ = policy.allot([Slice(number, request, max(limit, request)) for number, request in enumerate(asked)])
     for request, allotment in zip(asked, given_, strict=True):
@@ -91,7 +91,7 @@ def test_nobody_is_promised_what_another_is_due(asked, sharing, limit):
 
 
 @given(requests, st.data())
-def test_the_simulated_device_gives_each_its_share_and_all_it_has_to_those_who_may_take_it(asked, data):
+def test_the_simulated_device_gives_each_its_share_and_divides_the_rest(asked, data):
     claims = [ComputeClaim(request, data.draw(st.floats(request, 1))) for request in asked]
     given_ = divide_compute(claims)
     assert sum(given_) <= 1 + 1e-9
@@ -101,13 +101,13 @@ def test_the_simulated_device_gives_each_its_share_and_all_it_has_to_those_who_m
         assert sum(given_) == pytest.approx(1)
 
 
-WITHOUT_CHOICE = {"affinity", "exclusive", "round_robin"}  # they go by device, or by whose it is
+WITHOUT_CHOICE = {"affinity", "exclusive", "round_robin"}  # these choose by device, or by owner
 PACKED = (("first_fit", "gpu-1"), ("best_fit", "gpu-2"))
 
 
 @pytest.mark.parametrize(("packing", "where"), PACKED)
 @pytest.mark.parametrize("policy", sorted(set(QUEUEING) - WITHOUT_CHOICE))
-def test_packing_decides_where_a_slice_goes_under_every_policy_that_has_a_choice(policy, packing, where):
+def test_packing_chooses_the_device_of_a_slice_under_every_policy_with_a_choice(policy, packing, where):
     calls = [function(name, share=share) for name, share in (("large", 0.9), ("half", 0.5), ("small", 0.1))]
     devices = [device(name, concurrency=8) for name in ("gpu-1", "gpu-2")]
     harness = Harness(policy, devices=devices, functions=calls, packing=packing)

@@ -1,4 +1,4 @@
-"""A journal replays: from any snapshot on, the same events yield the same commands, under every policy."""
+"""Replays of journals: from any snapshot on, the same events give the same commands, under every policy."""
 
 import pickle
 import zlib
@@ -29,7 +29,7 @@ FORMAT_1 = Path(__file__).with_name("journal_format_1.bin")
 
 
 def bad_day(policy, keepalive, seed, monkeypatch):
-    """The journal of a bad day, with a new segment now and then."""
+    """Return the journal of a run with random failures, and with a new segment now and then."""
     entries, random, settings = [], Random(seed), PolicySettings(policy)
     real = Scheduler.step
     segment = number = -1
@@ -77,7 +77,7 @@ def encode(now, events, commands):
 
 @pytest.mark.parametrize("keepalive", sorted(KEEPALIVE))
 @pytest.mark.parametrize("policy", sorted(QUEUEING))
-def test_a_bad_day_replays_from_every_snapshot(policy, keepalive, monkeypatch):
+def test_random_failures_replay_from_every_snapshot(policy, keepalive, monkeypatch):
     for seed in SEEDS:
         entries = bad_day(policy, keepalive, seed, monkeypatch)
         done = replay(entries)
@@ -145,7 +145,7 @@ def test_another_version_is_named():
 
 
 def journal_of_format_1():
-    """The entries that two runs of aliquot 0.1.0 wrote before commands had places: `FILE` is their journal, packed."""
+    """Return the entries of a journal that was written by two runs before the format changed."""
     rows = msgspec.msgpack.decode(zlib.decompress(FORMAT_1.read_bytes()))
     return [JournalEntry(*row) for row in rows]
 

@@ -1,1 +1,1 @@
-"""Files that are brought before anyone opens them: who is expected to open which, and what is on its way."""
+"""Prefetching of files: which audience is expected to open which files, and which fetches are in flight."""

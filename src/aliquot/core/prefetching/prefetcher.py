@@ -5,7 +5,7 @@ files, and they are fetched in turn within a budget.
 
     SessionBegan, InvocationArrived ─▶ Predict ─▶ FilesPredicted ─▶ Fetch ─▶ FetchEnded
                                                      │                 ▲
-                                 another, or the end └─▶ CancelFetch ──┘ (it ends all the same, once)
+                                 another, or the end └─▶ CancelFetch ──┘ (the fetch still ends, once)
 
 A file has at most one fetch in flight, however many audiences are expected to open it. The fetch is cancelled when no
 audience is expected to open the file any more, and counts against the budget until its end is reported. If a function
@@ -41,7 +41,7 @@ class Prefetcher:
         self.needs_decision = False  # whether `decide` may have something to do
         self._unwanted: dict[FileKey, str] = {}  # fetches that no audience needs any more, with the reason
 
-    # --- audiences ------------------------------------------------------------------------------------
+    # --- audiences --------------------------------------------------------------------------------------
 
     def session_began(self, event: SessionBegan, *, now: float) -> None:
         if self.policy.wants_predictions and self.readers.has_any(event.tenant):
@@ -78,7 +78,7 @@ class Prefetcher:
         for audience in {key: audience for wanted_by in wanting for key, audience in wanted_by.items()}.values():
             self._drop_dataset(audience, event.dataset, f"dataset {event.dataset} was removed")
 
-    # --- predictions -------------------------------------------------------------------------------
+    # --- predictions ------------------------------------------------------------------------------------
 
     def predicted(self, event: FilesPredicted, *, now: float) -> None:
         for file in event.files:
@@ -163,7 +163,7 @@ class Prefetcher:
         else:
             self._unwanted[file.key] = reason
 
-    # --- fetches -----------------------------------------------------------------------------
+    # --- fetches ----------------------------------------------------------------------------------------
 
     def decide(self) -> None:
         """Cancel fetches that no audience needs, and begin those that fit the budget, after all events of the step."""

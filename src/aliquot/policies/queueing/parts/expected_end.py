@@ -29,7 +29,7 @@ class EndEstimator:
         self._unknown_s = unknown_s
         self._adaptive = adaptive
 
-    # --- times -------------------------------------------------------------------------------
+    # --- times ------------------------------------------------------------------------------------------
 
     def typical_run_s(self, flow: FlowView) -> float:
         known = flow.run_estimate_s
@@ -51,7 +51,7 @@ class EndEstimator:
             return best_s
         return max(flow.spec.times.cold_s, flow.spec.times.load_s or 0)
 
-    # --- placement ------------------------------------------------------------------------------------------
+    # --- placement --------------------------------------------------------------------------------------
 
     def allowed(self, device: DeviceView) -> bool:
         """Return whether one more call on the device is worthwhile."""
@@ -99,7 +99,7 @@ class EndEstimator:
             return self.run_s(flow, device)
         return self.run_s(flow, device) * self._occupancy.stretch(device, device.running + 1)
 
-    # --- waiting --------------------------------------------------------------------------------
+    # --- waiting ----------------------------------------------------------------------------------------
 
     def better_to_wait(self, view: View, flow: FlowView, start_s: float) -> WaitDecision | None:
         """Return a decision to wait if a sandbox that the flow has would take the call before a new one is ready.
