@@ -62,6 +62,15 @@ class TrainingResult(Struct, frozen=True):
     marks: frozenset[str]  # steps that its predictors may name and that are not files
 
 
+class _TrainedNetwork(Struct, frozen=True):
+    """The network's files and predictor. `without` is the reason why there is no predictor."""
+
+    files: dict[str, bytes] = {}
+    curve: list[EpochResult] = []
+    predictor: LstmPredictor | None = None
+    without: str = ""
+
+
 def split(sessions: Sequence[DatedSession], min_sessions: int) -> tuple[list[DatedSession], list[DatedSession]]:
     """Split sessions by time into older ones to train on and newer ones to hold back. Raises `TooLittleError`."""
     ordered = sorted((one for one in sessions if len(one.steps) > 1), key=lambda one: one.began_s)
@@ -110,16 +119,10 @@ def learn(
         "markov1": MarkovPredictor(tables, 1),
         "markov2": MarkovPredictor(tables, 2),
     }
-    files: dict[str, bytes] = {}
-    curve: list[EpochResult] = []
-    without = _no_network(past, settings)
-    if not without:
-        vocabulary, curve = _fit(past, newest, work, settings, on_progress)
-        files = _network_files(work, vocabulary)
-        try:
-            singles["lstm"] = LstmPredictor(files[NETWORK], vocabulary)
-        except LstmError as error:
-            without = str(error)
+    network = _train_network(past, newest, work, settings, on_progress)
+    files = dict(network.files)
+    if network.predictor is not None:
+        singles["lstm"] = network.predictor
     on_progress(TrainingProgress("trying all on held-back sessions", 0.9))
     choice = choose(singles, held_out_steps(newest, _MAX_TRIALS), marks)
     calibration = _calibration(
@@ -134,10 +137,29 @@ def learn(
         held_back=len(newest),
         steps=sum(map(len, everything)),
         until_s=max(one.began_s for one in held_back),
-        curve=curve,
-        without=without,
+        curve=network.curve,
+        without=network.without,
     )
     return TrainingResult(choice, files, manifest, singles, marks)
+
+
+def _train_network(
+    past: Sequence[Session],
+    newest: Sequence[Session],
+    work: Path,
+    settings: LearnSettings,
+    on_progress: OnProgress,
+) -> _TrainedNetwork:
+    """Train the network, or return the reason why there is none."""
+    without = _no_network(past, settings)
+    if without:
+        return _TrainedNetwork(without=without)
+    vocabulary, curve = _fit(past, newest, work, settings, on_progress)
+    files = _network_files(work, vocabulary)
+    try:
+        return _TrainedNetwork(files, curve, LstmPredictor(files[NETWORK], vocabulary))
+    except LstmError as error:
+        return _TrainedNetwork(files, curve, without=str(error))
 
 
 def _calibration(choice: PredictorChoice, files: dict[str, bytes], held_back: Sequence[Session]) -> Manifest:

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import local
 from typing import TypeAlias
 
+from aliquot.core.units import KIB
 from aliquot.storage.addresses import PLACE_OPTIONS, place, secrets_in, without_secrets
 from aliquot.storage.errors import OriginError
 from aliquot.storage.origins.options import secret_texts
@@ -15,7 +16,7 @@ from aliquot.storage.records import Listed
 CopyProgress: TypeAlias = Callable[[int], bool]  # gets the bytes copied so far; returns False to pause, raises to stop
 
 MAX_REASON_CHARACTERS = 300
-PIECE_BYTES = 1 << 18
+PIECE_BYTES = 256 * KIB
 _own = local()
 
 

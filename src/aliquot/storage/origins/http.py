@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
+from aliquot.core.units import MIB
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError
 from aliquot.storage.origins.base import CopyProgress, Origin
 from aliquot.storage.origins.connections import CONNECTION_ERRORS, ConnectionPool, OriginResponse
@@ -28,7 +29,7 @@ from aliquot.storage.records import Listed
 STAT_THREADS = 8  # listing pages have no sizes, so each file is looked up
 MAX_PAGES = 100_000
 MAX_REMEMBERED = 100_000  # files whose support for ranges is remembered
-MAX_PAGE_BYTES = 1 << 28
+MAX_PAGE_BYTES = 256 * MIB
 PAUSE_INTERVAL_S = 0.02
 SETTLED_S = 1.1  # Last-Modified has whole seconds
 UNVERSIONED = "unnamed-"  # begins the version of a file for which the server sends none

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from aliquot.core.units import KIB
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, StorageError
 from aliquot.storage.origins.base import Origin, thread_buffer
 from aliquot.storage.paths import check_path
@@ -15,7 +16,7 @@ from aliquot.storage.records import Listed
 # A file system's clock advances up to every 10 ms. Only a file older than that is sure to get another time when it is
 # written again.
 SETTLED_S = 0.02
-MIN_HOLE_BYTES = 1 << 16  # reading less is as fast as asking whether it is a hole
+MIN_HOLE_BYTES = 64 * KIB  # reading less is as fast as asking whether it is a hole
 
 
 class LocalOrigin(Origin):

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from aliquot.core.units import KIB
 from aliquot.storage.errors import OriginError
 from aliquot.storage.records import Listed
 
-MAX_LINE_BYTES = 1 << 16
+MAX_LINE_BYTES = 64 * KIB
 
 
 class _ManifestLine(msgspec.Struct, frozen=True):

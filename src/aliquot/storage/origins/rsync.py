@@ -17,6 +17,7 @@ from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from aliquot.core.errors import InputError
+from aliquot.core.units import KIB
 from aliquot.storage.errors import AbsentError, ChangedError, OriginError
 from aliquot.storage.origins.base import CopyProgress, Origin
 from aliquot.storage.paths import check_path
@@ -29,7 +30,7 @@ POLL_INTERVAL_S = 0.02
 SETTLED_S = 1.1  # rsync reports whole seconds: only an older file gets another time with its next write
 SILENCE_TIMEOUT_S = 30  # without a byte, then rsync gives up
 PARTIAL_TRANSFER = 23  # rsync's exit code when, among others, the named file does not exist
-MAX_LINE_BYTES = 1 << 15  # a path with every byte escaped, and its attributes
+MAX_LINE_BYTES = 32 * KIB  # a path with every byte escaped, and its attributes
 MAX_STDERR_LINES = 100
 MAX_STDERR_LINE_BYTES = 4096
 STDERR_TIMEOUT_S = 5.0

@@ -45,7 +45,7 @@ class Directories:
         self._hidden.add(dataset)
 
     def set_block_bytes(self, size: int) -> None:
-        """Set the preferred size of reads that programs are told."""
+        """Set the preferred size of reads that programs see."""
         self._block_bytes = size
 
     def shows(self, dataset: str) -> bool:
