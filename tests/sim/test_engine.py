@@ -1,4 +1,4 @@
-"""The simulator: what takes how long, and what is reported of it."""
+"""Tests of the simulator: times of starts, transfers and runs, and the report."""
 
 import pytest
 
@@ -41,29 +41,29 @@ def test_a_swap_in_takes_load_then_the_run():
     assert figures.bytes_moved == 5 * GIB  # two starts, one swap-in, two swap-outs
 
 
-def test_a_call_of_its_own_length_takes_that_long_and_nobody_knew():
+def test_a_call_takes_its_actual_run_time_which_the_core_does_not_know():
     _, recorder, _ = run([Arrival(0, "f", run_s=7)], [function(cold_s=0, load_s=0)])
     assert latencies(recorder, "f") == [7]
 
 
-def test_a_faster_device_runs_faster_and_a_kinds_own_time_goes_before_its_speed():
+def test_a_faster_device_runs_faster_and_declared_times_of_a_kind_take_precedence_over_its_speed():
     arrivals = [Arrival(0, "f", run_s=6)]
     fast = device(kind="rtx4090", speed=2)
     _, recorder, _ = run(arrivals, [function(cold_s=0, load_s=0, run_s=4)], devices=[fast])
     assert latencies(recorder, "f") == [3]
     own = function(cold_s=0, load_s=0, run_s=4, times_by_kind={"rtx4090": Times(1, 0, 0)})
     _, recorder, _ = run(arrivals, [own], devices=[fast])
-    assert latencies(recorder, "f") == [1.5]  # 6 of 4, where 1 is declared
+    assert latencies(recorder, "f") == [1.5]  # 6/4 of the declared 1
 
 
-def test_load_follows_from_the_bandwidth_when_nobody_said():
+def test_load_time_follows_from_the_bandwidth_if_it_is_not_declared():
     slow_bus = DeviceSpec("gpu-1", memory_bytes=4 * GIB, concurrency=1, bandwidth_bytes_s=GIB / 2)
     _, recorder, _ = run([Arrival(0, "f")], [function(cold_s=0, load_s=None, run_s=1)], devices=[slow_bus])
     assert latencies(recorder, "f") == [3]
 
 
-def test_decimal_times_coincide_as_they_do_on_paper():
-    """0.1 + 0.2 is not after 0.3: the device is free when the call arrives."""
+def test_decimal_times_that_are_equal_on_paper_are_equal():
+    """The sum 0.1 + 0.2 equals 0.3, so the device is free when the call arrives."""
     quick = function("f", run_s=0.1, cold_s=0, load_s=0)
     arrivals = [Arrival(0, "f"), Arrival(0.1, "f"), Arrival(0.2, "f"), Arrival(0.3, "f")]
     _, _, lines = run(arrivals, [quick])
@@ -101,7 +101,7 @@ def test_transfers_share_the_bus_if_it_is_shared():
     functions = [function(name, cold_s=1, load_s=4, run_s=1) for name in ("f", "g")]
     calls = [Arrival(0, "f"), Arrival(2, "g")]
     _, recorder, _ = run(calls, functions, devices=[device(concurrency=2)], shared_bus=True)
-    # f alone until 2, both at half speed until 6 when f is there, then g alone until 8.
+    # f alone until 2, both at half speed until 6 when f has arrived, then g alone until 8.
     assert latencies(recorder, "f") == [7]
     assert latencies(recorder, "g") == [7]
     _, recorder, _ = run(calls, functions, devices=[device(concurrency=2)])
@@ -128,26 +128,26 @@ def test_the_report_counts_by_function_and_by_tenant():
     assert (figures.slo.deadlines, figures.slo.met, figures.slo.attainment) == (1, 1, 1)
 
 
-def test_utilisation_is_what_ran_by_share():
+def test_utilisation_counts_runs_by_share():
     free = function(cold_s=0, load_s=0, run_s=2)
     figures, _, _ = run([Arrival(5, "f"), Arrival(9, "f")], [free], devices=[device(concurrency=2)])
     assert figures.utilisation == pytest.approx(0.5 * 4 / 6, abs=1e-9)  # half a device for 4 of 6 s
     assert figures.makespan_s == 11
 
 
-def test_a_workload_of_nothing_reports_nothing():
+def test_an_empty_workload_has_an_empty_report():
     figures, _, _ = run([], [function()])
     assert (figures.completed, figures.latency_s.mean, figures.fairness.jain) == (0, None, 1)
 
 
-def test_fairness_sees_a_flow_that_is_passed_over():
+def test_fairness_figures_show_a_flow_that_is_skipped():
     functions = [FunctionSpec(name, times=Times(run_s, 0, 0)) for name, run_s in (("short", 1), ("long", 4))]
     arrivals = [Arrival(0, name) for name in ("short", "long") for _ in range(20)]
     fair, _, _ = run(arrivals, functions, policy="mqfq_sticky")
     unfair, _, _ = run(arrivals, functions, policy="sjf")
     assert unfair.fairness.jain < 0.6
     assert fair.fairness.jain > 0.9
-    assert unfair.fairness.max_gap_s == 19  # 20 calls of one before any of the other, one of which nobody waited beside
+    assert unfair.fairness.max_gap_s == 19  # 20 calls of one flow before the other; the first of them did not compete
     assert fair.fairness.max_gap_s < unfair.fairness.max_gap_s
 
 

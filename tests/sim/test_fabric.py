@@ -1,4 +1,4 @@
-"""Datasets in the simulator: what reading takes, what prefetching hides, and what it costs."""
+"""Tests of datasets in the simulator: time to read, time hidden by prefetching, and wasted bytes."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from aliquot.sim.traces import FunctionsFile, TraceFile
 from aliquot.testing.builders import device, function
 
 MB = 10**6
-SECOND = 100 * MB  # what the link brings in one
+SECOND = 100 * MB  # bytes that the link moves in a second
 READER = function("f", cold_s=0, load_s=0, run_s=1, datasets=("d",))
 
 
@@ -52,28 +52,28 @@ def test_a_call_waits_for_its_files_one_after_the_other_and_then_computes():
     assert (data.data_s.mean, data.hidden, data.moved_bytes) == (4, 0, 3 * SECOND)
 
 
-def test_the_core_learns_the_whole_run_with_what_was_waited_for():
+def test_the_run_time_that_the_core_sees_includes_the_wait_for_files():
     scenario = Scenario(
         [device()], {"f": READER}, ListedWorkload([Arrival(0, "f", reads=("d/a",))]), storage=storage({"a": SECOND})
     )
     assert report("fcfs", 0, simulate(scenario, PolicySettings("fcfs")), scenario.devices).latency_s.mean == 2
 
 
-def test_what_was_read_before_is_there():
+def test_a_file_that_was_read_before_is_cached():
     arrivals = [Arrival(0, "f", reads=("d/a",)), Arrival(5, "f", reads=("d/a",))]
     recorder, data = run(arrivals, storage({"a": SECOND}))
     assert latencies(recorder) == [2, 1]
     assert data.opened["cached"] == 1
 
 
-def test_two_who_wait_share_the_link_and_a_file_that_both_want_comes_once():
+def test_two_waiting_calls_share_the_link_and_a_common_file_is_transferred_once():
     arrivals = [Arrival(0, "f", reads=("d/a",)), Arrival(0, "f", reads=("d/b",)), Arrival(0.5, "f", reads=("d/b",))]
     recorder, data = run(arrivals, storage({"a": SECOND, "b": SECOND}))
     assert latencies(recorder) == [3, 3, 2.5]
     assert data.moved_bytes == 2 * SECOND
 
 
-def test_files_come_while_the_sandbox_starts():
+def test_files_are_prefetched_while_the_sandbox_starts():
     slow = function("f", cold_s=3, load_s=0, run_s=1, datasets=("d",))
     arrivals = [Arrival(0, "f", reads=("d/a", "d/b"))]
     files = storage({"a": SECOND, "b": SECOND}, predictor="clairvoyant")
@@ -82,7 +82,7 @@ def test_files_come_while_the_sandbox_starts():
     assert (data.hidden, data.wasted_bytes, data.opened["prefetched"]) == (1, 0, 2)
 
 
-def test_what_does_not_come_in_time_is_hidden_as_far_as_it_came():
+def test_a_late_prefetch_hides_the_part_that_has_arrived():
     arrivals = [Arrival(10, "f", session="s", reads=("d/a",))]
     files = storage({"a": 4 * SECOND}, predictor="clairvoyant", lead_s=3)
     recorder, data = run(arrivals, files, prefetching="threshold")
@@ -90,7 +90,7 @@ def test_what_does_not_come_in_time_is_hidden_as_far_as_it_came():
     assert data.hidden == pytest.approx(0.75, abs=0.01)
 
 
-def test_what_somebody_waits_for_overtakes_what_is_prefetched():
+def test_a_transfer_that_a_call_waits_for_overtakes_prefetches():
     arrivals = [Arrival(10, "f", session="s", reads=("d/large",)), Arrival(2, "g", reads=("e/now",))]
     other = function("g", cold_s=0, load_s=0, run_s=1, datasets=("e",))
     files = StorageSettings(
@@ -101,32 +101,32 @@ def test_what_somebody_waits_for_overtakes_what_is_prefetched():
     assert latencies(recorder) == [1], "and was here in time all the same"
 
 
-def test_what_was_brought_and_never_opened_is_wasted():
-    agenda = EventQueue()
-    fabric = SimulatedFabric(storage({"a": SECOND, "b": SECOND}), [], agenda)
+def test_a_prefetched_file_that_is_never_opened_is_wasted():
+    queue = EventQueue()
+    fabric = SimulatedFabric(storage({"a": SECOND, "b": SECOND}), [], queue)
     fabric.fetch(Fetch(1, "t", "s", "d", "a", ""), 0)
     fabric.fetch(Fetch(2, "t", "s", "d", "b", ""), 0)
-    assert agenda.take(9) == (0, [])  # the origin answers
-    assert agenda.take(9) == (1, [FetchEnded(1, 1)])
+    assert queue.take(9) == (0, [])  # the origin answers
+    assert queue.take(9) == (1, [FetchEnded(1, 1)])
     fabric.cancel(CancelFetch(2, ""), 1.25)
-    assert agenda.take(9) == (1.25, [FetchEnded(2, 1.25)])
+    assert queue.take(9) == (1.25, [FetchEnded(2, 1.25)])
     assert fabric.figures().wasted_bytes == SECOND + SECOND // 4
 
 
-def test_a_prefetch_that_somebody_waits_for_is_not_cancelled():
-    agenda = EventQueue()
-    fabric = SimulatedFabric(storage({"a": SECOND}), [], agenda)
+def test_a_prefetch_that_a_call_waits_for_is_not_cancelled():
+    queue = EventQueue()
+    fabric = SimulatedFabric(storage({"a": SECOND}), [], queue)
     fabric.fetch(Fetch(1, "t", "s", "d", "a", ""), 0)
-    agenda.take(9)
+    queue.take(9)
     done = []
     fabric.read("1", Arrival(0, "f", reads=("d/a",)), 0.5, done.append)
     fabric.cancel(CancelFetch(1, ""), 0.75)
-    assert agenda.take(9) == (1, [FetchEnded(1, 1)])
+    assert queue.take(9) == (1, [FetchEnded(1, 1)])
     assert done == [1]
     assert fabric.figures().wasted_bytes == 0
 
 
-def test_the_cache_is_bounded_and_keeps_what_is_open():
+def test_the_cache_is_bounded_and_keeps_open_files():
     long = function("long", cold_s=0, load_s=0, run_s=50, datasets=("d",))
     arrivals = [
         Arrival(0, "long", reads=("d/a",)),
@@ -148,14 +148,14 @@ def test_a_file_larger_than_the_cache_can_be_read():
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
 def test_the_same_seed_gives_the_same_bytes(predictor):
-    recipe = readers.ReadersSpec(users=3, rounds=6, gap_s=30, shuffled=True, drawn_from=6)
-    files = StorageSettings(readers.files(recipe), cache_bytes=800 * MB, predictor=predictor, lead_s=2)
+    spec = readers.ReadersSpec(users=3, rounds=6, gap_s=30, shuffled=True, drawn_from=6)
+    files = StorageSettings(readers.files(spec), cache_bytes=800 * MB, predictor=predictor, lead_s=2)
     runs = []
     for _ in range(2):
         scenario = Scenario(
             [device(concurrency=4)],
             readers.functions(),
-            ListedWorkload(readers.arrivals(recipe)),
+            ListedWorkload(readers.arrivals(spec)),
             check=True,
             storage=files,
         )
@@ -164,49 +164,49 @@ def test_the_same_seed_gives_the_same_bytes(predictor):
     assert runs[0] == runs[1]
 
 
-def data_of(recipe, prefetching, **more):
+def data_of(spec, prefetching, **more):
     scenario = Scenario(
         [device(concurrency=16)],
         readers.functions(),
-        ListedWorkload(readers.arrivals(recipe)),
-        storage=StorageSettings(readers.files(recipe), cache_bytes=2**30, **more),
+        ListedWorkload(readers.arrivals(spec)),
+        storage=StorageSettings(readers.files(spec), cache_bytes=2**30, **more),
     )
     recorder = simulate(scenario, PolicySettings("fcfs", prefetching=prefetching))
     return report("", 0, recorder, scenario.devices).data
 
 
-def test_what_repeats_is_learned_and_more_of_it_is_hidden_the_longer_the_lead():
-    recipe = readers.ReadersSpec(users=4, rounds=25, gap_s=240)
-    hidden = [data_of(recipe, "threshold", lead_s=lead_s) for lead_s in (0, 1, 3)]
+def test_repeated_reads_are_learned_and_a_longer_lead_hides_more():
+    spec = readers.ReadersSpec(users=4, rounds=25, gap_s=240)
+    hidden = [data_of(spec, "threshold", lead_s=lead_s) for lead_s in (0, 1, 3)]
     assert hidden[0].hidden < hidden[1].hidden < hidden[2].hidden
     assert hidden[2].hidden > 0.8, "but for the first rounds, from which it is learned"
     assert all(data.wasted <= 0.1 for data in hidden)
 
 
-def test_what_cannot_be_known_does_no_harm():
-    recipe = readers.ReadersSpec(users=4, rounds=25, gap_s=240, shuffled=True, parts=4, drawn_from=40)
-    plain, guessed = data_of(recipe, "none"), data_of(recipe, "threshold", lead_s=3)
+def test_unpredictable_reads_do_no_harm():
+    spec = readers.ReadersSpec(users=4, rounds=25, gap_s=240, shuffled=True, parts=4, drawn_from=40)
+    plain, guessed = data_of(spec, "none"), data_of(spec, "threshold", lead_s=3)
     assert guessed.data_s.mean <= 1.02 * plain.data_s.mean
     assert guessed.wasted <= 0.1
 
 
-def test_a_made_workload_is_read_as_it_was_written(tmp_path):
-    recipe = readers.ReadersSpec(users=2, rounds=2)
+def test_a_generated_workload_is_read_as_it_was_written(tmp_path):
+    spec = readers.ReadersSpec(users=2, rounds=2)
     paths = [tmp_path / name for name in ("A.csv", "F.csv", "D.csv")]
-    write_arrivals(readers.arrivals(recipe), paths[0], reads=True)
+    write_arrivals(readers.arrivals(spec), paths[0], reads=True)
     write_functions(readers.functions().values(), paths[1])
-    write_files(readers.files(recipe), paths[2])
+    write_files(readers.files(spec), paths[2])
     functions, files = FunctionsFile(paths[1]).functions, read_files(paths[2])
-    assert files == readers.files(recipe)
+    assert files == readers.files(spec)
     assert functions == readers.functions()
-    assert list(TraceFile(paths[0], functions, files)) == list(readers.arrivals(recipe))
+    assert list(TraceFile(paths[0], functions, files)) == list(readers.arrivals(spec))
 
 
 @pytest.mark.parametrize(
     ("reads", "complaint"),
     [("d/other", "reads: 'd/other' is not in the files file"), ("e/a", "is of no dataset that f declares: d")],
 )
-def test_reads_that_cannot_be_are_named_with_their_line(tmp_path, reads, complaint):
+def test_wrong_reads_are_refused_with_their_line(tmp_path, reads, complaint):
     path = tmp_path / "A.csv"
     path.write_text(f"time_s,function,reads\n0,f,{reads}\n")
     with pytest.raises(InputError, match="A.csv:2: .*" + complaint):
@@ -222,7 +222,7 @@ def test_reads_that_cannot_be_are_named_with_their_line(tmp_path, reads, complai
         ("", ":2: there are no files"),
     ],
 )
-def test_what_is_wrong_with_a_files_file_is_named(tmp_path, line, complaint):
+def test_a_wrong_files_file_is_refused_with_the_reason(tmp_path, line, complaint):
     path = tmp_path / "D.csv"
     path.write_text(f"dataset,path,mib\n{line}\n" if line else "dataset,path,mib\n")
     with pytest.raises(InputError, match=complaint):

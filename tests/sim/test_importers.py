@@ -1,4 +1,4 @@
-"""Importers on small files made here, with exact expectations, and on the real data where they are at hand."""
+"""Tests of the importers on small generated files, and on the real data if they are available."""
 
 import ast
 import gzip
@@ -123,13 +123,13 @@ def write(folder, name, text):
 
 
 def take(kind, data, **options):
-    """An import, its arrivals as a list."""
+    """Import a trace and return its functions and a list of arrivals."""
     imported = IMPORTERS[kind](ImportRequest(data, **options))
     return imported.functions, list(imported.arrivals)
 
 
 def check(kind, data, **options):
-    """What holds for every import."""
+    """Check the properties of every import."""
     functions, arrivals = take(kind, data, **options)
     assert arrivals[0].time_s == 0
     assert all(one.time_s <= other.time_s for one, other in pairwise(arrivals))
@@ -166,7 +166,7 @@ def test_llm_calls_of_both_services_are_merged_and_timed_by_their_tokens(data):
     assert functions["code"].times.run_s == 0.7
 
 
-def test_mooncake_is_the_same_from_json_lines(data):
+def test_mooncake_calls_are_read_from_json_lines(data):
     functions, arrivals = check("mooncake", data)
     assert arrivals == [
         Arrival(0, "conversation", "conversation", 2.0),
@@ -212,7 +212,7 @@ def test_traces_with_run_times_take_no_other_profiles(data, kind):
 # --- azure_functions
 
 
-def test_azure_functions_are_called_as_often_as_their_minutes_say(data):
+def test_azure_functions_are_called_as_often_as_counted_per_minute(data):
     functions, arrivals = check("azure_functions", data)
     assert list(functions) == ["f-ffffff01", "f-ffffff02", "f-dddddd01"]  # eight digits tell them apart
     flows = Counter((arrival.tenant, arrival.function) for arrival in arrivals)
@@ -235,7 +235,7 @@ def test_short_names_have_six_digits_where_they_suffice(data):
     assert {arrival.tenant for arrival in arrivals} == {"o-aaaaaa", "o-cccccc"}
 
 
-def test_a_function_is_called_at_the_same_times_whoever_else_is_kept(data):
+def test_the_call_times_of_a_function_do_not_depend_on_the_other_functions(data):
     _, everything = take("azure_functions", data, start_s=60, duration_s=60)
     functions, alone = take("azure_functions", data, start_s=60, duration_s=60, flows=1)
     assert list(functions) == ["f-ffffff02"]
@@ -277,7 +277,7 @@ def test_own_profiles_draw_run_times_between_the_percentiles(data):
     assert 0.48 < max(runs["f-ffffff02"]) <= 0.5
     assert mean(runs["f-ffffff02"]) == pytest.approx(0.3, abs=0.02)
     times = [arrival.time_s for arrival in arrivals]
-    assert times == [arrival.time_s for arrival in take("azure_functions", data)[1]]  # whatever the profile
+    assert times == [arrival.time_s for arrival in take("azure_functions", data)[1]]  # independent of the profile
 
 
 # --- servegen
@@ -292,7 +292,7 @@ def test_servegen_clients_are_tenants_with_calls_in_their_windows(data):
     assert all(arrival.tenant == arrival.function for arrival in arrivals)
     assert arrivals[-1].time_s < 600
     _, early = take("servegen", data, duration_s=300)
-    assert {arrival.function for arrival in early} == {"deepseek-r1-c7"}  # the other one is silent then
+    assert {arrival.function for arrival in early} == {"deepseek-r1-c7"}  # the other one has no calls then
     functions, late = check("servegen", data, start_s=300, flows=1)
     assert list(functions) == ["m-small-c0"]
     assert late[-1].time_s < 300
@@ -310,7 +310,7 @@ def test_servegen_keeps_rates_and_run_times(data):
 
 
 @pytest.mark.parametrize(("law", "shape", "cv"), [("", 1, 1), ("Gamma", 0.25, 2), ("Weibull", 0.5, 5**0.5)])
-def test_laws_have_their_mean_and_spread_and_begin_at_a_random_moment(law, shape, cv):
+def test_gap_distributions_have_their_mean_and_spread_and_begin_at_a_random_time(law, shape, cv):
     first, gap = GAP_DISTRIBUTIONS[law](shape, 10)
     random = Random(1)
     gaps = [gap(random) for _ in range(40_000)]
@@ -320,7 +320,7 @@ def test_laws_have_their_mean_and_spread_and_begin_at_a_random_moment(law, shape
     assert mean(waits) == pytest.approx(10 * (1 + cv**2) / 2, rel=0.06)
 
 
-# --- what cannot be used
+# --- wrong input
 
 
 @pytest.mark.parametrize(
@@ -382,12 +382,12 @@ def test_an_unknown_profile_a_missing_file_and_a_damaged_one_are_refused(data):
         take("azure_functions", data)
 
 
-# --- all of them
+# --- all importers
 
 
 @pytest.mark.parametrize("kind", IMPORTERS)
 @pytest.mark.parametrize("profile", [None, "own"])
-def test_what_is_written_is_what_is_read(data, tmp_path, kind, profile):
+def test_written_files_are_read_with_the_same_content(data, tmp_path, kind, profile):
     functions, arrivals = check(kind, data, profile=profile)
     assert write_arrivals(arrivals, tmp_path / "A.csv") == len(arrivals)
     write_functions(functions.values(), tmp_path / "F.csv")
@@ -397,13 +397,13 @@ def test_what_is_written_is_what_is_read(data, tmp_path, kind, profile):
 
 
 @pytest.mark.parametrize("kind", ["azure_functions", "servegen"])
-def test_the_same_seed_gives_the_same_calls_and_another_others(data, kind):
+def test_the_same_seed_gives_the_same_calls_and_another_seed_others(data, kind):
     assert take(kind, data, seed=1) == take(kind, data, seed=1)
     assert take(kind, data, seed=1)[1] != take(kind, data, seed=2)[1]
 
 
 @pytest.mark.parametrize("kind", IMPORTERS)
-def test_scaling_hits_the_load(data, kind):
+def test_scaling_reaches_the_requested_load(data, kind):
     functions, arrivals = check(kind, data)
     measured = measure(arrivals, functions)
     assert measured.calls == len(arrivals)
@@ -476,4 +476,4 @@ def test_the_real_servegen_clients_call_at_their_rates():
     functions, arrivals = check("servegen", REAL, calls=20_000)
     assert len(arrivals) == 20_000
     assert {name.rpartition("-c")[0] for name in functions} == {"m-small", "deepseek-r1", "mm-image"}
-    assert len(functions) == 137  # of 151 clients, the others are silent on the first day
+    assert len(functions) == 137  # the other 14 of 151 clients have no calls on the first day

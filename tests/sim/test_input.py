@@ -1,4 +1,4 @@
-"""Input files: what is read, and how what cannot be read is refused."""
+"""Tests of the input files: accepted content, and refusals of wrong content."""
 
 import gzip
 
@@ -35,7 +35,7 @@ def test_an_arrivals_file_with_all_its_columns(tmp_path):
 
 def test_a_gzipped_file_is_read_like_a_plain_one(tmp_path):
     text = "time_s,function\n0,f\n1,g\n"
-    for name in ("A.csv.gz", "A.csv"):  # whatever it is called
+    for name in ("A.csv.gz", "A.csv"):  # the suffix does not matter
         assert trace(tmp_path, gzip.compress(text.encode()), name).overview() == trace(tmp_path, text).overview()
 
 

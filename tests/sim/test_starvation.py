@@ -1,4 +1,4 @@
-"""Large calls among small ones that keep coming: nobody waits until the stream is over."""
+"""Tests of starvation: a large call among a steady stream of small ones does not wait for its end."""
 
 import pytest
 
@@ -12,7 +12,7 @@ LAST_S = 200
 
 
 def wait_of_large(policy, large, small, devices):
-    """How long one large call waits among overlapping small ones."""
+    """Return how long one large call waits among overlapping small ones."""
     arrivals = [Arrival(half / 2, "small") for half in range(2 * LAST_S)] + [Arrival(0.1, "large")]
     scenario = Scenario(devices, {"large": large, "small": small}, ListedWorkload(arrivals), check=True)
     lines = []
@@ -33,11 +33,11 @@ def test_a_large_memory_is_not_starved_by_small_ones(policy):
     assert wait_of_large(policy, large, small, devices) < LAST_S / 4
 
 
-# Affinity, as it is described, lets flows that are often empty begin anew at the least virtual time: others starve.
+# Affinity, as published, restarts empty flows at the smallest virtual time, so other flows starve.
 @pytest.mark.parametrize("takes", [2, 3])
 @pytest.mark.parametrize("policy", sorted(set(QUEUEING) - {"affinity"}))
 def test_whole_devices_are_not_starved_by_slices(policy, takes):
-    """Slices of four functions fill three devices to nine tenths; ten calls in a row want two of them, or all."""
+    """Run ten calls that need two or three whole devices, while slices of four functions fill nine tenths of them."""
     slices = {f"f{number}": FunctionSpec(f"f{number}", 1, 0.3, Times(1, 0, 0)) for number in range(4)}
     arrivals = [Arrival(tick / 8, f"f{tick % 4}") for tick in range(8 * LAST_S)]
     arrivals += [Arrival(number + 0.1, "whole") for number in range(10)]

@@ -1,4 +1,4 @@
-"""Workload makers: the load, the unrest and the popularity that were asked for."""
+"""Tests of generated workloads: load, burstiness and popularity are as requested."""
 
 from itertools import pairwise
 from statistics import mean, stdev
@@ -16,27 +16,27 @@ from aliquot.sim.workloads import PROCESSES, WorkloadSpec, make_arrivals, make_f
 FUNCTIONS = make_functions(8, seed=1)
 
 
-def offered_load(arrivals, functions, recipe):
+def offered_load(arrivals, functions, spec):
     work = sum(arrival.run_s or functions[arrival.function].times.run_s for arrival in arrivals)
-    return work / recipe.duration_s / recipe.devices
+    return work / spec.duration_s / spec.devices
 
 
 @pytest.mark.parametrize("process", sorted(PROCESSES))
 @pytest.mark.parametrize("zipf", [0, 1.2])
-def test_the_offered_load_is_as_asked_for(process, zipf):
-    recipe = WorkloadSpec(load=0.7, devices=3, duration_s=40_000, process=process, cv=2, zipf=zipf, run_cv=0.3)
-    arrivals = list(make_arrivals(FUNCTIONS, recipe))
-    assert offered_load(arrivals, FUNCTIONS, recipe) == pytest.approx(0.7, rel=0.1)
+def test_the_offered_load_is_as_requested(process, zipf):
+    spec = WorkloadSpec(load=0.7, devices=3, duration_s=40_000, process=process, cv=2, zipf=zipf, run_cv=0.3)
+    arrivals = list(make_arrivals(FUNCTIONS, spec))
+    assert offered_load(arrivals, FUNCTIONS, spec) == pytest.approx(0.7, rel=0.1)
     assert [arrival.time_s for arrival in arrivals] == sorted(arrival.time_s for arrival in arrivals)
 
 
-def spread(recipe):
-    times = [arrival.time_s for arrival in make_arrivals({"f": FunctionSpec("f", times=Times(1))}, recipe)]
+def spread(spec):
+    times = [arrival.time_s for arrival in make_arrivals({"f": FunctionSpec("f", times=Times(1))}, spec)]
     gaps = [later - earlier for earlier, later in pairwise(times)]
     return stdev(gaps) / mean(gaps)
 
 
-def test_gamma_gaps_have_the_spread_asked_for_and_bursts_more_than_poisson():
+def test_gamma_gaps_have_the_requested_spread_and_bursts_more_than_poisson():
     long = WorkloadSpec(load=1, devices=1, duration_s=50_000)
     assert spread(long) == pytest.approx(1, rel=0.05)
     assert spread(WorkloadSpec(load=1, devices=1, duration_s=50_000, process="gamma", cv=0.5)) == pytest.approx(
@@ -49,9 +49,9 @@ def test_gamma_gaps_have_the_spread_asked_for_and_bursts_more_than_poisson():
 
 
 def test_popularity_falls_with_rank():
-    recipe = WorkloadSpec(zipf=1, duration_s=50_000)
+    spec = WorkloadSpec(zipf=1, duration_s=50_000)
     counts = dict.fromkeys(FUNCTIONS, 0)
-    for arrival in make_arrivals(FUNCTIONS, recipe):
+    for arrival in make_arrivals(FUNCTIONS, spec):
         counts[arrival.function] += 1
     first, second, *_, last = counts.values()
     assert first / second == pytest.approx(2, rel=0.1)
@@ -59,14 +59,14 @@ def test_popularity_falls_with_rank():
 
 
 def test_even_work_gives_every_function_the_same_load():
-    recipe = WorkloadSpec(duration_s=100_000, even_work=True)
+    spec = WorkloadSpec(duration_s=100_000, even_work=True)
     work = dict.fromkeys(FUNCTIONS, 0.0)
-    for arrival in make_arrivals(FUNCTIONS, recipe):
+    for arrival in make_arrivals(FUNCTIONS, spec):
         work[arrival.function] += FUNCTIONS[arrival.function].times.run_s
     assert max(work.values()) / min(work.values()) < 1.15
 
 
-def test_functions_are_dealt_to_tenants_and_arrivals_put_on_steps():
+def test_functions_are_divided_among_tenants_and_arrivals_rounded_to_steps():
     arrivals = list(make_arrivals(FUNCTIONS, WorkloadSpec(tenants=3, step_s=2)))
     assert {arrival.tenant for arrival in arrivals} == {"tenant1", "tenant2", "tenant3"}
     assert len({(arrival.tenant, arrival.function) for arrival in arrivals}) == 8
@@ -79,9 +79,9 @@ def test_the_same_seed_makes_the_same_file_and_simulate_reads_it(tmp_path):
     assert listed.functions == FUNCTIONS
     files = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        recipe = WorkloadSpec(seed=seed, run_cv=0.5, tenants=2)
-        count = write_arrivals(make_arrivals(FUNCTIONS, recipe), tmp_path / name)
-        assert list(TraceFile(tmp_path / name, FUNCTIONS)) == list(make_arrivals(FUNCTIONS, recipe))
+        spec = WorkloadSpec(seed=seed, run_cv=0.5, tenants=2)
+        count = write_arrivals(make_arrivals(FUNCTIONS, spec), tmp_path / name)
+        assert list(TraceFile(tmp_path / name, FUNCTIONS)) == list(make_arrivals(FUNCTIONS, spec))
         assert TraceFile(tmp_path / name, FUNCTIONS).overview().calls == count
         files.append((tmp_path / name).read_bytes())
     assert files[0] == files[1] != files[2]
