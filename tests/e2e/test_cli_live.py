@@ -5,7 +5,7 @@ import re
 import signal
 
 import pytest
-from live_platform import LivePlatform
+from live_platform import QuickPlatform
 
 from aliquot.testing.waiting import wait_until
 
@@ -26,7 +26,7 @@ def fail():
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    with LivePlatform(tmp_path_factory.mktemp("platform")) as platform:
+    with QuickPlatform(tmp_path_factory.mktemp("platform")) as platform:
         (platform.folder / "sums.py").write_text(APP)
         (platform.folder / "notes.txt").write_text("neither Python nor JavaScript")
         yield platform
@@ -149,7 +149,7 @@ def test_namespaces_are_the_operators(platform):
     [
         (("invoke", "sums.ad"), 5, "there is no function sums.ad; did you mean sums.add?"),
         (("invoke", "add"), 5, "there is no function add; did you mean sums.add?"),
-        (("invoke", "zebra"), 5, "there is no function zebra; `aliquot list` shows the"),
+        (("invoke", "zebra"), 5, "there is no function zebra; `aliquot list` lists all"),
         (("delete", "zebra", "--yes"), 5, "there is no function zebra"),
         (("logs", "zebra"), 5, "there is no function zebra"),
         (("logs", "0" * 32), 5, f"activation {'0' * 32}: The requested resource does not exist."),
@@ -162,7 +162,11 @@ def test_namespaces_are_the_operators(platform):
         (("invoke", "sums.add", "--json-input", "sums.py"), 2, "--json-input: sums.py is not JSON"),
         (("deploy", "nothing.py"), 2, "nothing.py: there is no such file"),
         (("deploy", "sums.py:other"), 2, "sums.py has no app other; it has app"),
-        (("deploy", "sums.py:app", "--memory", "1GiB"), 2, "--memory: sums.py:app is an app; what its functions need"),
+        (
+            ("deploy", "sums.py:app", "--memory", "1GiB"),
+            2,
+            "--memory: sums.py:app is an app; its functions' settings are in its file",
+        ),
         (
             ("deploy", "notes.txt"),
             2,

@@ -1,12 +1,12 @@
 """`aliquot session` and what else names one, as people run it."""
 
 import pytest
-from live_platform import LivePlatform
+from live_platform import QuickPlatform
 
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    with LivePlatform(tmp_path_factory.mktemp("platform")) as platform:
+    with QuickPlatform(tmp_path_factory.mktemp("platform")) as platform:
         platform.deploy("echo", "def main(args): return args")
         yield platform
 

@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 from awaiting import wait_for_record
-from live_platform import LivePlatform
+from live_platform import QuickPlatform
 
 from aliquot.core.events import UtilisationMeasured
 from aliquot.live.invocations.journal.writer import JournalStep
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(
 def platform(tmp_path_factory):
     """On which two functions have worked side by side: what was seen meanwhile is in `seen`, `screen`, `figures`."""
     folder = tmp_path_factory.mktemp("usage")
-    with LivePlatform(folder, "--devices", "host:1", "--sharing", "hard", "--usage-size", "1MiB") as platform:
+    with QuickPlatform(folder, "--devices", "host:1", "--sharing", "hard", "--usage-size", "1MiB") as platform:
         shares = {"less": 0.25, "more": 0.5}
         for name, share in shares.items():
             annotations = [{"key": "gpu-share", "value": share}]
@@ -126,7 +126,7 @@ def test_the_core_is_told_about_once_a_second_and_the_file_outlives_a_kill(tmp_p
         )
         return [event for step in steps for event in step.events if isinstance(event, UtilisationMeasured)]
 
-    with LivePlatform(tmp_path, "--devices", "host:1") as platform:
+    with QuickPlatform(tmp_path, "--devices", "host:1") as platform:
         platform.deploy("work", WORK, annotations=[{"key": "gpu-share", "value": 1}])
         with platform.client() as client:
             began_s = time.monotonic()

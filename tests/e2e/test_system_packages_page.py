@@ -4,7 +4,7 @@ import re
 import shlex
 
 import pytest
-from live_platform import LivePlatform
+from live_platform import QuickPlatform
 from places import DOCS
 
 from aliquot.live.catalogue.system.contents import PACKAGES
@@ -16,7 +16,7 @@ PATIENCE_S = 60
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    with LivePlatform(tmp_path_factory.mktemp("page")) as platform:
+    with QuickPlatform(tmp_path_factory.mktemp("page")) as platform:
         yield platform
 
 

@@ -76,14 +76,14 @@ class QuickPlatform(LivePlatform):
     """Its commands run within the process of the test: a process of its own for each takes most of a test's time."""
 
     def run(self, *command, cwd=None, code=0, given=None, **environment):
-        if command[0] != "aliquot" or given is not None or environment:
+        if command[0] != "aliquot" or given is not None or any(name.startswith("_") for name in environment):
             return super().run(*command, cwd=cwd, code=code, given=given, **environment)
         out, err = io.StringIO(), io.StringIO()
         with (
             redirect_stdout(out),
             redirect_stderr(err),
             chdir(cwd or self.folder),
-            patch.dict(os.environ, self.environment, clear=True),
+            patch.dict(os.environ, {**self.environment, **environment}, clear=True),
             patch.object(sys, "argv", [*map(str, command)]),
         ):
             try:
