@@ -184,9 +184,9 @@ def test_a_sequence_of_functions_hands_on_what_json_cannot_hold(handing, server)
     assert "The action's result is not valid JSON" in ended.json()["error"]
 
 
-def parcels(server):
-    """Descriptors and mappings of this server's parcels, of all processes that there are."""
-    name, found = f"aliquot-parcel-{server.process.pid}", 0
+def buffers_in_use(server):
+    """Descriptors and mappings of this server's buffers_in_use, of all processes that there are."""
+    name, found = f"aliquot-buffer-{server.process.pid}", 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
             found += sum(name in str(fd.readlink()) for fd in (process / "fd").iterdir())
@@ -197,7 +197,7 @@ def parcels(server):
 
 
 def until_none_is_left(server):
-    wait_until(lambda: parcels(server), lambda count: count == 0, what="the shared memory of values to be freed")
+    wait_until(lambda: buffers_in_use(server), lambda count: count == 0, what="the shared memory of values to be freed")
 
 
 def sandboxes_of(server, function):
@@ -211,7 +211,7 @@ def hold(handing, server):
     until_none_is_left(server)
     handle = handing.holder.spawn(40_000_000)
     wait_until(
-        lambda: (parcels(server), sandboxes_of(server, "handing.sleeper")),
+        lambda: (buffers_in_use(server), sandboxes_of(server, "handing.sleeper")),
         lambda found: found[0] >= 2 and found[1],
         what="a value in the hands of another sandbox",
     )

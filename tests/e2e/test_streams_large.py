@@ -143,12 +143,14 @@ def test_parameters_are_put_beneath_a_large_body_too(client):
     assert invoke(client, "final", BODY).status_code == 400
 
 
-def test_the_judge_may_die(server, client):
+def test_the_json_checker_may_die(server, client):
     invoke(client, "size", BODY).raise_for_status()
-    judges = [pid for pid in server.descendants() if b"json_check_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    assert len(judges) == 1
+    checkers = [
+        pid for pid in server.descendants() if b"json_check_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert len(checkers) == 1
     for _ in range(2):
-        for pid in judges:
+        for pid in checkers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         assert invoke(client, "size", BODY).json()["n"] == SIZE

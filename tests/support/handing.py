@@ -102,10 +102,10 @@ def sender(size, kind="array"):
     value = np.arange(size // 8, dtype=np.float64) if kind == "array" else bytes(size)
     builtins.sender = True
     if kind == "bytes":
-        put, parcels = sandbox.channel.put, []
-        sandbox.channel.put = lambda buffers: parcels.append(put(buffers)) or parcels[-1]
+        put, made = sandbox.channel.put, []
+        sandbox.channel.put = lambda buffers: made.append(put(buffers)) or made[-1]
         try:
-            return *receiver.remote(value), len(parcels)
+            return *receiver.remote(value), len(made)
         finally:
             sandbox.channel.put = put
     total, back = receiver.remote(value)
@@ -123,7 +123,7 @@ def sender(size, kind="array"):
 def receiver(value):
     assert not hasattr(builtins, "sender")  # another process
     with Path("/proc/self/maps").open() as maps:
-        shared = "aliquot-parcel" in maps.read()
+        shared = "aliquot-buffer" in maps.read()
     if isinstance(value, bytes):
         return type(value).__name__, len(value)
     total = float(value.sum())
@@ -153,7 +153,7 @@ def make(size):
 def double(value, factor=2):
     assert not hasattr(builtins, "maker")  # another process
     with Path("/proc/self/maps").open() as maps:
-        shared = "aliquot-parcel" in maps.read()
+        shared = "aliquot-buffer" in maps.read()
     return {"value": value * factor, "shared": shared, "set": {1}}
 
 

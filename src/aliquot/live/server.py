@@ -26,6 +26,7 @@ from aliquot.live.gateway.app import Gateway
 from aliquot.live.gateway.entities.kinds import check_image
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
+from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.recovery import take_up
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
@@ -80,21 +81,28 @@ async def _serve(
         store = await SqliteStore.open(data.database)
     except StoreError as error:
         raise InputError(f"--data: {error}") from error
-    judge = JsonChecker()
+    json_checker = JsonChecker()
     node = LocalNode(
         data.path,
         settings.devices,
         result_bytes=settings.gateway.payload_bytes,
-        judge=judge,
+        json_checker=json_checker,
         asked=settings.devices_asked,
-        parcels_bytes=settings.host_memory_bytes // 8,
+        shared_buffers_bytes=settings.host_memory_bytes // 8,
     )
     fabric = Fabric(store, settings.fabric)
     node.views = fabric.readers
     service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes, fabric=fabric)
     catalogue = Catalogue(store, service)
     service.assignments.keys = catalogue
-    composer = Composer(service, store, catalogue.resolve, max_components=settings.gateway.sequence_length)
+    metrics = Metrics()
+    composer = Composer(
+        service,
+        store,
+        catalogue.resolve,
+        max_components=settings.gateway.sequence_length,
+        count=metrics.count,
+    )
     service.usage.keep(lambda: UsageFile(data.usage, settings.usage_bytes))
     operator = secrets.token_urlsafe(32)
     url = _url(settings, listener)
@@ -112,9 +120,18 @@ async def _serve(
         gateway_settings = replace(
             settings.gateway, api_host=url, nodejs=which("node") is not None, images=settings.images
         )
-        app = Gateway(composer, catalogue, store, gateway_settings, operator, sessions, judge, fabric)
-        app.invoke.desks, composer.count = node.desks, app.metrics.count
-        server = _Server(_uvicorn_config(settings, app, gateway_settings))
+        app = Gateway(
+            composer,
+            catalogue,
+            store,
+            gateway_settings,
+            operator,
+            sessions=sessions,
+            json_checker=json_checker,
+            fabric=fabric,
+            buffers=node.buffers,
+            metrics=metrics,
+        )
         chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]
 
         def started() -> None:
@@ -130,7 +147,7 @@ async def _serve(
             if settings.ready_file is not None:
                 write_private(settings.ready_file, public)
 
-        server.on_started = started
+        server = _Server(_uvicorn_config(settings, app, gateway_settings), started)
         await app.clock.start()
         await server.serve(sockets=[listener])
         await app.clock.stop()
@@ -155,7 +172,9 @@ async def _open_door(catalogue: Catalogue) -> tuple[str, str, bool]:
 class _Server(uvicorn.Server):
     """Tells when it answers, and leaves the process alive when it ends: there is more to bring to an end."""
 
-    on_started: Callable[[], None]
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -166,7 +185,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.on_started()
+        self._on_started()
 
 
 def _uvicorn_config(settings: ServerSettings, app: Gateway, gateway_settings: GatewaySettings) -> uvicorn.Config:

@@ -29,8 +29,8 @@ def serve(sock: socket.socket) -> None:
         with mmap.mmap(fds[0], 0, prot=mmap.PROT_READ) as mapping:
             os.close(fds[0])
             with memoryview(mapping) as whole, whole[question.begin : question.end] as body:
-                verdict = check_json(body, question)
-        sock.send(msgspec.json.encode(verdict))
+                result = check_json(body, question)
+        sock.send(msgspec.json.encode(result))
 
 
 if __name__ == "__main__":

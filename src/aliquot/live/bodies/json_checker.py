@@ -36,7 +36,7 @@ class JsonChecker:
         self._sock: socket.socket
         self._loop: asyncio.AbstractEventLoop
 
-    def ask(self, body: memoryview, answer: Answer, *, is_object: bool = False, names: tuple[str, ...] = ()) -> None:
+    def submit(self, body: memoryview, answer: Answer, *, is_object: bool = False, names: tuple[str, ...] = ()) -> None:
         """Of a body as `allocate` made it. `answer` comes later, on the loop, never from within this call."""
         mapping = mapping_of(body)
         question = CheckRequest(PREFIX_BYTES, PREFIX_BYTES + len(body), is_object, names)
@@ -52,14 +52,14 @@ class JsonChecker:
         self._unsent.append((mapping.fd, message))
         self._send()
 
-    async def verdict(self, body: memoryview, *, is_object: bool = False, names: tuple[str, ...] = ()) -> CheckResult:
+    async def check(self, body: memoryview, *, is_object: bool = False, names: tuple[str, ...] = ()) -> CheckResult:
         future: asyncio.Future[CheckResult] = asyncio.get_running_loop().create_future()
 
-        def answer(verdict: CheckResult) -> None:
+        def answer(result: CheckResult) -> None:
             if not future.done():
-                future.set_result(verdict)
+                future.set_result(result)
 
-        self.ask(body, answer, is_object=is_object, names=names)
+        self.submit(body, answer, is_object=is_object, names=names)
         return await future
 
     def close(self) -> None:

@@ -35,6 +35,7 @@ from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiters
 from aliquot.live.invocations.sessions.registry import SessionRegistry
+from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.store.base import Store
 from aliquot.live.triggers.alarms.clock import AlarmClock
 from aliquot.live.triggers.dispatcher import TriggerDispatcher
@@ -51,17 +52,21 @@ class Gateway:
         settings: GatewaySettings,
         operator_token: str,
         sessions: SessionRegistry | None = None,
-        judge: JsonChecker | None = None,
+        json_checker: JsonChecker | None = None,
         fabric: Fabric | None = None,
+        buffers: NodeBuffers | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
-        self._judge = judge or JsonChecker()
+        self._json_checker = json_checker or JsonChecker()
         self.rate_limiters = RateLimiters(settings.rate_limits)
         auth = Auth(catalogue, self.rate_limiters)
-        self.metrics = Metrics()
+        self.metrics = metrics or Metrics()
         self.sessions = sessions or SessionRegistry(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
         catalogue.companions.append(self.fabric.datasets)
-        self.invoke = InvokeHandler(platform, catalogue, settings, auth, self.metrics, self.sessions, self._judge)
+        self.invoke = InvokeHandler(
+            platform, catalogue, settings, auth, self.metrics, self.sessions, self._json_checker, buffers
+        )
         self.firing = TriggerDispatcher(platform, catalogue, self.rate_limiters, self.metrics)
         self.clock = AlarmClock(store, catalogue, self.firing.fire)
         self.request_ids = RequestIds()
@@ -83,7 +88,7 @@ class Gateway:
         ]
         self.endpoints: list[Endpoint] = [*endpoints, *OpenApiEndpoints(endpoints).endpoints()]
         targets = WebTargets(catalogue, self.rate_limiters, self.metrics)
-        web = WebActions(targets, WebActionRunner(platform, settings), auth, self._bodies, self._judge, settings)
+        web = WebActions(targets, WebActionRunner(platform, settings), auth, self._bodies, self._json_checker, settings)
         apis = ApiRegistry(store, catalogue)
         web.natives = ApiManagement(apis, catalogue, settings).natives()
         self._web_route = WebRoute(web.handle, self.request_ids)
@@ -119,7 +124,7 @@ class Gateway:
         """Let go of timers; what is awaited goes on."""
         self.invoke.close()
         self._bodies.close()
-        self._judge.close()
+        self._json_checker.close()
 
 
 async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:

@@ -149,9 +149,9 @@ def _response(status: Status, result: bytes | memoryview) -> tuple[bytes, memory
 
 def _kept(call: Call, outcome: Outcome) -> bytes | memoryview | None:
     """The pickled result. One that went by shared memory is its caller's alone, unless that will ask for it later."""
-    if outcome.parcel is None or outcome.pickled is None:
+    if outcome.shared_buffer is None or outcome.pickled is None:
         return outcome.pickled
-    return outcome.parcel.inlined(outcome.pickled) if call.durable else None
+    return outcome.shared_buffer.inlined(outcome.pickled) if call.durable else None
 
 
 def _binding(resolved: ResolvedAction) -> str:

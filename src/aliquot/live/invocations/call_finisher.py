@@ -63,8 +63,8 @@ class CallFinisher:
 
 def _without_oversized_buffer(call: Call, outcome: Outcome) -> Outcome:
     """Replace a result that must be stored and whose shared buffer is larger than a plain body may be."""
-    buffer = outcome.parcel
+    buffer = outcome.shared_buffer
     if buffer is None or not call.durable or buffer.size <= buffer.max_kept:
         return outcome
     told = too_long(buffer.size, buffer.max_kept).result
-    return replace(outcome, status=Status.APPLICATION_ERROR, result=told, pickled=None, parcel=None)
+    return replace(outcome, status=Status.APPLICATION_ERROR, result=told, pickled=None, shared_buffer=None)

@@ -43,19 +43,19 @@ class ParameterMerger:
             return body
         return _encode({**self.defaults, **given})
 
-    async def merge_large(self, body: memoryview, judge: JsonChecker) -> memoryview:
+    async def merge_large(self, body: memoryview, json_checker: JsonChecker) -> memoryview:
         """Merge a large payload without copying it. Another process checks its JSON. Raises `PayloadError`."""
         defaults = self.defaults or {}
         names = tuple({**defaults, **dict.fromkeys(self.final)})
-        verdict = await judge.verdict(body, is_object=True, names=names)
-        if verdict.why is not None:
-            raise malformed_payload(verdict.why)
-        if not self.final.isdisjoint(verdict.names):
+        checked = await json_checker.check(body, is_object=True, names=names)
+        if checked.why is not None:
+            raise malformed_payload(checked.why)
+        if not self.final.isdisjoint(checked.names):
             raise PayloadError(NOT_ALLOWED_PARAMETERS)
-        missing = {name: value for name, value in defaults.items() if name not in verdict.names}
+        missing = {name: value for name, value in defaults.items() if name not in checked.names}
         if not missing:
             return body
-        return put_before(_encode(missing)[:-1] + (b"" if verdict.is_empty else b","), body, verdict.inside)
+        return put_before(_encode(missing)[:-1] + (b"" if checked.is_empty else b","), body, checked.inside)
 
 
 def is_absent(body: bytes) -> bool:

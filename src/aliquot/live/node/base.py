@@ -24,7 +24,7 @@ class Status(IntEnum):
 
 
 class BufferHandle(Protocol):
-    """Shared memory with the large buffers of a pickled value (`desk`)."""
+    """Shared memory with the large buffers of a pickled value (`node.shared_buffers`)."""
 
     @property
     def fd(self) -> int: ...
@@ -113,8 +113,8 @@ class RunRequest(Struct, frozen=True, gc=False):
     logs_bytes: int
     hearer: OutputListener | None = None
     steps: tuple[ChainStep, ...] = ()  # of a group: what runs, one on what the other returned
-    parcel: BufferHandle | None = None  # with the large buffers of pickled arguments
-    share: bool = False  # a pickled result may come in a parcel
+    shared_buffer: BufferHandle | None = None  # with the large buffers of pickled arguments
+    share: bool = False  # a pickled result may come in a shared buffer
     handed: bool = False  # the payload is a pickle of what the function before it in a sequence returned
     hand_on: bool = False  # the one after it takes a pickle: the result need not be JSON
     defaults: dict[str, Raw] = {}  # beneath what was handed
@@ -129,7 +129,7 @@ class Outcome(Struct, frozen=True, gc=False):
     logs: tuple[str, ...] = ()  # formatted lines, both streams
     pickled: bytes | memoryview | None = None  # the SDK's result; `result` then says so in JSON
     timed_out: bool = False
-    parcel: BufferHandle | None = None  # with the large buffers of the pickled result
+    shared_buffer: BufferHandle | None = None  # with the large buffers of the pickled result
     outer: tuple[tuple[str, ...], ...] = ()  # the lines of those that had called it in its sandbox, innermost first
 
 

@@ -21,7 +21,7 @@ def description_of(
         "result_bytes": result_bytes,
         "command": command,
         "data_bytes": data_bytes,
-        "buffers_token": side.desk.token if side is not None else None,
+        "buffers_token": side.buffers.token if side is not None else None,
     }
     if launch.members:
         description |= {"members": [asdict(member) for member in launch.members], "first": launch.main}

@@ -5,10 +5,10 @@ from aliquot.runtime.frames import REPLY
 
 
 class LargeReply:
-    __slots__ = ("_size", "have", "parcel", "status", "whole")
+    __slots__ = ("_size", "buffer_number", "have", "status", "whole")
 
-    def __init__(self, status: int, parcel: int, size: int, pickled: int, begun: bytes) -> None:
-        self.status, self.parcel = status, parcel
+    def __init__(self, status: int, buffer_number: int, size: int, pickled: int, begun: bytes) -> None:
+        self.status, self.buffer_number = status, buffer_number
         self._size = size
         self.whole = allocate(size + pickled)
         self.have = len(begun) - REPLY.size

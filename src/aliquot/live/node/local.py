@@ -57,17 +57,17 @@ class LocalNode(Node):
         scratch_bytes: int = SCRATCH_BYTES,
         processes: int = PROCESSES,
         progress: Progress | None = None,
-        judge: JsonChecker | None = None,
+        json_checker: JsonChecker | None = None,
         asked: str = "",
-        parcels_bytes: int = RESULT_BYTES,
+        shared_buffers_bytes: int = RESULT_BYTES,
     ) -> None:
         """`asked`: what was said of the devices' driver beside which they are."""
         self._data = data.absolute()
         self._scratch_bytes = scratch_bytes
         self._most_processes = processes
         self._progress = progress
-        self._judge = judge or JsonChecker()
-        self.desks = NodeBuffers(parcels_bytes, result_bytes)
+        self._json_checker = json_checker or JsonChecker()
+        self.buffers = NodeBuffers(shared_buffers_bytes, result_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
         self._devices = tuple(devices)
         self._asked = asked
@@ -125,7 +125,7 @@ class LocalNode(Node):
     async def stop(self) -> None:
         self._stopping = True
         if not self._started:  # it was refused
-            self._judge.close()
+            self._json_checker.close()
             self._swapper.shutdown()
             return
         if self._watching is not None:
@@ -133,7 +133,7 @@ class LocalNode(Node):
         for sandbox in list(self._sandboxes.values()):
             self._end(sandbox)
         await self._cells.end_all()
-        self._judge.close()
+        self._json_checker.close()
         await self._environments.stop()
         self._zygotes.stop()
         await self._loop.run_in_executor(None, self._swapper.shutdown)
@@ -241,7 +241,7 @@ class LocalNode(Node):
         """For what has a use for it: the SDK's functions, and those of a group."""
         launch = sandbox.launch
         wanted = runtime.python and (launch.sdk or launch.members)
-        return Side(sandbox, self.desks.open(), self._loop) if wanted else None
+        return Side(sandbox, self.buffers.open(), self._loop) if wanted else None
 
     def _attach(self, sandbox: Sandbox, cell: Cell) -> None:
         group = cell.process.group
@@ -333,8 +333,8 @@ class LocalNode(Node):
     def ended_inside(self, sandbox: Sandbox, outcome: Outcome) -> NestedRun | None:
         return self._listener.ended_inside(sandbox.number, outcome)
 
-    def judge(self, result: memoryview, answer: Callable[[CheckResult], None]) -> None:
-        self._judge.ask(result, answer)
+    def check_json(self, result: memoryview, answer: Callable[[CheckResult], None]) -> None:
+        self._json_checker.submit(result, answer)
 
     def _cell_ended(self, cell: Cell) -> None:
         if isinstance(cell.tenant, Sandbox):
@@ -349,7 +349,7 @@ class LocalNode(Node):
             self._lanes.ending(sandbox.launch.place, sandbox.number)
         self._drivers.let_go(sandbox.number)
         if sandbox.side is not None:
-            self.desks.close(sandbox.side.desk)
+            self.buffers.close(sandbox.side.buffers)
         sandbox.kill()
         if sandbox.launch.datasets:
             self.views.close(sandbox.number)

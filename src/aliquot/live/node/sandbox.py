@@ -137,14 +137,18 @@ class Sandbox:
         self._begin(request.timeout_ms, request.logs_bytes, request.hearer)
         self.state = RUNNING
         payload = request.payload
-        parcel = self.side.desk.put(request.parcel) if request.parcel is not None and self.side is not None else 0
+        buffer_number = (
+            self.side.buffers.put(request.shared_buffer)
+            if request.shared_buffer is not None and self.side is not None
+            else 0
+        )
         if request.steps or request.handed or request.hand_on:
             what, env = frames.RUN_GROUP if request.steps else frames.RUN_HANDED, run_more(request)
             self._steps = max(0, len(request.steps) - 1)
         else:
             env = _encode_env(request.env)
             what = (frames.RUN_SHARED if request.share else frames.RUN_PICKLED) if request.pickled else frames.RUN
-        head = REQUEST.pack(what, parcel, len(env), len(payload)) + env
+        head = REQUEST.pack(what, buffer_number, len(env), len(payload)) + env
         if type(payload) is bytes:
             return self._write(head + payload)
         return self._write(head, large=payload)
@@ -227,11 +231,11 @@ class Sandbox:
         if len(data) < REPLY.size:
             self._partial, self._expected = bytearray(data), REPLY.size
             return
-        status, self._printed, parcel, size, pickled = REPLY.unpack_from(data)
+        status, self._printed, buffer_number, size, pickled = REPLY.unpack_from(data)
         expected = REPLY.size + size + pickled
         if len(data) < expected <= self._result_bytes + _SLACK_BYTES:
             large = expected > LARGE_BODY_BYTES and self.state == RUNNING
-            self._large = LargeReply(status, parcel, size, pickled, data) if large else None
+            self._large = LargeReply(status, buffer_number, size, pickled, data) if large else None
             self._partial, self._expected = None if large else bytearray(data), expected
             return
         self._partial = None
@@ -239,7 +243,7 @@ class Sandbox:
             self._lose(Status.DEVELOPER_ERROR, EXITED)  # it speaks out of turn: not the launcher's words
             return
         middle = REPLY.size + size
-        self._answered(status, data[REPLY.size : middle], data[middle:] or None, parcel)
+        self._answered(status, data[REPLY.size : middle], data[middle:] or None, buffer_number)
 
     def _receive_large(self, large: LargeReply) -> None:
         try:
@@ -259,28 +263,28 @@ class Sandbox:
         seconds = time.perf_counter() - self._begun_s
         result = large.result
         if len(result) <= LARGE_BODY_BYTES:
-            self._answered(large.status, bytes(result), large.pickled, large.parcel)
+            self._answered(large.status, bytes(result), large.pickled, large.buffer_number)
             return
         # Its run is over; nothing it does until it has been judged counts.
         self.state, self.deadline_s = JUDGED, math.inf
         if self.cell is not None:
             self._loop.remove_reader(self.cell.sock.fileno())
-        self._owner.judge(result, lambda verdict: self._judged(large, seconds, verdict))
+        self._owner.check_json(result, lambda checked: self._json_checked(large, seconds, checked))
 
-    def _judged(self, large: LargeReply, seconds: float, verdict: CheckResult) -> None:
+    def _json_checked(self, large: LargeReply, seconds: float, checked: CheckResult) -> None:
         if self.state != JUDGED or self.cell is None:
             return
         self.state = RUNNING
         self._loop.add_reader(self.cell.sock.fileno(), self._readable)
         died, self._unread = self._unread, False
-        if verdict.why is not None:
+        if checked.why is not None:
             self._lose(Status.DEVELOPER_ERROR, NOT_JSON.format(bytes(large.result[:1024]).decode(errors="replace")))
             return
-        self._settle(large.status, large.result, large.pickled, seconds, large.parcel)
+        self._settle(large.status, large.result, large.pickled, seconds, large.buffer_number)
         if died and self.state == IDLE:
             self._hang_up()
 
-    def _answered(self, code: int, result: bytes, pickled: bytes | memoryview | None, parcel: int) -> None:
+    def _answered(self, code: int, result: bytes, pickled: bytes | memoryview | None, buffer_number: int) -> None:
         seconds = time.perf_counter() - self._begun_s
         try:
             _check_json(result)
@@ -290,7 +294,7 @@ class Sandbox:
             text = NOT_JSON.format(result[:1024].decode(errors="replace"))
             self._lose(Status.DEVELOPER_ERROR, text)
             return
-        self._settle(code, result, pickled, seconds, parcel)
+        self._settle(code, result, pickled, seconds, buffer_number)
 
     def _settle(
         self, code: int, result: bytes | memoryview, pickled: bytes | memoryview | None, seconds: float, number: int
@@ -302,10 +306,10 @@ class Sandbox:
         if status is _DEVELOPER_ERROR or status is _INTERNAL_ERROR:
             self._lose(status, bytes(result))
             return
-        parcel: BufferHandle | None = None
+        shared_buffer: BufferHandle | None = None
         if number:
             try:
-                parcel = self.side.desk.hand_on(number, pickled or b"") if self.side is not None else None
+                shared_buffer = self.side.buffers.hand_on(number, pickled or b"") if self.side is not None else None
             except (SharedBufferError, ValueError):
                 self._lose(Status.DEVELOPER_ERROR, EXITED)  # not the launcher's words
                 return
@@ -317,7 +321,7 @@ class Sandbox:
             self._owner.initialised(self, seconds, logs)
         else:
             self._runs += 1
-            self._owner.finished(self, Outcome(status, result, seconds, logs, pickled, parcel=parcel))
+            self._owner.finished(self, Outcome(status, result, seconds, logs, pickled, shared_buffer=shared_buffer))
 
     # --- activations inside a run -----------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""Parcels: large values on their way from sandbox to sandbox in shared memory, and each sandbox's desk for them.
+"""Shared buffers: memory in which sandboxes hand large values to each other, and the numbers that name them.
 
 The memory has no name, only descriptors: when the last is closed, by whoever holds it or by the kernel when a process
 ends, the memory is gone. Nothing needs to be counted or cleaned up, whatever is killed. Pages belong to the sandbox
-that wrote them and count as its memory; who takes a parcel pays for what it changes of it.
+that wrote them and count as its memory; who takes a shared buffer pays for what it changes of it.
 """
 
 import fcntl
@@ -36,10 +36,10 @@ class SharedBuffer:
         self.max_kept = max_kept
         self.size, self.fd = 0, -1
         try:
-            self.fd = os.memfd_create(f"aliquot-parcel-{os.getpid()}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            self.fd = os.memfd_create(f"aliquot-buffer-{os.getpid()}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.fd, size)
         except OSError as error:
-            raise SharedBufferError(f"a parcel of {size} bytes cannot be made ({error.strerror})") from error
+            raise SharedBufferError(f"a shared buffer of {size} bytes cannot be made ({error.strerror})") from error
         self.size = size
         SharedBuffer.in_use += size
 
@@ -53,10 +53,10 @@ class SharedBuffer:
         try:
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALED)
         except OSError as error:
-            raise SharedBufferError(f"the parcel is still being written to ({error.strerror})") from error
+            raise SharedBufferError(f"the shared buffer is still being written to ({error.strerror})") from error
         # What was never written has cost nobody anything, and would cost whoever reads it.
         if os.fstat(self.fd).st_blocks * _BLOCK < self.size:
-            raise SharedBufferError("the parcel has not been written to its end")
+            raise SharedBufferError("the shared buffer has not been written to its end")
 
     def inlined(self, body: bytes | memoryview) -> bytes | memoryview:
         """The envelope `body` with what is in here behind it. Only of one that may be kept."""
@@ -66,7 +66,7 @@ class SharedBuffer:
 
 
 class SandboxBuffers:
-    """One sandbox's parcels, each by a number that means something here alone."""
+    """One sandbox's shared buffers, each by a number that means something here alone."""
 
     def __init__(self, token: str, bound: int, max_kept: int) -> None:
         self.token = token
@@ -80,22 +80,22 @@ class SandboxBuffers:
 
     def room(self, size: int) -> tuple[int, SharedBuffer]:
         if size <= 0:
-            raise SharedBufferError(f"a parcel of {size} bytes cannot be made")
+            raise SharedBufferError(f"a shared buffer of {size} bytes cannot be made")
         if len(self._open) + len(self._ready) >= _MOST:
-            raise SharedBufferError(f"{_MOST} parcels are under way already")
+            raise SharedBufferError(f"{_MOST} shared buffers are under way already")
         if SharedBuffer.in_use + size > self._bound:
             raise SharedBufferError(
-                f"all parcels together may have {self._bound} bytes, and {SharedBuffer.in_use} are in use"
+                f"all shared buffers together may have {self._bound} bytes, and {SharedBuffer.in_use} are in use"
             )
         number = self._next()
-        parcel = self._open[number] = SharedBuffer(size, self._max_kept)
-        return number, parcel
+        buffer = self._open[number] = SharedBuffer(size, self._max_kept)
+        return number, buffer
 
     def seal(self, number: int) -> None:
-        parcel = self._open.get(number)
-        if parcel is None:
-            raise SharedBufferError(f"there is no parcel {number} to close")
-        parcel.seal()
+        buffer = self._open.get(number)
+        if buffer is None:
+            raise SharedBufferError(f"there is no shared buffer {number} to close")
+        buffer.seal()
         self._ready[number] = self._open.pop(number)
 
     def drop(self, number: int) -> None:
@@ -104,32 +104,32 @@ class SandboxBuffers:
 
     def hand_on(self, number: int, body: bytes | memoryview) -> SharedBuffer:
         """One that this sandbox has made, with the buffers of that envelope; once. Raises `SharedBufferError`."""
-        parcel = self._ready.pop(number, None)
-        if parcel is None:
-            raise SharedBufferError(f"there is no parcel {number}")
-        if not values.is_envelope(body) or values.layout(values.open_envelope(body)[1])[1] != parcel.size:
-            raise SharedBufferError(f"parcel {number} is not what the body says")
-        return parcel
+        buffer = self._ready.pop(number, None)
+        if buffer is None:
+            raise SharedBufferError(f"there is no shared buffer {number}")
+        if not values.is_envelope(body) or values.layout(values.open_envelope(body)[1])[1] != buffer.size:
+            raise SharedBufferError(f"shared buffer {number} is not what the body says")
+        return buffer
 
-    def put(self, parcel: Held) -> int:
+    def put(self, buffer: Held) -> int:
         """For this sandbox, which takes it by its number."""
         number = self._next()
         if not self.closed:  # otherwise nobody will take it
             while len(self._arrived) >= _MOST:  # who has not come for it by now will not
                 del self._arrived[next(iter(self._arrived))]
-            self._arrived[number] = parcel
+            self._arrived[number] = buffer
         return number
 
     def take(self, number: int) -> Held:
-        parcel = self._arrived.pop(number, None)
-        if parcel is None:
-            raise SharedBufferError(f"there is no parcel {number} to take")
-        return parcel
+        buffer = self._arrived.pop(number, None)
+        if buffer is None:
+            raise SharedBufferError(f"there is no shared buffer {number} to take")
+        return buffer
 
     def close(self) -> None:
         self.closed = True
-        for parcels in (self._open, self._ready, self._arrived):
-            parcels.clear()
+        for buffers in (self._open, self._ready, self._arrived):
+            buffers.clear()
 
     def _next(self) -> int:
         taken = {*self._open, *self._ready, *self._arrived}
@@ -140,19 +140,19 @@ class SandboxBuffers:
 
 
 class NodeBuffers:
-    """All desks of a node. By its token a sandbox shows the gateway which one is its own."""
+    """The shared buffers of all sandboxes of a node, by each sandbox's token."""
 
     def __init__(self, bound: int, max_kept: int) -> None:
         self._bound = bound
         self._max_kept = max_kept
-        self._desks: dict[str, SandboxBuffers] = {}
-        self.find = self._desks.get
+        self._by_token: dict[str, SandboxBuffers] = {}
+        self.find = self._by_token.get
 
     def open(self) -> SandboxBuffers:
-        desk = SandboxBuffers(secrets.token_hex(16), self._bound, self._max_kept)
-        self._desks[desk.token] = desk
-        return desk
+        buffers = SandboxBuffers(secrets.token_hex(16), self._bound, self._max_kept)
+        self._by_token[buffers.token] = buffers
+        return buffers
 
-    def close(self, desk: SandboxBuffers) -> None:
-        self._desks.pop(desk.token, None)
-        desk.close()
+    def close(self, buffers: SandboxBuffers) -> None:
+        self._by_token.pop(buffers.token, None)
+        buffers.close()

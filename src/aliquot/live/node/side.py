@@ -39,9 +39,9 @@ class Runner(Protocol):
 
 
 class Side:
-    def __init__(self, runner: Runner, desk: SandboxBuffers, loop: Loop) -> None:
+    def __init__(self, runner: Runner, buffers: SandboxBuffers, loop: Loop) -> None:
         self._runner = runner
-        self.desk = desk
+        self.buffers = buffers
         self._loop = loop
         self._sock, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._sock.setblocking(False)
@@ -85,23 +85,23 @@ class Side:
             self._answer({"error": str(error)})
 
     def _take(self, question: Question, body: bytes) -> None:
-        desk = self.desk
+        buffers = self.buffers
         if question.begin is not None:
             inner = self._runner.begin_inside(question.begin, printed=question.printed)
             self._answer({"error": inner} if isinstance(inner, str) else {"id": inner.invocation, "env": inner.env})
         elif question.end is not None:
             self._end(question.end, body, printed=question.printed)
         elif question.room is not None:
-            number, parcel = desk.room(question.room)
-            self._answer({"number": number}, parcel.fd)
+            number, buffer = buffers.room(question.room)
+            self._answer({"number": number}, buffer.fd)
         elif question.close is not None:
-            desk.seal(question.close)
+            buffers.seal(question.close)
             self._answer({})
         elif question.drop is not None:
-            desk.drop(question.drop)
+            buffers.drop(question.drop)
             self._answer({})
         elif question.take is not None:
-            taken = desk.take(question.take)
+            taken = buffers.take(question.take)
             self._answer({"size": taken.size}, taken.fd)
         else:
             self._answer({"error": _NOT_SO})

@@ -112,8 +112,8 @@ class Exchange:
         if call.pickled:
             pickled = activation.pickled
             reply_buffers = call.shared.reply_buffers if call.shared is not None else None
-            if outcome.parcel is not None and reply_buffers is not None and outcome.pickled is not None:
-                content_type = (b"content-type", b"%b; buffer=%d" % (PICKLE, reply_buffers.put(outcome.parcel)))
+            if outcome.shared_buffer is not None and reply_buffers is not None and outcome.pickled is not None:
+                content_type = (b"content-type", b"%b; buffer=%d" % (PICKLE, reply_buffers.put(outcome.shared_buffer)))
                 headers = self._headers(content_type, activation_id)
                 self.respond(_HTTP_STATUS[status], (*headers, _STATUS_HEADER[status]), outcome.pickled)
                 return

@@ -62,7 +62,8 @@ class InvokeHandler:
         auth: Auth,
         metrics: Metrics,
         sessions: SessionRegistry,
-        judge: JsonChecker,
+        json_checker: JsonChecker,
+        buffers: NodeBuffers | None = None,
     ) -> None:
         self._platform = platform
         self._catalogue = catalogue
@@ -70,12 +71,12 @@ class InvokeHandler:
         self._auth = auth
         self._metrics = metrics
         self._sessions = sessions
-        self._judge = judge
+        self._json_checker = json_checker
         self._ids = Ids()
         self._options: dict[bytes, InvokeOptions] = {}
         self._waiting: Deadlines[Exchange] = Deadlines(settings.blocking_ms / 1000, self._expire)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.desks: NodeBuffers | None = None  # of the sandboxes here, which hand over large values
+        self._buffers = buffers
 
     @property
     def waiting(self) -> int:
@@ -127,7 +128,7 @@ class InvokeHandler:
     ) -> None:
         """Others go on while it is looked over."""
         try:
-            payload = body if pickled else await exchange.target.parameters.merge_large(body, self._judge)
+            payload = body if pickled else await exchange.target.parameters.merge_large(body, self._json_checker)
         except CallRefusedError as error:
             exchange.refuse(refusal_for(error))
             return
@@ -141,7 +142,7 @@ class InvokeHandler:
         shared = None
         if pickled and b"; " in (exchange.content_type or b""):
             try:
-                shared = shared_arguments(exchange.content_type or b"", payload, self.desks)
+                shared = shared_arguments(exchange.content_type or b"", payload, self._buffers)
             except Refusal as refusal:
                 exchange.refuse(refusal)
                 return

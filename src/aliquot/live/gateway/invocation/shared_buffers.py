@@ -22,9 +22,9 @@ def shared_arguments(
     if found is None or found[2] is None:
         return SharedArguments(reply_buffers=own)
     if own is None:
-        raise Refusal(400, "The parcel with the arguments cannot be taken: the desk is not of this platform.")
+        raise Refusal(400, "The shared buffer with the arguments cannot be taken: the sandbox is not of this platform.")
     try:
         buffer = own.hand_on(int(found[2]), body)
     except (SharedBufferError, ValueError) as error:
-        raise Refusal(400, f"The parcel with the arguments cannot be taken: {error}.") from error
+        raise Refusal(400, f"The shared buffer with the arguments cannot be taken: {error}.") from error
     return SharedArguments(buffer=buffer, reply_buffers=own)

@@ -69,14 +69,14 @@ class WebActions:
         runner: WebActionRunner,
         auth: Auth,
         bodies: BodyReader,
-        judge: JsonChecker,
+        json_checker: JsonChecker,
         settings: GatewaySettings,
     ) -> None:
         self._targets = targets
         self._runner = runner
         self._auth = auth
         self._bodies = bodies
-        self._judge = judge
+        self._json_checker = json_checker
         self._settings = settings
         self._strangers_bytes = min(settings.web_payload_bytes, settings.payload_bytes)
         self._allowance = AnonymousBodyLimit(self._strangers_bytes)
@@ -127,7 +127,7 @@ class WebActions:
         with self._allowance.taken(asked.headers) if user is None else nullcontext():
             request = self._request(asked, rest, user, named or {})
             body = await self._bodies.read_large(asked.headers, asked.receive, max_bytes)
-            payload = await payload_of(request, body, target, self._judge)
+            payload = await payload_of(request, body, target, self._json_checker)
             call = await self._runner.run(target, payload, asked.transaction)
         activation = (b"x-openwhisk-activation-id", call.id.encode())
         if call.outcome is None:

@@ -17,31 +17,31 @@ _encode = msgspec.json.encode
 
 
 async def payload_of(
-    request: WebRequest, body: bytes | memoryview, target: WebTarget, judge: JsonChecker
+    request: WebRequest, body: bytes | memoryview, target: WebTarget, json_checker: JsonChecker
 ) -> bytes | memoryview:
     """Raises a `Refusal`. `request` comes without its body."""
     defaults = target.target.parameters.defaults or {}
     final = target.target.parameters.final
     if isinstance(body, memoryview) and not target.raw and media.is_json(request.content_type):
         beneath = {**defaults, **arguments(request, raw=False, final=final)}
-        return await _large(beneath, body, RESERVED | final | request.named.keys(), judge)
+        return await _large(beneath, body, RESERVED | final | request.named.keys(), json_checker)
     whole = msgspec.structs.replace(request, body=bytes(body))
     return _encode({**defaults, **arguments(whole, raw=target.raw, final=final)})
 
 
 async def _large(
-    beneath: dict[str, object], body: memoryview, refused: frozenset[str], judge: JsonChecker
+    beneath: dict[str, object], body: memoryview, refused: frozenset[str], json_checker: JsonChecker
 ) -> bytes | memoryview:
     """A stranger's millions of keys must not keep others waiting: the judge looks, and only what it says counts."""
     if not _OBJECT.match(body):
-        verdict = await judge.verdict(body)
-        if verdict.why is not None:
-            raise malformed(verdict.why)
+        checked = await json_checker.check(body)
+        if checked.why is not None:
+            raise malformed(checked.why)
         return b"".join((_encode(beneath)[:-1], b',"%b":' % BODY.encode(), body, b"}"))
-    verdict = await judge.verdict(body, is_object=True, names=tuple(refused | beneath.keys()))
-    if verdict.why is not None:
-        raise malformed(verdict.why)
-    if not refused.isdisjoint(verdict.names):
+    checked = await json_checker.check(body, is_object=True, names=tuple(refused | beneath.keys()))
+    if checked.why is not None:
+        raise malformed(checked.why)
+    if not refused.isdisjoint(checked.names):
         raise Refusal(400, NOT_ALLOWED_PARAMETERS)
-    rest = {name: value for name, value in beneath.items() if name not in verdict.names}
-    return put_before(_encode(rest)[:-1] + (b"" if verdict.is_empty else b","), body, verdict.inside)
+    rest = {name: value for name, value in beneath.items() if name not in checked.names}
+    return put_before(_encode(rest)[:-1] + (b"" if checked.is_empty else b","), body, checked.inside)

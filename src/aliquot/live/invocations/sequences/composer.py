@@ -61,8 +61,15 @@ class Composer:
     """Runs single calls and compositions. It implements `Platform`."""
 
     def __init__(
-        self, service: Service, store: Store, resolve: ResolveFor, *, max_components: int = MAX_COMPONENTS
+        self,
+        service: Service,
+        store: Store,
+        resolve: ResolveFor,
+        *,
+        max_components: int = MAX_COMPONENTS,
+        count: Callable[[Call], None] = lambda _: None,
     ) -> None:
+        """`count` is called with every component that has ended."""
         self._service = service
         self._registry = service.registry
         self._store = store
@@ -70,11 +77,8 @@ class Composer:
         self._max_components = max_components
         self._ids = Ids()
         self._compositions: dict[str, CompositionRun] = {}  # by the id of the call
-        self.count: Callable[[Call], None] = lambda _: None  # called with every component that has ended
-        service.nested_calls.on_ended(self._called)
-
-    def _called(self, component: Call) -> None:
-        self.count(component)
+        self._count = count
+        service.nested_calls.on_ended(count)
 
     # --- Platform --------------------------------------------------------------------------
 
@@ -227,7 +231,7 @@ class Composer:
         if command.handed is not None or command.hands_on:
             shared = SharedArguments(handed=command.handed is not None, hands_on=command.hands_on)
             if command.handed is not None:
-                shared.buffer, payload = command.handed.parcel, command.handed.pickled
+                shared.buffer, payload = command.handed.shared_buffer, command.handed.pickled
         make = self._chain if command.then else self._single
         component = composition.component = make(composition, command, payload, shared)
         if call.durable and not composition.begun:
@@ -310,14 +314,14 @@ class Composer:
             del self._compositions[call.id]
             self._registry.forget(call)
             return
-        self.count(component)
+        self._count(component)
         composition.begun = True
         call.run.begun_s = call.run.begun_s or component.run.begun_s or component.run.arrived_s
         if outcome is None or activation is None:
             self._go_on(composition, lambda: machine.lost(component.reason, now_ms()))
             return
         duration_ms, memory_mb = activation.end - activation.start, component.action.limits.memory
-        handed = PickledResult(outcome.pickled, outcome.parcel) if outcome.pickled is not None else None
+        handed = PickledResult(outcome.pickled, outcome.shared_buffer) if outcome.pickled is not None else None
         timing = (duration_ms, memory_mb, component.run.wait_ms)
         ending = ComponentEnd(component.id, outcome.status, bytes(outcome.result), *timing, handed)
         self._go_on(composition, lambda: machine.returned(ending, now_ms()))

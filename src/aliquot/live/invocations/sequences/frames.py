@@ -25,7 +25,7 @@ class PickledResult(Struct, frozen=True, gc=False):
     """A pickled result that JSON cannot represent. Only the next component receives it."""
 
     pickled: bytes | memoryview
-    parcel: BufferHandle | None
+    shared_buffer: BufferHandle | None
 
 
 class RunComponent(Struct, frozen=True, gc=False):

@@ -20,37 +20,37 @@ def large(data):
 def test_so_many_keys_that_there_is_no_room_for_them_are_refused():
     code = """
 import resource
-from aliquot.live.bodies.json_check import Question, judge
+from aliquot.live.bodies.json_check import CheckRequest, check_json
 flood = memoryview(b'{' + b','.join(b'"%x":0' % n for n in range(600_000)) + b'}')
 plain = memoryview(b'{"a":[' + b'0,' * 2_000_000 + b'1]}')
 resource.setrlimit(resource.RLIMIT_DATA, (2**26, 2**26))
 for body in (flood, plain):
-    print(judge(body, Question(0, len(body), True, ('a',))))
+    print(check_json(body, CheckRequest(0, len(body), True, ('a',))))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     first, second = done.stdout.splitlines()
     assert TOO_MANY in first
-    assert second.startswith("Verdict(why=None, names=('a',)")
+    assert second.startswith("CheckResult(why=None, names=('a',)")
 
 
 def test_its_process_has_a_bound_on_its_memory():
     async def scene():
-        judge = JsonChecker()
+        checker = JsonChecker()
         try:
-            verdict = await judge.verdict(large(b'{"a":1}'), is_object=True, names=("a", "b"))
-            assert (verdict.why, verdict.names) == (None, ("a",))
-            assert resource.prlimit(judge._process.pid, resource.RLIMIT_DATA) == (DATA_BYTES, DATA_BYTES)
+            result = await checker.check(large(b'{"a":1}'), is_object=True, names=("a", "b"))
+            assert (result.why, result.names) == (None, ("a",))
+            assert resource.prlimit(checker._process.pid, resource.RLIMIT_DATA) == (DATA_BYTES, DATA_BYTES)
         finally:
-            judge.close()
+            checker.close()
 
     asyncio.run(scene())
 
 
 def test_more_names_than_it_can_be_asked_for_are_refused():
     async def scene():
-        judge = JsonChecker()
-        verdict = await judge.verdict(large(b"{}"), is_object=True, names=tuple(f"{n:0100}" for n in range(5000)))
-        assert verdict.why == TOO_MANY_NAMES
-        judge.close()
+        checker = JsonChecker()
+        result = await checker.check(large(b"{}"), is_object=True, names=tuple(f"{n:0100}" for n in range(5000)))
+        assert result.why == TOO_MANY_NAMES
+        checker.close()
 
     asyncio.run(scene())

@@ -1,4 +1,4 @@
-"""Parcels and desks: what is sealed, what is refused, and that nothing is left."""
+"""Parcels and node: what is sealed, what is refused, and that nothing is left."""
 
 import gc
 import mmap
@@ -22,72 +22,72 @@ SIZES = [100_000, 70_001]
 BOUND = 2**20
 
 
-def filled(desk):
-    """A parcel that a sandbox has made, and the envelope that belongs to it."""
+def filled(sandbox):
+    """A shared buffer that a sandbox has made, and the envelope that belongs to it."""
     buffers = [memoryview(bytes([number + 1]) * size) for number, size in enumerate(SIZES)]
-    number, parcel = desk.room(values.layout(SIZES)[1])
-    values.fill(parcel.fd, buffers)
-    desk.seal(number)
+    number, buffer = sandbox.room(values.layout(SIZES)[1])
+    values.fill(buffer.fd, buffers)
+    sandbox.seal(number)
     return number, values.seal_envelope(b"pickle", SIZES)
 
 
-def open_parcels():
+def open_buffers():
     names = [str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink() and fd.exists()]
-    return sum("aliquot-parcel" in name for name in names)
+    return sum("aliquot-buffer" in name for name in names)
 
 
 def test_what_is_handed_over_can_be_written_by_nobody():
-    desk = SandboxBuffers("t", BOUND, BOUND)
-    number, body = filled(desk)
-    parcel = desk.hand_on(number, body)
+    sandbox = SandboxBuffers("t", BOUND, BOUND)
+    number, body = filled(sandbox)
+    buffer = sandbox.hand_on(number, body)
     with pytest.raises(PermissionError):
-        os.pwrite(parcel.fd, b"!", 0)
+        os.pwrite(buffer.fd, b"!", 0)
     with pytest.raises(PermissionError):
-        mmap.mmap(parcel.fd, parcel.size)
+        mmap.mmap(buffer.fd, buffer.size)
     with pytest.raises(PermissionError):
-        os.ftruncate(parcel.fd, 1)
-    mine, yours = values.map_private(parcel.fd, parcel.size), values.map_private(parcel.fd, parcel.size)
+        os.ftruncate(buffer.fd, 1)
+    mine, yours = values.map_private(buffer.fd, buffer.size), values.map_private(buffer.fd, buffer.size)
     mine[0] = 9  # a copy of that page
     assert (mine[0], yours[0]) == (9, 1)
 
 
 def test_what_somebody_could_still_write_to_is_not_handed_over():
-    desk = SandboxBuffers("t", BOUND, BOUND)
-    number, parcel = desk.room(4096)
-    with mmap.mmap(parcel.fd, 4096), pytest.raises(SharedBufferError, match="still being written to"):
-        desk.seal(number)
-    os.pwrite(parcel.fd, b"x" * 4096, 0)
-    desk.seal(number)
+    sandbox = SandboxBuffers("t", BOUND, BOUND)
+    number, buffer = sandbox.room(4096)
+    with mmap.mmap(buffer.fd, 4096), pytest.raises(SharedBufferError, match="still being written to"):
+        sandbox.seal(number)
+    os.pwrite(buffer.fd, b"x" * 4096, 0)
+    sandbox.seal(number)
 
 
 def test_what_was_not_written_to_its_end_is_not_handed_over():
-    desk = SandboxBuffers("t", BOUND, BOUND)
-    number, parcel = desk.room(100_000)
-    os.pwrite(parcel.fd, b"x" * 50_000, 0)
+    sandbox = SandboxBuffers("t", BOUND, BOUND)
+    number, buffer = sandbox.room(100_000)
+    os.pwrite(buffer.fd, b"x" * 50_000, 0)
     with pytest.raises(SharedBufferError, match="not been written to its end"):
-        desk.seal(number)
+        sandbox.seal(number)
 
 
-def test_a_sandbox_has_so_many_parcels_at_once_and_those_it_does_not_take_make_way():
-    desk, other = SandboxBuffers("t", 10 * BOUND, BOUND), SandboxBuffers("o", 10 * BOUND, BOUND)
+def test_a_sandbox_has_so_many_shared_buffers_at_once_and_those_it_does_not_take_make_way():
+    sandbox, other = SandboxBuffers("t", 10 * BOUND, BOUND), SandboxBuffers("o", 10 * BOUND, BOUND)
     for _ in range(128):
-        desk.room(4096)
-    with pytest.raises(SharedBufferError, match="128 parcels are under way already"):
-        desk.room(4096)
+        sandbox.room(4096)
+    with pytest.raises(SharedBufferError, match="128 shared buffers are under way already"):
+        sandbox.room(4096)
     numbers = [other.put(SharedBuffer(4096, BOUND)) for _ in range(129)]
-    assert open_parcels() == 256
-    with pytest.raises(SharedBufferError, match="there is no parcel 1 to take"):
+    assert open_buffers() == 256
+    with pytest.raises(SharedBufferError, match="there is no shared buffer 1 to take"):
         other.take(numbers[0])
     assert other.take(numbers[1]).size == 4096
 
 
 def test_a_server_without_descriptors_refuses_and_counts_no_bytes():
-    desk, before = SandboxBuffers("t", BOUND, BOUND), SharedBuffer.in_use
+    sandbox, before = SandboxBuffers("t", BOUND, BOUND), SharedBuffer.in_use
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:
         with pytest.raises(SharedBufferError, match="Too many open files"):
-            desk.room(4096)
+            sandbox.room(4096)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     gc.collect()
@@ -104,9 +104,9 @@ def test_a_value_has_so_many_buffers_and_further_ones_stay_in_the_pickle():
 
 
 def test_a_value_put_behind_its_pickle_is_whole():
-    desk = SandboxBuffers("t", BOUND, BOUND)
-    number, body = filled(desk)
-    pickled, sizes, behind = values.open_envelope(desk.hand_on(number, body).inlined(body))
+    sandbox = SandboxBuffers("t", BOUND, BOUND)
+    number, body = filled(sandbox)
+    pickled, sizes, behind = values.open_envelope(sandbox.hand_on(number, body).inlined(body))
     assert (bytes(pickled), sizes) == (b"pickle", SIZES)
     memory = values.copy_buffers(sizes, behind)
     assert [memory[span] == bytes([at + 1]) * SIZES[at] for at, span in enumerate(values.layout(sizes)[0])] == [
@@ -125,84 +125,86 @@ def test_bytes_wherever_they_are_travel_apart_and_come_back():
 
 
 @pytest.mark.parametrize("size", [0, -1, BOUND + 1])
-def test_a_parcel_that_cannot_be_is_refused(size):
+def test_a_shared_buffer_that_cannot_be_is_refused(size):
     with pytest.raises(SharedBufferError):
         SandboxBuffers("t", BOUND, BOUND).room(size)
-    assert open_parcels() == 0
+    assert open_buffers() == 0
 
 
 def test_numbers_that_mean_nothing_are_refused():
-    desk, other = SandboxBuffers("t", BOUND, BOUND), SandboxBuffers("o", BOUND, BOUND)
-    number, body = filled(desk)
+    sandbox, other = SandboxBuffers("t", BOUND, BOUND), SandboxBuffers("o", BOUND, BOUND)
+    number, body = filled(sandbox)
     for refused in (
         lambda: other.hand_on(number, body),
-        lambda: desk.hand_on(number + 1, body),
-        lambda: desk.seal(number),
-        lambda: desk.take(number),
+        lambda: sandbox.hand_on(number + 1, body),
+        lambda: sandbox.seal(number),
+        lambda: sandbox.take(number),
     ):
-        with pytest.raises(SharedBufferError, match=f"there is no parcel {number}|there is no parcel {number + 1}"):
+        with pytest.raises(
+            SharedBufferError, match=f"there is no shared buffer {number}|there is no shared buffer {number + 1}"
+        ):
             refused()
     for cut in (body[:4], body[:20], body[:4] + b"\xff" * 12):
         with pytest.raises(ValueError, match="cut off"):
             values.open_envelope(cut)
     with pytest.raises(SharedBufferError, match="is not what the body says"):
-        desk.hand_on(number, values.seal_envelope(b"pickle", [1]))
+        sandbox.hand_on(number, values.seal_envelope(b"pickle", [1]))
 
 
-def test_a_desk_that_closes_leaves_nothing():
-    desks = NodeBuffers(BOUND, BOUND)
-    desk = desks.open()
-    desk.room(10_000)
-    number, body = filled(desk)
-    desk.put(desk.hand_on(number, body))
-    assert open_parcels() == 2
-    desks.close(desk)
+def test_a_sandbox_that_closes_leaves_nothing():
+    node = NodeBuffers(BOUND, BOUND)
+    sandbox = node.open()
+    sandbox.room(10_000)
+    number, body = filled(sandbox)
+    sandbox.put(sandbox.hand_on(number, body))
+    assert open_buffers() == 2
+    node.close(sandbox)
     gc.collect()
-    assert (open_parcels(), SharedBuffer.in_use, desks.find(desk.token)) == (0, 0, None)
-    _, parcel = desks.open().room(5000)
-    desk.put(parcel)  # nobody will take it
-    del parcel
+    assert (open_buffers(), SharedBuffer.in_use, node.find(sandbox.token)) == (0, 0, None)
+    _, buffer = node.open().room(5000)
+    sandbox.put(buffer)  # nobody will take it
+    del buffer
 
 
-def test_the_gateway_takes_a_parcel_from_the_desk_that_the_request_names():
-    desks = NodeBuffers(BOUND, BOUND)
-    desk = desks.open()
-    number, body = filled(desk)
-    kind = f"application/x-aliquot-pickle; sandbox={desk.token}".encode()
+def test_the_gateway_takes_a_shared_buffer_from_the_sandbox_that_the_request_names():
+    node = NodeBuffers(BOUND, BOUND)
+    sandbox = node.open()
+    number, body = filled(sandbox)
+    kind = f"application/x-aliquot-pickle; sandbox={sandbox.token}".encode()
 
     def taken(content_type):
-        arguments = shared_arguments(content_type, body, desks)
+        arguments = shared_arguments(content_type, body, node)
         return arguments.reply_buffers, arguments.buffer
 
-    assert taken(kind) == (desk, None)
+    assert taken(kind) == (sandbox, None)
     assert taken(b"application/x-aliquot-pickle; sandbox=" + b"0" * 32) == (None, None)
     assert taken(b"application/x-aliquot-pickle; charset=x") == (None, None)
     for wrong, text in (
-        (kind + b"; buffer=%d" % (number + 1), f"there is no parcel {number + 1}"),
-        (kind.replace(desk.token.encode(), b"0" * 32) + b"; buffer=%d" % number, "not of this platform"),
+        (kind + b"; buffer=%d" % (number + 1), f"there is no shared buffer {number + 1}"),
+        (kind.replace(sandbox.token.encode(), b"0" * 32) + b"; buffer=%d" % number, "not of this platform"),
     ):
         with pytest.raises(Refusal) as refusal:
             taken(wrong)
         assert refusal.value.status == 400
         assert text in str(refusal.value.body("t"))
-    found, parcel = taken(kind + b"; buffer=%d" % number)
-    assert found is desk
-    assert parcel.size == values.layout(SIZES)[1]
+    found, buffer = taken(kind + b"; buffer=%d" % number)
+    assert found is sandbox
+    assert buffer.size == values.layout(SIZES)[1]
 
 
 def test_what_outlasts_its_callers_wait_and_is_too_large_for_the_disk_is_not_kept():
-    desk = SandboxBuffers("t", BOUND, 100_000)
-    number, body = filled(desk)
-    parcel = desk.hand_on(number, body)
+    sandbox = SandboxBuffers("t", BOUND, 100_000)
+    number, body = filled(sandbox)
+    buffer = sandbox.hand_on(number, body)
     namespace, action = SimpleNamespace(name="guest"), SimpleNamespace(annotation=lambda _: True)
     resolved = SimpleNamespace(function="f", action=action)
-    call = Call("0" * 32, namespace, resolved, body, pickled=True, durable=True, shared=SharedArguments(buffer=parcel))
+    call = Call("0" * 32, namespace, resolved, body, pickled=True, durable=True, shared=SharedArguments(buffer=buffer))
     accepted = call.accepted(0)
     assert (accepted.payload, accepted.rerun, accepted.started) == (body, False, True)
     ledger, made = SimpleNamespace(end=lambda *_: None), []
     finisher = CallFinisher("fifo", ledger, SimpleNamespace(), lambda: 0.0)
     finisher._record = lambda _call, outcome, _ended_s: made.append(outcome)
-    finisher.finish(call, Outcome(Status.SUCCESS, b"{}", 0.0, (), body, parcel=parcel))
+    finisher.finish(call, Outcome(Status.SUCCESS, b"{}", 0.0, (), body, shared_buffer=buffer))
     assert made[0].status is Status.APPLICATION_ERROR
-    assert made[0].pickled is made[0].parcel is None
+    assert made[0].pickled is made[0].shared_buffer is None
     assert b"exceeded the allowed length" in made[0].result
