@@ -1,4 +1,4 @@
-"""Tenants read what is wrong with a dataset, and not where it comes from."""
+"""Error messages for tenants contain the reason and not the address of the dataset."""
 
 import pytest
 

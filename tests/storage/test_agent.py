@@ -1,4 +1,4 @@
-"""The agent itself, on a loop of this process: an origin that hangs holds up nobody who does not need it."""
+"""The agent on an event loop of this process: an origin that hangs blocks only requests that need it."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from aliquot.storage.settings import FabricSettings
 
 @contextlib.asynccontextmanager
 async def agent_of(directory, *datasets):
-    """And what it says, as it says it."""
+    """Return an agent and a queue of the messages that it sends."""
     told = asyncio.Queue()
     settings = FabricSettings(str(directory / "fabric"), str(directory / "cache"), 2**20)
     agent = agents.StorageAgent(StartAgent(settings, datasets), told.put_nowait)
@@ -49,7 +49,7 @@ def test_an_origin_that_hangs_keeps_one_thread_and_everything_else_is_answered(t
             shown = [await told.get() for _ in range(20)]
             agent.handle(RemoveDataset(102, "stuck"))
             assert (await told.get()).request == 102
-            server.close()  # whoever hangs is let go
+            server.close()  # ends the requests that hang
             return first, shown
 
     with socket.create_server(("127.0.0.1", 0)) as server:

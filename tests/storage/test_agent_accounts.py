@@ -1,4 +1,4 @@
-"""What a run had of the fabric is counted to it, whatever the order in which it is told."""
+"""Opens and waits are counted for the right run, whatever the order of the messages."""
 
 from aliquot.storage.agent.accounts import RunAccounts
 from aliquot.storage.messages import BeginRun
@@ -93,7 +93,7 @@ def test_what_was_brought_and_is_expected_no_more_is_wasted_once():
     for key in (A, B, C):
         accounts.prefetched(SESSION, key, 100, 2.0)
     accounts.opened(opened(A, Found.PREFETCHED, waited_s=0.5))
-    assert accounts.end(1, "i1", [C]).wasted_bytes == 100  # b alone: c may still be opened
+    assert accounts.end(1, "i1", [C]).wasted_bytes == 100  # only b: c may still be opened
     begin(accounts, invocation="i2")
     accounts.opened(opened(C, Found.PREFETCHED, waited_s=0))
     assert accounts.end(1, "i2", ()).wasted_bytes == 0
@@ -163,7 +163,7 @@ def test_what_was_brought_and_had_to_go_again_before_it_was_opened_is_wasted():
     accounts.prefetched(SESSION, A, 100, 2.0)
     begin(accounts, sandbox=2, invocation="other", session="s2")
     accounts.opened(opened(A, Found.FETCHED, sandbox=2, waited_s=2.0))
-    assert accounts.end(2, "other", ()).wasted_bytes == 0  # it was not brought for that session
+    assert accounts.end(2, "other", ()).wasted_bytes == 0  # it was prefetched for another session
     begin(accounts)
     settled = accounts.end(1, "i1", ())
     assert (settled.prefetched_bytes, settled.wasted_bytes) == (0, 100)

@@ -1,4 +1,4 @@
-"""What the server and the agent write to each other comes over, whatever texts are in it."""
+"""Messages between the server and the agent survive encoding, whatever texts they contain."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ def test_what_a_program_has_said_of_an_origin_can_be_read():
 
 
 class Broken:
-    """A cache that fails in ways that nobody thought of."""
+    """A cache that raises unexpected errors."""
 
     def fetch(self, key, urgency):
         if key.path == "at once":

@@ -1,4 +1,4 @@
-"""The model that serves: learned from a real log in a real process, exchanged while it serves, killed without harm."""
+"""The model service, trained from a real log in a real process, replaced while it serves, and killed."""
 
 import os
 import signal
@@ -119,7 +119,7 @@ def test_what_served_serves_after_a_restart_and_a_broken_version_does_not(tmp_pa
     assert broken.next_files("user0", "new", "") == ("none", [])
     assert "not as it was written" in broken.state().error
     broken.close()
-    assert serving.next_files("user0", "new", "")[1] != []  # who has it goes on with it
+    assert serving.next_files("user0", "new", "")[1] != []  # the loaded version stays in use
 
 
 def test_enough_new_accesses_have_it_learn_by_itself(tmp_path, log):

@@ -1,4 +1,4 @@
-"""Origins tell which files there are and give bytes of one version of them, or say what is wrong."""
+"""Origins list files and return bytes of one version of a file, or an error with the reason."""
 
 import os
 import time
@@ -156,7 +156,7 @@ def test_holes_are_known_without_reading_them(tree):
     assert origin.empty(listed, 0, 1 << 20)
     assert origin.empty(listed, (1 << 34) - (1 << 16), 1 << 16)
     assert not origin.empty(listed, (1 << 33) - (1 << 16), 1 << 17)
-    assert not origin.empty(listed, 0, 4096)  # to read so little takes no longer
+    assert not origin.empty(listed, 0, 4096)  # reading so little is as fast
 
 
 # --- a web server ---------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_a_redirect_to_the_link_or_the_machine_is_refused_unless_the_origin_is_t
         origin.stat("a.bin")
     server.redirects["a.bin"] = f"{url.replace('127.0.0.1', 'localhost')}/train/deep/z"
     assert origin.stat("a.bin").size == 1
-    origin._connections._scope = ""  # as if it were far away
+    origin._connections._scope = ""  # pretend that the origin is on another machine
     origin._connections._kept.clear()
     origin._connections._check_address = lambda connection, *, is_redirected: (
         ConnectionPool._check_address(origin._connections, connection, is_redirected=is_redirected)
@@ -331,7 +331,7 @@ def test_a_file_without_a_version_on_a_web_server_is_of_another_at_each_question
     origin = origin_at(url)
     first, second = origin.stat("a.bin"), origin.stat("a.bin")
     assert first.version != second.version
-    assert not origin.ranged(first)  # parts might be of two
+    assert not origin.ranged(first)  # parts might belong to two versions
     origin.copy(first, tmp_path / "copy", lambda _: True)
     assert (tmp_path / "copy").read_bytes() == server.files["a.bin"]
     origin.confirm(first)
@@ -396,7 +396,7 @@ def test_a_file_that_changed_at_an_fsspec_origin_is_noticed(memory):
     origin = origin_at("memory://bucket")
     listed = origin.stat("a")
     memory.pipe("/bucket/a", b"9876543210")
-    assert len(origin.read(listed, 0, 10)) == 10  # it does not count before it is confirmed
+    assert len(origin.read(listed, 0, 10)) == 10  # not valid before it is confirmed
     with pytest.raises(ChangedError):
         origin.confirm(listed)
 

@@ -39,7 +39,7 @@ def listens(port):
 
 @pytest.fixture(scope="module")
 def nas(tmp_path_factory):
-    """The directory that the daemon offers, and its address."""
+    """Run a daemon and yield its directory and address."""
     place = tmp_path_factory.mktemp("nas")
     root = place / "data"
     root.mkdir()
@@ -64,7 +64,7 @@ def nas(tmp_path_factory):
 
 
 def age(root):
-    """As if written an hour ago: rsync's times are seconds, and a file of this second is waited for."""
+    """Write a file with a time one hour ago, because the origin waits for a file of the current second."""
     for path in [root, *root.rglob("*")]:
         os.utime(path, (time.time() - 3600,) * 2, follow_symlinks=False)
 
@@ -127,7 +127,7 @@ def test_a_file_that_changed_is_not_taken_for_the_one_that_was_asked_for(origin,
 
 
 def test_a_file_of_this_very_second_is_left_to_settle(origin, root, tmp_path):
-    """Else the next write, within the same second, would go unseen."""
+    """Otherwise another write within the same second would not be noticed."""
     (root / "a").write_bytes(b"old")
     listed = origin.stat("a")
     (root / "a").write_bytes(b"new")
@@ -156,7 +156,7 @@ def test_a_nas_that_is_down_is_said_to_be():
 
 
 def test_rsync_over_a_remote_shell(root, tmp_path):
-    """The shell here runs the command on this machine, where ssh would run it on another."""
+    """A fake remote shell runs the command on this machine instead of another."""
     (root / "a b").write_bytes(b"abc")
     age(root)
     shell = tmp_path / "shell"
@@ -199,7 +199,7 @@ def test_the_cache_brings_files_by_rsync_once_for_all(origin, root, tmp_path):
 
 
 def test_a_listing_goes_on_however_much_is_complained_of_meanwhile(nas, tmp_path):
-    """A remote shell that says more than a pipe holds: as a NAS with many directories that nobody may read."""
+    """The remote shell writes more errors than a pipe holds, as a NAS with many unreadable directories does."""
     root, _ = nas
     shell = tmp_path / "shell"
     shell.write_text('#!/bin/sh\nyes "may not be read" | head -n 20000 >&2\nshift\nexec "$@"\n')

@@ -1,4 +1,4 @@
-"""Views of datasets: real mounts, real readers in processes of their own, a real cache behind."""
+"""Tests of views with real mounts, a real cache, and readers in separate processes."""
 
 import errno
 import hashlib
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from seen import has_views, mounted, seeing, until
+from mounted_views import has_views, mounted, mounted_view, until
 
 from aliquot.storage.cache import Urgency
 from aliquot.storage.origins.local import LocalOrigin
@@ -41,7 +41,7 @@ def origin(tmp_path):
 
 @pytest.fixture(params=["passed through", "in pieces", "in pieces, kept"])
 def way(request, monkeypatch):
-    """Each way in which the kernel may read a file."""
+    """Run the test for each way in which the kernel reads a file."""
     if request.param != "passed through":
         monkeypatch.setattr(wire, "WANTED", wire.WANTED & ~wire.PASSTHROUGH)
     if request.param == "in pieces, kept":
@@ -54,7 +54,7 @@ def md5(data: bytes) -> str:
 
 
 def test_files_and_directories_look_as_at_their_origin_and_nothing_is_fetched_to_show_them(tmp_path):
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         shown = seen.place / "data"
         assert [(Path(top).name, sorted(below), sorted(files)) for top, below, files in os.walk(shown)] == [
             ("data", ["a"], ["plain.txt"]),
@@ -69,7 +69,7 @@ def test_files_and_directories_look_as_at_their_origin_and_nothing_is_fetched_to
         assert "plain.txt" in listed
         assert "numbers" in listed
         assert not seen.told
-        assert not seen.cache.stats().datasets  # nothing was asked of any
+        assert not seen.cache.stats().datasets  # no file was requested
 
 
 @each_way
@@ -88,7 +88,7 @@ import sys, os
 fd = os.open(sys.argv[1] + "/data/a/b/numbers", os.O_RDONLY)
 print([os.pread(fd, 5, place).hex() for place in (2_999_998, 0, 1_048_575, 3_000_000)])
 """
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         path = seen.place / "data" / "a" / "b" / "numbers"
         assert path.read_bytes() == whole
         assert subprocess.run(["cat", path], capture_output=True, check=True).stdout == whole
@@ -101,7 +101,7 @@ print([os.pread(fd, 5, place).hex() for place in (2_999_998, 0, 1_048_575, 3_000
 
 
 def test_nothing_can_be_changed_and_what_is_not_there_is_not_there(tmp_path):
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         shown = seen.place / "data"
         for change in (
             lambda: (shown / "plain.txt").write_text("other"),
@@ -119,7 +119,7 @@ def test_nothing_can_be_changed_and_what_is_not_there_is_not_there(tmp_path):
 
 
 def test_an_open_waits_for_its_file_alone(tmp_path, origin):
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         go = seen.origin.hold("plain.txt")
         waiting = seen.reader(READ, "data/plain.txt")
         assert seen.origin.asked.wait()
@@ -134,7 +134,7 @@ def test_an_open_waits_for_its_file_alone(tmp_path, origin):
 
 
 def test_two_that_ask_for_one_file_wait_for_one_transfer(tmp_path):
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         go = seen.origin.hold("plain.txt")
         both = [seen.reader(READ, "data/plain.txt") for _ in range(2)]
         assert seen.origin.asked.wait()
@@ -147,7 +147,7 @@ def test_two_that_ask_for_one_file_wait_for_one_transfer(tmp_path):
 
 
 def test_a_reader_that_is_killed_while_it_waits_ends_at_once_and_its_transfer_with_it(tmp_path):
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         seen.origin.hold("a/b/numbers")
         for how in (signal.SIGKILL, signal.SIGINT):
             seen.origin.asked.clear()
@@ -164,7 +164,7 @@ def test_a_reader_that_is_killed_while_it_waits_ends_at_once_and_its_transfer_wi
 
 @each_way
 def test_a_file_that_changes_is_another_file_to_new_readers_and_the_same_to_who_has_it_open(tmp_path, origin):
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         path = seen.place / "data" / "plain.txt"
         with path.open() as first:
             assert path.read_text() == "hello"
@@ -186,7 +186,7 @@ def test_a_piece_of_a_large_file_waits_for_that_piece_alone(tmp_path, origin):
         file.seek(20 * 2**30)
         file.write(tail)
     code = "import sys; f = open(sys.argv[1] + '/data/huge', 'rb'); f.seek(-7, 2); print(f.read().decode())"
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         assert (seen.place / "data" / "huge").stat().st_size == 20 * 2**30 + 7
         assert seen.read_by(code).strip() == tail.decode()
         assert seen.cache.stats().used_bytes < 2**26
@@ -195,19 +195,19 @@ def test_a_piece_of_a_large_file_waits_for_that_piece_alone(tmp_path, origin):
 def test_a_file_that_became_whole_while_it_is_read_in_pieces_can_be_opened_again(tmp_path, origin):
     data = random.Random(2).randbytes(9 * 2**20)
     (origin / "large").write_bytes(data)
-    with seeing(tmp_path, whole_bytes=2**20, chunk_bytes=2**20) as seen:
+    with mounted_view(tmp_path, whole_bytes=2**20, chunk_bytes=2**20) as seen:
         path = seen.place / "data" / "large"
         with path.open("rb") as first:
             assert first.read(10) == data[:10]
             seen.cache.fetch(FileKey("data", "large"), urgency=Urgency.DEMAND).result()
-            assert path.read_bytes() == data  # as the first reads it: the kernel takes one way at a time
+            assert path.read_bytes() == data  # all opens of an inode are read in the same way
             assert first.read() == data[10:]
         until(lambda: not seen.cache.stats().open)
         assert path.read_bytes() == data
 
 
 def test_an_origin_that_is_away_is_an_error_with_a_reason_and_what_is_cached_stays_readable(tmp_path):
-    with seeing(tmp_path, patience_s=0.1) as seen:
+    with mounted_view(tmp_path, patience_s=0.1) as seen:
         assert (seen.place / "data" / "plain.txt").read_text() == "hello"
         seen.origin.down = True
         with pytest.raises(OSError, match="Input/output") as raised:
@@ -222,7 +222,7 @@ def test_a_dataset_that_cannot_be_listed_is_there_and_says_why_when_it_is_entere
     def go_away(origin):
         origin.down = True
 
-    with seeing(tmp_path, go_away) as seen:
+    with mounted_view(tmp_path, go_away) as seen:
         assert os.listdir(seen.place) == ["data"]  # noqa: PTH208
         with pytest.raises(OSError, match="Input/output"):
             list((seen.place / "data").iterdir())
@@ -232,7 +232,7 @@ def test_a_dataset_that_cannot_be_listed_is_there_and_says_why_when_it_is_entere
 
 
 def test_a_removed_dataset_is_gone_and_comes_back_to_whom_it_was_not_taken_from(tmp_path):
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         path = seen.place / "data" / "plain.txt"
         with path.open() as kept:
             seen.views.drop("data")
@@ -246,17 +246,17 @@ def test_a_removed_dataset_is_gone_and_comes_back_to_whom_it_was_not_taken_from(
 
 
 def test_a_dataset_that_is_taken_from_a_sandbox_does_not_come_back_to_it_under_its_name(tmp_path):
-    with seeing(tmp_path) as seen, mounted(tmp_path / "other") as (device, other):
+    with mounted_view(tmp_path) as seen, mounted(tmp_path / "other") as (device, other):
         path = seen.place / "data" / "plain.txt"
         seen.views.hide("data", [2, 3])
-        seen.views.open(2, device, ["data"])  # its view comes after the word
+        seen.views.open(2, device, ["data"])  # the view arrives after the message that hides the dataset
         assert os.listdir(other) == []  # noqa: PTH208
         with path.open() as kept, os.scandir(seen.place / "data") as _:
             inside = os.open(seen.place / "data", os.O_RDONLY)
             seen.views.hide("data", [1])
             until(lambda: not os.listdir(seen.place))  # noqa: PTH208
-            seen.views.renew("data")  # it is another now, for others
-            for name in ("plain.txt", "a/b/numbers"):  # the kernel knows the number of one of them
+            seen.views.renew("data")  # other sandboxes see a new dataset of this name
+            for name in ("plain.txt", "a/b/numbers"):  # the kernel knows the inode of one of them
                 with pytest.raises(FileNotFoundError):
                     (seen.place / "data" / name).open()
             with pytest.raises(OSError, match="Stale"):
@@ -274,7 +274,7 @@ def test_a_file_is_let_go_of_although_the_kernel_does_not_take_its_number_back()
         def close(self):
             let_go.append(self)
 
-    with Path(os.devnull).open() as device:  # whatever it is asked, it refuses
+    with Path(os.devnull).open() as device:  # it refuses every ioctl
         files = OpenFiles(device.fileno())
         handle, _ = files.add(7, Whole())
         files._backings[7] = 1
@@ -289,7 +289,7 @@ def test_a_hundred_thousand_files_are_listed_without_a_transfer(tmp_path):
     def list_many(origin):
         origin.files = lambda: iter(files)
 
-    with seeing(tmp_path, list_many) as seen:
+    with mounted_view(tmp_path, list_many) as seen:
         script = ["ls", "-lR", "--time-style=+", seen.place / "data"]
         lines = subprocess.run(script, capture_output=True, text=True, check=True).stdout.splitlines()
         shown = {line.split()[-1]: int(line.split()[4]) for line in lines if line.startswith("-r--r--r--")}
@@ -320,7 +320,7 @@ for _ in range(60):
 """
     for number in range(6):
         write(number, 0)
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         readers = [seen.reader(code, str(seed)) for seed in range(3)]
         round_ = 0
         while any(reader.poll() is None for reader in readers):
@@ -329,14 +329,14 @@ for _ in range(60):
             time.sleep(0.02)
         said = [line for reader in readers for line in reader.communicate()[0].splitlines()]
         assert len(said) == 180
-        # It may change faster than it can be opened; that is said, never papered over.
+        # The file may change faster than it can be opened: then the open must fail.
         assert set(said) <= {"whole", f"error {errno.ESTALE}", f"error {errno.ENOENT}"}
         assert said.count("whole") > 60
 
 
 def test_a_function_has_a_bounded_number_of_files_open(tmp_path, monkeypatch):
     monkeypatch.setattr(file_operations, "MAX_OPEN_FILES", 2)
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         path = seen.place / "data" / "plain.txt"
         with path.open(), path.open():
             with pytest.raises(OSError, match="Too many open files") as raised:
@@ -348,14 +348,14 @@ def test_a_function_has_a_bounded_number_of_files_open(tmp_path, monkeypatch):
 
 
 def test_views_that_stop_while_a_file_is_on_its_way_let_its_readers_go_and_hold_nothing(tmp_path):
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         go = seen.origin.hold("plain.txt")
         with seen.reader(READ, "data/plain.txt") as waiting:
             assert seen.origin.asked.wait()
             until(lambda: seen.waiting() == 1)
             seen.views.stop()
             assert waiting.wait() != 0
-        go.set()  # it arrives, and nobody is there any more
+        go.set()  # the file arrives after its reader has ended
         until(lambda: not seen.cache.stats().in_flight)
         seen.views.close(1)
 
@@ -369,7 +369,7 @@ file = open(sys.argv[1] + "/data/large", "rb")
 print("opened", flush=True)
 print(file.read(10) if sys.argv[2] == "read" else mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)[0])
 """
-    with seeing(tmp_path, whole_bytes=2**20, chunk_bytes=2**20) as seen:
+    with mounted_view(tmp_path, whole_bytes=2**20, chunk_bytes=2**20) as seen:
         go = seen.origin.hold("large")
         with seen.reader(code, how) as waiting:
             assert waiting.stdout.readline() == "opened\n"
@@ -385,13 +385,13 @@ print(file.read(10) if sys.argv[2] == "read" else mmap.mmap(file.fileno(), 0, pr
 
 def test_a_name_that_is_no_text_names_no_file(tmp_path, origin):
     (origin / "\ufffd").write_text("a sign of replacement")
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         assert (seen.place / "data" / "\ufffd").exists()
         assert not os.path.exists(bytes(seen.place / "data") + b"/\xff")  # noqa: PTH110 - bytes
 
 
 def test_an_origin_that_answers_no_more_holds_up_nobody_else(tmp_path):
-    """Its files are being listed, for ever; whoever looks into it waits, and nobody else."""
+    """A listing that never ends blocks only the readers of its own dataset."""
     go = threading.Event()
 
     def stand_still(origin):
@@ -403,7 +403,7 @@ def test_an_origin_that_answers_no_more_holds_up_nobody_else(tmp_path):
 
         origin.files = files
 
-    with seeing(tmp_path, stand_still) as seen:
+    with mounted_view(tmp_path, stand_still) as seen:
         waiting = seen.reader(READ, "data/plain.txt")
         until(lambda: seen.waiting() == 1)
         assert os.listdir(seen.place) == ["data"]  # noqa: PTH208
@@ -431,7 +431,7 @@ class SilentOrigin(LocalOrigin):
 def test_many_origins_that_answer_no_more_hold_up_nobody_else(tmp_path, origin):
     go = threading.Event()
     silent = {f"silent-{number}": SilentOrigin(origin, go) for number in range(20)}
-    with seeing(tmp_path, others=silent) as seen:
+    with mounted_view(tmp_path, others=silent) as seen:
         waiting = [seen.reader(READ, f"{name}/plain.txt") for name in silent]
         until(lambda: seen.waiting() == len(silent))
         assert (seen.place / "data" / "plain.txt").read_text() == "hello"
@@ -443,7 +443,7 @@ def test_many_origins_that_answer_no_more_hold_up_nobody_else(tmp_path, origin):
 
 def test_who_reads_a_large_file_as_it_comes_has_its_waits_told(tmp_path, origin):
     (origin / "large").write_bytes(random.Random(3).randbytes(3_000_000))
-    with seeing(tmp_path, whole_bytes=1_000_000, chunk_bytes=1_000_000) as seen:
+    with mounted_view(tmp_path, whole_bytes=1_000_000, chunk_bytes=1_000_000) as seen:
         go_on = seen.origin.hold("large")
         reader = seen.reader(READ, "data/large")
         until(seen.origin.asked.is_set)
@@ -457,7 +457,7 @@ def test_who_reads_a_large_file_as_it_comes_has_its_waits_told(tmp_path, origin)
 
 def test_a_file_that_was_away_for_a_moment_is_shown_again(tmp_path, origin, monkeypatch):
     monkeypatch.setattr(contents, "CORRECTION_LIFETIME_S", 0.1)
-    with seeing(tmp_path) as seen:
+    with mounted_view(tmp_path) as seen:
         shown = seen.place / "data" / "plain.txt"
         assert shown.exists()
         (origin / "plain.txt").rename(tmp_path / "away")

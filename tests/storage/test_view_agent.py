@@ -1,4 +1,4 @@
-"""Views whose agent is killed: readers get an error, never a wrong byte; another agent may go on where it left off."""
+"""Views whose agent is killed: readers get an error and never a wrong byte, and another agent can continue."""
 
 import contextlib
 import errno
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from seen import has_views, mounted, until
+from mounted_views import has_views, mounted, until
 
 pytestmark = pytest.mark.skipif(not has_views(), reason="this machine has no views")
 
@@ -36,8 +36,8 @@ def agent(device: int, base: Path, *how: str):
 
 
 def test_when_the_agent_is_killed_readers_get_an_error_and_what_they_have_open_goes_on(base):
-    with mounted(base / "seen") as (device, place), agent(device, base) as process:
-        os.close(device)  # the agent alone has it
+    with mounted(base / "view") as (device, place), agent(device, base) as process:
+        os.close(device)  # only the agent holds it
         with (place / "data" / "first").open("rb") as opened:
             assert opened.read(5) == b"first"
             waiting = subprocess.Popen([sys.executable, "-c", READ, place / "data" / "held"], stderr=subprocess.PIPE)
@@ -50,12 +50,12 @@ def test_when_the_agent_is_killed_readers_get_an_error_and_what_they_have_open_g
             with pytest.raises(OSError, match="connect") as raised:
                 (place / "data" / "second").open()
             assert raised.value.errno in {errno.ENOTCONN, errno.ECONNABORTED}
-            # It was whole, and the kernel reads it by itself.
+            # The file was complete, so the kernel reads it by itself.
             assert opened.read() == DATA
 
 
 def test_another_agent_goes_on_where_a_killed_one_left_off(base):
-    with mounted(base / "seen") as (device, place):
+    with mounted(base / "view") as (device, place):
         with agent(device, base):
             opened = (place / "data" / "first").open("rb")
             waiting = subprocess.Popen([sys.executable, "-c", READ, place / "data" / "held"], stdout=subprocess.PIPE)
@@ -72,8 +72,8 @@ def test_another_agent_goes_on_where_a_killed_one_left_off(base):
 
 
 def test_what_was_open_with_a_killed_agent_is_never_taken_for_another_file(base):
-    """The kernel still names it by the number that the dead one gave; the next one's numbers are others."""
-    with mounted(base / "seen") as (device, place):
+    """The kernel still uses inode numbers of the dead agent, which the next agent does not know."""
+    with mounted(base / "view") as (device, place):
         with agent(device, base, "pieces"):
             # So that the kernel has heard that a close need not be told: the next agent is a child of this process,
             # which closes what it inherits before there is anybody to answer.

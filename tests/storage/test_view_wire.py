@@ -1,4 +1,4 @@
-"""FUSE's words: what is said to kernels of every age."""
+"""The FUSE protocol with old and new kernels."""
 
 import errno
 
@@ -23,7 +23,7 @@ def test_a_kernel_asks_again_from_6_9_on(release, again):
 
 
 def test_an_old_kernel_is_told_of_nothing_that_it_does_not_offer():
-    """Its flags end where its structure does."""
+    """The shorter INIT of an old kernel has no second word of flags."""
     agreed, said = wire.init(wire.INIT_IN.pack(7, 31, 2**17, wire.ASYNC_READ | wire.MAX_PAGES, 0xFFFFFFFF)[:16])
     assert agreed == wire.ASYNC_READ | wire.MAX_PAGES
     _, minor, _, flags, *_, more, depth, _ = wire.INIT_OUT.unpack(said)

@@ -1,6 +1,6 @@
-"""Answers a view, to be killed: `python view_agent.py DEVICE BASE [pieces]`. Files named `held…` wait for BASE/go.
+"""Serve a view until killed: `python view_agent.py DEVICE BASE [pieces]`. Files named `held…` wait for BASE/go.
 
-With `pieces` nothing is passed through: every part that is read is asked for.
+With `pieces` passthrough is off, and every read is a request.
 """
 
 import signal

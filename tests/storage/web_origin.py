@@ -1,4 +1,4 @@
-"""A web server for a directory: pages, ranges, entity tags; and it can be told to have a bad day."""
+"""A web server for tests, with pages, ranges and entity tags, that can be made to fail."""
 
 import hashlib
 import threading
@@ -12,17 +12,17 @@ class WebOrigin:
         self.files = dict(files)  # path -> bytes
         self.asked = []  # method, path, range
         self.ranges = True
-        self.unranged = set()  # paths of which no parts are sent all the same
+        self.unranged = set()  # paths without ranges, although `ranges` is set
         self.cut_after = None  # bytes of a body after which the connection ends
         self.cuts_left = 0
-        self.status = None  # answer everything with it
+        self.status = None  # sent for every request if set
         self.too_much = b""  # sent after the body
-        self.gate = threading.Event()  # bodies wait for it when half of them is sent
+        self.gate = threading.Event()  # bodies wait for it after their first half
         self.gate.set()
-        self.bodies = 0  # that have begun
+        self.bodies = 0  # number of bodies that were started
         self.redirects = {}  # path -> address
         self.is_tagged = True
-        self.modified = ""  # the time of all files
+        self.modified = ""  # Last-Modified of all files
         self.pages = {}  # path -> html, instead of the listing
 
     def page(self, directory):
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send(status, part, headers, body=body)
 
     def rest(self, origin, content):
-        """A server reads as it sends: what is written to the file meanwhile is sent as well."""
+        """Return the rest of a body, read again after the gate: a real server also reads while it sends."""
         origin.bodies += 1
         if not origin.gate.is_set():
             self.wfile.flush()
@@ -108,13 +108,13 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def handle_error(self, *_):  # a client that has gone
+    def handle_error(self, *_):  # a client has disconnected
         pass
 
 
 @contextmanager
 def web_origin(files):
-    """The origin, and the address of its root."""
+    """Run a server and yield the origin and the address of its root."""
     origin = WebOrigin(files)
     server = _Server(("127.0.0.1", 0), _Handler)
     server.origin = origin

@@ -1,4 +1,4 @@
-"""For the tests of views in sandboxes: the node's `Views`, answered by a real cache in this process."""
+"""The node's `Views` for tests of sandboxes, served by a real cache in this process."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def viewer(directory: Path, datasets: Mapping[str, Path], **settings) -> Iterato
 
 
 def descriptors_of_fuse() -> int:
-    """That this process has open."""
+    """Return the number of descriptors of FUSE that this process has open."""
     count = 0
     for fd in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Sessions for the tests: users who repeat themselves, more or less."""
+"""Sessions for the tests, of users with repeating workflows."""
 
 import random
 
@@ -7,7 +7,7 @@ from aliquot.learn.training import DatedSession
 
 
 def workflow(user, generator, shards=4):
-    """Config, then the user's shards in any order, then the checkpoint; under the calls that open them."""
+    """Return a session: config, the user's shards in random order, then the checkpoint, with marks of the calls."""
     order = generator.sample(range(shards), shards)
     return [
         begin(user),

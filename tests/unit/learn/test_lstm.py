@@ -1,4 +1,4 @@
-"""The network: trained by torch, run by onnxruntime, and both say the same."""
+"""The network gives the same result in torch, which trains it, and in onnxruntime, which runs it."""
 
 import pytest
 from flows import chain, many
@@ -24,7 +24,7 @@ EFFORT = TrainingBudget(epochs=2, seconds=60, threads=1)
 
 @pytest.fixture(scope="module", autouse=True)
 def few_batches():
-    """What is so simple needs no more."""
+    """Train with fewer batches, which is enough for such simple data."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "_MIN_BATCHES", 40)
         yield
@@ -32,7 +32,7 @@ def few_batches():
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
-    """Trained on a chain that never changes, with what it learned on the way."""
+    """Return a network trained on a fixed chain, its vocabulary and its learning curve."""
     torch.set_num_threads(1)
     sessions = [chain() for _ in range(40)]
     vocabulary = choose_vocabulary(sessions)

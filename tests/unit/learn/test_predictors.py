@@ -1,4 +1,4 @@
-"""The predictors that need nothing but Python: what they name, and that their probabilities are such."""
+"""The predictors without a network: their guesses, and that their values are probabilities."""
 
 import random
 
@@ -155,7 +155,7 @@ def test_users_of_one_function_are_told_apart_by_who_they_are():
 
 
 def of_user(user, generator):
-    """All read the same config; each has its own data, in any order."""
+    """Return a session of a user who reads the shared config and then their own data in random order."""
     _, _, *files = workflow(user, generator)
     return [*begin_marks("lab", user), *call_marks("lab", "train", user), *files]
 

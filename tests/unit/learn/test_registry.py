@@ -1,4 +1,4 @@
-"""Versions: whole or not there, checked when read, chosen, rolled back, pruned."""
+"""The registry: versions are complete or absent, verified when read, chosen, rolled back and pruned."""
 
 import hashlib
 import signal

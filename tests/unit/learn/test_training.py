@@ -1,4 +1,4 @@
-"""A training as a whole: the split by time, the choice, and that only what is better serves."""
+"""A whole training: the split by time, the choice, and that only a better version serves."""
 
 import random
 
@@ -90,7 +90,7 @@ def test_a_version_that_knows_what_changed_takes_over(registry):
 
 
 def test_a_call_that_only_the_new_version_knows_is_no_wrong_guess_of_a_file(registry):
-    """After `a` a new function is called more often than not; where it is not, `b` comes, and the call was no guess."""
+    """After `a` a new function is often called. A guess of its mark must not count as a wrong file."""
     train([DatedSession(float(n), [AccessStep("a"), AccessStep("old")]) for n in range(20)], registry, PLAIN, quiet)
     called, plain = [AccessStep("a"), call("ann", "new"), AccessStep("c")], [AccessStep("a"), AccessStep("b")]
     sessions = [DatedSession(100.0 + n, plain if n % 5 < 2 else called) for n in range(60)]
@@ -115,7 +115,7 @@ def test_where_nothing_comes_again_nothing_serves(registry):
 
 
 class Oracle(SequentialPredictor):
-    """Stands for a network that is better, or worse."""
+    """A fake network that is better or worse than the Markov predictors."""
 
     name = "lstm"
 

@@ -1,4 +1,4 @@
-"""For the tests of views: a real mount over a real cache, and an origin whose files can be held back."""
+"""Helpers for the tests of views: a real mount over a real cache, and an origin whose files can be held back."""
 
 import contextlib
 import os
@@ -31,12 +31,12 @@ def has_views() -> bool:
 
 
 class HeldOrigin(LocalOrigin):
-    """A directory whose files arrive when they are let go, and that may go away."""
+    """A directory whose reads wait until the test releases them, and that can be down."""
 
     def __init__(self, place: Path) -> None:
         super().__init__(str(place), {})
         self.held: dict[str, threading.Event] = {}
-        self.asked = threading.Event()  # for one that is held back
+        self.asked = threading.Event()  # set when a held file is read
         self.down = False
 
     def hold(self, path: str) -> threading.Event:
@@ -63,8 +63,8 @@ class HeldOrigin(LocalOrigin):
             raise OriginError("the origin is away")
 
 
-class Seen:
-    """A view, mounted at `place`."""
+class MountedView:
+    """A view that is mounted at `place`, and the events that it reported."""
 
     def __init__(self, place: Path, origin: HeldOrigin, cache: NodeCache) -> None:
         self.place = place
@@ -81,11 +81,11 @@ class Seen:
             self.waits.append(told)
 
     def waiting(self) -> int:
-        """Requests of readers that wait for something."""
+        """Return the number of requests that wait."""
         return sum(len(connection._requests) for connection in list(self.views._connections.values()))
 
     def reader(self, code: str, *args: str) -> subprocess.Popen[str]:
-        """A process of its own: one that waits in a page fault would hold up this one's interpreter."""
+        """Start a reader in its own process, because waiting in a page fault would block this interpreter."""
         command = [sys.executable, "-c", code, str(self.place), *args]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -97,7 +97,7 @@ class Seen:
 
 @contextlib.contextmanager
 def mounted(place: Path) -> Iterator[tuple[int, Path]]:
-    """A connection that nobody answers yet, and where it is mounted."""
+    """Mount a view without a server and yield its descriptor and place."""
     device, mount = view_mount.make()
     place.mkdir()
     linux.attach_mount(mount, str(place))
@@ -109,13 +109,13 @@ def mounted(place: Path) -> Iterator[tuple[int, Path]]:
 
 
 @contextlib.contextmanager
-def seeing(
+def mounted_view(
     base: Path,
     prepare: Callable[[HeldOrigin], None] = lambda _: None,
     others: Mapping[str, Origin] = MappingProxyType({}),
     **settings,
-) -> Iterator[Seen]:
-    """What lies at `base`/origin is the dataset `data`; when it is over, nothing is open any more."""
+) -> Iterator[MountedView]:
+    """Mount a view of the dataset `data` at `base`/origin, and check at the end that nothing is left open."""
     origin = HeldOrigin(base / "origin")
     prepare(origin)
     cache = NodeCache(
@@ -124,14 +124,14 @@ def seeing(
         lambda name: others.get(name, origin),
     )
     try:
-        with mounted(base / "seen") as (device, place):
-            seen = Seen(place, origin, cache)
-            seen.views.open(1, device, ["data", *others])
-            yield seen
-        until(lambda: not len(seen.views))  # the mount has gone, and so has the connection
+        with mounted(base / "view") as (device, place):
+            view = MountedView(place, origin, cache)
+            view.views.open(1, device, ["data", *others])
+            yield view
+        until(lambda: not len(view.views))  # unmounting ends the connection
         assert not cache.stats().open
-        if seen.views._thread.is_alive():
-            seen.views.stop()
+        if view.views._thread.is_alive():
+            view.views.stop()
     finally:
         for event in origin.held.values():
             event.set()
