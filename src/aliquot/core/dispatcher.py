@@ -1,16 +1,27 @@
-"""Ask the queueing policies for one dispatch after another, and carry out what they choose."""
+"""Ask the queueing policies for one dispatch after another, check each choice, and carry it out."""
 
 from collections.abc import Sequence
 
-from aliquot.core.choices import START, resolve
 from aliquot.core.commands import Command, Dispatch, Run, Start
+from aliquot.core.device import Device
 from aliquot.core.domain import Domain
+from aliquot.core.errors import PolicyError
+from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Choice, SwapIn
-from aliquot.core.lifecycle import HOST_WARM, WARM, InvocationChange, SandboxChange
+from aliquot.core.lifecycle import HOST_WARM, WARM, InvocationChange, SandboxChange, SandboxState
+from aliquot.core.places import other_devices
 from aliquot.core.pool import Pool
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import SliceAllocator
+
+# The kind of start in an idle sandbox. One that is still starting or loading counts as the start it is in.
+_START = {
+    SandboxState.WARM: Start.WARM,
+    SandboxState.HOST_WARM: Start.SWAP_IN,
+    SandboxState.LOADING: Start.SWAP_IN,
+    SandboxState.STARTING: Start.COLD,
+}
 
 
 class Dispatcher:
@@ -53,7 +64,7 @@ class Dispatcher:
         return True
 
     def _dispatch(self, domain: Domain, choice: Choice, now: float) -> None:
-        flow, devices, sandbox = resolve(choice, domain, self._registry, self._pool)
+        flow, devices, sandbox = _resolve(choice, domain, self._registry, self._pool)
         invocation = flow.head
         del flow.queue[invocation.id]
         flow.queued -= 1
@@ -63,7 +74,7 @@ class Dispatcher:
             start = Start.COLD
             sandbox = self._pool.start(invocation, devices, now=now)
         else:
-            start = START[sandbox.state]
+            start = _START[sandbox.state]
         self._pool.assign(sandbox, invocation)
         if sandbox.state is HOST_WARM:
             self._pool.load(sandbox, now=now)
@@ -83,3 +94,25 @@ class Dispatcher:
         invocation.change(InvocationChange.RUN, now)
         self._slices.begin_run(sandbox)
         self._outbox.append(Run(invocation.id, sandbox.id))
+
+
+def _resolve(
+    choice: Choice, domain: Domain, registry: Registry, pool: Pool
+) -> tuple[Flow, tuple[Device, ...], Sandbox | None]:
+    """Return the records that the choice refers to. Raises `PolicyError` if it cannot be carried out."""
+    flow = registry.flows[choice.flow.key]
+    device = registry.devices[choice.device.spec.name]
+    sandbox = None
+    if choice.sandbox is not None:
+        sandbox = pool.sandboxes.get(choice.sandbox.id)
+    if not flow.queue:
+        problem = "its queue is empty"
+    elif sandbox is None:
+        if choice.sandbox is None and domain.view.can_start(flow, device):
+            return flow, (device, *other_devices(flow, device, domain.devices, domain.view.fits)), None
+        problem = f"no sandbox can start on {device.spec.name} now"
+    elif sandbox.flow is flow and sandbox.invocation is None and domain.view.can_use(sandbox):
+        return flow, sandbox.devices, sandbox
+    else:
+        problem = f"{sandbox.describe()} cannot take it now"
+    raise PolicyError(f"{type(domain.policy).__name__} chose {flow.key} ({choice.reason}), but {problem}")

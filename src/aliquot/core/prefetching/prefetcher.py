@@ -21,8 +21,15 @@ from aliquot.core.events import DatasetRemoved, FetchEnded, FilesPredicted, Like
 from aliquot.core.interfaces import FileChoice, Prefetching
 from aliquot.core.prefetching.backoff import Backoff
 from aliquot.core.prefetching.fetch_queue import FetchQueue
-from aliquot.core.prefetching.readers import DatasetReaders
-from aliquot.core.prefetching.records import Audience, AudienceKey, FileKey, PrefetchFile, WantedFile, audience_of
+from aliquot.core.prefetching.records import (
+    Audience,
+    AudienceKey,
+    DatasetReaders,
+    FileKey,
+    PrefetchFile,
+    WantedFile,
+    audience_of,
+)
 
 PREDICTION_TIMEOUT_S = 5  # after that the audience may be asked about again
 

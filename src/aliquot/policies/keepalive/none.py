@@ -4,4 +4,4 @@ from aliquot.core.interfaces import KeepAlive
 
 
 class UntilEvicted(KeepAlive):
-    """Lets nothing expire, as the base class does."""
+    """Keeps idle sandboxes until they are evicted."""

@@ -1,4 +1,4 @@
-"""`fair_resident`, our own policy: fair queueing that chooses flow, sandbox and device together (decision 0008).
+"""Fair queueing that chooses flow, sandbox and device together, our own policy.
 
 Fair: it keeps two levels of virtual time (`virtual_time.py`), charged with measured use, which is device time times
 share, starts and transfers included. A flow may run ahead of the others by at most a window.
@@ -8,7 +8,8 @@ of the time that serving it would take now. A short call of a flow in device mem
 one that needs a cold start, becomes urgent with time. The call goes where it is expected to end first. If the flow's
 warm sandbox is busy, a start elsewhere is compared with waiting for that sandbox behind the flow's own backlog.
 
-Five switches turn single ideas off for ablations: `joint`, `true_up`, `predictive`, `adaptive`, `by_value`.
+Decision 0008 has the theory. Five switches turn single ideas off for ablations: `joint`, `true_up`, `predictive`,
+`adaptive`, `by_value`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,10 @@
-"""MQFQ-Sticky, the best published policy, rule by rule. `tests/unit/core/test_mqfq_sticky.py` has a test for each rule.
+"""MQFQ-Sticky, the best published policy: fair queueing that stays where a flow is warm.
 
-It is fair queueing with start tags. `S` is the start tag of a flow's head, or its last finish tag `F` when the flow is
-empty. The global virtual time `GVT` is the smallest S of all non-empty flows. A flow may run ahead of GVT by at most T.
-That slack lets it stay on a device where it is warm. Beyond it the flow is throttled, and its memory is swapped out. A
-flow that stays idle longer than anticipated becomes inactive. Idle time earns no credit.
+`tests/unit/core/test_mqfq_sticky.py` has a test for each rule. `S` is the start tag of a flow's head, or its last
+finish tag `F` when the flow is empty. The global virtual time `GVT` is the smallest S of all non-empty flows. A flow
+may run ahead of GVT by at most T. That slack lets it stay on a device where it is warm. Beyond it the flow is
+throttled, and its memory is swapped out. A flow that stays idle longer than anticipated becomes inactive. Idle time
+earns no credit.
 
     enqueue   s = max(GVT, F), F = max(F, s + tau / weight); a flow that was empty: S = max(S, s)
     choose    among active, non-empty flows: fewest in flight, ties to the longest queue
