@@ -163,7 +163,7 @@ class Simulation:
     def _step(self, now: float, events: list[Event]) -> None:
         performers = self._performers
         if self._scenario.storage.files:
-            self._fabric.notice(events)
+            self._fabric.observe(events)
         if self._machine.shares_compute:
             self._machine.finished([event for event in events if type(event) is RunFinished], now)
         for command in self.scheduler.step(now, events):

@@ -87,7 +87,7 @@ class ChaosFabric:
         if not self._asked:
             return []
         asked = self._random.choice(self._asked)
-        if self._random.random() < 0.5:  # noqa: PLR2004 - answer half of them again
+        if self._random.random() < 0.5:  # noqa: PLR2004 - half of them may be answered again
             self._asked.remove(asked)
         files = self._random.sample(self._files, self._random.randrange(0, 7))
         likely = tuple(LikelyFile(*file, self._random.choice((0.1, 0.6, 0.75, 0.8, 0.9, 1))) for file in files)

@@ -16,6 +16,7 @@ from aliquot.testing.client import REQUEST_TIMEOUT_S, CallError, NamespaceClient
 from aliquot.testing.waiting import wait_until
 
 TRAINING_TIMEOUT_S = 1800
+STOP_TIMEOUT_S = 300  # includes the time that running calls get to end
 
 
 class LiveServer:
@@ -112,10 +113,17 @@ class LiveServer:
         self.process.wait()
 
     def stop(self) -> int:
-        """Shut the server down, like an operator, and return its exit code."""
+        """Shut the server down, like an operator, and return its exit code.
+
+        Kill it and raise `RuntimeError` with its output if it does not end.
+        """
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait()
+        try:
+            return self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise RuntimeError(f"the server did not stop in {STOP_TIMEOUT_S} s:\n{self.log.read_text()}") from error
 
     def __enter__(self) -> Self:
         return self.start()

@@ -127,7 +127,7 @@ def sweeps(seeds: Sequence[int], on_step: Callable[[], None]) -> list[PlotPanel]
 
 
 def panels(compared: Sequence[PolicyComparison]) -> Iterator[PlotPanel]:
-    """Draw mean latency against load, with one chart for each number of devices."""
+    """Yield a chart of mean latency against load for each number of devices."""
     for devices in DEVICES:
         here = [comparison for comparison in compared if comparison.devices == devices]
         lines = [

@@ -65,8 +65,8 @@ class SimulatedFabric:
             at = max(0, after(time_s, -lead_s))
             self._queue.add(at, SessionBegan(*key))
 
-    def notice(self, events: Iterable[Event]) -> None:
-        """Pass events that the predictor needs."""
+    def observe(self, events: Iterable[Event]) -> None:
+        """Pass the begin of sessions on to the predictor."""
         for event in events:
             if type(event) is SessionBegan:
                 self._predictor.began((event.tenant, event.session))
@@ -90,7 +90,7 @@ class SimulatedFabric:
         transfer.then.append(partial(self._fetched, command.fetch, now))
 
     def cancel(self, command: CancelFetch, now: float) -> None:
-        """Cancel a prefetch, unless a call waits for it. Its end is then reported as usual."""
+        """Cancel a prefetch. One that a call waits for continues, and its end is reported as usual."""
         transfer = self._fetches.get(command.fetch)
         if transfer is None or transfer.urgent:
             return

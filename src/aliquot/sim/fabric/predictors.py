@@ -45,7 +45,7 @@ class FilePredictor(ABC):
 
 
 class NoPredictor(FilePredictor):
-    """Predicts nothing."""
+    """Predicts no files at all."""
 
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
         return []
