@@ -417,7 +417,7 @@ def test_an_origin_that_answers_no_more_holds_up_nobody_else(tmp_path):
 
 
 class SilentOrigin(LocalOrigin):
-    """Lists nothing until it is let go."""
+    """An origin whose listing waits for the test."""
 
     def __init__(self, place, go):
         super().__init__(str(place), {})

@@ -46,9 +46,9 @@ def fit_weights(answers: Sequence[Sequence[Sequence[Guess]]], asked: Sequence[He
         sums = [0.0] * len(answers)
         for row in rows:
             shares = [weight * chance for weight, chance in zip(weights, row, strict=True)]
-            whole = sum(shares)
+            total_share = sum(shares)
             for number, share in enumerate(shares):
-                sums[number] += share / whole
+                sums[number] += share / total_share
         weights = [total / len(rows) for total in sums]
     return weights
 

@@ -46,15 +46,15 @@ def evaluate_predictions(
     """
     moments = [(number, place) for number, session in enumerate(sessions) for place in range(1, len(session))]
     every = max(1, len(moments) // max_moments)
-    said: dict[tuple[int, str, float], tuple[float, bool]] = {}
+    results: dict[tuple[int, str, float], tuple[float, bool]] = {}
     for number, place in moments[::every]:
         session = sessions[number]
         here = {step.file for step in session[:place]}
         coming = {step.file for step in session[place : place + _LOOK_AHEAD_STEPS]}
         for file, probability in model.likely(seen_until(session, place)):
             if file not in here:
-                said.setdefault((number, file, round(probability, 1)), (probability, file in coming))
-    return list(said.values())
+                results.setdefault((number, file, round(probability, 1)), (probability, file in coming))
+    return list(results.values())
 
 
 def with_calibration(model: PredictionModel, held_back: Sequence[Session]) -> PredictionModel:

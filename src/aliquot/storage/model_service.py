@@ -58,8 +58,10 @@ class ModelService:
         if model is None:
             return name, []
         recent = self._log.recent(tenant, session, function or "")
-        told = model.likely(history_of(recent, tenant, function, user))
-        return name, [Likely(*as_key(guess.file), model.describe(guess.file).size, guess.probability) for guess in told]
+        guesses = model.likely(history_of(recent, tenant, function, user))
+        return name, [
+            Likely(*as_key(guess.file), model.describe(guess.file).size, guess.probability) for guess in guesses
+        ]
 
     # --- requests of the operator -----------------------------------------------------------------------------
 

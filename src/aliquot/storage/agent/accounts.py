@@ -163,8 +163,8 @@ class RunAccounts:
         run.data_s += opened.waited_s
         self.waited_s += opened.waited_s
         if opened.found is None:
-            said = opened.error if opened.error.startswith(f"{key}: ") else f"{key}: {opened.error}"
-            run.error = run.error or said
+            error = opened.error if opened.error.startswith(f"{key}: ") else f"{key}: {opened.error}"
+            run.error = run.error or error
             return
         run.opened[opened.found] = run.opened.get(opened.found, 0) + 1
         self.opens[opened.found] += 1

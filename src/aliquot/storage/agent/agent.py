@@ -91,7 +91,7 @@ class StorageAgent:
         self._predictions = Predictions(
             Path(begin.settings.directory), self._datasets, self._accounts, send, begin.settings.learning
         )
-        models = ModelRequests(self._predictions.serving, model_threads, lambda told: self._on_loop(send, told))
+        models = ModelRequests(self._predictions.serving, model_threads, lambda reply: self._on_loop(send, reply))
         self._prefetches = Prefetches(self._cache, self._accounts, send)
         self._views = ViewServer(self._cache, self._view_event)
         for dataset in begin.datasets:

@@ -16,25 +16,25 @@ log = structlog.get_logger("aliquot.storage")
 
 
 class ModelRequests:
-    """Performs requests and passes each reply to `tell`, which is called from a thread."""
+    """Performs requests and passes each reply to `send`, which is called from a thread."""
 
-    def __init__(self, serving: ModelService, threads: Executor, tell: Callable[[ModelsReply], None]) -> None:
+    def __init__(self, serving: ModelService, threads: Executor, send: Callable[[ModelsReply], None]) -> None:
         self._serving = serving
         self._threads = threads
-        self._tell = tell
+        self._send = send
 
     def ask(self, message: ModelRequest) -> None:
         self._threads.submit(self._work, message)
 
     def _work(self, message: ModelRequest) -> None:
         try:
-            told = ModelsReply(message.request, self._answer(message))
+            reply = ModelsReply(message.request, self._answer(message))
         except ModelError as error:
-            told = ModelsReply(message.request, error=str(error))
+            reply = ModelsReply(message.request, error=str(error))
         except Exception as error:
             log.exception("a question about models could not be answered")
-            told = ModelsReply(message.request, error=f"the storage agent failed: {type(error).__name__}: {error}")
-        self._tell(told)
+            reply = ModelsReply(message.request, error=f"the storage agent failed: {type(error).__name__}: {error}")
+        self._send(reply)
 
     def _answer(self, message: ModelRequest) -> ModelsState:
         match message:

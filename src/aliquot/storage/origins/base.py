@@ -36,8 +36,8 @@ class Origin(ABC):
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.shown_url = without_secrets(url)
-        told = {url, *secrets_in(url), *secret_texts(options)} - {self.shown_url, *self.shown_url.split("::"), ""}
-        self._secrets = sorted(told, key=len, reverse=True)
+        secrets = {url, *secrets_in(url), *secret_texts(options)} - {self.shown_url, *self.shown_url.split("::"), ""}
+        self._secrets = sorted(secrets, key=len, reverse=True)
         where = [place(url), *(f"{name}={options[name]}" for name in PLACE_OPTIONS if name in options)]
         self.identity = sha256("\0".join(where).encode()).hexdigest()[:16]  # same place, same files
 
@@ -91,8 +91,8 @@ class Origin(ABC):
 
     def failed(self, doing: str, cause: BaseException) -> OriginError:
         """Return an error that tells people what failed and why."""
-        said = str(cause).encode(errors="backslashreplace").decode()  # it may not be UTF-8
-        reason = " ".join(said.split()) or type(cause).__name__
+        text = str(cause).encode(errors="backslashreplace").decode()  # it may not be UTF-8
+        reason = " ".join(text.split()) or type(cause).__name__
         return OriginError(f"{self.shown_url}: {doing}: {self._without_secrets(reason)[:MAX_REASON_CHARACTERS]}")
 
     def _without_secrets(self, text: str) -> str:

@@ -143,9 +143,9 @@ def _needed(url: str, error: ImportError) -> str:
 
 
 def _listed(path: str, about: Mapping[str, Any]) -> Listed:
-    told = next((str(about[name]) for name in VERSIONS if about.get(name)), "")
+    tag = next((str(about[name]) for name in VERSIONS if about.get(name)), "")
     when = next((about[name] for name in TIMES if about.get(name) not in {None, ""}), None)
-    version = f"{told or when}-{about['size']:x}" if told or when is not None else ""
+    version = f"{tag or when}-{about['size']:x}" if tag or when is not None else ""
     return Listed(path, about["size"], version, mtime_s=_time(when))
 
 

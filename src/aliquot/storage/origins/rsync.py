@@ -86,8 +86,8 @@ class RsyncOrigin(Origin):
         wanted = check_path(path).encode() + b"\0"
         # The path goes to stdin: in an argument the other side would expand [ and * as patterns.
         options = ["--list-only", "--files-from=-", "--from0"]
-        said = self._run(options, f"{path} cannot be looked up", wanted, path)
-        found = [listed for line in said.splitlines() if (listed := _listed(line)) and listed.path == path]
+        output = self._run(options, f"{path} cannot be looked up", wanted, path)
+        found = [listed for line in output.splitlines() if (listed := _listed(line)) and listed.path == path]
         if not found:
             raise AbsentError(f"{self.shown_url}: has no file {path}")
         return found[0]
@@ -129,11 +129,11 @@ class RsyncOrigin(Origin):
                 time.sleep(POLL_INTERVAL_S)
             self._check_exit(process.wait(), stderr.all(), f"{listed.path} cannot be read", listed.path)
 
-    def _run(self, options: list[str], doing: str, said: bytes = b"", path: str = "") -> str:
+    def _run(self, options: list[str], doing: str, stdin: bytes = b"", path: str = "") -> str:
         # With a list of names rsync needs a target, although it writes nothing there.
-        with self._running(options, Path("/nonexistent") if said else None) as process:
+        with self._running(options, Path("/nonexistent") if stdin else None) as process:
             try:
-                out, errors = process.communicate(said, timeout=2 * SILENCE_TIMEOUT_S)
+                out, errors = process.communicate(stdin, timeout=2 * SILENCE_TIMEOUT_S)
             except subprocess.TimeoutExpired as error:
                 raise OriginError(f"{self.shown_url}: {doing}: no answer for {2 * SILENCE_TIMEOUT_S} s") from error
             self._check_exit(process.returncode, errors, doing, path)
@@ -170,10 +170,10 @@ class RsyncOrigin(Origin):
                     stream.close()
 
     @staticmethod
-    def _write_stdin(process: "subprocess.Popen[bytes]", said: bytes) -> None:
+    def _write_stdin(process: "subprocess.Popen[bytes]", data: bytes) -> None:
         assert process.stdin is not None  # noqa: S101 - it is a pipe
         try:
-            process.stdin.write(said)
+            process.stdin.write(data)
             process.stdin.close()
         except BrokenPipeError:  # it has ended already, and stderr has the reason
             pass
@@ -186,13 +186,13 @@ class RsyncOrigin(Origin):
             yield os.fsdecode(line.rstrip(b"\n"))
 
     def _check_exit(self, code: int, errors: bytes, doing: str, path: str) -> None:
-        said = os.fsdecode(errors).strip()
-        if code == PARTIAL_TRANSFER and path and "No such file" in said:
+        message = os.fsdecode(errors).strip()
+        if code == PARTIAL_TRANSFER and path and "No such file" in message:
             raise AbsentError(f"{self.shown_url}: has no file {path}")
-        if code != 0 and os.strerror(errno.ENOSPC) in said:
+        if code != 0 and os.strerror(errno.ENOSPC) in message:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if code != 0:
-            raise self.failed(doing, RuntimeError(said or f"rsync ended with {code}"))
+            raise self.failed(doing, RuntimeError(message or f"rsync ended with {code}"))
 
 
 def _listed(line: str) -> Listed | None:

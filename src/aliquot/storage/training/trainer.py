@@ -69,25 +69,27 @@ class Trainer:
     def _follow(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         assert process.stderr is not None  # noqa: S101 - it is a pipe
-        said: list[bytes] = []
-        listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+        stderr_lines: list[bytes] = []
+        listener = threading.Thread(target=lambda: stderr_lines.extend(process.stderr or ()), daemon=True)
         listener.start()
         ended = _INTERRUPTED
         with process:
             for line in process.stdout:
                 try:
-                    told = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-                    if "what" in told:
+                    fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+                    if "what" in fields:
                         self._note(msgspec.json.decode(line, type=TrainingProgress))
                     else:
                         ended = msgspec.json.decode(line, type=TrainingEnded)
                 except msgspec.DecodeError:
-                    said.append(line)
+                    stderr_lines.append(line)
             listener.join()
-        if said and ended == _INTERRUPTED:  # the last line of a traceback names the error
-            ended = TrainingEnded(error=f"{_INTERRUPTED.error}: {said[-1].decode(errors='replace').strip()}")
-        if ended.error and said:
-            _log.warning("training failed", error=ended.error, said=b"".join(said[-5:]).decode(errors="replace"))
+        if stderr_lines and ended == _INTERRUPTED:  # the last line of a traceback names the error
+            ended = TrainingEnded(error=f"{_INTERRUPTED.error}: {stderr_lines[-1].decode(errors='replace').strip()}")
+        if ended.error and stderr_lines:
+            _log.warning(
+                "training failed", error=ended.error, output=b"".join(stderr_lines[-5:]).decode(errors="replace")
+            )
         self._end(ended)
 
     def _note(self, progress: TrainingProgress) -> None:

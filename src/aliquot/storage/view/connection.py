@@ -111,12 +111,12 @@ class ViewConnection:
         self._requests.close()
 
     def _init(self, unique: int, _inode: int, body: bytes) -> None:
-        agreed, said = wire.init(body)
+        agreed, answer = wire.init(body)
         passthrough = bool(agreed & wire.PASSTHROUGH) and self._passthrough
         self._files.negotiated(passthrough=passthrough, direct=bool(agreed & wire.DIRECT_MAPPABLE))
         if not passthrough:
             self._directories.set_block_bytes(_PIECE_BYTES)
-        self._requests.answer(unique, said)
+        self._requests.answer(unique, answer)
 
     def _interrupt(self, _unique: int, _inode: int, body: bytes) -> None:
         self._requests.interrupt(*wire.HANDLE.unpack_from(body))

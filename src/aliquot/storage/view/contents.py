@@ -24,8 +24,17 @@ class DatasetContents:
 
     def __init__(self, listing: Listing) -> None:
         self.listing = listing
-        self.looked_s = time.monotonic()
+        self._looked_s = time.monotonic()
         self._corrections: dict[str, _Correction] = {}
+
+    def mark_current(self) -> None:
+        """Note that the cache was asked just now and had no newer listing."""
+        self._looked_s = time.monotonic()
+
+    @property
+    def age_s(self) -> float:
+        """The time since the cache was last asked for a listing."""
+        return time.monotonic() - self._looked_s
 
     def find(self, path: str) -> Listed | None:
         correction = self._corrections.get(path)
@@ -59,7 +68,7 @@ class NodeContents:
         known = self._contents.get(dataset)
         if known is None:
             raise AbsentError(f"dataset {dataset}: it is not known any more")
-        if time.monotonic() - known.looked_s > REFRESH_INTERVAL_S:
+        if known.age_s > REFRESH_INTERVAL_S:
             self._look_up(dataset)
         return known
 
@@ -111,7 +120,7 @@ class NodeContents:
         error = done.exception()
         known = self._contents.get(dataset)
         if known is not None:
-            known.looked_s = time.monotonic()
+            known.mark_current()
         if error is None and (known is None or known.listing is not done.result()):
             self._contents[dataset] = DatasetContents(done.result())
         self._answer(dataset, error)

@@ -110,8 +110,8 @@ class FileOperations:
             self._requests.refuse(unique, errno.ESTALE)
             return
         self._callbacks.succeeded(opened)
-        handle, said = self._files.add(inode, opened)
-        if not self._requests.answer(unique, said):
+        handle, answer = self._files.add(inode, opened)
+        if not self._requests.answer(unique, answer):
             self._files.release(handle)
 
     def _keep_newer(self, key: FileKey, opened: FileHandle) -> None:

@@ -51,8 +51,8 @@ class NameOperations:
 
     def forget_many(self, _unique: int, _inode: int, body: bytes) -> None:
         count, _ = wire.BATCH_HEAD.unpack_from(body)
-        told = body[wire.BATCH_HEAD.size :][: count * wire.FORGET_ONE.size]
-        for inode, times in wire.FORGET_ONE.iter_unpack(told):
+        forgotten = body[wire.BATCH_HEAD.size :][: count * wire.FORGET_ONE.size]
+        for inode, times in wire.FORGET_ONE.iter_unpack(forgotten):
             self._inodes.forget(inode, times)
 
     def get_attributes(self, unique: int, inode: int, _body: bytes) -> None:
@@ -60,8 +60,8 @@ class NameOperations:
         if node is None:
             self._requests.refuse(unique, errno.ESTALE)
             return
-        said = wire.ATTR_OUT.pack(VALID_S, 0, 0, *self._directories.attributes(node, inode))
-        self._requests.answer(unique, said)
+        answer = wire.ATTR_OUT.pack(VALID_S, 0, 0, *self._directories.attributes(node, inode))
+        self._requests.answer(unique, answer)
 
     def open_directory(self, unique: int, inode: int, _body: bytes) -> None:
         self._in_directory(unique, inode, lambda node: self._open_directory(unique, node))

@@ -114,11 +114,11 @@ def init(body: bytes) -> tuple[int, bytes]:
         raise OSError(errno.EPROTO, f"the kernel speaks FUSE {major}, and this is {MAJOR}")
     both = (flags | (more[0] << 32 if flags & MORE_FLAGS else 0)) & WANTED
     depth = STACK if both & PASSTHROUGH else 0
-    said = INIT_OUT.pack(
+    reply = INIT_OUT.pack(
         MAJOR, min(minor, MINOR), ahead, both & 0xFFFFFFFF, _BACKGROUND, _CONGESTED, _WRITE_BYTES, 1, _PAGES, 0,
         both >> 32, depth, 0,
     )  # fmt: skip
-    return both, said
+    return both, reply
 
 
 def attributes(inode: int, size: int, mtime_s: float, *, directory: bool, block: int) -> tuple[int, ...]:
