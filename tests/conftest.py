@@ -1,10 +1,13 @@
-"""For all tests: profiles of the property tests (`make test` keeps them short), and signals as in a terminal."""
+"""For all tests: profiles of the property tests (`make test` keeps them short), signals, and a server to share."""
 
 import os
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+from shared_server import SharedServer
+
+from aliquot.live.invocations.journal.replay import replay_file
 
 slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=slow, derandomize=True)
@@ -20,3 +23,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def _own_state_directory(tmp_path_factory):
     """Keep the tests' servers off the list of this user's running servers."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session")
+def _server_of_this_process(tmp_path_factory):
+    with SharedServer(tmp_path_factory.mktemp("shared") / "data") as server:
+        yield server
+    replayed = replay_file(server.data)
+    assert replayed.steps
+    assert not replayed.differences
+
+
+@pytest.fixture(scope="module")
+def shared_server(_server_of_this_process):
+    """A server with an empty namespace `guest`. A module may use it if it neither stops nor crowds it."""
+    return _server_of_this_process.renew()

@@ -1,19 +1,12 @@
-"""For as long as a module's tests run: a platform, and the npm client that has its key."""
+"""The server, and npm clients with the keys of two of its namespaces."""
 
 import pytest
 from npm_client import NpmClient
 
-from aliquot.live.invocations.journal.replay import replay_file
-from aliquot.testing.server import LiveServer
-
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("platform") / "data") as server:
-        yield server
-    replayed = replay_file(server.data)
-    assert replayed.steps
-    assert not replayed.differences
+def server(shared_server):
+    return shared_server
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +17,6 @@ def client(server):
 
 @pytest.fixture(scope="module")
 def stranger(server):
-    """Another namespace's."""
+    """A client with the key of another namespace."""
     with NpmClient(apihost=server.url, api_key=server.create_namespace("stranger")) as client:
         yield client

@@ -1,14 +1,11 @@
 """Runs that are followed as they go: server-sent events from a real server, for who calls and for who comes later."""
 
-import asyncio
 import threading
 
 import httpx
 import pytest
 from event_reader import STREAM, events_of, text
-from gateway_client import ACTIONS, gateway, on_a_loop
 
-from aliquot.live.node.base import Outcome, Status
 from aliquot.testing.server import LiveServer
 
 BLOCKING = {"blocking": "true"}
@@ -27,11 +24,10 @@ def main(args):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("streams") / "data") as started:
-        started.deploy("talk", TALKER)
-        started.deploy("array", "def main(args): return [1, 2]")
-        yield started
+def server(shared_server):
+    shared_server.deploy("talk", TALKER)
+    shared_server.deploy("array", "def main(args): return [1, 2]")
+    return shared_server
 
 
 @pytest.fixture
@@ -212,45 +208,6 @@ def test_a_server_that_stops_says_so_to_who_follows_what_has_not_begun(tmp_path)
         activation_id = response.headers["x-openwhisk-activation-id"]
         with attach(client, activation_id) as response:
             assert list(events_of(response))[-1].data["response"]["result"] == {"said": 3}
-
-
-@on_a_loop
-async def test_a_quiet_stream_says_that_it_is_there():
-    async with gateway(stream_keep_alive_s=0.01) as g:
-        g.platform.hold = True
-        asked = asyncio.create_task(g.post(f"{ACTIONS}/echo", params=BLOCKING, json={}, headers=STREAM))
-        await asyncio.sleep(0.1)
-        g.platform.finish(g.platform.calls[0])
-        kinds = [event.kind for event in events_of(await asked)]
-        assert kinds[0] == "accepted"
-        assert kinds.count(":") > 2
-        assert kinds[-1] == "result"
-
-
-@on_a_loop
-async def test_lines_within_a_result_are_lines_of_its_event():
-    async with gateway() as g:
-        g.platform.answer = lambda _: Outcome(Status.SUCCESS, b'{"a":\n[1,\r\n2]}', 0.001)
-        answer = await g.post(f"{ACTIONS}/echo", params={**BLOCKING, "result": "true"}, headers=STREAM)
-        assert answer.text.endswith('event: result\nid: end\ndata: {"a":\ndata: [1,\ndata: 2]}\n\n')
-        assert list(events_of(answer))[-1].data == {"a": [1, 2]}
-
-
-@on_a_loop
-async def test_a_call_that_the_platform_refuses_after_all_ends_in_an_error():
-    async with gateway() as g:
-        g.platform.hold = True
-        asked = asyncio.create_task(g.post(f"{ACTIONS}/echo", params=BLOCKING, json={}, headers=STREAM))
-        await asyncio.sleep(0.05)
-        call = g.platform.calls[0]
-        call.reason = "no device is left"
-        call.done(call)
-        answer = await asked
-        error = list(events_of(answer))[-1]
-        assert (error.kind, error.data) == (
-            "error",
-            {"error": "no device is left", "code": answer.headers["x-request-id"]},
-        )
 
 
 def test_the_page_tells_of_streams(server):

@@ -6,16 +6,14 @@ import pytest
 from aliquot.live.catalogue.system.contents import PACKAGES
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.store.records import SYSTEM, Action, Package
-from aliquot.testing.server import LiveServer
 
 ACTIONS = [(package.name, action) for package in PACKAGES for action in package.actions]
 SAMPLES = [(package, action) for package, action in ACTIONS if action.sample_output is not None]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("system") / "data") as server:
-        yield server
+def server(shared_server):
+    return shared_server
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,6 @@ from base64 import b64encode
 import httpx
 import pytest
 
-from aliquot.testing.server import LiveServer
-
 RETURN = "def main(args):\n    return args['result']"
 ECHO = "def main(args):\n    return {'args': args}"
 OPTIONS = """
@@ -23,27 +21,26 @@ def annotations(**named):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("web") / "data") as server:
-        web = annotations(web_export=True)
-        server.deploy("give", RETURN, annotations=web)
-        server.deploy("echo", ECHO, annotations=web, parameters=[{"key": "p", "value": "mine"}])
-        server.deploy("raw", ECHO, annotations=annotations(web_export=True, raw_http=True))
-        server.deploy("private", ECHO)
-        server.deploy("asked", ECHO, annotations=annotations(web_export="true"))
-        final = annotations(web_export=True, final=True)
-        server.deploy("final", ECHO, annotations=final, parameters=[{"key": "fixed", "value": 1}])
-        server.deploy("keyed", ECHO, annotations=annotations(web_export=True, require_whisk_auth=True))
-        server.deploy("secret", ECHO, annotations=annotations(web_export=True, require_whisk_auth="open sesame"))
-        server.deploy("number", ECHO, annotations=annotations(web_export=True, require_whisk_auth=4711))
-        server.deploy("shut", ECHO, annotations=annotations(web_export=True, require_whisk_auth=False))
-        server.deploy("options", OPTIONS, annotations=annotations(web_export=True, web_custom_options=True))
-        server.deploy("crash", "import os\ndef main(args):\n    os._exit(1)", annotations=web)
-        server.deploy("raise", "def main(args):\n    raise ValueError('inside')", annotations=web)
-        server.deploy(
-            "say", "def main(args):\n    return {'error': {'statusCode': 451, 'body': 'no'}}", annotations=web
-        )
-        yield server
+def server(shared_server):
+    web = annotations(web_export=True)
+    shared_server.deploy("give", RETURN, annotations=web)
+    shared_server.deploy("echo", ECHO, annotations=web, parameters=[{"key": "p", "value": "mine"}])
+    shared_server.deploy("raw", ECHO, annotations=annotations(web_export=True, raw_http=True))
+    shared_server.deploy("private", ECHO)
+    shared_server.deploy("asked", ECHO, annotations=annotations(web_export="true"))
+    final = annotations(web_export=True, final=True)
+    shared_server.deploy("final", ECHO, annotations=final, parameters=[{"key": "fixed", "value": 1}])
+    shared_server.deploy("keyed", ECHO, annotations=annotations(web_export=True, require_whisk_auth=True))
+    shared_server.deploy("secret", ECHO, annotations=annotations(web_export=True, require_whisk_auth="open sesame"))
+    shared_server.deploy("number", ECHO, annotations=annotations(web_export=True, require_whisk_auth=4711))
+    shared_server.deploy("shut", ECHO, annotations=annotations(web_export=True, require_whisk_auth=False))
+    shared_server.deploy("options", OPTIONS, annotations=annotations(web_export=True, web_custom_options=True))
+    shared_server.deploy("crash", "import os\ndef main(args):\n    os._exit(1)", annotations=web)
+    shared_server.deploy("raise", "def main(args):\n    raise ValueError('inside')", annotations=web)
+    shared_server.deploy(
+        "say", "def main(args):\n    return {'error': {'statusCode': 451, 'body': 'no'}}", annotations=web
+    )
+    return shared_server
 
 
 @pytest.fixture(scope="module")

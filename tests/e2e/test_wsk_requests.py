@@ -8,17 +8,14 @@ import json
 
 import pytest
 
-from aliquot.testing.server import LiveServer
-
 EXEC = {"kind": "python:default", "code": "def main(args): return {'greeting': f\"Hello, {args.get('name', 'you')}!\"}"}
 NO_KEY = [{"key": "provide-api-key", "value": False}]
 NOTHING = "null"  # a Go map that was never made
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("wsk") / "data") as server:
-        yield server
+def server(shared_server):
+    return shared_server
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 import asyncio
 import json
 
-import httpx
 import msgspec
 import pytest
+from api_documents import ECHO, MANAGE, METHODS, WEB, apidoc, swagger
 from gateway_client import ACTIONS, AS_OPERATOR, gateway, on_a_loop
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,45 +15,6 @@ from aliquot.live.gateway.apis.registry import Api, ApiRegistry
 from aliquot.live.gateway.apis.routes import RouteTable, segments_of
 from aliquot.live.gateway.apis.swagger import from_swagger
 from aliquot.live.store.base import Document
-from aliquot.testing.server import LiveServer
-
-MANAGE = "/api/v1/web/whisk.system/apimgmt"
-METHODS = {"createApi": "POST", "getApi": "GET", "deleteApi": "DELETE"}
-ECHO = "def main(args):\n    return {'args': args}"
-WEB = [{"key": "web-export", "value": True}]
-
-
-def apidoc(action="echo", base="/club", path="/books", verb="GET", **more):
-    """As today's npm client sends it."""
-    name = action.rpartition("/")[2] if action.startswith("/") else action
-    said = {"name": name, "namespace": "_", "backendMethod": "GET", "authkey": "uuid:verysecret"}
-    said |= {"backendUrl": f"http://host/api/v1/web/_/default/{name}.http"} | more.pop("said", {})
-    doc = {"namespace": "_", "gatewayBasePath": base, "gatewayPath": path, "gatewayMethod": verb}
-    return {"apidoc": doc | {"id": f"API:_:{base}", "action": said} | more}
-
-
-def swagger(base="/", host="host", key="s3cret"):
-    """As serverless-openwhisk sends it."""
-    target = f"https://{host}/api/v1/web/guest/default/echo.json"
-    header = {"set": "message.headers.X-Require-Whisk-Auth", "value": key}
-    case = {"operations": ["get-/hi/{name}"]}
-    case["execute"] = [
-        {"set-variable": {"actions": [header]}},
-        {"invoke": {"target-url": f"{target}$(request.path)", "verb": "keep"}},
-    ]
-    operation = {"operationId": "get-/hi/{name}", "responses": {"200": {"description": "A successful response"}}}
-    operation["x-openwhisk"] = {"action": "echo", "namespace": "guest", "package": "default", "url": target}
-    operation["parameters"] = [{"name": "name", "in": "path", "required": True, "type": "string"}]
-    return {
-        "swagger": "2.0",
-        "basePath": base,
-        "info": {"title": "service", "version": "1.0"},
-        "paths": {"/hi/{name}": {"get": operation}},
-        "x-ibm-configuration": {
-            "cors": {"enabled": True},
-            "assembly": {"execute": [{"operation-switch": {"case": [case]}}]},
-        },
-    }
 
 
 async def create(g, body=None, **query):
@@ -353,111 +314,3 @@ def test_words_come_before_parameters_and_longer_bases_before_shorter():
 def test_a_path_that_could_be_read_in_two_ways_is_none(path):
     with pytest.raises(ApiError):
         check_path(path)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with LiveServer(tmp_path_factory.mktemp("apis") / "data") as server:
-        server.deploy("echo", ECHO, annotations=WEB)
-        server.deploy("secured", ECHO, annotations=[*WEB, {"key": "require-whisk-auth", "value": "s3cret"}])
-        server.deploy("private", ECHO)
-        yield server
-
-
-@pytest.fixture
-def manage(server):
-    user, _, secret = server.key.partition(":")
-
-    def send(name, body=None, **query):
-        url = f"{server.url}{MANAGE}/{name}"
-        answer = httpx.request(METHODS[name], url, json=body or {}, params=query, auth=(user, secret))
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    yield send
-    for api in send("getApi")["apis"]:
-        send("deleteApi", {"basepath": api["key"]})
-
-
-def test_a_route_leads_to_its_action_with_the_names_of_its_path(server, manage):
-    url = manage("createApi", apidoc(path="/books/{isbn}", verb="get"))["gwApiUrl"]
-    assert url == f"{server.url}/api/{server.namespace}/club"
-    answer = httpx.get(f"{url}/books/12%2F3", params={"isbn": "forged", "q": "1"})
-    assert answer.status_code == 200
-    args = answer.json()["args"]
-    assert (args["isbn"], args["q"], args["__ow_method"]) == ("12/3", "1", "get")
-    assert args["__ow_path"] == "/club/books/12%2F3"
-    assert answer.headers["x-openwhisk-activation-id"]
-    manage("createApi", apidoc(path="/books/{isbn}", verb="put"))
-    for size in (10, 2**21):
-        answer = httpx.put(f"{url}/books/7", json={"x": "x" * size, "isbn": "forged"})
-        assert answer.status_code == 400 or answer.json()["args"]["isbn"] == "7"
-        assert httpx.put(f"{url}/books/7", json={"x": "x" * size}).json()["args"]["isbn"] == "7"
-    assert httpx.post(f"{url}/books/1").status_code == 405
-    assert httpx.post(f"{url}/books/1").headers["allow"] == "GET, PUT"
-    assert httpx.get(f"{url}/books").status_code == 404
-    assert httpx.get(f"{url}/books/1/2").status_code == 404
-    assert set(httpx.get(f"{url}/books").json()) == {"error", "code"}
-
-
-def test_the_response_type_says_how_the_result_is_shown(server, manage):
-    server.deploy("made", "def main(args):\n    return {'statusCode': 201, 'body': 'made'}", annotations=WEB)
-    url = manage("createApi", apidoc("made", path="/a", verb="post"), responsetype="http")["gwApiUrl"]
-    manage("createApi", apidoc("made", path="/b", verb="post"))
-    answer = httpx.post(f"{url}/a", json={})
-    assert (answer.status_code, answer.text) == (201, "made")
-    assert httpx.post(f"{url}/b", json={}).json() == {"statusCode": 201, "body": "made"}
-
-
-def test_a_whole_document_of_the_serverless_framework_is_served_with_its_secret(server, manage):
-    document = swagger()
-    document["paths"]["/hi/{name}"]["get"]["x-openwhisk"]["action"] = "secured"
-    url = manage("createApi", {"apidoc": {"namespace": "_", "swagger": document}})["gwApiUrl"]
-    assert httpx.get(f"{url}/hi/you").json()["args"]["name"] == "you"
-    assert httpx.get(f"{url}/hi/you", headers={"x-require-whisk-auth": "wrong"}).status_code == 200
-    direct = f"{server.url}/api/v1/web/{server.namespace}/default/secured.json"
-    assert httpx.get(direct).status_code == 401
-    kept = manage("getApi")["apis"][0]["value"]["apidoc"]
-    manage("createApi", {"apidoc": {"namespace": "_", "swagger": json.dumps(kept)}})
-    assert httpx.get(f"{url}/hi/you").status_code == 200
-
-
-def test_a_secure_key_is_passed_on(manage):
-    open_, shut = apidoc("secured", said={"secureKey": "s3cret"}), apidoc("secured", path="/shut")
-    url = manage("createApi", open_)["gwApiUrl"]
-    manage("createApi", shut)
-    assert httpx.get(f"{url}/books").status_code == 200
-    assert httpx.get(f"{url}/shut").status_code == 401
-
-
-def test_browsers_are_told_which_methods_there_are(manage):
-    url = manage("createApi", apidoc(verb="put"))["gwApiUrl"]
-    answer = httpx.options(f"{url}/books", headers={"access-control-request-headers": "X-A"})
-    assert answer.status_code == 200
-    assert answer.headers["access-control-allow-methods"] == "OPTIONS, PUT"
-    assert answer.headers["access-control-allow-headers"] == "X-A"
-    assert httpx.put(f"{url}/books").headers["access-control-allow-origin"] == "*"
-
-
-def test_an_api_may_keep_browsers_out(manage):
-    document = swagger("/closed")
-    document["x-ibm-configuration"]["cors"]["enabled"] = False
-    url = manage("createApi", {"apidoc": {"namespace": "_", "swagger": document}})["gwApiUrl"]
-    assert "access-control-allow-origin" not in httpx.get(f"{url}/hi/you").headers
-    assert httpx.options(f"{url}/hi/you").status_code == 405
-
-
-def test_an_action_that_is_not_for_the_web_is_not_served(manage):
-    url = manage("createApi", apidoc("private"))["gwApiUrl"]
-    assert httpx.get(f"{url}/books").status_code == 404
-
-
-def test_apis_are_there_after_a_crash(tmp_path):
-    with LiveServer(tmp_path / "data") as server:
-        server.deploy("echo", ECHO, annotations=WEB)
-        user, _, secret = server.key.partition(":")
-        httpx.post(f"{server.url}{MANAGE}/createApi", json=apidoc(), auth=(user, secret)).raise_for_status()
-        server.kill()
-        server.start()
-        answer = httpx.get(f"{server.url}/api/{server.namespace}/club/books", params={"a": "1"})
-        assert answer.json()["args"]["a"] == "1"

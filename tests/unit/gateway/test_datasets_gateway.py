@@ -4,7 +4,6 @@ import re
 import shutil
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_client import AS_OPERATOR, GONE, NS, gateway, on_a_loop
 
@@ -14,7 +13,6 @@ from aliquot.live.datasets.datasets import Datasets
 from aliquot.live.datasets.settings import read_fabric
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.resources.warming import MAX_WARMINGS, OPERATOR, WarmingLimiter
-from aliquot.testing.server import LiveServer
 
 SECRET = "hunter2-never-to-be-seen"  # noqa: S105 - of nobody
 ALL, SEEN = "/operator/v1/datasets", "/api/v1/datasets"
@@ -203,16 +201,6 @@ def test_what_is_learned_and_how_may_be_said(tmp_path):
     assert told.keep_versions == LearnSettings().keep_versions
 
 
-def test_an_agent_that_cannot_work_says_why(tmp_path):
-    with LiveServer(tmp_path / "one", "--cache-dir", str(tmp_path / "cache")) as one:
-        add(one)
-        with LiveServer(tmp_path / "two", "--cache-dir", str(tmp_path / "cache")) as two:
-            answer = add(two)
-    assert answer.status_code == 503
-    assert answer.json()["error"].startswith("the storage agent ended; ")
-    assert "another" in answer.json()["error"]
-
-
 def test_a_namespace_has_a_few_warmings_at_a_time_and_the_operator_as_many_as_the_node_does():
     warmings = WarmingLimiter()
     ends = [warmings.begin("ann") for _ in range(MAX_WARMINGS)]
@@ -224,8 +212,3 @@ def test_a_namespace_has_a_few_warmings_at_a_time_and_the_operator_as_many_as_th
         warmings.begin(OPERATOR)
     ends[0]()
     warmings.begin("ann")
-
-
-def add(server):
-    headers = {"authorization": f"Bearer {server.operator}"}
-    return httpx.put(f"{server.url}/operator/v1/datasets/here", headers=headers, json={"url": "/tmp"}, timeout=60)  # noqa: S108
