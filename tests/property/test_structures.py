@@ -10,7 +10,7 @@ from aliquot.core.clock import after, between
 from aliquot.core.model import FlowKey
 from aliquot.policies.queueing.parts.blocked_flows import BlockedFlows
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
-from aliquot.policies.queueing.parts.virtual_time import FairClock, Window
+from aliquot.policies.queueing.parts.virtual_time import FairClock, FairWindow
 from aliquot.sim import fairness
 from aliquot.sim.contention import V100_STRETCH, InterferenceCurve
 from aliquot.sim.fairness import FairnessMeter
@@ -71,7 +71,7 @@ clock_changes = st.tuples(
 
 @given(st.lists(clock_changes, max_size=400))
 def test_a_fair_clock_chooses_as_a_full_scan_would(changes):
-    window = Window(4)
+    window = FairWindow(4)
     clock, model = FairClock(window), SlowClock(window)
     members = [Numbered(index) for index in range(6)]
     for what, index, amount in changes:
@@ -104,7 +104,7 @@ def test_a_fair_clock_chooses_as_a_full_scan_would(changes):
 
 @given(st.lists(clock_changes, max_size=100), st.integers(0, 5))
 def test_the_only_choice_would_be_first_if_it_waited(changes, index):
-    clock = FairClock(Window(4))
+    clock = FairClock(FairWindow(4))
     members = [Numbered(number) for number in range(6)]
     for what, number, amount in changes:
         match what:

@@ -62,7 +62,7 @@ class InvocationArrived(Struct, frozen=True, tag=True, gc=False):
     function: str
     deadline_s: float | None = None  # counted from the arrival
     cost_limit: float | None = None
-    session: str | None = None  # of the tenant; begun by `SessionBegan` or by the first arrival that names it
+    session: str | None = None  # its name; the session begins with `SessionBegan` or the first arrival that names it
 
 
 class InvocationCancelled(Struct, frozen=True, tag=True, gc=False):

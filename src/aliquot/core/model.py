@@ -47,7 +47,7 @@ class FunctionSpec(Struct, frozen=True):
 
     name: str
     memory_bytes: int = 0
-    share: float | None = None  # of compute, guaranteed; None means 1/D of the device it gets
+    share: float | None = None  # guaranteed part of compute; None means 1/D of the device it gets
     times: Times = field(default_factory=Times)
     times_by_kind: dict[str, Times] = field(default_factory=dict)
     weight: float = 1  # among the tenant's own functions

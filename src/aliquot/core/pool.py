@@ -16,7 +16,7 @@ from aliquot.core.errors import EventError, PolicyError
 from aliquot.core.flow import Flow
 from aliquot.core.interfaces import Eviction, Expiry, ExpiryAction, KeepAlive
 from aliquot.core.lifecycle import WARM, SandboxChange
-from aliquot.core.records import Invocation, Sandbox, Session
+from aliquot.core.records import Invocation, Sandbox, SessionState
 from aliquot.core.session_sandboxes import SessionSandboxes
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.timers import Timers
@@ -120,7 +120,7 @@ class Pool:
         for sandbox in self.session_sandboxes.end(tenant, name):
             self.stop_keeping(sandbox, now=now)
 
-    def keep(self, sandbox: Sandbox, session: Session, *, now: float) -> None:
+    def keep(self, sandbox: Sandbox, session: SessionState, *, now: float) -> None:
         """Keep a sandbox that has just been released for the session, if the limits allow, instead of older ones."""
         if not session.alive or sandbox.state is not WARM or not self.session_sandboxes.may_keep(sandbox):
             return

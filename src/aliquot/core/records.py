@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aliquot.core.flow import Flow
 
 
-class Session:
+class SessionState:
     """Invocations that belong together. While it is alive, sandboxes that served it are kept for it."""
 
     __slots__ = ("alive", "kept", "key")
@@ -48,10 +48,10 @@ class Invocation:
         self.arrived = arrived
         self.deadline: float | None = None
         self.cost_limit: float | None = None
-        self.session: Session | None = None
+        self.session: SessionState | None = None
         self.state = InvocationState.QUEUED
         self.sandbox: Sandbox | None = None
-        self.share = 0.0  # of compute, held on all its devices together while it is in flight
+        self.share = 0.0  # part of compute held while in flight, summed over its devices
         self.dispatched: float = 0
         self.run_s: float | None = None  # measured on the device, once it has run
         self.story: list[tuple[float, str]] = [(arrived, "arrived")]
@@ -132,7 +132,7 @@ class Sandbox:
         self.uses = 0  # invocations assigned to it so far
         self.unload_when_ready = False  # keep-alive ended while its bytes were still being loaded
         self.retired: str | None = None  # why it must stop as soon as it is idle
-        self.session: Session | None = None  # the session it is kept for; it is idle and warm then
+        self.session: SessionState | None = None  # the session it is kept for; it is idle and warm then
         self.slice: Slice | None = None  # only on accelerators
         self.expiry: Expiry | None = None
         self.deferred_expiry: ExpiryAction | None = None  # what keep-alive wanted while a session kept it

@@ -65,7 +65,7 @@ class Scheduler:
         policy_names: tuple[str, ...] = (),
     ) -> None:
         self.now: float = 0
-        self.policy_names = policy_names  # of all kinds, for records and replays
+        self.policy_names = policy_names  # one of each kind, for records and replays
         self.invocations: dict[str, Invocation] = {}  # those that have not ended
         self._outbox: list[Command] = []
         self._timers = Timers()

@@ -7,24 +7,24 @@ others out.
 """
 
 from aliquot.core.device import Device
-from aliquot.core.records import Sandbox, Session
+from aliquot.core.records import Sandbox, SessionState
 
 KEPT_DIVISOR = 2  # sessions may keep 1/2 of each resource
 
 
 class SessionSandboxes:
     def __init__(self, slots: int | None) -> None:
-        self.sessions: dict[tuple[str, str], Session] = {}  # those that are alive
+        self.sessions: dict[tuple[str, str], SessionState] = {}  # those that are alive
         self.kept: dict[int, Sandbox] = {}  # least recently used first
         self.host_bytes = 0  # claimed by the kept sandboxes
         self.host_limit: int | None = None
         self._slots = slots
 
-    def session(self, tenant: str, name: str) -> Session:
+    def session(self, tenant: str, name: str) -> SessionState:
         """Return the session, and create it when it is named for the first time."""
         session = self.sessions.get((tenant, name))
         if session is None:
-            session = self.sessions[tenant, name] = Session((tenant, name))
+            session = self.sessions[tenant, name] = SessionState((tenant, name))
         return session
 
     def end(self, tenant: str, name: str) -> list[Sandbox]:
@@ -35,7 +35,7 @@ class SessionSandboxes:
         session.alive = False
         return list(session.kept.values())
 
-    def add(self, sandbox: Sandbox, session: Session) -> None:
+    def add(self, sandbox: Sandbox, session: SessionState) -> None:
         sandbox.session = session
         sandbox.flow.kept += 1
         self.host_bytes += sandbox.host_bytes
@@ -44,7 +44,7 @@ class SessionSandboxes:
             device.kept_bytes += sandbox.bytes
             device.kept[sandbox.id] = sandbox
 
-    def remove(self, sandbox: Sandbox, session: Session) -> None:
+    def remove(self, sandbox: Sandbox, session: SessionState) -> None:
         sandbox.session = None
         sandbox.flow.kept -= 1
         self.host_bytes -= sandbox.host_bytes

@@ -32,7 +32,7 @@ class InvocationView(Protocol):
     @property
     def dispatched(self) -> float: ...
     @property
-    def share(self) -> float: ...  # of compute, on all its devices together
+    def share(self) -> float: ...  # part of compute, summed over its devices
     @property
     def run_s(self) -> float | None: ...  # measured, once it has run
 

@@ -8,7 +8,7 @@ from aliquot.core.interfaces import E, Eviction, Params
 class Lfu(Eviction[E]):
     def __init__(self, params: Params) -> None:
         super().__init__(params)
-        self._uses: dict[int, int] = {}  # of all present entries, in use or not
+        self._uses: dict[int, int] = {}  # by entry, including entries in use
         self._by_uses: dict[int, OrderedDict[int, E]] = {}  # in order of last use
         self._min_uses = 1  # no entry has fewer uses
 

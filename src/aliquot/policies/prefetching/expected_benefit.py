@@ -15,7 +15,7 @@ class ExpectedBenefitParams(MostLikelyParams, frozen=True):
     top_n: int = 64
     price: float = 3  # seconds that must be saved for each second of the link at risk
     latency_ms: float = 2  # until the first byte of a file arrives
-    bandwidth_mb_s: float = 100  # of the link
+    bandwidth_mb_s: float = 100  # the link's bandwidth
 
 
 class ExpectedBenefit(MostLikelyFirst):

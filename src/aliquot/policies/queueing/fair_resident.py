@@ -23,10 +23,10 @@ from aliquot.policies.queueing.parts.expected_end import EndEstimator, WaitDecis
 from aliquot.policies.queueing.parts.next_arrival import NextArrival, RecentGaps
 from aliquot.policies.queueing.parts.occupancy import Occupancy
 from aliquot.policies.queueing.parts.placement import sticky
-from aliquot.policies.queueing.parts.virtual_time import TwoLevelClock, Window
+from aliquot.policies.queueing.parts.virtual_time import FairWindow, TwoLevelClock
 
 MAX_ATTEMPTS = 8  # flows tried in one decision
-LEARNING_RATE = 0.05  # of the typical charge
+LEARNING_RATE = 0.05  # for the typical charge
 
 
 class FairResidentParams(Params, frozen=True):
@@ -47,7 +47,7 @@ class FairResident(Queueing):
     def __init__(self, params: FairResidentParams, generator: RandomSource) -> None:
         super().__init__(params, generator)
         self._params = params
-        self._window = Window(params.window_s)
+        self._window = FairWindow(params.window_s)
         self._clock = TwoLevelClock(self._window)
         self._occupancy = Occupancy()
         self._estimator = EndEstimator(self._occupancy, params.unknown_s, adaptive=params.adaptive)

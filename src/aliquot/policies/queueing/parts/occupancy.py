@@ -11,7 +11,7 @@ from math import exp, log, sqrt
 
 from aliquot.core.view import DeviceView, FlowView, InvocationView
 
-LEARNING_RATE = 0.05  # of the moving means
+LEARNING_RATE = 0.05  # for the moving means
 REMEMBERED = 2 / LEARNING_RATE - 1  # number of measurements that a moving mean amounts to
 MIN_RUNS = 20  # measurements before a stretch is used
 MIN_GAIN = log(1.02)  # by which one more invocation must raise the throughput, as a logarithm

@@ -23,7 +23,7 @@ Urgency = tuple[float, int]  # the smallest is served first; the number breaks t
 _SLACK = 64  # stale heap entries tolerated on top of three each
 
 
-class Window:
+class FairWindow:
     """The distance that a member may run ahead of the virtual time, shared by several clocks."""
 
     __slots__ = ("size",)
@@ -38,11 +38,11 @@ class FairClock(Generic[M]):
     An outdated entry is dropped or corrected then. So adding, removing and charging a member is cheap.
     """
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: FairWindow) -> None:
         self.now = 0.0
         self.window = window
         self.starts: dict[int, float] = {}  # start tags; after the tag of a waiting member changes, call `wait`
-        self._urgency: dict[int, Urgency] = {}  # of the waiting members
+        self._urgency: dict[int, Urgency] = {}  # by waiting member
         self._passed_over: set[int] = set()  # waiting members that are skipped; the set is never iterated
         self._by_start: list[tuple[float, int, M]] = []  # every waiting member
         self._eligible: list[tuple[Urgency, int, M]] = []  # members that are neither ahead nor passed over
@@ -160,7 +160,7 @@ class FairClock(Generic[M]):
 class TenantClock:
     """A tenant as a member of the upper clock, with the clock of its own flows."""
 
-    def __init__(self, index: int, window: Window) -> None:
+    def __init__(self, index: int, window: FairWindow) -> None:
         self.index = index
         self.clock: FairClock[FlowView] = FairClock(window)
         self.flows = 0
@@ -169,7 +169,7 @@ class TenantClock:
 class TwoLevelClock:
     """A clock of tenants by the operator's weights, with a clock of each tenant's flows by their own weights."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: FairWindow) -> None:
         self.window = window
         self.tenants: dict[str, TenantClock] = {}
         self.clock: FairClock[TenantClock] = FairClock(window)
