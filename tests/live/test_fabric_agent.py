@@ -69,8 +69,13 @@ async def test_a_dataset_that_is_removed_is_not_waited_for_without_end(tmp_path,
 async def test_a_sandbox_that_starts_while_a_dataset_is_taken_from_it_never_sees_it():
     sent, blind = [], []
     handover = Handover(lambda: None)
-    readers = Readers(sent.append, handover, lambda tenant, name: (tenant, name) == ("ann", "mine"))
-    readers.on_blind = blind.append
+    readers = Readers(
+        sent.append,
+        handover,
+        lambda tenant, name: (tenant, name) == ("ann", "mine"),
+        view_lost=blind.append,
+        user_of=lambda *_: "",
+    )
     launch = Launch(
         "ann", "f", "1", "0.0.1", "python:3.11", "", binary=False, main="main", env={}, timeout_ms=1, memory_bytes=1,
         logs_bytes=1, datasets=("mine", "theirs"),

@@ -40,7 +40,7 @@ def see(tmp_path, origin, scene, **settings):
     with viewer(tmp_path / "cache", {"pictures": origin, "secret": origin}) as shown:
 
         async def with_views(rig):
-            rig.node.views = shown
+            rig.node._views = shown
             await scene(rig, shown)
 
         play(tmp_path / "data", with_views, **settings)

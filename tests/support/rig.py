@@ -34,11 +34,16 @@ class Rig:
         self.folder = folder
         self.store = store
         self.node = ScriptedNode(devices)
-        self.service = Service(PolicySettings("fair_resident"), self.node, store, host_memory_bytes=2**40)
+        self.service = Service(
+            PolicySettings("fair_resident"),
+            self.node,
+            store,
+            host_memory_bytes=2**40,
+            open_usage_file=lambda: UsageFile(folder / "usage.ring", LEAST),
+        )
         self.catalogue = Catalogue(store, self.service)
         self.composer = Composer(self.service, store, self.catalogue.resolve)
         self.sampler = self.service.usage
-        self.sampler.keep(lambda: UsageFile(folder / "usage.ring", LEAST))
         self.ended = []
         self._calls = 0
         self._ready = set()

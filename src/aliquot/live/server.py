@@ -6,7 +6,6 @@ import resource
 import secrets
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from shutil import which
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 from aliquot.core.errors import InputError
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.system.packages import system_entities
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.gateway.app import Gateway
@@ -36,6 +36,7 @@ from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import Store, StoreError
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.data_directory import DataDirectory, write_private
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.usage.file import UsageFile
@@ -82,6 +83,7 @@ async def _serve(
     except StoreError as error:
         raise InputError(f"--data: {error}") from error
     json_checker = JsonChecker()
+    fabric = Fabric(store, settings.fabric)
     node = LocalNode(
         data.path,
         settings.devices,
@@ -89,12 +91,22 @@ async def _serve(
         json_checker=json_checker,
         asked=settings.devices_asked,
         shared_buffers_bytes=settings.host_memory_bytes // 8,
+        views=fabric.readers,
     )
-    fabric = Fabric(store, settings.fabric)
-    node.views = fabric.readers
-    service = Service(settings.policy, node, store, host_memory_bytes=settings.host_memory_bytes, fabric=fabric)
-    catalogue = Catalogue(store, service)
-    service.assignments.keys = catalogue
+    url = _url(settings, listener)
+    keys = EphemeralKeys()
+    service = Service(
+        settings.policy,
+        node,
+        store,
+        host_memory_bytes=settings.host_memory_bytes,
+        fabric=fabric,
+        keys=keys,
+        api_host=url,
+        images=settings.images,
+        open_usage_file=lambda: UsageFile(data.usage, settings.usage_bytes),
+    )
+    catalogue = Catalogue(store, service, keys)
     metrics = Metrics()
     composer = Composer(
         service,
@@ -103,11 +115,7 @@ async def _serve(
         max_components=settings.gateway.sequence_length,
         count=metrics.count,
     )
-    service.usage.keep(lambda: UsageFile(data.usage, settings.usage_bytes))
     operator = secrets.token_urlsafe(32)
-    url = _url(settings, listener)
-    service.api_host = url
-    service.images = settings.images
     try:
         await service.start()
         await catalogue.load()
@@ -166,7 +174,7 @@ async def _open_door(catalogue: Catalogue) -> tuple[str, str, bool]:
     if not namespaces:
         return FIRST_NAMESPACE, await catalogue.create_namespace(FIRST_NAMESPACE), True
     name = FIRST_NAMESPACE if FIRST_NAMESPACE in namespaces else namespaces[0]
-    return name, catalogue.ephemeral_key(name), False
+    return name, catalogue.ephemeral_keys.issue(name), False
 
 
 class _Server(uvicorn.Server):
@@ -225,7 +233,7 @@ def _url(settings: ServerSettings, listener: socket.socket) -> str:
 async def _prune(store: Store, settings: ServerSettings) -> None:
     while True:
         try:
-            await store.prune(settings.retention, now_ms=time.time_ns() // 1_000_000)
+            await store.prune(settings.retention, now_ms=now_ms())
         except StoreError as error:
             log.warning("old records could not be removed", error=str(error))
         await asyncio.sleep(PRUNE_EVERY_S)

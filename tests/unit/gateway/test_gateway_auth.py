@@ -110,10 +110,10 @@ async def test_a_key_that_was_taken_back_does_not_open_any_more():
         for old in (g.key, second):
             assert await g.say("POST", BLOCKING, auth=basic(old)) == WRONG
         assert (await g.say("POST", BLOCKING, auth=basic(third)))[0] == 200
-        brief = g.catalogue.ephemeral_key("guest")
+        brief = g.catalogue.ephemeral_keys.issue("guest")
         assert (await g.say("POST", BLOCKING, auth=basic(brief)))[0] == 200
         generation = g.catalogue.generation
-        g.catalogue.forget_key(brief)
+        g.catalogue.ephemeral_keys.forget(brief)
         assert await g.say("POST", BLOCKING, auth=basic(brief)) == WRONG
         assert g.catalogue.generation == generation, "sandboxes come and go: what is remembered of others stays"
 

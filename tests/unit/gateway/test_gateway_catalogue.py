@@ -7,7 +7,8 @@ from gateway_client import on_a_loop
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue.catalogue import Catalogue, NameTakenError, digest_of
+from aliquot.live.catalogue.catalogue import Catalogue, NameTakenError
+from aliquot.live.catalogue.keys import digest_of
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.errors import NotFoundError
 from aliquot.live.store.records import Action, Exec, Quota
@@ -33,7 +34,7 @@ async def test_all_is_there_again_after_a_restart():
     second = await catalogue.add_key("guest", alone=False)
     async with catalogue.writing("guest"):
         action = await catalogue.put(ACTION)
-    brief = catalogue.ephemeral_key("guest")
+    brief = catalogue.ephemeral_keys.issue("guest")
     again, platform, _ = await opened(store)
     assert again.namespaces() == catalogue.namespaces()
     assert again.entities.one(Action, "guest", "f") == action == platform.deployed["guest", "f"]

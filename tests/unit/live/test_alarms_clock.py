@@ -9,9 +9,10 @@ from gateway_client import on_a_loop
 
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.store.base import Document, StoreError
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import FullName, Rule, Trigger
 from aliquot.live.triggers.alarms.alarm import Alarm
-from aliquot.live.triggers.alarms.clock import ATTEMPTS, RETRY_MS, AlarmClock, wall_ms
+from aliquot.live.triggers.alarms.clock import ATTEMPTS, RETRY_MS, AlarmClock
 from aliquot.live.triggers.alarms.due_queue import DueQueue
 from aliquot.live.triggers.alarms.requests import AlarmRequest, make
 from aliquot.live.triggers.alarms.schedule import CronSchedule
@@ -354,7 +355,7 @@ async def test_it_needs_nobody_to_look():
         clock = AlarmClock(it.store, it.catalogue, it.fire)
         await clock.start()
         names = {"namespace": "guest", "trigger": "t", "identity": "first"}
-        await clock.put(make(AlarmRequest(date=wall_ms() + 20), **names, now_ms=wall_ms()))
+        await clock.put(make(AlarmRequest(date=now_ms() + 20), **names, now_ms=now_ms()))
         await wait_on_loop(lambda: it.fired, what="the alarm")
         await clock.stop()
         assert len(it.fired) == 1

@@ -5,11 +5,7 @@ another; those to several do not wait for each other.
 """
 
 import asyncio
-import hashlib
 import os
-import secrets
-import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol, TypeVar
@@ -20,11 +16,13 @@ import structlog
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.entities import COLLECTIONS, Entities
+from aliquot.live.catalogue.keys import EphemeralKeys, make_key
 from aliquot.live.catalogue.names import MAX_NAME_LENGTH, is_name
 from aliquot.live.catalogue.resolving import ResolvedAction, full_name, resolve_action
 from aliquot.live.store.base import Change, Delete, Document, Put, Store
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
-from aliquot.live.store.records import SYSTEM, Action, Entity, FullName, Key, Namespace, Package, Quota, Rule, Trigger
+from aliquot.live.store.records import SYSTEM, Action, Entity, FullName, Namespace, Package, Quota, Rule, Trigger
 
 NAMESPACES = "namespaces"
 
@@ -63,7 +61,7 @@ class NamespaceCompanion(Protocol):
 
 
 class Catalogue:
-    def __init__(self, store: Store, host: FunctionHost) -> None:
+    def __init__(self, store: Store, host: FunctionHost, ephemeral_keys: EphemeralKeys | None = None) -> None:
         self.generation = 0  # grows with every change: whoever remembers something looks at it
         self._store = store
         self._host = host
@@ -71,8 +69,7 @@ class Catalogue:
         self._namespaces: dict[str, Namespace] = {}
         self._deployed: dict[tuple[str, str], ResolvedAction] = {}  # by tenant and function: what the platform can run
         self._keys: dict[str, tuple[str, str]] = {}  # by uuid: namespace and digest
-        self._ephemeral: dict[str, tuple[str, str]] = {}  # likewise
-        self.on_key_forgotten: list[Callable[[str], None]] = []
+        self.ephemeral_keys = ephemeral_keys or EphemeralKeys()
         self._locks: dict[str, asyncio.Lock] = {}
         self.companions: list[NamespaceCompanion] = []
 
@@ -105,7 +102,7 @@ class Catalogue:
 
     def key(self, key_uuid: str) -> tuple[str, str] | None:
         """The namespace it opens, and the SHA-256 of its secret."""
-        return self._keys.get(key_uuid) or self._ephemeral.get(key_uuid)
+        return self._keys.get(key_uuid) or self.ephemeral_keys.find(key_uuid)
 
     def resolve(self, caller: str, name: FullName) -> ResolvedAction:
         """The action as the caller reaches it; from now on the platform can run it. Raises as `resolve` does."""
@@ -202,8 +199,8 @@ class Catalogue:
         async with self._locks.setdefault(name, asyncio.Lock()):
             if name in self._namespaces:
                 raise NameTakenError(f"namespace {name} exists already")
-            text, key = _make_key()
-            await self._put_namespace(Namespace(name, (key,), weight, quota or Quota(), time.time_ns() // 1_000_000))
+            text, key = make_key()
+            await self._put_namespace(Namespace(name, (key,), weight, quota or Quota(), now_ms()))
         return text
 
     async def update_namespace(self, name: str, change: Callable[[Namespace], Namespace]) -> Namespace:
@@ -218,7 +215,7 @@ class Catalogue:
         """A new key, returned this once; `alone`: those before it do not open any more."""
         async with self.writing(name):
             old = self._namespaces[name]
-            text, key = _make_key()
+            text, key = make_key()
             await self._put_namespace(msgspec.structs.replace(old, keys=(key,) if alone else (*old.keys, key)))
         return text
 
@@ -244,30 +241,12 @@ class Catalogue:
                 for tenant, function in [key for key in self._deployed if key[0] == name]:
                     del self._deployed[tenant, function]
                     self._host.remove(tenant, function)
-                self._ephemeral = {key: value for key, value in self._ephemeral.items() if value[0] != name}
+                self.ephemeral_keys.forget_namespace(name)
                 for companion in self.companions:
                     companion.forget(name)
                 self.generation += 1
 
             await self._write([*map(_gone, entities), *more, Delete(NAMESPACES, name, name)], show)
-
-    # --- keys that are never stored -----------------------------------------------------------------------
-
-    def is_ephemeral(self, key_uuid: str) -> bool:
-        return key_uuid in self._ephemeral
-
-    def ephemeral_key(self, name: str) -> str:
-        """A key for what runs on the namespace's behalf. It ends with this process, or with `forget_key`."""
-        text, key = _make_key()
-        self._ephemeral[key.uuid] = (name, key.digest)
-        return text
-
-    def forget_key(self, text: str) -> None:
-        """It opens nothing any more. Whoever remembers it is told by its name: other things remembered stay good."""
-        key_uuid = text.partition(":")[0]
-        if self._ephemeral.pop(key_uuid, None):
-            for forget in self.on_key_forgotten:
-                forget(key_uuid)
 
     # --- inside -------------------------------------------------------------------------------------------
 
@@ -296,15 +275,6 @@ class Catalogue:
 
 def _gone(entity: Entity) -> Change:
     return Delete(COLLECTIONS[type(entity)], entity.namespace, entity.name)
-
-
-def _make_key() -> tuple[str, Key]:
-    key_uuid, secret = str(uuid.uuid4()), secrets.token_hex(32)
-    return f"{key_uuid}:{secret}", Key(key_uuid, digest_of(secret))
-
-
-def digest_of(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _check(weight: float, quota: Quota | None) -> None:

@@ -25,11 +25,11 @@ Changed = Callable[[Dataset | None, Dataset | None], None]  # before, and after
 class Datasets:
     """Also a companion of the catalogue: what was shown to a namespace alone is not shown to the next of its name."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_change: Changed | None = None) -> None:
         self._store = store
         self._by_name: dict[str, Dataset] = {}
         self._writing = asyncio.Lock()
-        self.on_change: Changed = lambda _before, _after: None
+        self._on_change = on_change
 
     async def load(self) -> None:
         """Read what an earlier server has kept; at start."""
@@ -103,7 +103,8 @@ class Datasets:
             self._by_name[new.name] = new
         elif old is not None:
             del self._by_name[old.name]
-        self.on_change(old, new)
+        if self._on_change is not None:
+            self._on_change(old, new)
 
     # --- a namespace goes ---------------------------------------------------------------------------------
 

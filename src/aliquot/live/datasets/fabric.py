@@ -7,6 +7,7 @@ agent. When the agent dies, whoever waits for it is told, and the next one learn
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 import structlog
 
@@ -55,15 +56,44 @@ LOST = "the storage agent ended"
 _LEAVE_S = 10.0  # for the files of a dataset that was removed
 
 
+class FabricListener(Protocol):
+    """Receives the fabric's events. The service implements it."""
+
+    def post(self, event: Event) -> None:
+        """Pass an event to the scheduler."""
+        ...
+
+    def view_lost(self, sandbox: int) -> None:
+        """Handle a sandbox that cannot see its datasets any more."""
+        ...
+
+    def user_of(self, tenant: str, session: str) -> str:
+        """Return the user of a session, or an empty text."""
+        ...
+
+
+class _NoListener:
+    """Stands in until the fabric is started, and in tests that have no service."""
+
+    def post(self, event: Event) -> None:
+        """Ignore the event."""
+
+    def view_lost(self, sandbox: int) -> None:
+        """Ignore the loss."""
+
+    def user_of(self, tenant: str, session: str) -> str:
+        """Return an empty text, since no session is known."""
+        return ""
+
+
 class Fabric:
     """Implements `Peer`."""
 
     def __init__(self, store: Store, settings: FabricSettings | None = None) -> None:
         """Without settings there are datasets, but no agent: for tests of what stands before it."""
         self._settings = settings
-        self.datasets = Datasets(store)
-        self.datasets.on_change = self._changed
-        self.post: Callable[[Event], None] = lambda _: None  # to the core; set by the service
+        self._listener: FabricListener = _NoListener()
+        self.datasets = Datasets(store, self._changed)
         self.figures: dict[str, float] = {}
         self._agent = Agent(self, never=settings is None)
         self._requests = Requests()
@@ -71,14 +101,28 @@ class Fabric:
         self._failure = ""  # the last words of an agent that could not work
         self._asked: dict[tuple[str, str], None] = {}  # audiences of which the model has not spoken yet
         self._fetches: dict[int, None] = {}
-        self.readers = Readers(self._agent.send, self._agent.handover, self.datasets.is_shown)
+        self.readers = Readers(
+            self._agent.send,
+            self._agent.handover,
+            self.datasets.is_shown,
+            view_lost=self._view_lost,
+            user_of=self._user_of,
+        )
 
     # --- life ---------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, listener: FabricListener) -> None:
+        """Read the datasets, and start the agent if there are any."""
+        self._listener = listener
         await self.datasets.load()
         if self.datasets.all():
             self._agent.start()
+
+    def _view_lost(self, sandbox: int) -> None:
+        self._listener.view_lost(sandbox)
+
+    def _user_of(self, tenant: str, session: str) -> str:
+        return self._listener.user_of(tenant, session)
 
     async def stop(self) -> None:
         await self._agent.stop()
@@ -145,7 +189,7 @@ class Fabric:
         elif before is not None:
             self._leaving[before.name] = asyncio.ensure_future(self._leave(before.name))
         if before is not None and (after is None or (before.url, before.options) != (after.url, after.options)):
-            self.post(DatasetRemoved(before.name))
+            self._listener.post(DatasetRemoved(before.name))
 
     async def _leave(self, name: str) -> None:
         # Another agent finds that there is no such dataset, and a slow one gets to it: that need not be waited for.
@@ -163,7 +207,7 @@ class Fabric:
     def session_began(self, tenant: str, session: str) -> None:
         """Where there is nothing to bring, the core need not know."""
         if self.datasets.shown_to(tenant):
-            self.post(SessionBegan(tenant, session))
+            self._listener.post(SessionBegan(tenant, session))
 
     def session_ended(self, tenant: str, session: str) -> None:
         if self.datasets.all():
@@ -171,10 +215,10 @@ class Fabric:
 
     def predict(self, command: Predict) -> None:
         if not self.datasets.shown_to(command.tenant):
-            self.post(FilesPredicted(command.tenant, command.session, "", ()))
+            self._listener.post(FilesPredicted(command.tenant, command.session, "", ()))
             return
         self._asked[command.tenant, command.session] = None
-        user = self.readers.user_of(command.tenant, command.session)
+        user = self._listener.user_of(command.tenant, command.session)
         self._agent.send(AskModel(command.tenant, command.session, command.function, user))
 
     def fetch(self, command: Fetch) -> None:
@@ -206,19 +250,19 @@ class Fabric:
             case Predicted():
                 self._asked.pop((message.tenant, message.session), None)
                 files = tuple(LikelyFile(one.dataset, one.path, one.size, one.probability) for one in message.files)
-                self.post(FilesPredicted(message.tenant, message.session, message.model, files))
+                self._listener.post(FilesPredicted(message.tenant, message.session, message.model, files))
             case PrefetchEnded() if message.fetch in self._fetches:
                 del self._fetches[message.fetch]
-                self.post(FetchEnded(message.fetch, message.seconds, message.error))
+                self._listener.post(FetchEnded(message.fetch, message.seconds, message.error))
 
     def lost(self) -> None:
         why, self._failure = self._failure or "try again", ""
         self._requests.fail(AgentLostError(f"{LOST}; {why}"))
         asked, self._asked = self._asked, {}
         for tenant, session in asked:
-            self.post(FilesPredicted(tenant, session, "", ()))
+            self._listener.post(FilesPredicted(tenant, session, "", ()))
         fetches, self._fetches = self._fetches, {}
         for fetch in fetches:
-            self.post(FetchEnded(fetch, 0, LOST))
+            self._listener.post(FetchEnded(fetch, 0, LOST))
         self.figures = {}
         self.readers.lost()

@@ -43,14 +43,22 @@ class _Reader:
 class Readers:
     """Implements the node's `Views`."""
 
-    def __init__(self, send: Callable[[ToAgent], None], handover: Handover, shown: Shown) -> None:
+    def __init__(
+        self,
+        send: Callable[[ToAgent], None],
+        handover: Handover,
+        shown: Shown,
+        *,
+        view_lost: Callable[[int], None],
+        user_of: Callable[[str, str], str],
+    ) -> None:
         self._send = send
         self._handover = handover
         self._readers: dict[int, _Reader] = {}
         self._running: dict[str, BeginRun] = {}  # by invocation: what the agent was told of
         self._settling: dict[str, tuple[Settled, asyncio.TimerHandle]] = {}  # by invocation
-        self.on_blind: Callable[[int], None] = lambda _: None  # a sandbox's view is gone; set by the service
-        self.user_of: Callable[[str, str], str] = lambda *_: ""  # of a tenant's session; set by the service
+        self._view_lost = view_lost  # called with the sandbox
+        self._user_of = user_of  # called with a tenant and its session
         self._shown = shown
 
     # --- views --------------------------------------------------------------------------------------------
@@ -60,7 +68,7 @@ class Readers:
         self._readers[sandbox] = _Reader(launch, datasets, device)
         self._hand_over(sandbox)
         if datasets != launch.datasets:  # one was taken from its tenant while it started
-            asyncio.get_running_loop().call_soon(self.on_blind, sandbox)
+            asyncio.get_running_loop().call_soon(self._view_lost, sandbox)
 
     def _hand_over(self, sandbox: int) -> None:
         reader = self._readers[sandbox]
@@ -69,7 +77,7 @@ class Readers:
             device = os.dup(reader.device)
         except OSError as error:  # no descriptors are left: this one sees nothing any more, the others may
             log.error("a view cannot be handed over", sandbox=sandbox, error=error.strerror)  # noqa: TRY400 - said
-            asyncio.get_running_loop().call_soon(self.on_blind, sandbox)
+            asyncio.get_running_loop().call_soon(self._view_lost, sandbox)
             return
         self._handover.send(OpenView(sandbox, reader.datasets), device)
 
@@ -101,7 +109,7 @@ class Readers:
         if robbed:
             self._send(HideDataset(before.name, tuple(robbed)))
         for sandbox in robbed if same else readers:
-            self.on_blind(sandbox)
+            self._view_lost(sandbox)
 
     def lost(self) -> None:
         """The agent is gone: the next one is told of every view and every run."""
@@ -110,7 +118,7 @@ class Readers:
                 self._hand_over(sandbox)
             else:
                 self._let_go(sandbox)
-                self.on_blind(sandbox)
+                self._view_lost(sandbox)
         for invocation in list(self._settling):
             self._settle(invocation, LOST)
         for begun in self._running.values():
@@ -123,7 +131,7 @@ class Readers:
     # --- runs ---------------------------------------------------------------------------------------------
 
     def begin_run(self, sandbox: int, tenant: str, function: str, invocation: str, session: str) -> None:
-        user = self.user_of(tenant, session)
+        user = self._user_of(tenant, session)
         begun = self._running[invocation] = BeginRun(sandbox, tenant, function, invocation, session, user)
         self._send(begun)
 

@@ -1,4 +1,4 @@
-"""The calls that have not ended, and their way to the disk: into the store's queue, and to the one record of each."""
+"""The registry of calls that have not ended. It writes them to the store's queue, and a record at the end of each."""
 
 import asyncio
 import time
@@ -21,32 +21,34 @@ STOPPING = "the server is stopping; try again"
 
 
 class CallRegistry:
+    """Holds the running and waiting calls, and makes accepted calls and their records durable."""
+
     def __init__(self, store: Store, now: Callable[[], float]) -> None:
         self._store = store
-        self._now = now  # by the platform's clock
+        self._now = now  # the platform's clock
         self.calls: dict[str, Call] = {}
         self.sessions = LiveSessions()
         self.stopping = False
         self._all_ended = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # --- coming -----------------------------------------------------------------------------------------
+    # --- arrival -----------------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raises `OverloadedError`."""
+        """Raise `OverloadedError` if no call can be taken now."""
         complaint = STOPPING if self.stopping else self._store.complaint
         if complaint is not None:
             raise OverloadedError(complaint)
 
     def add(self, call: Call) -> None:
-        """From now on, and until `end` or `forget`."""
+        """Register a call until `end` or `forget`."""
         self.calls[call.id] = call
         call.run.arrived_s = self._now()
         if call.session:
             self.sessions.begin(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=now_ms())
 
     async def keep(self, call: Call) -> None:
-        """Into the store's queue: durable on return. Raises `OverloadedError`."""
+        """Write the call to the store's queue. It is durable on return. Raises `OverloadedError`."""
         call.durable = True
         try:
             await self._store.accept(call.accepted(now_ms()))
@@ -55,7 +57,7 @@ class CallRegistry:
             raise OverloadedError(str(error)) from error
 
     async def keep_all(self, calls: Sequence[Call], record: Activation) -> None:
-        """All of them, with the record of what set them off; or none."""
+        """Write the calls of one event and the event's record in one transaction. Raises `OverloadedError`."""
         self.check_open()
         at_ms = now_ms()
         try:
@@ -64,12 +66,13 @@ class CallRegistry:
             raise OverloadedError(str(error)) from error
 
     async def mark_started(self, activation_id: str) -> None:
+        """Write that a queued call has begun. It is durable on return."""
         await self._insist(lambda: self._store.mark_started(activation_id))
 
-    # --- going ------------------------------------------------------------------------------------------
+    # --- end ------------------------------------------------------------------------------------------
 
     def end(self, call: Call, activation: Activation) -> None:
-        """Its outcome is settled, and this is its record."""
+        """End a call whose outcome is settled with this record."""
         call.ended = True
         if call.durable:
             self.spawn(self.end_durably(call, activation))
@@ -79,12 +82,13 @@ class CallRegistry:
         self.forget(call)
 
     async def end_durably(self, call: Call, activation: Activation) -> None:
+        """End a queued call. Its record is durable on return."""
         await self._insist(lambda: self._store.finish(activation))
         call.activation = activation
         self.forget(call)
 
     def forget(self, call: Call) -> None:
-        """It is nobody's concern any more, whether it has ended or waits on disk."""
+        """Remove a call that has ended, or that waits on disk for the next server."""
         known = self.calls.pop(call.id, None)
         if known is not None and call.session:
             self.sessions.finish(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=now_ms())
@@ -94,6 +98,7 @@ class CallRegistry:
             call.done(call)
 
     async def wait_for_all(self, grace_s: float) -> None:
+        """Wait until all calls have ended, at most for the given time."""
         while self.calls and grace_s > 0:
             self._all_ended.clear()
             try:
@@ -102,10 +107,10 @@ class CallRegistry:
                 log.warning("stopped before all calls had ended", calls=len(self.calls))
                 break
 
-    # --- writing ----------------------------------------------------------------------------------------
+    # --- writes ----------------------------------------------------------------------------------------
 
     async def _insist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """What was accepted must reach its record: while the store fails, wait and try again."""
+        """Repeat a write until the store takes it, because an accepted call must not be lost."""
         while True:
             try:
                 return await write()
@@ -114,6 +119,7 @@ class CallRegistry:
                 await asyncio.sleep(STORE_RETRY_DELAY_S)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run the coroutine as a task that `stop` cancels."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

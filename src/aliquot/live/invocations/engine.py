@@ -1,10 +1,11 @@
-"""The core's turn in the live platform: events gather, the core takes a step, its commands are performed.
+"""The engine: collects events, lets the scheduler take a step, and performs its commands.
 
-Whatever happens within one turn of the event loop becomes one step: the first event asks for a step at the end of the
-turn. Under load that makes one step serve many calls.
+All events of one turn of the event loop become one step. The first event schedules the step for the end of the turn.
+Under load one step serves many calls.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 
@@ -23,45 +24,47 @@ log = structlog.get_logger("aliquot.engine")
 
 
 class Engine:
+    """Drives the scheduler on the event loop, and writes every step to the journal."""
+
     def __init__(self, settings: PolicySettings, store: Store, perform: Callable[[Command], None]) -> None:
         self.scheduler = assemble(settings)
         self._journal = JournalWriter(store, self.scheduler, settings)
         self._perform = perform
         self._inbox: list[Event] = []
-        self._asked = False  # for a step
+        self._step_due = False  # a step is scheduled
         self._epoch = time.monotonic()
         self._alarm: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     def now(self) -> float:
-        """Seconds of the platform's own clock: it never goes back, whatever happens to the time of day."""
+        """Return the seconds on the platform's clock. It never goes back, whatever happens to the time of day."""
         return round(time.monotonic() - self._epoch, DECIMALS)
 
     def post(self, event: Event) -> None:
-        """Tell the core what has happened: it will know before the event loop turns."""
+        """Report an event to the scheduler. It takes its step within this turn of the event loop."""
         self._inbox.append(event)
-        self._ask()
+        self._schedule_step()
 
     def stop(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _ask(self) -> None:
-        if not self._asked:
-            self._asked = True
+    def _schedule_step(self) -> None:
+        if not self._step_due:
+            self._step_due = True
             self._loop.call_soon(self._step)
 
     def _step(self) -> None:
         events, self._inbox = self._inbox, []
-        self._asked = False
+        self._step_due = False
         now = self.now()
         self._journal.before_step()
         try:
             commands = self.scheduler.step(now, events)
-        except EventError:  # a fault of this shell; what follows from the other events comes with the next step
-            log.exception("the core refused an event")
+        except EventError:  # a fault of the platform; the other events take effect with the next step
+            log.exception("the scheduler refused an event")
             commands = []
-            self._ask()
+            self._schedule_step()
         self._journal.after_step(now, events, commands)
         for command in commands:
             if type(command) is WakeAt:
@@ -69,10 +72,22 @@ class Engine:
                 continue
             try:
                 self._perform(command)
-            except Exception:  # one command's trouble must not keep the others from being performed
+            except Exception:  # one failing command must not prevent the others
                 log.exception("a command could not be performed", command=repr(command))
 
     def _wake_at(self, at: float) -> None:
+        """Report `Woke` when the time has come, never earlier: the scheduler would find nothing to do.
+
+        uvloop runs timers up to a millisecond early, and delays below half a millisecond at once, so the delay is
+        rounded up, and a timer that is early all the same is set again.
+        """
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = self._loop.call_later(max(0.0, at - self.now()), self.post, Woke())
+        delay_s = max(0.0, at - self.now())
+        self._alarm = self._loop.call_later(math.ceil(delay_s * 1000 + 0.5) / 1000, self._wake, at)
+
+    def _wake(self, at: float) -> None:
+        if self.now() < at:
+            self._wake_at(at)
+        else:
+            self.post(Woke())

@@ -1,55 +1,48 @@
-"""The sandboxes as the service knows them: what each serves, whose call it has, and the key it may call back with."""
-
-from typing import Protocol
+"""Assignments of sandboxes: the functions that each sandbox serves, its current call and its key for calling back."""
 
 from msgspec.structs import replace
 
 from aliquot.live.catalogue.groups import FlowFunctions
+from aliquot.live.catalogue.keys import EphemeralKeys
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call, ChainCall
 from aliquot.live.node.base import Outcome
 from aliquot.live.store.records import is_truthy
 
 
-class KeyIssuer(Protocol):
-    """Who makes keys: the catalogue."""
-
-    def ephemeral_key(self, name: str) -> str: ...
-    def forget_key(self, text: str) -> None: ...
-
-
 class SandboxAssignment:
-    """One sandbox: the revisions it serves, from its start to its end."""
+    """One sandbox from its start to its end: the function revisions that it serves, and the call that it runs."""
 
-    __slots__ = ("alone", "blind", "call", "functions", "init_s", "key", "logs", "reads")
+    __slots__ = ("alone", "call", "functions", "init_s", "key", "logs", "reads", "view_lost")
 
     def __init__(self, functions: FlowFunctions, key: str) -> None:
         self.functions = functions
-        # The one function, of what is no group: looked at several times a call.
+        # The only function of a sandbox without a group. It is read several times per call.
         self.alone = None if functions.is_group else functions.members[0]
-        self.key = key  # of the caller's namespace, for what runs here; empty: its owner wants none
+        self.key = key  # opens the caller's namespace; empty if no function wants a key
         self.call: Call | None = None
         self.reads = False  # it has a view of datasets
-        self.blind = False  # and has lost it: it goes when its run ends
+        self.view_lost = False  # it is stopped when its run ends, because its view is gone
         self.init_s: float | None = None
-        self.logs: tuple[str, ...] = ()  # of its start, until a record has them
+        self.logs: tuple[str, ...] = ()  # lines of its start, until a record has them
 
     def serves(self, call: Call) -> bool:
-        """Whether it can run all of it: a sandbox of a group has the functions that the group had when it started."""
+        """Return whether it can run the call. A group's sandbox has the functions that the group had at its start."""
         if self.alone is not None:
             return True
         needed = call.steps if isinstance(call, ChainCall) else (call,)
         return all(self.functions.member(one.function) is not None for one in needed)
 
     def resolved_for(self, function: str) -> ResolvedAction:
+        """Return the revision of the function that this sandbox runs."""
         return self.alone or self.functions.member(function) or self.functions.members[0]
 
     def key_for(self, resolved: ResolvedAction) -> str:
-        """Of a group, some may have no key."""
+        """Return the key that the function gets. Some functions of a group may have none."""
         return self.key if self.alone is not None or wants_key(resolved) else ""
 
     def with_logs(self, outcome: Outcome) -> Outcome:
-        """What a sandbox printed when it started belongs to the record of its first run."""
+        """Add the lines that the sandbox printed at its start to the outcome of its first run."""
         if not self.logs:
             return outcome
         logs, self.logs = self.logs, ()
@@ -57,12 +50,15 @@ class SandboxAssignment:
 
 
 def wants_key(resolved: ResolvedAction) -> bool:
+    """Return whether the action's code gets a key of its caller's namespace."""
     return is_truthy(resolved.action.annotation("provide-api-key", default=True))
 
 
 class SandboxAssignments:
-    def __init__(self) -> None:
-        self.keys: KeyIssuer | None = None  # set before the first sandbox: whoever makes them is made later
+    """The assignments of all sandboxes, by the scheduler's number."""
+
+    def __init__(self, keys: EphemeralKeys) -> None:
+        self._keys = keys
         self._by_sandbox: dict[int, SandboxAssignment] = {}
         self.get = self._by_sandbox.get
         self.items = self._by_sandbox.items
@@ -71,14 +67,15 @@ class SandboxAssignments:
         return self._by_sandbox[sandbox]
 
     def open(self, sandbox: int, functions: FlowFunctions) -> SandboxAssignment:
+        """Assign the functions to a new sandbox, and issue its key."""
         wanted = any(wants_key(resolved) for resolved in functions.members)
-        key = self.keys.ephemeral_key(functions.tenant) if wanted and self.keys is not None else ""
+        key = self._keys.issue(functions.tenant) if wanted else ""
         assignment = self._by_sandbox[sandbox] = SandboxAssignment(functions, key)
         return assignment
 
     def close(self, sandbox: int) -> SandboxAssignment | None:
-        """It is gone, and its key opens nothing any more."""
+        """Remove the assignment of a sandbox that is gone, and revoke its key."""
         assignment = self._by_sandbox.pop(sandbox, None)
-        if assignment is not None and assignment.key and self.keys is not None:
-            self.keys.forget_key(assignment.key)
+        if assignment is not None and assignment.key:
+            self._keys.forget(assignment.key)
         return assignment

@@ -60,6 +60,7 @@ class LocalNode(Node):
         json_checker: JsonChecker | None = None,
         asked: str = "",
         shared_buffers_bytes: int = RESULT_BYTES,
+        views: Views | None = None,
     ) -> None:
         """`asked`: what was said of the devices' driver beside which they are."""
         self._data = data.absolute()
@@ -84,7 +85,7 @@ class LocalNode(Node):
         self._stopping = False
         self._watching: asyncio.Task[None] | None = None
         self._zygote_of: dict[int, Zygote] = {}  # by sandbox, until it has started
-        self.views: Views = NoViews()  # who shows datasets to sandboxes
+        self._views = views or NoViews()  # shows datasets to sandboxes
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -233,7 +234,7 @@ class LocalNode(Node):
         cell.when_alive(lambda: self._attach(sandbox, cell))
         view = cell.take_view()
         if view is not None:
-            self.views.open(sandbox.number, launch, view)
+            self._views.open(sandbox.number, launch, view)
         sandbox.move_in(cell, runtime.command(memory_bytes), data_bytes, self._side(sandbox, runtime))
         self._look_after(sandbox)
 
@@ -352,7 +353,7 @@ class LocalNode(Node):
             self.buffers.close(sandbox.side.buffers)
         sandbox.kill()
         if sandbox.launch.datasets:
-            self.views.close(sandbox.number)
+            self._views.close(sandbox.number)
 
     def _keep_ready(self, sandbox: Sandbox) -> None:
         """It has started, or will not: only now, for the next cell's fork shall not compete with a start."""

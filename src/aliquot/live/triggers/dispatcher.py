@@ -3,7 +3,6 @@
 All of it is on disk before the caller hears of it, in one transaction.
 """
 
-import time
 from collections.abc import Mapping
 
 import msgspec
@@ -17,6 +16,7 @@ from aliquot.live.invocations.parameters import EMPTY_OBJECT, ParameterMerger, i
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
 from aliquot.live.node.base import Status
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.errors import ACCESS_DENIED, NOT_FOUND, AccessDeniedError, NotFoundError
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import Namespace, Rule, Trigger
@@ -66,7 +66,7 @@ class TriggerDispatcher:
                 outcome.cause, outcome.transaction = activation_id, transaction
                 calls.append(outcome)
             logs.append(_told(rule, outcome))
-        record = fired_record(activation_id, trigger, payload, logs, time.time_ns() // 1_000_000)
+        record = fired_record(activation_id, trigger, payload, logs, now_ms())
         try:
             await self._platform.accept_all(calls, record)
         except BaseException:

@@ -28,10 +28,17 @@ _SAME_KIB = ~1023
 
 
 class Sampler:
-    def __init__(self, node: Node, scheduler: Scheduler, tell: Callable[[UtilisationMeasured], None]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        scheduler: Scheduler,
+        tell: Callable[[UtilisationMeasured], None],
+        open_file: Callable[[], UsageFile] | None = None,
+    ) -> None:
+        """Samples are written to the file, which is opened when there is something to write."""
         self.totals = Totals()
         self.accounts: dict[int, Account] = {}
-        self.diary: Diary | None = None
+        self.diary = Diary(open_file) if open_file is not None else None
         self._node = node
         self._scheduler = scheduler
         self._tell = tell
@@ -42,10 +49,6 @@ class Sampler:
         self._window_began_s = 0.0
         self._busy_s: dict[str, float] = {}  # by device, in this window
         self._told: dict[str, float] = {}  # by device
-
-    def keep(self, open_file: Callable[[], UsageFile]) -> None:
-        """Have samples written. The file is opened when there is something to write."""
-        self.diary = Diary(open_file)
 
     def wake(self, place: Place) -> None:
         """Something is about to run on that device, or those."""

@@ -10,7 +10,8 @@ import hmac
 import os
 from base64 import b64decode
 
-from aliquot.live.catalogue.catalogue import Catalogue, digest_of
+from aliquot.live.catalogue.catalogue import Catalogue
+from aliquot.live.catalogue.keys import digest_of
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.gateway.http.refusal import UNAUTHENTICATED, Refusal, unauthenticated
 from aliquot.live.invocations.metrics import ActionMetrics
@@ -59,7 +60,7 @@ class Auth:
         self._principals: dict[str, Principal] = {}
         # Every sandbox has a key that ends with it. These are the cached digests to drop then.
         self._ephemeral_digests: dict[str, list[bytes]] = {}
-        catalogue.on_key_forgotten.append(self._drop_key)
+        catalogue.ephemeral_keys.on_forgotten(self._drop_key)
 
     def principal(self, header: bytes | None) -> Principal:
         """Return the caller with this `Authorization` header, or raise a 401."""
@@ -87,7 +88,7 @@ class Auth:
             self._cached.clear()
             self._ephemeral_digests.clear()
         self._cached[digest] = found
-        if self._catalogue.is_ephemeral(key_uuid):
+        if key_uuid in self._catalogue.ephemeral_keys:
             self._ephemeral_digests.setdefault(key_uuid, []).append(digest)
         return found
 

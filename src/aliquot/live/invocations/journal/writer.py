@@ -3,7 +3,6 @@
 It is cut into segments. Each begins with a snapshot, so that old segments can be forgotten and the rest still replays.
 """
 
-import time
 from collections.abc import Sequence
 
 import msgspec
@@ -16,6 +15,7 @@ from aliquot.core.scheduler import Scheduler
 from aliquot.core.units import MIB
 from aliquot.live.invocations.journal import snapshot
 from aliquot.live.store.base import Store
+from aliquot.live.store.clock import now_ms
 
 SEGMENT_BYTES = 64 * MIB
 
@@ -42,7 +42,7 @@ class JournalWriter:
         """Begin a segment if it is time for one: its snapshot is the state before the step."""
         if self._bytes < SEGMENT_BYTES:
             return
-        body = snapshot.take(self._scheduler, self._settings, now_ms=time.time_ns() // 1_000_000)
+        body = snapshot.take(self._scheduler, self._settings, now_ms=now_ms())
         self._store.open_segment(body)
         self._bytes = len(body)
 

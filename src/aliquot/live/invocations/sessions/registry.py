@@ -20,6 +20,7 @@ from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.sessions.live_sessions import LiveSession
 from aliquot.live.invocations.sessions.records import SESSIONS, USES, Session, SessionSettings, SessionUse
 from aliquot.live.store.base import Document, Store, StoreError
+from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Namespace
 
 MAX_NAME_LENGTH = 256  # also of a user
@@ -59,7 +60,7 @@ class SessionRegistry:
     async def load(self, namespace: Callable[[str], Namespace | None]) -> None:
         """Read what an earlier server has left; at start. What belonged to a namespace that is gone is forgotten."""
         uses = {document.name: document for document in await self._store.scan(USES)}
-        now_s, now_ms = time.monotonic(), _now_ms()
+        now_s, at_ms = time.monotonic(), now_ms()
         found = []
         for document in await self._store.scan(SESSIONS):
             session = msgspec.json.decode(document.body, type=Session)
@@ -70,7 +71,7 @@ class SessionRegistry:
             if owner is None or session.created < owner.created:
                 await self._delete(session)
             else:
-                found.append(LiveSession(session, use, now_s - max(0, now_ms - use.used) / 1000))
+                found.append(LiveSession(session, use, now_s - max(0, at_ms - use.used) / 1000))
         self._living.add_all(found)
         for document in uses.values():
             await self._store.delete(USES, document.namespace, document.name)
@@ -122,7 +123,7 @@ class SessionRegistry:
                 f"Too many sessions (count: {count}, allowed: {self.settings.most}); "
                 f"they end when they are deleted, or idle for {self.settings.idle_s:g} s."
             )
-        session = Session(secrets.token_hex(16), namespace, name, dict(metadata), _now_ms(), user)
+        session = Session(secrets.token_hex(16), namespace, name, dict(metadata), now_ms(), user)
         self._making[namespace] = making + 1
         try:
             return await _whole(self._make(session))
@@ -169,7 +170,7 @@ class SessionRegistry:
 
     def expires_ms(self, living: LiveSession) -> int:
         """If nothing more is asked of it; while something runs, that is from now."""
-        used_ms = _now_ms() if living.busy else living.used_ms
+        used_ms = now_ms() if living.busy else living.used_ms
         return used_ms + round(self.settings.idle_s * 1000)
 
     # --- inside -------------------------------------------------------------------------------------------
@@ -240,7 +241,3 @@ class SessionRegistry:
 async def _whole(write: Awaitable[T]) -> T:
     """A caller that is cancelled between the store and memory would leave them different."""
     return await asyncio.shield(write)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -9,7 +9,6 @@ anew; by less, the clock is waited for.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeAlias
 
@@ -18,6 +17,7 @@ import structlog
 
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.store.base import Store, StoreError
+from aliquot.live.store.clock import now_ms as wall_clock_ms
 from aliquot.live.store.errors import NotFoundError
 from aliquot.live.store.records import Namespace, Trigger
 from aliquot.live.triggers.alarms.alarm import Alarm, after_firing, next_fire
@@ -37,12 +37,10 @@ Fire: TypeAlias = Callable[[Namespace, Trigger, bytes, str], Awaitable[object]] 
 _log = structlog.get_logger("aliquot.alarms")
 
 
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class AlarmClock:
-    def __init__(self, store: Store, catalogue: Catalogue, fire: Fire, now_ms: Callable[[], int] = wall_ms) -> None:
+    def __init__(
+        self, store: Store, catalogue: Catalogue, fire: Fire, now_ms: Callable[[], int] = wall_clock_ms
+    ) -> None:
         self._catalogue = catalogue
         self._fire = fire
         self.now_ms = now_ms

@@ -1,0 +1,268 @@
+"""Perform the scheduler's commands on the node, and report to the scheduler what the node and the fabric do."""
+
+from collections.abc import Callable
+
+import structlog
+from msgspec.structs import replace
+
+from aliquot.core.commands import (
+    CancelFetch,
+    Command,
+    Complete,
+    Dispatch,
+    Fail,
+    Fetch,
+    LoadMemory,
+    Predict,
+    Reject,
+    Run,
+    SetSlice,
+    Start,
+    StartSandbox,
+    StopSandbox,
+    UnloadMemory,
+)
+from aliquot.core.events import DeviceLost, Event, MemoryLoaded, RunFinished, SandboxLost, SandboxStarted
+from aliquot.core.model import CPU
+from aliquot.live.catalogue.images import Image
+from aliquot.live.datasets.fabric import Fabric
+from aliquot.live.invocations.activations import failure
+from aliquot.live.invocations.call import Call, ChainCall
+from aliquot.live.invocations.call_finisher import CallFinisher
+from aliquot.live.invocations.call_registry import CallRegistry
+from aliquot.live.invocations.flows import Flows
+from aliquot.live.invocations.launches import activation_env, launch, run_request
+from aliquot.live.invocations.nested_calls import NestedCalls
+from aliquot.live.invocations.run_output import RunOutput
+from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
+from aliquot.live.node.base import NestedRun, Node, Outcome, Status
+from aliquot.live.store.clock import now_ms
+from aliquot.live.usage.sampler import Sampler
+
+log = structlog.get_logger("aliquot.service")
+
+MAX_ATTEMPTS = 3  # of a call whose sandbox is lost before its run begins
+LOST = "its sandbox was lost"
+_ON_CPU = (CPU,)
+
+
+class CommandPerformer:
+    """Performs commands. It implements `NodeListener` and `FabricListener`."""
+
+    def __init__(
+        self,
+        node: Node,
+        fabric: Fabric,
+        registry: CallRegistry,
+        assignments: SandboxAssignments,
+        finisher: CallFinisher,
+        flows: Flows,
+        usage: Sampler,
+        *,
+        post: Callable[[Event], None],
+        arrive: Callable[[Call], None],
+        now: Callable[[], float],
+        api_host: str,
+        images: tuple[Image, ...],
+    ) -> None:
+        """`post` passes events to the scheduler, and `arrive` reports the arrival of a call that is tried again."""
+        self._node = node
+        self._fabric = fabric
+        self._registry = registry
+        self._assignments = assignments
+        self._finisher = finisher
+        self._flows = flows
+        self._usage = usage
+        self._post = post
+        self._arrive = arrive
+        self._now = now
+        self._api_host = api_host
+        self._images = images
+        self.output = RunOutput(assignments, node)
+        self.nested_calls = NestedCalls(registry, finisher, fabric.readers, now)
+        self._performers: dict[type[Command], Callable[..., None]] = {
+            Dispatch: self._dispatch,
+            StartSandbox: self._start_sandbox,
+            LoadMemory: lambda command: node.load(command.sandbox),
+            UnloadMemory: lambda command: node.unload(command.sandbox),
+            StopSandbox: self._stop_sandbox,
+            SetSlice: lambda command: node.set_slice(command.sandbox, command.share, command.ceiling),
+            Run: self._run,
+            Complete: lambda _: None,  # the caller was answered when the run finished
+            Fail: self._fail,
+            Reject: self._reject,
+            Predict: fabric.predict,
+            Fetch: fabric.fetch,
+            CancelFetch: fabric.cancel,
+        }
+
+    def perform(self, command: Command) -> None:
+        """Perform one command of the scheduler."""
+        self._performers[type(command)](command)
+
+    # --- NodeListener -----------------------------------------------------------------------------------
+
+    def sandbox_started(self, sandbox: int, init_s: float, logs: tuple[str, ...]) -> None:
+        assignment = self._assignments[sandbox]
+        assignment.init_s, assignment.logs = init_s, logs
+        self._post(SandboxStarted(sandbox))
+
+    def sandbox_lost(self, sandbox: int, outcome: Outcome) -> None:
+        assignment = self._assignments.close(sandbox)
+        if assignment is not None and assignment.call is not None:
+            assignment.call.outcome = assignment.with_logs(outcome)
+        self._post(SandboxLost(sandbox, LOST))
+
+    def sandbox_refused(self, sandbox: int) -> None:
+        assignment = self._assignments.close(sandbox)
+        if assignment is not None and assignment.call is not None:
+            assignment.call.run.unbegun = True
+        self._post(SandboxLost(sandbox, LOST))
+
+    def memory_loaded(self, sandbox: int) -> None:
+        self._post(MemoryLoaded(sandbox))
+
+    def device_lost(self, device: str, why: str) -> None:
+        log.error("a device was lost", device=device, why=why)
+        self._post(DeviceLost(device))
+
+    def run_finished(self, sandbox: int, outcome: Outcome) -> None:
+        assignment = self._assignments[sandbox]
+        call, assignment.call = assignment.call, None
+        if call is None:
+            log.error("a run finished that was not requested", sandbox=sandbox)
+            return
+        # The caller is answered before the scheduler's step, because a finished run always completes its call.
+        run_s = outcome.run_s if not isinstance(call, ChainCall) else self._now() - call.run.begun_s
+        self._post(RunFinished(call.id, sandbox, run_s))
+        if assignment.view_lost:
+            self._give_up(sandbox)
+        self._end(call, assignment.with_logs(outcome) if assignment.logs else outcome)
+
+    def began_inside(self, sandbox: int, function: str) -> NestedRun | str:
+        return self.nested_calls.call(self._assignments[sandbox], function)
+
+    def ended_inside(self, sandbox: int, outcome: Outcome) -> NestedRun | None:
+        return self.nested_calls.ended(sandbox, self._assignments[sandbox], outcome)
+
+    def _end(self, call: Call, outcome: Outcome) -> None:
+        if isinstance(call, ChainCall):
+            call.outcome, call.ended = outcome, True
+            self.nested_calls.finish(call, outcome)
+            self._registry.forget(call)
+        else:
+            self._finisher.finish(call, self.nested_calls.finish(call, outcome) if call.run.nested else outcome)
+
+    # --- FabricListener ---------------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """Pass an event to the scheduler."""
+        self._post(event)
+
+    def user_of(self, tenant: str, session: str) -> str:
+        """Return the user of a session, or an empty text."""
+        return self._registry.sessions.user_of(tenant, session)
+
+    def view_lost(self, sandbox: int) -> None:
+        """Stop a sandbox that cannot see its datasets any more, after its current run, which may need no more files."""
+        assignment = self._assignments.get(sandbox)
+        if assignment is not None and assignment.call is not None and assignment.call.run.reads == sandbox:
+            assignment.view_lost = True
+        elif assignment is not None:
+            self._give_up(sandbox)
+
+    def _give_up(self, sandbox: int) -> None:
+        """Stop a sandbox, and let the call it was given run elsewhere."""
+        self._node.stop_sandbox(sandbox)
+        self.sandbox_refused(sandbox)
+
+    # --- commands of the scheduler ----------------------------------------------------------------------
+
+    def _dispatch(self, command: Dispatch) -> None:
+        call = self._registry.calls[command.invocation]
+        call.run.place, call.run.start, call.reason = command.place, command.start, command.reason
+        if command.place != _ON_CPU:
+            self._usage.wake(command.place)
+        assignment = self._assignments.get(command.sandbox)
+        if assignment is not None:
+            assignment.call = call
+
+    def _start_sandbox(self, command: StartSandbox) -> None:
+        """Start a sandbox for its first call, and tell its code which call that is."""
+        sandbox, call = command.sandbox, self._registry.calls[command.invocation]
+        assignment = self._assignments.open(sandbox, self._flows[command.tenant, command.function])
+        assignment.call = call
+        first = assignment.resolved_for(call.function)
+        env = activation_env(call, assignment.key_for(first), now_ms())
+        made = launch(assignment.functions, first, command.place, self._api_host, self._images, env)
+        if made.datasets:  # checked again, because another namespace's action sees the caller's datasets
+            if (complaint := self._fabric.datasets.complaint(made.tenant, made.datasets)) is not None:
+                self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, complaint))
+                return
+            assignment.reads = True
+        self._node.start_sandbox(sandbox, made)
+
+    def _stop_sandbox(self, command: StopSandbox) -> None:
+        self._assignments.close(command.sandbox)
+        self._node.stop_sandbox(command.sandbox)
+
+    def _run(self, command: Run) -> None:
+        call = self._registry.calls[command.invocation]
+        assignment = self._assignments.get(command.sandbox)
+        if assignment is None:  # it died after the scheduler had chosen it, so the call has not begun
+            call.run.unbegun = True
+            return
+        assignment.call = call
+        if not assignment.serves(call):  # the function joined the group after the sandbox started
+            self._give_up(command.sandbox)
+            return
+        call.run.unbegun = False
+        call.action = assignment.resolved_for(call.function).action
+        call.run.begun_s = self._now()
+        if call.run.start is Start.COLD:
+            call.run.init_s = assignment.init_s
+            for line in assignment.logs:
+                call.printed(line)
+        else:
+            call.run.init_s = None
+        if isinstance(call, ChainCall):
+            call.run.reads = command.sandbox if assignment.reads else None
+            self.nested_calls.begin_chain(command.sandbox, assignment, call)
+        elif assignment.reads:
+            call.run.reads = command.sandbox
+            self._fabric.readers.begin_run(command.sandbox, call.namespace.name, call.function, call.id, call.session)
+        if call.begins:
+            self._registry.spawn(self._run_durably(command.sandbox, call))
+        else:
+            self._node.run(command.sandbox, run_request(call, assignment, now_ms()))
+
+    async def _run_durably(self, sandbox: int, call: Call) -> None:
+        """Run a queued call once its start is on disk, so that a crash does not make it run twice."""
+        await self._registry.mark_started(call.begins)
+        assignment = self._assignments.get(sandbox)
+        if assignment is not None and assignment.call is call:  # it was neither cancelled nor lost meanwhile
+            self._node.run(sandbox, run_request(call, assignment, now_ms()))
+
+    def _fail(self, command: Fail) -> None:
+        call = self._registry.calls.get(command.invocation)
+        if call is None or call.ended:  # it was cancelled when it had just finished
+            return
+        if call.parked:
+            call.reason = command.reason
+            self._registry.forget(call)
+        elif call.run.unbegun and call.run.attempts < MAX_ATTEMPTS:
+            call.run.unbegun = False
+            call.run.attempts += 1
+            self._arrive(call)
+        else:
+            ended = failure(Status.INTERNAL_ERROR, command.reason)
+            innermost, *outer = self.output.of_run(call)
+            self._end(call, call.outcome or replace(ended, logs=innermost, outer=tuple(outer)))
+
+    def _reject(self, command: Reject) -> None:
+        call = self._registry.calls[command.invocation]
+        call.reason = command.reason
+        if call.durable:
+            self._end(call, failure(Status.INTERNAL_ERROR, command.reason))
+        else:
+            self._registry.forget(call)
