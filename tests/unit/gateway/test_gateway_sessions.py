@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 from gateway_client import ACTIONS, AS_OPERATOR, NS, basic, gateway, on_a_loop
@@ -201,18 +202,22 @@ async def test_a_session_ends_when_it_has_been_idle():
 
 
 @on_a_loop
-async def test_a_session_whose_invocation_runs_is_not_idle():
-    async with gateway(sessions=SessionSettings(idle_s=0.1)) as g:
-        keeping = asyncio.create_task(g.app.sessions.keep())
+async def test_a_session_whose_invocation_runs_is_not_idle(monkeypatch):
+    passed_s = 0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s, time_ns=time.time_ns)
+    monkeypatch.setattr("aliquot.live.invocations.sessions.registry.time", clock)
+    async with gateway(sessions=SessionSettings(idle_s=1000)) as g:
         session_id = (await begin(g))["sessionId"]
         idle = (await begin(g))["sessionId"]
         g.platform.hold = True
         await g.post(ECHO, headers={HEADER: session_id})
-        await until_ended(g, idle)  # begun later, and ended
+        passed_s = 2000
+        await g.app.sessions.end_idle()
+        assert (await g.get(f"{ALL}/{idle}")).status_code == 404
         assert (await g.get(f"{ALL}/{session_id}")).status_code == 200
         g.platform.finish(g.platform.calls[0])
-        await until_ended(g, session_id)
-        keeping.cancel()
+        await g.app.sessions.end_idle()
+        assert (await g.get(f"{ALL}/{session_id}")).status_code == 404
 
 
 @on_a_loop

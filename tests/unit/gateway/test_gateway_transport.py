@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvicorn
 from gateway_client import ACTIONS, NS, gateway, on_a_loop
+from virtual_time import in_virtual_time
 
 from aliquot.live.bodies.large import BodyMapping
 from aliquot.live.gateway.invocation.protocol import make_protocol
@@ -109,7 +110,7 @@ async def test_calls_follow_one_another_on_one_connection():
         assert (await wire.answer())[0] == 200
 
 
-@on_a_loop
+@in_virtual_time
 async def test_a_body_that_does_not_come_is_not_waited_for():
     async with served(body_s=0.05) as (g, connect):
         for method, path in (("POST", BLOCKING), ("PUT", f"{ACTIONS}/new")):
@@ -124,7 +125,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for():
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-@on_a_loop
+@in_virtual_time
 async def test_a_body_that_drips_is_not_waited_for_either(chunked):
     async with served(body_s=0.1) as (_, connect):
         wire = await connect()
@@ -143,7 +144,7 @@ async def test_a_body_that_drips_is_not_waited_for_either(chunked):
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-@on_a_loop
+@in_virtual_time
 async def test_a_body_that_comes_on_may_take_its_time(chunked):
     async with served(body_s=0.4, body_least_bytes=2) as (_, connect):
         wire = await connect()
@@ -157,7 +158,7 @@ async def test_a_body_that_comes_on_may_take_its_time(chunked):
         assert (await wire.error())[0] == 400  # blanks are no JSON, but they are whole
 
 
-@on_a_loop
+@in_virtual_time
 async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch):
     monkeypatch.setitem(SERVED, "short", True)  # uvicorn's own protocol waits for ever
     async with served(head_s=0.1) as (g, connect):
@@ -356,7 +357,7 @@ async def test_a_caller_that_takes_nothing_of_its_answer_is_cut_off(monkeypatch)
 async def test_a_slow_reader_gets_all_of_a_large_answer_and_then_the_next(monkeypatch):
     monkeypatch.setitem(SERVED, "short", True)
     body = b'{"x":"%b"}' % (b"x" * 8_000_000)
-    async with served(answer_s=1) as (_, connect):
+    async with served(answer_s=30) as (_, connect):
         wire = await connect()
         head = wire.head("POST", BLOCKING, Content_Length=len(body))
         await wire.send(head + body + wire.head("POST", BLOCKING) + wire.head("GET", "/health"))
@@ -371,7 +372,7 @@ async def test_a_slow_reader_gets_all_of_a_large_answer_and_then_the_next(monkey
         assert (await wire.answer())[0] == 200
 
 
-@on_a_loop
+@in_virtual_time
 async def test_an_answer_may_take_longer_than_an_idle_connection_lives(monkeypatch):
     monkeypatch.setitem(SERVED, "keep_alive_s", 1)
     async with served() as (g, connect):
