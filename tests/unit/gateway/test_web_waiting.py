@@ -6,8 +6,8 @@ import json
 from gateway_client import ACTIONS, PUT, gateway, on_a_loop
 
 from aliquot.live.gateway.http.refusal import OVERLOADED
-from aliquot.live.gateway.web.allowance import SMALL_BYTES
 from aliquot.live.gateway.web.responses import NOT_READY
+from aliquot.live.gateway.web.running import SMALL_BYTES
 from aliquot.live.invocations.errors import NOT_ALLOWED_PARAMETERS
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.records import Quota

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from aliquot.live.gateway.http.refusal import Refusal
-from aliquot.live.gateway.invocation.shared_buffers import shared_arguments
+from aliquot.live.gateway.invocation.exchange import shared_arguments
 from aliquot.live.invocations.call import Call, SharedArguments
 from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.node.base import Outcome, Status

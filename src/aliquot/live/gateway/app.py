@@ -1,4 +1,4 @@
-"""The gateway put together: one ASGI application."""
+"""The gateway: one ASGI application, put together from its parts."""
 
 from urllib.parse import quote
 
@@ -42,7 +42,7 @@ from aliquot.live.triggers.dispatcher import TriggerDispatcher
 
 
 class Gateway:
-    """An invocation goes straight to `invoke`; a leaner transport than ASGI may do the same."""
+    """The ASGI application. Invocations go straight to `invoke`, as they do on the fast path of `protocol.py`."""
 
     def __init__(
         self,
@@ -57,25 +57,54 @@ class Gateway:
         buffers: NodeBuffers | None = None,
         metrics: Metrics | None = None,
     ) -> None:
+        """Put the parts together. Parts that are not given are made here, without buffers shared with sandboxes."""
+        self._platform = platform
+        self._catalogue = catalogue
+        self._store = store
+        self._settings = settings
         self._json_checker = json_checker or JsonChecker()
         self.rate_limiters = RateLimiters(settings.rate_limits)
-        auth = Auth(catalogue, self.rate_limiters)
-        self.metrics = metrics or Metrics()
+        self._auth = Auth(catalogue, self.rate_limiters)
         self.sessions = sessions or SessionRegistry(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
         catalogue.companions.append(self.fabric.datasets)
-        self.invoke = InvokeHandler(
-            platform, catalogue, settings, auth, self.metrics, self.sessions, self._json_checker, buffers
-        )
-        self.firing = TriggerDispatcher(platform, catalogue, self.rate_limiters, self.metrics)
-        self.clock = AlarmClock(store, catalogue, self.firing.fire)
-        self.request_ids = RequestIds()
         self._bodies = BodyReader(settings)
+        self._metrics = metrics or Metrics()
+        self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
+        self.clock = AlarmClock(store, catalogue, self._dispatcher.fire)
+        self.request_ids = RequestIds()
+        self.invoke = InvokeHandler(
+            platform, catalogue, settings, self._auth, self._metrics, self.sessions, self._json_checker, buffers
+        )
         self._invoke_route = InvokeRoute(self.invoke, self._bodies, self.request_ids, settings)
+        self._web_route, self._api_route = self._make_web_routes()
+        self.endpoints = self._make_endpoints()
+        self._router = make_router(self.endpoints, self._auth, OperatorAuth(operator_token), self._bodies)
+
+    def _make_web_routes(self) -> tuple[WebRoute, WebRoute]:
+        """Return the routes of web actions and of API routes."""
+        settings = self._settings
+        targets = WebTargets(self._catalogue, self.rate_limiters, self._metrics)
+        apis = ApiRegistry(self._store, self._catalogue)
+        web = WebActions(
+            targets,
+            WebActionRunner(self._platform, settings),
+            self._auth,
+            self._bodies,
+            self._json_checker,
+            settings,
+            ApiManagement(apis, self._catalogue, settings).builtins(),
+        )
+        api_routes = ApiRoutes(apis, web, targets)
+        return WebRoute(web.handle, self.request_ids), WebRoute(api_routes.handle, self.request_ids)
+
+    def _make_endpoints(self) -> list[Endpoint]:
+        """Return the table of endpoints."""
+        platform, catalogue, store, settings = self._platform, self._catalogue, self._store, self._settings
         endpoints = [
             *ActionEndpoints(platform, catalogue, settings).endpoints(),
             *PackageEndpoints(catalogue, settings).endpoints(),
-            *TriggerEndpoints(catalogue, settings, self.firing).endpoints(),
+            *TriggerEndpoints(catalogue, settings, self._dispatcher).endpoints(),
             *RuleEndpoints(catalogue, settings).endpoints(),
             *AlarmEndpoints(catalogue, self.clock).endpoints(),
             *ActivationEndpoints(platform, store, settings).endpoints(),
@@ -84,23 +113,16 @@ class Gateway:
             *ModelEndpoints(self.fabric).endpoints(),
             *OperatorEndpoints(platform, catalogue, self.sessions).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),
-            MetricsPage(self.metrics, platform, store, self.invoke, self.clock).endpoint(settings),
+            MetricsPage(self._metrics, platform, store, self.invoke, self.clock).endpoint(settings),
         ]
-        self.endpoints: list[Endpoint] = [*endpoints, *OpenApiEndpoints(endpoints).endpoints()]
-        targets = WebTargets(catalogue, self.rate_limiters, self.metrics)
-        web = WebActions(targets, WebActionRunner(platform, settings), auth, self._bodies, self._json_checker, settings)
-        apis = ApiRegistry(store, catalogue)
-        web.natives = ApiManagement(apis, catalogue, settings).natives()
-        self._web_route = WebRoute(web.handle, self.request_ids)
-        self._api_route = WebRoute(ApiRoutes(apis, web, targets).answer, self.request_ids)
-        self._router = make_router(self.endpoints, auth, OperatorAuth(operator_token), self._bodies)
+        return [*endpoints, *OpenApiEndpoints(endpoints).endpoints()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await _not_http(scope, receive, send)
             return
         path = scope.get("raw_path")
-        if path is None:  # a server need not tell it
+        if path is None:  # optional in ASGI
             path = scope["raw_path"] = quote(scope["path"]).encode()
         if is_invocation(scope["method"], path):
             await self._invoke_route(scope, receive, send)
@@ -115,13 +137,13 @@ class Gateway:
         if scope["method"] == "OPTIONS":
             await send_response(send, 200, (JSON, (b"x-request-id", transaction.encode())), b"")
             return
-        # Starlette sees the raw path: a name is split off first and decoded then.
+        # Starlette matches the raw path, because names are decoded only after the path is split.
         await self._router(
             {**scope, "path": path.decode("latin-1"), "root_path": "", "transaction": transaction}, receive, send
         )
 
     def close(self) -> None:
-        """Let go of timers; what is awaited goes on."""
+        """Stop the timers and the JSON checker. Running calls go on."""
         self.invoke.close()
         self._bodies.close()
         self._json_checker.close()
@@ -132,7 +154,7 @@ async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.close", "code": 1000})
         return
-    while True:  # lifespan: nothing of ours begins or ends with the server
+    while True:  # lifespan: nothing here starts or stops with the server
         kind = (await receive())["type"]
         await send({"type": f"{kind}.complete"})
         if kind == "lifespan.shutdown":

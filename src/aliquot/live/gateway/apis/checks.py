@@ -1,4 +1,4 @@
-"""What may stand in an API: paths, and the names of actions."""
+"""Check the paths and action names in an API document."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ _PARAMETER = re.compile(r"\{([^{}/]+)\}")
 
 
 class ApiError(Exception):
-    """What is wrong with what was asked; the text is for whoever asked."""
+    """The request is wrong. The text is for the client."""
 
 
 def check_base_path(path: str) -> str:
@@ -24,7 +24,7 @@ def check_base_path(path: str) -> str:
     return path
 
 
-def check_path(path: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+def check_path(path: Any) -> str:  # noqa: ANN401 - any JSON value
     if not isinstance(path, str) or not path.startswith("/"):
         raise ApiError(f"'{str(path)[:_MAX_PATH_LENGTH]}' must begin with '/'.")
     if len(path) > _MAX_PATH_LENGTH or not path.isprintable() or set(path) & set("?#\\"):
@@ -40,8 +40,8 @@ def check_path(path: Any) -> str:  # noqa: ANN401 - whatever JSON holds
     return path
 
 
-def full_name(namespace: Any, name: Any, caller: str) -> FullName:  # noqa: ANN401 - whatever JSON holds
-    """Raises `ApiError` when it cannot be an action's."""
+def full_name(namespace: Any, name: Any, caller: str) -> FullName:  # noqa: ANN401 - any JSON value
+    """Return the full name of an action. Raises `ApiError` if it cannot be one."""
     parts = str(name).split("/")
     if parts[0] == "" and len(parts) > 2:  # noqa: PLR2004 - /namespace/...
         namespace, parts = parts[1], parts[2:]

@@ -1,6 +1,6 @@
-"""API documents as they are kept and shown: Swagger 2.0, and for each operation the action it leads to. Pure.
+"""API documents as they are stored and shown: Swagger 2.0 with the action of each operation. Pure.
 
-One has what is understood, and nothing secret but the word that a secured web action asks for.
+A document has only fields that the gateway understands. Its only secrets are those that secured web actions require.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ VERBS = ("get", "put", "post", "delete", "patch", "head", "options")
 SECRET_HEADER = "message.headers.X-Require-Whisk-Auth"  # noqa: S105 - the header's name
 CONFIGURATION = "x-ibm-configuration"
 CASES = "operation-switch"
-MAX_OPERATIONS = 1000  # of all APIs of a namespace: their table is made anew with every change
+MAX_OPERATIONS = 1000  # in all APIs of a namespace, because every change rebuilds the route table
 
 Document = dict[str, Any]
 
@@ -30,7 +30,7 @@ def base_document(base_path: str, title: str | None = None) -> Document:
 
 
 class ApiOperation:
-    """One verb of one path, and the action it leads to."""
+    """One verb of one path, with its action."""
 
     def __init__(self, verb: str, path: str, action: FullName, extension: str, secret: str | None) -> None:
         self.verb = verb.lower()
@@ -50,7 +50,7 @@ class ApiOperation:
 
 
 def put_operation(document: Document, operation: ApiOperation, base: str, described: dict[str, Any]) -> None:
-    """Into the document, in place of the one that is there for this path and verb."""
+    """Add the operation to the document, or replace the one with the same path and verb."""
     drop_operation(document, operation.path, operation.verb)
     item = document["paths"].setdefault(operation.path, {})
     identity = str(described.get("operationId") or f"{operation.verb}_{operation.path}")
@@ -78,15 +78,15 @@ def put_operation(document: Document, operation: ApiOperation, base: str, descri
 
 
 def drop_operation(document: Document, path: str, verb: str | None = None) -> bool:
-    """Whether it was there; without a verb, the whole path."""
+    """Remove an operation, or the whole path if `verb` is None. Return whether it existed."""
     item = document["paths"].get(path, {})
     verbs = [verb.lower()] if verb else [each for each in VERBS if each in item]
     found = [item.pop(each) for each in verbs if each in item]
     if not found:
         return False
-    gone = {operation["operationId"] for operation in found}
+    removed = {operation["operationId"] for operation in found}
     cases = _cases(document)
-    cases[:] = [case for case in cases if gone.isdisjoint(case["operations"])]
+    cases[:] = [case for case in cases if removed.isdisjoint(case["operations"])]
     if not any(each in item for each in VERBS):
         document["paths"].pop(path, None)
     return True
@@ -118,8 +118,8 @@ def action_of(operation: Document) -> FullName:
     return FullName(target["namespace"], f"{package}/{leaf}" if package else leaf)
 
 
-def extension_of(url: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    """How a web action's result is shown by its address; JSON when that does not say."""
+def extension_of(url: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return the extension at the end of a web action's URL, or `.json` if it has none."""
     return next((each for each in RENDERERS if str(url).endswith(each)), ".json")
 
 

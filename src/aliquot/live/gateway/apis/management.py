@@ -1,6 +1,6 @@
-"""`whisk.system/apimgmt`: createApi, getApi and deleteApi as OpenWhisk's clients call them, answered by the gateway.
+"""`whisk.system/apimgmt`: createApi, getApi and deleteApi, implemented by the gateway.
 
-They are web actions in OpenWhisk, so what is wrong with a request is an application error: a 502 without a code.
+They are web actions in OpenWhisk. So a wrong request is an application error, which is a 502 without a code.
 """
 
 import copy
@@ -35,31 +35,33 @@ from aliquot.live.gateway.web.responses import WebResponse
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import FullName
 
-VERSIONS = re.compile(r"v\d+")  # /api/v1 is the platform's own
+VERSIONS = re.compile(r"v\d+")  # /api/v1 belongs to the platform
 _HOST = re.compile(rb"[A-Za-z0-9.-]+(:\d+)?|\[[0-9A-Fa-f:.]+\](:\d+)?")
 _FIELDS = ("gatewayBasePath", "gatewayPath", "gatewayMethod", "action")
 _ACTION_FIELDS = ("backendMethod", "backendUrl", "namespace", "name")
 
 
 class ApiManagement:
+    """Creates, shows and deletes the APIs of namespaces."""
+
     def __init__(self, apis: ApiRegistry, catalogue: Catalogue, settings: GatewaySettings) -> None:
         self._apis = apis
         self._catalogue = catalogue
         self._settings = settings
 
-    def natives(self) -> dict[str, BuiltinAction]:
+    def builtins(self) -> dict[str, BuiltinAction]:
         return {
-            "whisk.system/apimgmt/createApi": BuiltinAction("POST", _reporting(self.create)),
-            "whisk.system/apimgmt/getApi": BuiltinAction("GET", _reporting(self.get)),
-            "whisk.system/apimgmt/deleteApi": BuiltinAction("DELETE", _reporting(self.delete)),
+            "whisk.system/apimgmt/createApi": BuiltinAction("POST", _with_errors(self.create)),
+            "whisk.system/apimgmt/getApi": BuiltinAction("GET", _with_errors(self.get)),
+            "whisk.system/apimgmt/deleteApi": BuiltinAction("DELETE", _with_errors(self.delete)),
         }
 
-    async def create(self, asked: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
+    async def create(self, http_request: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
         given = _read(request)
         if VERSIONS.fullmatch(caller):
             raise ApiError(f"the namespace '{caller}' cannot have APIs: /api/{caller} is the platform's own.")
         apidoc = _parsed(given.get("apidoc"), "apidoc")
-        base = self._base(asked)
+        base = self._base(http_request)
         try:
             async with self._catalogue.writing(caller):
                 document = await self._document(caller, apidoc, given.get("responsetype"), base)
@@ -67,9 +69,9 @@ class ApiManagement:
                 api = await self._apis.put(caller, document)
         except ApiError as error:
             raise ApiError(f"API creation failure: {error}") from error
-        return _answer(self._shown(api, base)["value"])
+        return _json(self._view(api, base)["value"])
 
-    async def get(self, asked: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
+    async def get(self, http_request: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
         given = _read(request)
         wanted = given.get("basepath")
         if wanted:
@@ -82,7 +84,7 @@ class ApiManagement:
             apis = [part for api in apis if (part := _part(api, path, verb))]
         skip, limit = _number(given, "skip"), _number(given, "limit")
         apis = apis[skip:][: limit or None]
-        return _answer({"apis": [self._shown(api, self._base(asked)) for api in apis]})
+        return _json({"apis": [self._view(api, self._base(http_request)) for api in apis]})
 
     async def delete(self, _: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
         given = _read(request)
@@ -97,7 +99,7 @@ class ApiManagement:
                 await self._delete(caller, str(wanted), str(path) if path else None, verb)
         except ApiError as error:
             raise ApiError(f"API deletion failure: {error}") from error
-        return _answer({})
+        return _json({})
 
     async def _delete(self, caller: str, wanted: str, path: str | None, verb: str | None) -> None:
         api = await self._apis.one(caller, wanted)
@@ -131,7 +133,7 @@ class ApiManagement:
         fresh = base_document(base_path, str(title) if title else None)
         existing = await self._apis.one(caller, base_path)
         document = copy.deepcopy(existing.document) if existing else fresh
-        # The client says the same in both places when it means its own namespace, by whatever name.
+        # A client gives the same namespace in both places if it means its own, whatever name it uses.
         own = action["namespace"] in ("_", apidoc.get("namespace"))
         secret = action.get("secureKey")
         operation = ApiOperation(
@@ -157,7 +159,7 @@ class ApiManagement:
             raise ApiError(f"the APIs of a namespace have at most {MAX_OPERATIONS} operations.")
 
     def _check_entitled(self, caller: str, name: FullName) -> None:
-        """What others have not published cannot be shown to the world; one's own may come later."""
+        """Raise a 403 for another namespace's action that is not published. One's own action need not exist yet."""
         if name.namespace == caller:
             return
         try:
@@ -165,7 +167,7 @@ class ApiManagement:
         except (NotFoundError, AccessDeniedError) as error:
             raise forbidden(f"{name.namespace}/{name.name}") from error
 
-    def _shown(self, api: Api, base: str) -> Document:
+    def _view(self, api: Api, base: str) -> Document:
         path = api.base_path.rstrip("/")
         value = {
             "namespace": api.namespace,
@@ -176,18 +178,18 @@ class ApiManagement:
         }
         return {"id": f"API:{api.namespace}:{api.base_path}", "key": api.base_path, "value": value}
 
-    def _base(self, asked: HttpRequest) -> str:
-        """Where the caller reached this server; only the caller is told."""
-        host = asked.headers.get(b"host", b"")
-        return f"{asked.scheme}://{host.decode()}" if _HOST.fullmatch(host) else self._settings.api_host
+    def _base(self, http_request: HttpRequest) -> str:
+        """Return the URL by which the caller has reached this server. Only the caller sees it."""
+        host = http_request.headers.get(b"host", b"")
+        return f"{http_request.scheme}://{host.decode()}" if _HOST.fullmatch(host) else self._settings.api_host
 
 
-def _reporting(handler: BuiltinHandler) -> BuiltinHandler:
-    async def report(asked: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
+def _with_errors(handler: BuiltinHandler) -> BuiltinHandler:
+    async def report(http_request: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
         try:
-            return await handler(asked, caller, request)
+            return await handler(http_request, caller, request)
         except ApiError as error:
-            return _answer({"error": str(error)}, 502)
+            return _json({"error": str(error)}, 502)
 
     return report
 
@@ -197,8 +199,8 @@ def _read(request: WebRequest) -> Document:
     return {key: msgspec.json.decode(value) if isinstance(value, Raw) else value for key, value in given.items()}
 
 
-def _parsed(value: Any, field: str) -> Document:  # noqa: ANN401 - whatever JSON holds
-    """An object, or the text of one."""
+def _parsed(value: Any, field: str) -> Document:  # noqa: ANN401 - any JSON value
+    """Return a JSON object that is given as such or as text."""
     if not value:
         raise ApiError(f"{field} is required.")
     if isinstance(value, str):
@@ -211,8 +213,8 @@ def _parsed(value: Any, field: str) -> Document:  # noqa: ANN401 - whatever JSON
     return value
 
 
-def _part(api: Api, path: Any, verb: Any) -> Api | None:  # noqa: ANN401 - whatever JSON holds
-    """The API with the paths and operations that were asked for; None: it has none of them."""
+def _part(api: Api, path: Any, verb: Any) -> Api | None:  # noqa: ANN401 - any JSON value
+    """Return the API with the requested paths and operations only, or None if it has none of them."""
     document = copy.deepcopy(api.document)
     for each, item in list(document["paths"].items()):
         for name in [name for name in VERBS if name in item]:
@@ -223,10 +225,10 @@ def _part(api: Api, path: Any, verb: Any) -> Api | None:  # noqa: ANN401 - whate
 
 def _number(given: Document, name: str) -> int:
     text = str(given.get(name) or 0)
-    if not text.isascii() or not text.isdigit() or len(text) > 9:  # noqa: PLR2004 - more than there can be
+    if not text.isascii() or not text.isdigit() or len(text) > 9:  # noqa: PLR2004 - no list is that long
         raise ApiError(f"{name}: it takes a number from 0 on, not '{text}'.")
     return int(text)
 
 
-def _answer(value: Document, status: int = 200) -> WebResponse:
+def _json(value: Document, status: int = 200) -> WebResponse:
     return WebResponse(status, (JSON,), msgspec.json.encode(value))

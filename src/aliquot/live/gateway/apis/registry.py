@@ -1,4 +1,4 @@
-"""The API documents of all namespaces, in memory and in the store; a write is durable before it shows."""
+"""The APIs of all namespaces, in memory and in the store. A write is durable before it takes effect."""
 
 import asyncio
 
@@ -15,9 +15,11 @@ COLLECTION = "apis"
 
 
 class Api(Struct, frozen=True):
+    """An API of a namespace, as it is stored."""
+
     namespace: str
     document: Document
-    since: int  # when its namespace was made: it is not a later namesake's
+    since: int  # creation time of its namespace, which tells it from a later namespace of the same name
 
     @property
     def base_path(self) -> str:
@@ -25,6 +27,8 @@ class Api(Struct, frozen=True):
 
 
 class ApiRegistry:
+    """Stores the APIs of all namespaces, and caches their route tables."""
+
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -35,7 +39,7 @@ class ApiRegistry:
         catalogue.companions.append(self)
 
     async def load(self) -> None:
-        """Before the first look; what belonged to a namespace that went before that goes too."""
+        """Load all APIs once, and delete those of deleted namespaces."""
         async with self._loading:
             if self._loaded:
                 return
@@ -48,7 +52,7 @@ class ApiRegistry:
             self._loaded = True
 
     async def all(self, namespace: str) -> list[Api]:
-        """By base path."""
+        """Return the namespace's APIs, sorted by base path."""
         if not self._loaded:
             await self.load()
         found = self._by_namespace.get(namespace, {})
@@ -62,7 +66,7 @@ class ApiRegistry:
         return None
 
     async def routes(self, namespace: str) -> RouteTable | None:
-        """None: there is no such namespace, or it has no APIs."""
+        """Return the namespace's route table, or None if it has no APIs or does not exist."""
         apis = await self.all(namespace)
         if not apis:
             return None
@@ -72,10 +76,10 @@ class ApiRegistry:
         return found
 
     async def put(self, namespace: str, document: Document) -> Api:
-        """Durable on return. To be called within the catalogue's `writing`."""
+        """Store the API. It is durable on return. Call this within the catalogue's `writing`."""
         owner = self._catalogue.namespace(namespace)
         api = Api(namespace, document, owner.created if owner else 0)
-        RouteTable([document])  # what cannot be served is not kept
+        RouteTable([document])  # raises if the document cannot be served
 
         async def write() -> None:
             await self._store.put(COLLECTION, Stored(namespace, api.base_path, msgspec.json.encode(api)))
@@ -86,7 +90,7 @@ class ApiRegistry:
         return api
 
     async def delete(self, api: Api) -> None:
-        """The same."""
+        """Delete the API. Call this within the catalogue's `writing`."""
 
         async def write() -> None:
             await self._store.delete(COLLECTION, api.namespace, api.base_path)

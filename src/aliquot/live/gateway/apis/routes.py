@@ -1,4 +1,4 @@
-"""A namespace's API documents as one table of routes: a path to its operations and what its parts are named. Pure."""
+"""The route table of a namespace's APIs: from a path to its operations and path parameters. Pure."""
 
 from msgspec import Struct
 
@@ -10,13 +10,13 @@ Segments = tuple[str, ...]
 class ApiPath(Struct):
     """One path of an API."""
 
-    segments: Segments  # of the whole path; a parameter in braces
-    base: int  # how many of them are the API's base path
+    segments: Segments  # of the whole path, with parameters in braces
+    base: int  # number of segments of the API's base path
     cors: bool
-    operations: dict[str, ApiOperation]  # by verb, in capitals
+    operations: dict[str, ApiOperation]  # by verb in capitals
 
     def names(self, segments: Segments) -> dict[str, str] | None:
-        """What the parameters stand for; None: that is another path."""
+        """Return the values of the path's parameters, or None if the segments do not match."""
         found: dict[str, str] = {}
         for mine, given in zip(self.segments, segments, strict=True):
             if mine.startswith("{"):
@@ -29,44 +29,47 @@ class ApiPath(Struct):
 
 
 class RouteTable:
-    """Where two APIs claim a path, the one with the longer base path has it; words come before parameters."""
+    """Finds the path that matches a request.
+
+    If two APIs have the same path, the one with the longer base path wins. Literal segments win over parameters.
+    """
 
     def __init__(self, documents: list[Document]) -> None:
-        places: dict[Segments, ApiPath] = {}
+        paths: dict[Segments, ApiPath] = {}
         for document in documents:
             base = segments_of(document["basePath"])
             cors = document[CONFIGURATION]["cors"]["enabled"]
             for operation in operations_of(document):
                 segments = (*base, *segments_of(operation.path))
-                place = places.get(segments)
-                if place is None or place.base < len(base):
-                    place = places[segments] = ApiPath(segments, len(base), cors, {})
-                if place.base == len(base):
-                    place.operations[operation.verb.upper()] = operation
-        self._plain = {segments: place for segments, place in places.items() if not _parameters(segments)}
+                path = paths.get(segments)
+                if path is None or path.base < len(base):
+                    path = paths[segments] = ApiPath(segments, len(base), cors, {})
+                if path.base == len(base):
+                    path.operations[operation.verb.upper()] = operation
+        self._plain = {segments: path for segments, path in paths.items() if not _has_parameters(segments)}
         self._patterns: dict[int, list[ApiPath]] = {}
-        for place in sorted(places.values(), key=lambda one: (_shape(one.segments), one.segments)):
-            if _parameters(place.segments):
-                self._patterns.setdefault(len(place.segments), []).append(place)
+        for path in sorted(paths.values(), key=lambda one: (_shape(one.segments), one.segments)):
+            if _has_parameters(path.segments):
+                self._patterns.setdefault(len(path.segments), []).append(path)
 
     def find(self, segments: Segments) -> tuple[ApiPath, dict[str, str]] | None:
-        place = self._plain.get(segments)
-        if place is not None:
-            return place, {}
-        for place in self._patterns.get(len(segments), ()):
-            names = place.names(segments)
+        path = self._plain.get(segments)
+        if path is not None:
+            return path, {}
+        for path in self._patterns.get(len(segments), ()):
+            names = path.names(segments)
             if names is not None:
-                return place, names
+                return path, names
         return None
 
 
 def segments_of(path: str) -> Segments:
-    """A slash at the end does not make another path."""
+    """Split a path. A trailing slash makes no difference."""
     path = path.strip("/")
     return tuple(path.split("/")) if path else ()
 
 
-def _parameters(segments: Segments) -> bool:
+def _has_parameters(segments: Segments) -> bool:
     return any(segment.startswith("{") for segment in segments)
 
 

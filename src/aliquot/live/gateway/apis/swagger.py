@@ -1,6 +1,6 @@
-"""A whole document as clients send it, read into one that is kept. Pure.
+"""Convert a whole Swagger document from a client into the document that is stored. Pure.
 
-Demands that would not be met (keys, OAuth, rates) are refused, not passed over; a key that came along is left out.
+Requirements that the gateway does not support (keys, OAuth, rate limits) are refused, not ignored.
 """
 
 import re
@@ -26,8 +26,8 @@ _UNSUPPORTED_FIELDS = ("securityDefinitions", "security", "x-ibm-rate-limit", "x
 _WEB_URL = re.compile(r"(?:\w+://[^/?#]+)?(?:/[^?#]*)?/api/v\d/web/([^/?#]+)/([^/?#]+)/([^/?#$]+).*")
 
 
-def from_swagger(swagger: Any, caller: str, base: str) -> Document:  # noqa: ANN401 - whatever JSON holds
-    """The document that is kept for one that a client sent whole. Raises `ApiError`."""
+def from_swagger(swagger: Any, caller: str, base: str) -> Document:  # noqa: ANN401 - any JSON value
+    """Return the document to store for a client's Swagger document. Raises `ApiError`."""
     _check(swagger)
     made = base_document(swagger["basePath"])
     left = {key: value for key, value in swagger.items() if key not in {"paths", "x-gateway-configuration", *made}}
@@ -53,7 +53,7 @@ def from_swagger(swagger: Any, caller: str, base: str) -> Document:  # noqa: ANN
     return document
 
 
-def _check(swagger: Any) -> None:  # noqa: ANN401 - whatever JSON holds
+def _check(swagger: Any) -> None:  # noqa: ANN401 - any JSON value
     for field in ("basePath", "paths", "info"):
         if not (isinstance(swagger, dict) and swagger.get(field)):
             raise ApiError(f"swagger is missing the {field} field.")
@@ -64,22 +64,22 @@ def _check(swagger: Any) -> None:  # noqa: ANN401 - whatever JSON holds
         raise ApiError("basePath: it takes a string.")
 
 
-def as_header(secret: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+def as_header(secret: Any) -> str:  # noqa: ANN401 - any JSON value
     return str(secret).lower() if isinstance(secret, bool) else str(secret)
 
 
 def _target(operation: Document, urls: dict[str, str], caller: str) -> tuple[FullName, str]:
-    """The action and the extension, by what is said of it: its names, or the address of the web action."""
-    said = operation.get("x-openwhisk") or {}
-    said = said if isinstance(said, dict) else {}
+    """Return the operation's action and extension, from the action's names or from the URL of the web action."""
+    named = operation.get("x-openwhisk") or {}
+    named = named if isinstance(named, dict) else {}
     older = operation.get("x-ibm-op-ext")
-    url = said.get("url") or urls.get(str(operation.get("operationId")))
+    url = named.get("url") or urls.get(str(operation.get("operationId")))
     url = url or (older.get("backendUrl") if isinstance(older, dict) else None)
     found = _WEB_URL.fullmatch(url) if isinstance(url, str) and len(url) <= _MAX_URL_LENGTH else None
     namespace, package, leaf = found.groups() if found else ("_", DEFAULT_PACKAGE, "")
-    if said.get("action"):
-        namespace = said.get("namespace") or namespace
-        name = _joined(said.get("package"), said["action"])
+    if named.get("action"):
+        namespace = named.get("namespace") or namespace
+        name = _joined(named.get("package"), named["action"])
     elif found:
         name = _joined(package, split_extension(leaf)[0])
     else:
@@ -87,12 +87,12 @@ def _target(operation: Document, urls: dict[str, str], caller: str) -> tuple[Ful
     return full_name(namespace, name, caller), extension_of(leaf)
 
 
-def _joined(package: Any, name: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+def _joined(package: Any, name: Any) -> str:  # noqa: ANN401 - any JSON value
     return str(name) if package in (None, "", DEFAULT_PACKAGE) or "/" in str(name) else f"{package}/{name}"
 
 
 def _steps(configuration: Document) -> tuple[dict[str, str], dict[str, str]]:
-    """By operation: the word that is sent along, and the address of the web action."""
+    """Return the secrets and the web actions' URLs, each by operation id."""
     secrets: dict[str, str] = {}
     urls: dict[str, str] = {}
     for case in _given_cases(configuration):
@@ -119,15 +119,15 @@ def _given_cases(configuration: Document) -> list[Document]:
     return found
 
 
-def _objects(value: Any) -> list[Document]:  # noqa: ANN401 - whatever JSON holds
+def _objects(value: Any) -> list[Document]:  # noqa: ANN401 - any JSON value
     return [each for each in _list(value) if isinstance(each, dict)]
 
 
-def _list(value: Any) -> list[Any]:  # noqa: ANN401 - whatever JSON holds
+def _list(value: Any) -> list[Any]:  # noqa: ANN401 - any JSON value
     return value if isinstance(value, list) else []
 
 
-def _object(value: Any, field: str) -> Document:  # noqa: ANN401 - whatever JSON holds
+def _object(value: Any, field: str) -> Document:  # noqa: ANN401 - any JSON value
     if not isinstance(value, dict):
         raise ApiError(f"{field}: it takes a JSON object.")
     return value

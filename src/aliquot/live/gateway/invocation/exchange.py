@@ -1,47 +1,52 @@
-"""One invocation request and its one answer, whatever the transport.
+"""One invocation request and its one response, independent of the transport.
 
-A transport fills in the request, gives `respond`, and calls `Invoke.handle`. From then on:
+A transport creates an `Exchange` with the request and a `respond` function, and calls `InvokeHandler.handle`. From then
+on:
 
-- `respond(status, headers, body)` is called exactly once, now or later, on the event loop; it must not raise. `headers`
-  are those that differ from answer to answer: the transport adds `answers.CORS` and the content's length.
-- `disconnected()` tells that nobody is there to answer any more: the run goes on, `respond` will not be called.
+- `respond(status, headers, body)` is called exactly once, now or later, on the event loop. It must not raise. `headers`
+  are those that vary. The transport adds `responses.CORS` and the content's length.
+- The transport calls `disconnected()` when the client is gone. The run goes on, and `respond` is not called.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from aliquot.live.gateway.http.refusal import OVERLOADED, Refusal
 from aliquot.live.gateway.http.responses import JSON, PICKLE, Body, Headers, record_body
-from aliquot.live.invocations.call import Call, Follower
-from aliquot.live.node.base import Status
+from aliquot.live.invocations.call import Call, Follower, SharedArguments
+from aliquot.live.node.base import Outcome, Status
+from aliquot.live.node.shared_buffers import NodeBuffers, SharedBufferError
 
 if TYPE_CHECKING:
     import asyncio
 
     from aliquot.live.gateway.http.auth import InvocationTarget
     from aliquot.live.gateway.http.deadlines import Deadlines
+    from aliquot.live.gateway.http.events import EventStream
     from aliquot.live.gateway.http.query import InvokeOptions
     from aliquot.live.invocations.rate_limits import RateLimiter
+    from aliquot.live.store.records import Activation
 
 Respond = Callable[[int, Headers, Body], None]
 
 NO_LOGS = b"[]"
-SESSION = b"x-aliquot-session"  # the header that names one
-_HTTP_STATUS = (200, 502, 502, 500)  # by the activation's
+_HTTP_STATUS = (200, 502, 502, 500)  # by the activation's status
 _STATUS_HEADER = tuple((b"x-aliquot-status", b"%d" % status) for status in Status)
 _PICKLE_TYPE = (b"content-type", PICKLE)
+_SHARED = re.compile(rb"[^;]+; sandbox=([0-9a-f]{32})(?:; buffer=([0-9]{1,5}))?")
 
 
 class Exchange:
-    """The request as the transport read it, then what `Invoke` keeps of it until the answer."""
+    """A request as the transport has read it, and the state that `InvokeHandler` keeps until the response."""
 
     __slots__ = (
         "answered", "authorization", "body", "call", "content_type", "limiter", "options", "path", "query", "respond",
         "session", "target", "timer", "transaction", "waiting",
     )  # fmt: skip
-    followers: ClassVar[tuple[Follower, ...]] = ()  # of the call, if it is not only to be waited for
+    followers: ClassVar[tuple[Follower, ...]] = ()  # receive the events of the call
 
     def __init__(
         self,
@@ -52,6 +57,7 @@ class Exchange:
         transaction: str,
         body: bytes | memoryview,
         respond: Respond,
+        session: bytes | None = None,  # the header; requests on the fast path have none
     ) -> None:
         self.path = path
         self.query = query
@@ -60,21 +66,23 @@ class Exchange:
         self.transaction = transaction
         self.body = body
         self.respond = respond
-        self.session: bytes | None = None  # the header, of which the short way knows nothing
+        self.session = session
         self.answered = False
         self.timer: asyncio.TimerHandle | None = None
         self.waiting: Deadlines[Exchange] | None = None
-        # Set by `Invoke.handle` before a call is made.
+        # Set by `InvokeHandler` before the call begins.
         self.call: Call
         self.target: InvocationTarget
         self.limiter: RateLimiter
         self.options: InvokeOptions
 
     def disconnected(self) -> None:
+        """Drop the response, because the client is gone."""
         self.answered = True
         self.stop_waiting()
 
     def refuse(self, refusal: Refusal, *more: tuple[bytes, bytes]) -> None:
+        """Respond with the refusal, and with `more` headers."""
         if self.answered:
             return
         self.answered = True
@@ -84,7 +92,7 @@ class Exchange:
         self.respond(refusal.status, headers, refusal.body(transaction))
 
     def acknowledge(self) -> None:
-        """The caller gets the id, and reads the record later."""
+        """Respond with the activation's id. The caller reads the record later."""
         if self.answered:
             return
         self.answered = True
@@ -92,9 +100,9 @@ class Exchange:
         self.respond(202, self._headers(JSON, activation_id), b'{"activationId":"%b"}' % activation_id)
 
     def done(self, call: Call) -> None:
-        """The call has ended. What is counted is counted, whether or not somebody still listens."""
-        call.done = None  # the two would hold each other, and what they hold, until the collector comes
-        del self.call  # a connection remembers its last request, and must not keep a body alive with it
+        """Count the ended call, and respond with its result if the client still waits."""
+        call.done = None  # breaks the reference cycle, so that bodies are freed at once
+        del self.call  # a connection keeps its last exchange, which must not keep the body alive
         self.limiter.running -= 1
         self.target.metrics.count(call)
         if self.answered:
@@ -107,30 +115,33 @@ class Exchange:
             self.answered = False
             self.refuse(Refusal(503, call.reason or OVERLOADED))
             return
-        activation_id = call.id.encode()
-        status = outcome.status
         if call.pickled:
-            pickled = activation.pickled
-            reply_buffers = call.shared.reply_buffers if call.shared is not None else None
-            if outcome.shared_buffer is not None and reply_buffers is not None and outcome.pickled is not None:
-                content_type = (b"content-type", b"%b; buffer=%d" % (PICKLE, reply_buffers.put(outcome.shared_buffer)))
-                headers = self._headers(content_type, activation_id)
-                self.respond(_HTTP_STATUS[status], (*headers, _STATUS_HEADER[status]), outcome.pickled)
+            if self._respond_pickled(call, outcome, activation):
                 return
-            if pickled is not None:
-                headers = self._headers(_PICKLE_TYPE, activation_id)
-                self.respond(_HTTP_STATUS[status], (*headers, _STATUS_HEADER[status]), pickled)
-                return
-            headers = (*self._headers(JSON, activation_id), _STATUS_HEADER[status])
+            headers = (*self._headers(JSON, call.id.encode()), _STATUS_HEADER[outcome.status])
         else:
-            headers = self._headers(JSON, activation_id)
+            headers = self._headers(JSON, call.id.encode())
         bare = self.options.result or outcome.result[:1] == b"["
-        # A composition's logs are the ids of what ran, and there at once.
+        # The logs of a composition are the ids of its components, which are known already.
         logs = activation.logs if call.resolved.composite else NO_LOGS
         body = outcome.result if bare else record_body(activation, logs=logs)
-        self.respond(_HTTP_STATUS[status], headers, body)
+        self.respond(_HTTP_STATUS[outcome.status], headers, body)
+
+    def _respond_pickled(self, call: Call, outcome: Outcome, activation: Activation) -> bool:
+        """Respond with the pickled result, or return False if there is none. It may be in a shared buffer."""
+        content_type, body = _PICKLE_TYPE, activation.pickled
+        reply_buffers = call.shared.reply_buffers if call.shared is not None else None
+        if outcome.shared_buffer is not None and reply_buffers is not None and outcome.pickled is not None:
+            content_type = (b"content-type", b"%b; buffer=%d" % (PICKLE, reply_buffers.put(outcome.shared_buffer)))
+            body = outcome.pickled
+        if body is None:
+            return False
+        headers = self._headers(content_type, call.id.encode())
+        self.respond(_HTTP_STATUS[outcome.status], (*headers, _STATUS_HEADER[outcome.status]), body)
+        return True
 
     def stop_waiting(self) -> None:
+        """End the wait for the result, whichever timer it has."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -144,3 +155,72 @@ class Exchange:
             (b"x-request-id", self.transaction.encode()),
             (b"x-openwhisk-activation-id", activation_id),
         )
+
+
+class StreamingExchange(Exchange):
+    """An exchange whose client follows the run. The call is accepted like a non-blocking one, and then followed.
+
+    The response is `stream(headers)` once the call is durable. Before that it may be refused like any other.
+    """
+
+    __slots__ = ("events", "stream")
+
+    def __init__(
+        self,
+        path: bytes,
+        query: bytes,
+        authorization: bytes | None,
+        content_type: bytes | None,
+        transaction: str,
+        body: bytes | memoryview,
+        respond: Respond,
+        session: bytes | None,
+        stream: Callable[[Headers], None],
+        events: EventStream,
+    ) -> None:
+        super().__init__(path, query, authorization, content_type, transaction, body, respond, session)
+        self.stream = stream
+        self.events = events
+
+    @property
+    def followers(self) -> tuple[Follower, ...]:  # type: ignore[override] # a class attribute in `Exchange`
+        return (self.events,) if self.options.blocking else ()
+
+    def acknowledge(self) -> None:
+        """Start the stream, or respond with the id if the call is not blocking."""
+        if not self.options.blocking:
+            super().acknowledge()
+        elif not self.answered:
+            self.answered = True
+            self.events.bare = self.options.result
+            self.events.accepted(self.call.id)
+            request_id = (b"x-request-id", self.transaction.encode())
+            self.stream((request_id, (b"x-openwhisk-activation-id", self.call.id.encode())))
+
+    def done(self, call: Call) -> None:
+        """Count the ended call, and send its result as the last event."""
+        super().done(call)
+        if self.options.blocking:
+            self.events.ended(call)
+
+
+def shared_arguments(
+    content_type: bytes, body: bytes | memoryview, node_buffers: NodeBuffers | None
+) -> SharedArguments:
+    """Find the shared buffers that the content type of a pickled body names.
+
+    In `application/x-aliquot-pickle; sandbox=TOKEN; buffer=3` the token names the calling sandbox, which can take the
+    result's buffers. Number 3 is its shared buffer with the arguments. Raises a 400 for buffers that cannot be taken.
+    """
+    found = _SHARED.fullmatch(content_type)
+    own = node_buffers.find(found[1].decode()) if found is not None and node_buffers is not None else None
+    if found is None or found[2] is None:
+        return SharedArguments(reply_buffers=own)
+    text = "The shared buffer with the arguments cannot be taken: {}."
+    if own is None:
+        raise Refusal(400, text.format("the sandbox is not of this platform"))
+    try:
+        buffer = own.hand_on(int(found[2]), body)
+    except (SharedBufferError, ValueError) as error:
+        raise Refusal(400, text.format(error)) from error
+    return SharedArguments(buffer=buffer, reply_buffers=own)

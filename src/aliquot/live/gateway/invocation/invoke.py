@@ -1,7 +1,7 @@
-"""POST …/actions/NAME: from bytes to a call and back, without a framework, a task or a future on the warm way.
+"""Handle POST …/actions/NAME: from bytes to a call, without a framework, a task or a future for a warm call.
 
-What a path and a query mean is worked out once and remembered until the catalogue changes; a warm call then costs a few
-dictionary lookups and one look over its body.
+The meanings of paths and queries are cached until the catalogue changes. A warm call then costs a few dictionary
+lookups and one check of its body.
 """
 
 import asyncio
@@ -26,10 +26,9 @@ from aliquot.live.gateway.http.refusal import (
     unsupported_media,
 )
 from aliquot.live.gateway.http.responses import PICKLE
-from aliquot.live.gateway.invocation.exchange import Exchange
-from aliquot.live.gateway.invocation.shared_buffers import shared_arguments
+from aliquot.live.gateway.invocation.exchange import Exchange, shared_arguments
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.invocations.call import Call
+from aliquot.live.invocations.call import Call, SharedArguments
 from aliquot.live.invocations.errors import CallRefusedError
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
@@ -48,12 +47,14 @@ _log = structlog.get_logger(__name__)
 
 
 def is_invocation(method: str, path: bytes) -> bool:
-    """Whether `InvokeHandler.handle` answers it: a POST to something below a namespace's actions."""
+    """Return whether `InvokeHandler` handles the request: a POST to a path below a namespace's actions."""
     below = path.startswith(PREFIX) and path.find(b"/actions/", len(PREFIX) + 1) > 0
     return below and method == "POST" and not path.endswith(b"/")
 
 
 class InvokeHandler:
+    """Handles invocations for all transports. See `exchange.py` for the protocol between them."""
+
     def __init__(
         self,
         platform: Platform,
@@ -80,14 +81,15 @@ class InvokeHandler:
 
     @property
     def waiting(self) -> int:
-        """How many callers wait as long as usual."""
+        """The number of blocking callers with the default timeout."""
         return len(self._waiting)
 
     def close(self) -> None:
+        """Stop the timer."""
         self._waiting.close()
 
-    def look_at_head(self, exchange: Exchange) -> None:
-        """Before a body that takes its time: refuse it now if its credentials or its path would have it refused."""
+    def check_head(self, exchange: Exchange) -> None:
+        """Refuse a request by its credentials or path before its body has arrived."""
         try:
             principal = self._auth.principal(exchange.authorization)
             _ = principal.targets.get(exchange.path) or self._resolve(principal, exchange.path)
@@ -95,7 +97,7 @@ class InvokeHandler:
             exchange.refuse(refusal)
 
     def handle(self, exchange: Exchange) -> None:
-        """See `exchange`: one answer comes of it, now or later."""
+        """Begin the call that the exchange asks for. The response comes now or later."""
         try:
             principal = self._auth.principal(exchange.authorization)
             limiter = principal.limiter
@@ -126,13 +128,13 @@ class InvokeHandler:
     async def _handle_large(
         self, exchange: Exchange, principal: Principal, body: memoryview, session: str, *, pickled: bool
     ) -> None:
-        """Others go on while it is looked over."""
+        """Check a large body in another process, so that the event loop goes on, and begin the call."""
         try:
             payload = body if pickled else await exchange.target.parameters.merge_large(body, self._json_checker)
         except CallRefusedError as error:
             exchange.refuse(refusal_for(error))
             return
-        if not exchange.answered:  # otherwise the caller has gone, and has asked for nothing
+        if not exchange.answered:  # otherwise the client has disconnected
             self._begin(exchange, principal, payload, session, pickled=pickled)
 
     def _begin(
@@ -142,27 +144,15 @@ class InvokeHandler:
         shared = None
         if pickled and b"; " in (exchange.content_type or b""):
             try:
-                shared = shared_arguments(exchange.content_type or b"", payload, self._buffers)
+                shared = self._shared_arguments(exchange, payload)
             except Refusal as refusal:
                 exchange.refuse(refusal)
                 return
-            kept = not options.blocking or exchange.followers  # on disk
-            buffer = shared.buffer
-            if kept and buffer is not None and buffer.size > self._settings.payload_bytes:
-                exchange.refuse(too_large("Request", buffer.size, self._settings.payload_bytes))
-                return
-        exchange.body = b""  # the call has it now, and lets go of it earlier
+        exchange.body = b""  # the call has it, and frees it earlier
         call = exchange.call = Call(
-            self._ids(),
-            principal.namespace,
-            target.resolved,
-            payload,
-            pickled=pickled,
-            transaction=exchange.transaction,
-            session=session,
-            shared=shared,
-            done=exchange.done,
-        )
+            self._ids(), principal.namespace, target.resolved, payload,
+            pickled=pickled, transaction=exchange.transaction, session=session, shared=shared, done=exchange.done,
+        )  # fmt: skip
         limiter.running += 1
         if not options.blocking or exchange.followers:
             call.durable = True
@@ -171,7 +161,7 @@ class InvokeHandler:
             return
         try:
             self._platform.submit(call)
-        except Exception as error:  # noqa: BLE001 - the answer must come
+        except Exception as error:  # noqa: BLE001 - every error has a response
             self._fail(exchange, error)
             return
         if exchange.answered:
@@ -180,15 +170,21 @@ class InvokeHandler:
             exchange.waiting = self._waiting
             self._waiting.add(exchange)
         else:
-            loop = asyncio.get_running_loop()
-            exchange.timer = loop.call_later(options.timeout_s, self._expire, exchange)
+            exchange.timer = asyncio.get_running_loop().call_later(options.timeout_s, self._expire, exchange)
 
-    # --- what a request asks for --------------------------------------------------------------------------
+    # --- parsing the request ------------------------------------------------------------------------------
+
+    def _shared_arguments(self, exchange: Exchange, payload: bytes | memoryview) -> SharedArguments:
+        shared = shared_arguments(exchange.content_type or b"", payload, self._buffers)
+        durable = not exchange.options.blocking or exchange.followers
+        if durable and shared.buffer is not None and shared.buffer.size > self._settings.payload_bytes:
+            raise too_large("Request", shared.buffer.size, self._settings.payload_bytes)
+        return shared
 
     def _resolve(self, principal: Principal, path: bytes) -> InvocationTarget:
         segments = path[len(PREFIX) :].split(b"/")
         if segments[1] == b"actions" and segments[3:] == [b""]:
-            raise not_allowed(("GET",))  # `actions/package/` is a list
+            raise not_allowed(("GET",))  # `actions/package/` lists the package
         namespace = decoded(segments[0])
         names = [check_name(decoded(segment)) for segment in segments[2:]]
         if segments[1] != b"actions" or len(names) not in {1, 2}:
@@ -222,18 +218,18 @@ class InvokeHandler:
 
     def _read_options(self, query: bytes) -> InvokeOptions:
         options = invoke_options(query, self._settings)
-        if len(query) <= _MAX_CACHED_BYTES and not options.session:  # of sessions there are too many
+        if len(query) <= _MAX_CACHED_BYTES and not options.session:  # there are too many sessions to cache
             if len(self._options) >= _MAX_CACHED:
                 self._options.clear()
             self._options[query] = options
         return options
 
-    # --- callers that do not wait for the end -------------------------------------------------------------
+    # --- callers that do not wait for the result ----------------------------------------------------------
 
     async def _accept(self, exchange: Exchange) -> None:
         try:
             await self._platform.accept(exchange.call)
-        except Exception as error:  # noqa: BLE001 - the answer must come
+        except Exception as error:  # noqa: BLE001 - every error has a response
             self._fail(exchange, error)
         else:
             exchange.acknowledge()
@@ -249,13 +245,13 @@ class InvokeHandler:
         call = exchange.call
         try:
             await self._platform.detach(call)
-        except Exception as error:  # noqa: BLE001 - the answer must come
+        except Exception as error:  # noqa: BLE001 - every error has a response
             exchange.refuse(refusal_for(error), (b"x-openwhisk-activation-id", call.id.encode()))
         else:
             exchange.acknowledge()
 
     def _fail(self, exchange: Exchange, error: Exception) -> None:
-        """The platform did not take it: it does not run, and `done` will not come."""
+        """Refuse a call that the platform has not taken. `done` will not be called for it."""
         exchange.limiter.running -= 1
         exchange.refuse(refusal_for(error))
 
@@ -266,7 +262,7 @@ class InvokeHandler:
 
 
 def _is_pickled(content_type: bytes | None, target: InvocationTarget) -> bool:
-    """False: it is JSON after all, said in another way."""
+    """Return whether the body is pickled, False if it is JSON. Raises a 415 for other types."""
     kind = (content_type or b"").split(b";")[0].strip().lower()
     if kind == b"application/json":
         return False

@@ -1,8 +1,8 @@
-"""HTTP with a short way for invocations: uvicorn's own protocol, but a plain POST to an action skips ASGI.
+"""uvicorn's HTTP protocol with a fast path for invocations: a plain POST to an action skips ASGI.
 
-What is skipped is a task, an event, a scope, two messages and their checks for every call: half of what a warm call
-costs. A request that is in any way unusual (a body in chunks, a header twice, one that came before the last one was
-answered) takes uvicorn's way, and the same application answers it.
+The fast path saves a task, an event, a scope, two messages and their checks, which is half the cost of a warm call.
+Unusual requests go through ASGI to the same application. Examples are a chunked body, a repeated header, or a request
+that arrives before the previous one is answered.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.ids import Ids
 
 _TAIL = b"".join(b"%b: %b\r\n" % pair for pair in CORS) + b"content-length: %d\r\n\r\n"
-_JOINED_BYTES = 65_536  # up to here a body is copied behind its head to be one write
+_JOINED_BYTES = 65_536  # a body up to this size is copied behind its head, for a single write
 _ONCE = frozenset([b"authorization", b"content-length", b"content-type", b"host", b"x-request-id"])
 _UNUSUAL = frozenset([SESSION_HEADER, b"accept", b"expect", b"transfer-encoding", b"upgrade"])
 
 
 class FastCycle:
-    """A request on the short way and its answer. Its names are what uvicorn's protocol asks of its own cycles."""
+    """A request on the fast path and its response. uvicorn's protocol expects the attributes of its own cycles."""
 
     __slots__ = (
         "arrival",
@@ -49,11 +49,11 @@ class FastCycle:
         self.expected = expected
         self.keep_alive = keep_alive
         self.arrival = IncomingBody(expected, bound)
-        self.seen = 0  # of that, when it was last looked at
+        self.seen = 0  # bytes received when progress was last checked
         self.watched = False
         self.more_body = True
         self.response_complete = False
-        self.message_event = _NOTHING
+        self.message_event = _NO_EVENT
 
     @property
     def disconnected(self) -> bool:
@@ -65,15 +65,17 @@ class FastCycle:
 
 
 class _NoEvent:
-    """Stands for an event that nobody awaits."""
+    """Replaces the event of uvicorn's cycles, which is not awaited on the fast path."""
 
     def set(self) -> None: ...
 
 
-_NOTHING = _NoEvent()
+_NO_EVENT = _NoEvent()
 
 
 class GatewayProtocol(GuardedProtocol):
+    """The HTTP protocol of one connection."""
+
     invoke: ClassVar[InvokeHandler]
     request_ids: ClassVar[RequestIds]
     slow: ClassVar[Deadlines["GatewayProtocol"]]
@@ -81,35 +83,35 @@ class GatewayProtocol(GuardedProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*args, **kwargs)
-        self._short: FastCycle | None = None  # the request that is being received, when it is on the short way
-        # The one that is answered next. `cycle` may be a later one by then: the next request came early.
+        self._fast_cycle: FastCycle | None = None  # the request that is being received, if it is on the fast path
+        # The request that is answered next. `cycle` may already be a later one, if the client pipelines requests.
         self._unanswered: FastCycle | None = None
         self._idle_since = 0.0
-        self._sending: FastCycle | None = None  # whose answer goes out in pieces
+        self._sending: FastCycle | None = None  # the request whose response goes out in pieces
         self._outgoing: Iterator[bytes | memoryview] = iter(())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._idle_since = self.loop.time()  # one that never sends a request is idle too
-        self._look_again_in(self.timeout_keep_alive)
+        self._idle_since = self.loop.time()  # a connection without any request is idle, too
+        self._check_idle_in(self.timeout_keep_alive)
 
     # --- receiving --------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        short = self._short
-        if short is not None and short.more_body and not short.watched:
-            short.watched = True
-            self.invoke.look_at_head(short.exchange)  # who may not call need not be heard out
+        cycle = self._fast_cycle
+        if cycle is not None and cycle.more_body and not cycle.watched:
+            cycle.watched = True
+            self.invoke.check_head(cycle.exchange)  # refuse early, before the rest of the body
             self.slow.add(self)
 
     def on_message_begin(self) -> None:
         self.begin_head()
-        self._short = None
+        self._fast_cycle = None
 
     def on_headers_complete(self) -> None:
         self.end_head()
-        if self.parser.get_method() == b"POST" and self.url.startswith(PREFIX) and self._take_short_way():
+        if self.parser.get_method() == b"POST" and self.url.startswith(PREFIX) and self._take_fast_path():
             return
         self.check_unusual()
         url, headers, expect = self.url, self.headers, self.expect_100_continue
@@ -119,8 +121,8 @@ class GatewayProtocol(GuardedProtocol):
         super().on_headers_complete()
         self.headers = DiscardedTrailers()
 
-    def _take_short_way(self) -> bool:
-        if self.busy or self.flow.write_paused:  # who does not read its answers waits for room on uvicorn's way
+    def _take_fast_path(self) -> bool:
+        if self.busy or self.flow.write_paused:  # a client that does not read its responses waits on uvicorn's path
             return False
         path, _, query = self.url.partition(b"?")
         if not is_invocation("POST", path) or b"#" in self.url:
@@ -146,84 +148,84 @@ class GatewayProtocol(GuardedProtocol):
             b"",
             self._respond,
         )
-        self._short = FastCycle(
+        self._fast_cycle = FastCycle(
             exchange, int(length), self.limits.bodies_bytes, keep_alive=self.parser.should_keep_alive()
         )
-        self._unanswered = self._short
-        self.cycle = self._short  # type: ignore[assignment]
+        self._unanswered = self._fast_cycle
+        self.cycle = self._fast_cycle  # type: ignore[assignment]
         return True
 
     def on_body(self, body: bytes) -> None:
-        short = self._short
-        if short is None:
+        cycle = self._fast_cycle
+        if cycle is None:
             self._body_bytes += len(body)
             super().on_body(body)
-        elif not short.response_complete:
+        elif not cycle.response_complete:
             try:
-                short.arrival.add(body)
+                cycle.arrival.add(body)
             except BodyMemoryError:
-                short.exchange.refuse(Refusal(503, OVERLOADED, CLOSE))
+                cycle.exchange.refuse(Refusal(503, OVERLOADED, CLOSE))
 
     def on_message_complete(self) -> None:
-        short = self._short
-        if short is None:
+        cycle = self._fast_cycle
+        if cycle is None:
             super().on_message_complete()
             return
-        short.more_body = False
+        cycle.more_body = False
         self.slow.discard(self)
-        if short.response_complete:
+        if cycle.response_complete:
             return
-        short.exchange.body = short.arrival.whole()
-        self.invoke.handle(short.exchange)
+        cycle.exchange.body = cycle.arrival.whole()
+        self.invoke.handle(cycle.exchange)
 
     def too_slow(self) -> None:
-        """Called once in a while until the body is whole: it must have come on by so much since."""
-        short = self._short
-        if short is None or not short.more_body or short.response_complete:
+        """Refuse a body that has not grown by `body_least_bytes` since the last check."""
+        cycle = self._fast_cycle
+        if cycle is None or not cycle.more_body or cycle.response_complete:
             return
-        if short.arrival.size - short.seen >= self.limits.body_least_bytes:
-            short.seen = short.arrival.size
+        if cycle.arrival.size - cycle.seen >= self.limits.body_least_bytes:
+            cycle.seen = cycle.arrival.size
             self.slow.add(self)
         else:
-            short.exchange.refuse(Refusal(408, SLOW, CLOSE))
+            cycle.exchange.refuse(Refusal(408, SLOW, CLOSE))
 
-    # --- answering --------------------------------------------------------------------------------------
+    # --- responding -------------------------------------------------------------------------------------
 
     def _respond(self, status: int, headers: Headers, body: Body) -> None:
-        short, self._unanswered = self._unanswered, None
-        assert short is not None  # noqa: S101 - it is the one that was taken the short way
+        cycle, self._unanswered = self._unanswered, None
+        assert cycle is not None  # noqa: S101 - set when the request took the fast path
         if self.transport.is_closing():
-            short.response_complete = True
+            cycle.response_complete = True
             return
-        if not short.keep_alive and CLOSE[0] not in headers:
+        if not cycle.keep_alive and CLOSE[0] not in headers:
             headers = (*headers, *CLOSE)
         head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers])
-        short.keep_alive = CLOSE[0] not in headers
+        cycle.keep_alive = CLOSE[0] not in headers
         if not isinstance(body, bytes):
             self.transport.write(head + _TAIL % size_of(body))
-            self._sending, self._outgoing = short, pieces_of(body)
-            self._send_on()
+            self._sending, self._outgoing = cycle, pieces_of(body)
+            self._send_more()
             return
         if len(body) <= _JOINED_BYTES:
             self.transport.write(head + _TAIL % len(body) + body)
         else:
             self.transport.writelines((head, _TAIL % len(body), body))
-        self._end_response(short)
+        self._end_response(cycle)
 
-    def _end_response(self, short: FastCycle) -> None:
-        short.response_complete = True
-        if not short.keep_alive:
+    def _end_response(self, cycle: FastCycle) -> None:
+        cycle.response_complete = True
+        if not cycle.keep_alive:
             self.transport.close()
         self.on_response_complete()
 
-    def _send_on(self) -> None:
-        """As much as is taken, in small pieces: what waits for a slow reader is little beside the body itself."""
+    def _send_more(self) -> None:
+        """Write pieces of the body until the client is too slow, so that little is buffered for it."""
         while not self.flow.write_paused and not self.transport.is_closing():
             piece = next(self._outgoing, None)
             if piece is None:
-                short, self._sending, self._outgoing = self._sending, None, iter(())
-                if short is not None:
-                    self._end_response(short)
+                cycle, self._sending, self._outgoing = self._sending, None, iter(())
+                if cycle is not None:
+                    self._end_response(cycle)
                 return
             self.transport.write(piece)
 
@@ -235,14 +237,14 @@ class GatewayProtocol(GuardedProtocol):
         super().resume_writing()
         self.stalled.discard(self)
         if self._sending is not None:
-            self._send_on()
+            self._send_more()
 
     def does_not_read(self) -> None:
-        """Nothing was taken for so long: what is kept for it is not kept for ever."""
+        """Close a connection whose client has read nothing for `answer_s`."""
         self.transport.abort()
 
     def on_response_complete(self) -> None:
-        """As uvicorn does, but without a new timer for every answer: one per connection looks now and then."""
+        """Do as uvicorn does, but with one keep-alive timer per connection instead of one per response."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -255,12 +257,12 @@ class GatewayProtocol(GuardedProtocol):
             return
         self._idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
-            self._look_again_in(self.timeout_keep_alive)
+            self._check_idle_in(self.timeout_keep_alive)
 
     def _unset_keepalive_if_required(self) -> None:
-        """The timer runs on; it will find that the connection was used."""
+        """Do nothing. The timer runs on and finds that the connection was used."""
 
-    def _look_again_in(self, delay_s: float) -> None:
+    def _check_idle_in(self, delay_s: float) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(delay_s, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
@@ -269,7 +271,7 @@ class GatewayProtocol(GuardedProtocol):
             return
         left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left_s > 0:
-            self._look_again_in(left_s)
+            self._check_idle_in(left_s)
         else:
             self.transport.close()
 
@@ -283,7 +285,7 @@ class GatewayProtocol(GuardedProtocol):
 
 
 def make_protocol(invoke: InvokeHandler, request_ids: RequestIds, settings: GatewaySettings) -> type[asyncio.Protocol]:
-    """The protocol class for one gateway: uvicorn makes an instance of it for every connection."""
+    """Return the protocol class for one gateway. uvicorn makes an instance for every connection."""
     bound = {
         "invoke": invoke,
         "request_ids": request_ids,

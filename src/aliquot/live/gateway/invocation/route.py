@@ -16,9 +16,8 @@ from aliquot.live.gateway.http.asgi import (
 from aliquot.live.gateway.http.events import EventStream, wants_events
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.responses import Body, Headers
-from aliquot.live.gateway.invocation.exchange import Exchange, Respond
+from aliquot.live.gateway.invocation.exchange import Exchange, Respond, StreamingExchange
 from aliquot.live.gateway.invocation.invoke import InvokeHandler
-from aliquot.live.gateway.invocation.streams import StreamingExchange
 from aliquot.live.gateway.settings import GatewaySettings
 
 STREAMED = 0  # not an HTTP status: the response is a stream of events
@@ -49,7 +48,7 @@ class InvokeRoute:
         try:
             if len(headers) != len(pairs):
                 check_headers(pairs, headers)
-            self._invoke.look_at_head(exchange)
+            self._invoke.check_head(exchange)
             if not exchange.answered:
                 exchange.body = await self._bodies.read_large(headers, receive, self._max_bytes)
                 self._invoke.handle(exchange)
@@ -80,6 +79,7 @@ class InvokeRoute:
             request_id,
             b"",
             respond,
+            headers.get(SESSION_HEADER),
         )
         events = None
         if wants_events(headers.get(b"accept")) and scope.get("http_version") != "1.0":
@@ -87,5 +87,4 @@ class InvokeRoute:
             exchange: Exchange = StreamingExchange(*request, lambda headers: respond(STREAMED, headers, b""), events)
         else:
             exchange = Exchange(*request)
-        exchange.session = headers.get(SESSION_HEADER)
         return exchange, events

@@ -1,4 +1,4 @@
-"""From a request to a web action's arguments, or the refusal it gets. Pure: what is asked is all that counts."""
+"""Turn a web request into the action's arguments. Pure: the result depends on the request only."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
@@ -19,27 +19,27 @@ METHOD, HEADERS, PATH, USER, QUERY, BODY = (
 )  # fmt: skip
 RESERVED = frozenset([METHOD, HEADERS, PATH, USER, QUERY, BODY])
 _MAX_FIELDS = 1000
-_MAX_FORM_BYTES = MIB  # undoing its escapes takes a while, and others wait
+_MAX_FORM_BYTES = MIB  # decoding a form blocks the event loop
 _any = msgspec.json.Decoder(Raw)
 
 
 class WebRequest(Struct, frozen=True):
-    """What was asked of a web action, whole."""
+    """A complete request for a web action."""
 
     method: str
     headers: tuple[tuple[bytes, bytes], ...]  # names in lower case
-    path: str  # what follows the action's name, as it was sent
-    query: bytes = b""  # as it was sent
+    path: str  # the part behind the action's name, not decoded
+    query: bytes = b""  # not decoded
     body: bytes = b""
     content_type: bytes | None = None
-    user: str | None = None  # whose key came along, if one did and is valid
-    named: Mapping[str, str] = {}  # parts of the path that a route gives names to
+    user: str | None = None  # the namespace of the caller's key, if it has a valid one
+    named: Mapping[str, str] = {}  # parts of the path that an API route names
 
 
 def arguments(request: WebRequest, *, raw: bool, final: frozenset[str]) -> dict[str, object]:
-    """To be laid over the action's own parameters. Raises a `Refusal`.
+    """Return the arguments that override the action's own parameters. Raises a `Refusal`.
 
-    `final` are parameters that nobody may override; `raw` actions get the query and the body as they came.
+    Parameters in `final` may not be overridden. `raw` actions get the query and the body undecoded.
     """
     about: dict[str, object] = {
         METHOD: request.method.lower(),
@@ -65,7 +65,7 @@ def arguments(request: WebRequest, *, raw: bool, final: frozenset[str]) -> dict[
 
 
 def _pairs(encoded: bytes) -> Iterable[tuple[str, str]]:
-    """Of a query or a form; the last value of a name counts."""
+    """Decode a query or a form. The last value of a repeated name counts."""
     if not encoded:
         return ()
     try:
@@ -77,7 +77,7 @@ def _pairs(encoded: bytes) -> Iterable[tuple[str, str]]:
 
 
 def _read_body(request: WebRequest) -> object:
-    """An object is more arguments; anything else is the argument `__ow_body`; None: there is nothing."""
+    """Decode the body. An object has further arguments, any other value becomes `__ow_body`, None means no body."""
     if not request.body:
         return None
     kind = _kind(request)
@@ -94,7 +94,7 @@ def _read_json(body: bytes) -> object:
     if body.lstrip()[:1] == b"{":
         return read_object(body)
     try:
-        body.decode()  # what is skipped over is not looked at for UTF-8
+        body.decode()  # the decoder does not check the UTF-8 of values that it skips
         return _any.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise malformed_payload(str(error)) from error
@@ -103,7 +103,7 @@ def _read_json(body: bytes) -> object:
 
 
 def _opaque(request: WebRequest) -> str:
-    """Text as it is, all else in base64; JSON too: that is how it has always been."""
+    """Return text as it is, and everything else in base64. OpenWhisk encodes JSON, too."""
     kind = _kind(request)
     if kind is not None and kind.is_text and kind.name != media.JSON:
         return request.body.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Media types: which are text and which are bytes, as OpenWhisk tells them apart."""
+"""Parse media types, and tell text from binary data as OpenWhisk does."""
 
 import re
 from typing import NamedTuple
@@ -8,7 +8,7 @@ FORM = "application/x-www-form-urlencoded"
 HTML = "text/html"
 SVG = "image/svg+xml"
 
-TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - HTTP's word for a word
+TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - a token in HTTP's grammar
 _TYPE = re.compile(rf"\s*({TOKEN})/({TOKEN})\s*((?:;[^\x00-\x1f\x7f]*)?)")
 _PARAMETER = re.compile(rf"\s*({TOKEN})\s*=\s*(\"(?:[^\"\\]|\\.)*\"|{TOKEN})\s*")
 _TEXT = frozenset([
@@ -19,8 +19,10 @@ _TEXT = frozenset([
 
 
 class MediaType(NamedTuple):
+    """A parsed media type."""
+
     name: str  # `main/sub`, lower case
-    parameters: str  # what follows but for the charset, with its semicolons
+    parameters: str  # with their semicolons, without the charset
     has_charset: bool = False
 
     @property
@@ -32,7 +34,7 @@ class MediaType(NamedTuple):
         return self.name.startswith("text/") or self.name in _TEXT or self.has_charset
 
     def with_charset(self) -> str:
-        """As a header's value for text; JSON is UTF-8 by its nature."""
+        """Return the header value for text in UTF-8. JSON needs no charset."""
         return f"{self.name}{self.parameters}" + ("" if self.is_json else "; charset=UTF-8")
 
     def __str__(self) -> str:
@@ -40,7 +42,7 @@ class MediaType(NamedTuple):
 
 
 def parse(value: str) -> MediaType | None:
-    """None: it is not a media type."""
+    """Parse a media type, or return None if it is not one."""
     found = _TYPE.fullmatch(value)
     if found is None:
         return None

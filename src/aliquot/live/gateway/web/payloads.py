@@ -1,4 +1,4 @@
-"""A web action's payload: its parameters, and what the request says, over them. Large JSON is not looked over here."""
+"""Build the payload of a web action: its own parameters, overridden by the request's arguments."""
 
 import re
 
@@ -19,29 +19,29 @@ _encode = msgspec.json.encode
 async def payload_of(
     request: WebRequest, body: bytes | memoryview, target: WebTarget, json_checker: JsonChecker
 ) -> bytes | memoryview:
-    """Raises a `Refusal`. `request` comes without its body."""
+    """Return the payload for a request, which comes without its body. Raises a `Refusal`."""
     defaults = target.target.parameters.defaults or {}
     final = target.target.parameters.final
     if isinstance(body, memoryview) and not target.raw and media.is_json(request.content_type):
-        beneath = {**defaults, **arguments(request, raw=False, final=final)}
-        return await _large(beneath, body, RESERVED | final | request.named.keys(), json_checker)
+        overridable = {**defaults, **arguments(request, raw=False, final=final)}
+        return await _merge_large(overridable, body, RESERVED | final | request.named.keys(), json_checker)
     whole = msgspec.structs.replace(request, body=bytes(body))
     return _encode({**defaults, **arguments(whole, raw=target.raw, final=final)})
 
 
-async def _large(
-    beneath: dict[str, object], body: memoryview, refused: frozenset[str], json_checker: JsonChecker
+async def _merge_large(
+    overridable: dict[str, object], body: memoryview, refused: frozenset[str], json_checker: JsonChecker
 ) -> bytes | memoryview:
-    """A stranger's millions of keys must not keep others waiting: the judge looks, and only what it says counts."""
+    """Merge a large JSON body without decoding it here: another process checks it and finds the keys that matter."""
     if not _OBJECT.match(body):
         checked = await json_checker.check(body)
         if checked.why is not None:
             raise malformed(checked.why)
-        return b"".join((_encode(beneath)[:-1], b',"%b":' % BODY.encode(), body, b"}"))
-    checked = await json_checker.check(body, is_object=True, names=tuple(refused | beneath.keys()))
+        return b"".join((_encode(overridable)[:-1], b',"%b":' % BODY.encode(), body, b"}"))
+    checked = await json_checker.check(body, is_object=True, names=tuple(refused | overridable.keys()))
     if checked.why is not None:
         raise malformed(checked.why)
     if not refused.isdisjoint(checked.names):
         raise Refusal(400, NOT_ALLOWED_PARAMETERS)
-    rest = {name: value for name, value in beneath.items() if name not in checked.names}
-    return put_before(_encode(rest)[:-1] + (b"" if checked.is_empty else b","), body, checked.inside)
+    missing = {name: value for name, value in overridable.items() if name not in checked.names}
+    return put_before(_encode(missing)[:-1] + (b"" if checked.is_empty else b","), body, checked.inside)

@@ -1,6 +1,6 @@
-"""From an action's result to an HTTP answer, by the extension in the path. Pure, and never a 500.
+"""Turn an action's result into an HTTP response, by the extension in the path. Pure.
 
-What an action returns is its author's, and may be anything: every header that goes out has been looked at here.
+A result can be any JSON. It is never the cause of a 500, and every header in it is checked here.
 """
 
 import binascii
@@ -27,30 +27,34 @@ WRONG_TYPE = "Response type in header did not match generated content type."
 _NAME = re.compile(media.TOKEN)
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _WHOLE = re.compile(r"[+-]?\d{1,9}")
-# Of one connection, or the gateway's own, or for all of the host, which is others' too: an action cannot say them.
+# Headers that an action cannot set: those of a connection, the gateway's own, and those that affect the whole host.
 _RESERVED_HEADERS = frozenset([
     "connection", "content-length", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te",
     "trailer", "transfer-encoding", "upgrade", "x-openwhisk-activation-id", "x-request-id",
     "alt-svc", "clear-site-data", "nel", "public-key-pins", "report-to", "service-worker-allowed",
     "strict-transport-security",
 ])  # fmt: skip
-_MAX_HEADER_BYTES = 65_536  # no client reads more, and others wait while they are looked at
-_BODILESS = frozenset([204, 205, 304])  # by HTTP's own rules
+_MAX_HEADER_BYTES = 65_536  # checking them blocks the event loop, and no client reads more
+_BODILESS = frozenset([204, 205, 304])  # HTTP allows no body with these
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 class WebResponse(NamedTuple):
+    """The HTTP response of a web action."""
+
     status: int
     headers: Headers
     body: bytes | memoryview
 
 
 def web_response(outcome: Outcome, extension: str) -> WebResponse:
-    """Raises a `Refusal` when the result is not fit for it."""
+    """Return the response for an outcome. Raises a `Refusal` if the result does not fit the extension."""
     if outcome.status not in {Status.SUCCESS, Status.APPLICATION_ERROR}:
         raise Refusal(400, FAILED)
     if extension == ".json" and isinstance(outcome.result, memoryview) and outcome.status is Status.SUCCESS:
-        return WebResponse(200, (JSON,), outcome.result)  # large, and a result is an object or an array: no copy
+        return WebResponse(
+            200, (JSON,), outcome.result
+        )  # not copied: it is large, and a result is always an object or an array
     try:
         result = bytes(outcome.result)
         if outcome.status is Status.APPLICATION_ERROR:
@@ -97,7 +101,7 @@ def _string(result: bytes, name: str, kind: str) -> bytes:
 
 
 def _projected(result: bytes, name: str) -> bytes | None:
-    """Of an object its `body`, or what bears the extension's name; else all of it."""
+    """Return an object's field `body` or the one with the extension's name, and any other result as it is."""
     if result[:1] != b"{":
         return result
     fields = _object.decode(result)
@@ -130,7 +134,7 @@ def _string_body(text: str, content_type: str | None) -> tuple[str, bytes]:
     if kind is None:
         raise Refusal(400, UNKNOWN_TYPE)
     if kind.is_text or kind.is_json:
-        # Actions from before text was told from bytes give their JSON in base64.
+        # Old actions, written before OpenWhisk told text from binary data, return JSON in base64.
         encoded = kind.is_json and is_base64(text)
         return kind.with_charset(), _decoded(text) if encoded else text.encode()
     return str(kind), _decoded(text)
@@ -162,7 +166,7 @@ def _status(raw: Raw | None) -> int | None:
 
 
 def _headers(raw: Raw | None) -> tuple[Headers, str | None]:
-    """Those that may go out, and the content type, which depends on the body."""
+    """Return the headers that an action may set, and separately the content type."""
     if raw is None:
         return (), None
     given = msgspec.json.decode(raw) if len(bytes(raw)) <= _MAX_HEADER_BYTES else None
@@ -194,7 +198,7 @@ def _values(value: object) -> list[str]:
             return [text for inner in value for text in _values(inner)]
         case _:
             raise _invalid("message/http")
-    if not _HEADER_VALUE.fullmatch(texts[0]):  # it would begin another header, or another answer
+    if not _HEADER_VALUE.fullmatch(texts[0]):  # a line end would start another header or response
         raise _invalid("message/http")
     return texts
 

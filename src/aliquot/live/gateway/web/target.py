@@ -1,4 +1,4 @@
-"""What a path below /api/v1/web/ leads to, worked out once and remembered until the catalogue changes."""
+"""Resolve paths below /api/v1/web/ to web actions, and cache the result until the catalogue changes."""
 
 import hashlib
 import hmac
@@ -22,12 +22,12 @@ _NAMES = 3  # namespace, package, action
 
 
 class WebPath:
-    """A path taken apart: the names, how the result is to be shown, and what follows."""
+    """A parsed path: the names, the extension, and the rest behind the action's name."""
 
     __slots__ = ("extension", "leaf", "namespace", "package", "rest")
 
     def __init__(self, path: bytes) -> None:
-        """Raises a 404 when it names nothing."""
+        """Parse a raw path. Raises a 404 if it cannot name an action."""
         segments = path[len(PREFIX) :].split(b"/", _NAMES)
         if len(segments) < _NAMES:
             raise not_found()
@@ -55,7 +55,7 @@ def split_extension(name: str) -> tuple[str, str]:
 
 
 class WebTarget:
-    """A web action as strangers reach it: whose it is, what it demands, how its result is shown."""
+    """A resolved web action, with its owner, its authentication requirement and the form of its response."""
 
     __slots__ = (
         "_secret",
@@ -82,7 +82,7 @@ class WebTarget:
         self._secret = _digest(str(self.requirement).encode())
 
     def admits(self, user: str | None, secret: bytes | None) -> bool:
-        """Whether a caller with that key, and that `X-Require-Whisk-Auth`, may call it."""
+        """Return whether a caller with this namespace and this `X-Require-Whisk-Auth` header may call it."""
         if not self.secured:
             return True
         match self.requirement:
@@ -90,36 +90,38 @@ class WebTarget:
                 return user is not None
             case str() | int() | float() if self.requirement is not False:
                 return secret is not None and hmac.compare_digest(_digest(secret), self._secret)
-        return False  # whoever wrote it meant to close the door
+        return False  # any other value locks the action
 
 
 def _digest(secret: bytes) -> bytes:
-    """Equal lengths: a comparison tells nothing of how long the right one is."""
+    """Hash a secret. Digests have equal lengths, so comparing them reveals nothing about the secret's length."""
     return hashlib.sha256(secret).digest()
 
 
 class WebTargets:
+    """Resolves web actions, and caches them."""
+
     def __init__(self, catalogue: Catalogue, rate_limiters: RateLimiters, metrics: Metrics) -> None:
         self._catalogue = catalogue
         self._rate_limiters = rate_limiters
         self._metrics = metrics
         self._generation = -1
-        self._remembered: dict[tuple[str, str, str, str], WebTarget] = {}
+        self._cached: dict[tuple[str, str, str, str], WebTarget] = {}
 
     def of(self, owner: str, name: FullName, extension: str) -> WebTarget:
-        """The action as `owner` reaches it, who answers for the call.
+        """Return the action as `owner` resolves it. The call counts against the owner's limits.
 
         Raises a 404, whatever the reason is that it cannot be called.
         """
         if self._generation != self._catalogue.generation:
             self._generation = self._catalogue.generation
-            self._remembered.clear()
+            self._cached.clear()
         key = (owner, name.namespace, name.name, extension)
-        found = self._remembered.get(key)
+        found = self._cached.get(key)
         if found is None:
-            if len(self._remembered) >= _MAX_CACHED_TARGETS:
-                self._remembered.clear()
-            found = self._remembered[key] = self._resolve(owner, name, extension)
+            if len(self._cached) >= _MAX_CACHED_TARGETS:
+                self._cached.clear()
+            found = self._cached[key] = self._resolve(owner, name, extension)
         return found
 
     def _resolve(self, owner: str, name: FullName, extension: str) -> WebTarget:
