@@ -136,19 +136,15 @@ class Sandbox:
         """False when the sandbox has gone and has not seen the request."""
         self._begin(request.timeout_ms, request.logs_bytes, request.hearer)
         self.state = RUNNING
-        payload = request.payload
-        buffer_number = (
-            self.side.buffers.put(request.shared_buffer)
-            if request.shared_buffer is not None and self.side is not None
-            else 0
-        )
+        payload, buffer = request.payload, request.shared_buffer
+        number = self.side.buffers.put(buffer) if buffer is not None and self.side is not None else 0
         if request.steps or request.handed or request.hand_on:
             what, env = frames.RUN_GROUP if request.steps else frames.RUN_HANDED, run_more(request)
             self._steps = max(0, len(request.steps) - 1)
         else:
             env = _encode_env(request.env)
             what = (frames.RUN_SHARED if request.share else frames.RUN_PICKLED) if request.pickled else frames.RUN
-        head = REQUEST.pack(what, buffer_number, len(env), len(payload)) + env
+        head = REQUEST.pack(what, number, len(env), len(payload)) + env
         if type(payload) is bytes:
             return self._write(head + payload)
         return self._write(head, large=payload)
