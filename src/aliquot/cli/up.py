@@ -167,8 +167,8 @@ def _announce(ready: "Ready", settings: "ServerSettings") -> None:
     """Put the server on the list of running ones, and print how to reach it."""
     for line in ready.missing:
         output.print(f"[yellow]without[/] {line}", soft_wrap=True)
-    if ready.taken_up:
-        output.print(f"{ready.taken_up} accepted calls of an earlier run are taken up")
+    if ready.recovered:
+        output.print(f"{ready.recovered} accepted calls of an earlier run are resumed")
     if ready.datasets:
         room = size(settings.fabric.cache_bytes)
         output.print(f"{ready.datasets} datasets; their files may take {room} of disk (--cache-size)")

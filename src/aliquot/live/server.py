@@ -1,4 +1,4 @@
-"""`aliquot up`: store, node, service and gateway, put together in one process, until a signal ends it."""
+"""The server of `aliquot up`: builds store, node, service and gateway in one process and runs until a signal."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ from aliquot.live.gateway.entities.kinds import check_image
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.metrics import Metrics
-from aliquot.live.invocations.recovery import take_up
+from aliquot.live.invocations.recovery import recover_calls
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.records import SessionSettings
@@ -48,24 +48,24 @@ PRUNE_EVERY_S = 60
 
 
 class Ready(Struct, frozen=True):
-    """What there is to say once the server answers."""
+    """The facts to print once the server answers."""
 
     url: str
     namespace: str
     key: str
     pid: int
-    first: bool  # the namespace is new, and `key` is its own; otherwise the key ends with the server
-    missing: tuple[str, ...]  # what this machine does not offer, and what follows from it
-    taken_up: int  # calls that an earlier server had accepted
+    first: bool  # the namespace is new and `key` is its own, otherwise the key ends with the server
+    missing: tuple[str, ...]  # features that this machine lacks, and the consequences
+    recovered: int  # calls that an earlier server had accepted
     datasets: int = 0
 
 
 def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
-    """Run until SIGTERM or SIGINT. Raises `InputError` when it cannot start as it was told."""
+    """Run until SIGTERM or SIGINT. Raises `InputError` if the settings do not allow a start."""
     nodejs = which("node") is not None
     settings = replace(settings, images=tuple(check_image(image, nodejs=nodejs) for image in settings.images))
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # sandboxes bound their own
+    max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))  # sandboxes have limits of their own
     data = DataDirectory(settings.data)
     try:
         listener = _listen(settings)
@@ -123,8 +123,8 @@ async def _serve(
             catalogue.install(entity)
         sessions = SessionRegistry(store, service, SessionSettings(idle_s=settings.session_idle_s))
         await sessions.load(catalogue.namespace)
-        taken_up = await take_up(composer, store, catalogue)
-        name, key, first = await _open_door(catalogue)
+        recovered = await recover_calls(composer, store, catalogue)
+        name, key, first = await _first_key(catalogue)
         gateway_settings = replace(
             settings.gateway, api_host=url, nodejs=which("node") is not None, images=settings.images
         )
@@ -146,12 +146,12 @@ async def _serve(
             ready = Ready(
                 *(url, name, key, os.getpid(), first),
                 missing=(*lacking(node.isolation), *node.unenforced),
-                taken_up=taken_up,
+                recovered=recovered,
                 datasets=len(fabric.datasets.all()),
             )
             public = {"url": url, "namespace": name, "key": key, "pid": ready.pid}
             data.publish(public | {"operator": operator})
-            on_ready(ready)  # what is said is there for whoever waits for the file
+            on_ready(ready)  # before the ready file, because its readers expect the output
             if settings.ready_file is not None:
                 write_private(settings.ready_file, public)
 
@@ -168,8 +168,8 @@ async def _serve(
         await store.close()
 
 
-async def _open_door(catalogue: Catalogue) -> tuple[str, str, bool]:
-    """A namespace and a key to it for who starts the server, and whether both are new."""
+async def _first_key(catalogue: Catalogue) -> tuple[str, str, bool]:
+    """Return a namespace with a key for the user who starts the server, and whether both are new."""
     namespaces = [namespace.name for namespace in catalogue.namespaces()]
     if not namespaces:
         return FIRST_NAMESPACE, await catalogue.create_namespace(FIRST_NAMESPACE), True
@@ -178,7 +178,7 @@ async def _open_door(catalogue: Catalogue) -> tuple[str, str, bool]:
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers, and leaves the process alive when it ends: there is more to bring to an end."""
+    """A uvicorn server that reports when it answers, and leaves signals and the end of the process to us."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)

@@ -21,29 +21,33 @@ from aliquot.live.store.base import Retention
 from aliquot.live.usage.file import SIZE as USAGE_BYTES
 from aliquot.storage.settings import FabricSettings
 
-PORT = 3233  # OpenWhisk's, when it runs alone
+PORT = 3233  # the port of a standalone OpenWhisk
 HOST_KIND = "host"
-OVERCOMMIT = 2  # limits are seldom used up: all sandboxes together may claim twice what the machine has
+OVERCOMMIT = 2  # functions seldom use all of their memory limit, so the limits may add up to twice the machine's memory
 
 
 class Tls(Struct, frozen=True):
+    """The files for HTTPS."""
+
     certificate: Path
     key: Path
 
 
 class ServerSettings(Struct, frozen=True):
+    """All settings of one server."""
+
     data: Path
     devices: tuple[DeviceSpec, ...]
     policy: PolicySettings
-    devices_asked: str = ""  # what `--devices` said after the driver's name
+    devices_asked: str = ""  # the text of `--devices` after the driver's name
     host: str = "127.0.0.1"
     port: int = PORT
     host_memory_bytes: int = 0
     tls: Tls | None = None
     ready_file: Path | None = None
-    grace_s: float = 30  # for what runs, when the server is told to stop
+    grace_s: float = 30  # for running calls when the server stops
     retention: Retention = Retention()
-    usage_bytes: int = USAGE_BYTES  # what the samples of usage may take on disk
+    usage_bytes: int = USAGE_BYTES  # disk space for usage samples
     images: tuple[Image, ...] = ()
     fabric: FabricSettings = FabricSettings()
     session_idle_s: float = SessionSettings().idle_s
@@ -51,14 +55,15 @@ class ServerSettings(Struct, frozen=True):
 
 
 def keep(days: float, size: str) -> Retention:
-    most_bytes = parse_size(size, "--keep-size")
-    return Retention(days * 86400, most_bytes, days * 86400, most_bytes)
+    """Return the retention for both records and the journal."""
+    max_bytes = parse_size(size, "--keep-size")
+    return Retention(days * 86400, max_bytes, days * 86400, max_bytes)
 
 
 def parse_devices(
     text: str, memory: str | None, slots: int, cpu_slots: int | None, open_gpus: Callable[[], Nvml] = open_nvml
 ) -> tuple[DeviceSpec, ...]:
-    """`host:2` is two virtual devices on this machine; beside them there is always the node's `cpu`."""
+    """Parse `--devices`. `host:2` means two virtual devices on this machine. The node's `cpu` is always added."""
     kind, _, more = text.partition(":")
     if slots < 1 or (cpu_slots is not None and cpu_slots < 1):
         raise InputError("--slots and --cpu-slots: they take 1 or more")
@@ -71,7 +76,7 @@ def parse_devices(
         raise InputError(
             f"--devices: '{text}' is not understood; it takes host:N, N virtual devices on this machine, or {TAKES}"
         )
-    # A cpu device's slots are also what functions that only wait for others hold, hence more than there are cores.
+    # Functions that only wait for others hold slots of the cpu device, too, so it has more slots than cores.
     return (DeviceSpec(CPU, CPU, None, cpu_slots or max(8, 4 * (os.cpu_count() or 1))), *devices)
 
 
@@ -89,4 +94,5 @@ def _gpus(choice: Choice, memory_bytes: int | None, slots: int, open_gpus: Calla
 
 
 def physical_memory() -> int:
+    """Return the machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -179,8 +179,8 @@ async def test_names_without_end_do_not_fill_the_metrics():
 
     counted = metrics.Metrics()
     for number in range(metrics.MAX_ACTIONS + 10):
-        counted.tally("guest", f"a{number}")
-    assert len(counted.tallies) == metrics.MAX_ACTIONS + 1
+        counted.of_action("guest", f"a{number}")
+    assert len(counted.actions) == metrics.MAX_ACTIONS + 1
 
 
 @on_a_loop

@@ -126,7 +126,7 @@ async def test_lists_are_paged_newest_first():
 
 @on_a_loop
 async def test_a_namespace_has_no_more_sessions_than_it_may():
-    async with gateway(sessions=SessionSettings(most=2)) as g:
+    async with gateway(sessions=SessionSettings(max_live=2)) as g:
         answers = await asyncio.gather(*(g.say("POST", ALL) for _ in range(4)))
         assert sorted(status for status, _ in answers) == [201, 201, 429, 429]
         status, text = await g.say("POST", ALL)

@@ -9,7 +9,7 @@ import pytest
 from rig import Rig, on_a_rig
 
 from aliquot.live.invocations.errors import OverloadedError
-from aliquot.live.invocations.recovery import INTERRUPTED, take_up
+from aliquot.live.invocations.recovery import INTERRUPTED, recover_calls
 from aliquot.live.node.base import Status
 from aliquot.live.store.base import StoreError
 from aliquot.live.store.records import SEQUENCE, Action, Exec, FullName, Limits, Pair
@@ -235,7 +235,7 @@ def test_after_a_crash_what_had_begun_is_interrupted_and_the_rest_runs(tmp_path)
 
     async def after():
         async with Rig.open(tmp_path, catalogued=ACTIONS) as rig:
-            assert await take_up(rig.composer, rig.store, rig.catalogue) == 3
+            assert await recover_calls(rig.composer, rig.store, rig.catalogue) == 3
             interrupted = await rig.store.activation("guest", f"{1:032x}")
             assert msgspec.json.decode(interrupted.response)["result"] == {"error": INTERRUPTED}
             told = {pair["key"]: pair["value"] for pair in msgspec.json.decode(interrupted.summary)["annotations"]}

@@ -10,7 +10,7 @@ from rig import Rig, on_a_rig
 
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.errors import OverloadedError
-from aliquot.live.invocations.recovery import INTERRUPTED, take_up
+from aliquot.live.invocations.recovery import INTERRUPTED, recover_calls
 from aliquot.live.node.base import Status
 from aliquot.live.store.records import Accepted, Action, Exec, Namespace, Pair
 from aliquot.live.store.sqlite import SqliteStore
@@ -277,7 +277,7 @@ def test_what_an_earlier_server_accepted_reaches_its_end(tmp_path):
     async def restart():
         async with Rig.open(tmp_path, deployed=(ECHO,)) as rig:
             rig.catalogue.install(ECHO)
-            assert await take_up(rig.composer, rig.store, rig.catalogue) == 4
+            assert await recover_calls(rig.composer, rig.store, rig.catalogue) == 4
             await rig.turn()
             ends = {}
             for number in (102, 104):

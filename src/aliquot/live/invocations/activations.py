@@ -1,7 +1,7 @@
-"""The record of an invocation: OpenWhisk's, with what else happened as annotations.
+"""Activation records in OpenWhisk's format. Values of our own are annotations.
 
-The bytes are put together by hand: a record is made for every call, most of it is the same for all calls of an action,
-and the result is JSON already.
+The JSON is assembled by hand, because a record is made for every call, most of it is the same for all calls of an
+action, and the result is JSON already.
 """
 
 import msgspec
@@ -30,7 +30,7 @@ _encode = msgspec.json.encode
 
 
 class ActivationRecorder:
-    """Makes records; keeps what is the same for all of one action."""
+    """Makes the records of single actions, with a cached template for each action revision."""
 
     def __init__(self, policy: str) -> None:
         self._policy = _encode(policy).decode()
@@ -86,7 +86,7 @@ class ActivationRecorder:
 
 
 def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation:
-    """Of a sequence or a conductor's composition, the call itself or one within it."""
+    """Return the record of a sequence or a conductor: the call itself, or a composition inside it."""
     frame, action = close.frame, close.frame.resolved.action
     topmost = frame.id == call.id
     annotations: dict[str, object] = {"topmost": topmost, "path": str(action.full_name)[1:], "kind": SEQUENCE}
@@ -108,7 +108,7 @@ def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation
         "activationId": frame.id,
         "start": frame.start_ms,
         "end": end_ms,
-        "duration": frame.duration_ms,  # of what ran, not of what passed
+        "duration": frame.duration_ms,  # the sum of its components' durations
         "statusCode": int(close.status),
         "name": action.full_name.leaf,
         "version": action.version,
@@ -122,7 +122,7 @@ def composition_record(call: Call, close: CloseFrame, end_ms: int) -> Activation
 
 
 def fired_record(activation_id: str, trigger: Trigger, payload: bytes, logs: list[str], start_ms: int) -> Activation:
-    """Of a trigger that was fired: it has no end, for what it set off has its own."""
+    """Return the record of a fired trigger. It has no end, since each call that it caused has its own record."""
     summary = {
         "annotations": [],
         "namespace": trigger.namespace,
@@ -141,14 +141,14 @@ def fired_record(activation_id: str, trigger: Trigger, payload: bytes, logs: lis
 
 
 def _response(status: Status, result: bytes | memoryview) -> tuple[bytes, memoryview | None]:
-    """A large result stays where it is, and what is before it is left open."""
+    """Return the response object. For a large result it ends before the result, which is returned uncopied."""
     if isinstance(result, memoryview):
         return b'%s"size":%d,"result":' % (_RESPONSE_HEAD[status][: -len(_RESULT)], len(result)), result
     return b'%s%s,"size":%d}' % (_RESPONSE_HEAD[status], result, len(result)), None
 
 
 def _kept(call: Call, outcome: Outcome) -> bytes | memoryview | None:
-    """The pickled result. One that went by shared memory is its caller's alone, unless that will ask for it later."""
+    """Return the pickled result to store. A result in shared memory is stored only if the caller asks for it later."""
     if outcome.shared_buffer is None or outcome.pickled is None:
         return outcome.pickled
     return outcome.shared_buffer.inlined(outcome.pickled) if call.durable else None
@@ -159,7 +159,7 @@ def _binding(resolved: ResolvedAction) -> str:
 
 
 def note(key: str, value: object) -> str:
-    """One annotation, as `Call.notes` takes it."""
+    """Return one annotation as JSON, in the form of `Call.notes`."""
     return f',{{"key":{_encode(key).decode()},"value":{_encode(value).decode()}}}'
 
 

@@ -1,20 +1,20 @@
-"""What a run had of the fabric, as annotations of its record."""
+"""Annotations about the files that a run opened: times, bytes and reasons of prefetches."""
 
 from aliquot.live.invocations.activations import note
 from aliquot.storage.messages import RunSettled
 
 
-def notes_of(settled: RunSettled | str) -> str:
-    """A text says why there is nothing to be told."""
-    if isinstance(settled, str):
-        return note("dataError", settled) if settled else ""
-    opened = {str(found): number for found, number in sorted(settled.opened.items())}
+def notes_of(report: RunSettled | str) -> str:
+    """Return the annotations of a run's report. A text instead of a report says why there is none."""
+    if isinstance(report, str):
+        return note("dataError", report) if report else ""
+    opened = {str(found): number for found, number in sorted(report.opened.items())}
     text = (
-        note("dataTime", round(settled.data_s * 1000, 3))
-        + note("prefetched", settled.prefetched_bytes)
-        + note("wasted", settled.wasted_bytes)
+        note("dataTime", round(report.data_s * 1000, 3))
+        + note("prefetched", report.prefetched_bytes)
+        + note("wasted", report.wasted_bytes)
         + note("opened", opened)
     )
-    if settled.reasons:
-        text += note("prefetchReasons", settled.reasons)
-    return text + note("dataError", settled.error) if settled.error else text
+    if report.reasons:
+        text += note("prefetchReasons", report.reasons)
+    return text + note("dataError", report.error) if report.error else text

@@ -1,4 +1,4 @@
-"""Deployments on their way to the core: which flow has a new version, which is gone, and what waits in another now."""
+"""Report deployments to the scheduler: new and removed flows, and waiting calls whose function has changed its flow."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,6 +14,8 @@ MOVED = "its function left the group"
 
 
 class Deployments:
+    """Keeps the flows up to date, and tells the scheduler of every change."""
+
     def __init__(
         self,
         flows: Flows,
@@ -21,32 +23,33 @@ class Deployments:
         post: Callable[[Event], None],
         forget: Callable[[Action], None],
     ) -> None:
-        """`forget`: what is kept of a revision for its records."""
+        """`forget` drops the cached record template of an action revision."""
         self._flows = flows
         self._calls = calls
         self._post = post
         self._forget = forget
 
     def deploy(self, resolved: ResolvedAction) -> FlowFunctions:
-        """What its flow serves from now on."""
+        """Deploy a function, or a new revision of it. Returns the functions of its flow."""
         change = self._flows.deploy(resolved)
         self._tell(resolved.tenant, resolved.function, change)
-        if change.shrunk is not None:  # a group goes on without it
+        if change.shrunk is not None:  # the group that it left goes on
             for call in self._waiting(resolved.tenant, (resolved.function,)):
                 self._post(InvocationCancelled(call.id, MOVED))
         return self._flows[resolved.tenant, self._flows.flow(resolved.tenant, resolved.function)]
 
     def remove(self, tenant: str, function: str) -> None:
+        """Remove a function, and cancel its waiting calls."""
         change = self._flows.remove(tenant, function)
         self._tell(tenant, function, change)
-        if change.shrunk is not None:  # its flow goes on, but not for these
+        if change.shrunk is not None:  # the group goes on, but these calls cannot run
             for call in self._waiting(tenant, (function,)):
                 self._post(InvocationCancelled(call.id, REMOVED))
 
     def _tell(self, tenant: str, function: str, change: FlowChange) -> None:
         if change.replaced is not None:
             self._forget(change.replaced.action)
-        if change.moved:  # what waits is refused where it is, and arrives anew where it belongs
+        if change.moved:  # waiting calls fail in the old flow and arrive again in the new one
             others = [
                 one.function for functions in (change.shrunk, change.deployed) if functions for one in functions.members
             ]

@@ -1,4 +1,4 @@
-"""Which flow a tenant's function belongs to, its own or its group's, and what the sandboxes of each flow serve."""
+"""Flows of the live platform: each function has its own flow, or shares the flow of its group."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,16 +9,18 @@ from aliquot.live.catalogue.resolving import ResolvedAction
 
 
 class FlowChange(NamedTuple):
-    """What the core is to be told."""
+    """A change of flows that the scheduler must be told."""
 
-    deployed: FlowFunctions | None = None  # with what it serves now
-    removed: str = ""  # a flow that has no function any more
-    shrunk: FlowFunctions | None = None  # a group that one has left
-    replaced: ResolvedAction | None = None  # the revision that is not served any more
-    moved: bool = False  # it was in another flow, or the flow goes to other devices: what waits there must follow
+    deployed: FlowFunctions | None = None  # the flow with its current functions
+    removed: str = ""  # a flow without functions
+    shrunk: FlowFunctions | None = None  # a group that a function has left
+    replaced: ResolvedAction | None = None  # the revision that is no longer served
+    moved: bool = False  # the function changed its flow, or the flow its devices, so waiting calls must move
 
 
 class Flows:
+    """Maps functions to flows, and flows to the functions that their sandboxes serve."""
+
     def __init__(self) -> None:
         self._served: dict[tuple[str, str], FlowFunctions] = {}  # by tenant and flow
         self._flow_of: dict[tuple[str, str], str] = {}  # by tenant and function
@@ -27,20 +29,22 @@ class Flows:
         return self._served[key]
 
     def flow(self, tenant: str, function: str) -> str:
+        """Return the name of the function's flow."""
         return self._flow_of.get((tenant, function), function)
 
     def with_new(self, resolved: ResolvedAction) -> FlowFunctions:
-        """What its flow would serve, were it deployed."""
+        """Return the functions of its flow as they would be after deployment."""
         flow = flow_of(resolved)
         if not flow.startswith(FLOW):
             return FlowFunctions.alone(resolved)
         return self._served.get((resolved.tenant, flow), FlowFunctions(resolved.tenant, flow, ())).having(resolved)
 
     def complaint(self, resolved: ResolvedAction, devices: Sequence[DeviceSpec]) -> str | None:
-        """Why it cannot be deployed; None when it can."""
+        """Return why the function cannot be deployed, or None."""
         return complaint_of(self.with_new(resolved), resolved, devices)
 
     def deploy(self, resolved: ResolvedAction) -> FlowChange:
+        """Add a function, or replace its revision."""
         tenant, function = resolved.tenant, resolved.function
         functions = self.with_new(resolved)
         earlier = self._flow_of.get((tenant, function), functions.flow)
@@ -54,6 +58,7 @@ class Flows:
         return left._replace(deployed=functions, replaced=old, moved=moved)
 
     def remove(self, tenant: str, function: str) -> FlowChange:
+        """Remove a function from its flow."""
         return self._leave(tenant, function) if (tenant, function) in self._flow_of else FlowChange()
 
     def _leave(self, tenant: str, function: str) -> FlowChange:

@@ -1,4 +1,4 @@
-"""What is told of an action: to the core that schedules it, and to the sandbox that is to run it."""
+"""Launch and run requests: what a sandbox needs to start for a function, and to run one call of it."""
 
 import json
 
@@ -26,7 +26,7 @@ def launch(
     images: tuple[Image, ...] = (),
     more: dict[str, str] | None = None,
 ) -> Launch:
-    """`first`: for whose call it starts. `more`: of the environment, what this one sandbox is told."""
+    """Return the launch of a sandbox whose first call is of `first`. `more` is added to its environment."""
     action = first.action
     needs = functions.needs()
     kind, requirements = action.exec.kind, needs.requirements
@@ -66,6 +66,7 @@ def launch(
 
 
 def member(resolved: ResolvedAction) -> Member:
+    """Return a function as a member of its group's sandbox."""
     action = resolved.action
     env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
     env |= {"__OW_ACTION_NAME": str(action.full_name), "__OW_ACTION_VERSION": action.version}
@@ -74,7 +75,7 @@ def member(resolved: ResolvedAction) -> Member:
 
 
 def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
-    """What code is told of the activation it runs for, or for which its sandbox starts."""
+    """Return the environment variables that describe an activation to its code."""
     env = {
         "__OW_ACTIVATION_ID": call.id,
         "__OW_TRANSACTION_ID": call.transaction,
@@ -86,7 +87,7 @@ def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:
 
 
 def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRequest:
-    """Of a chain that has begun its first step is within it, and is what the activation is."""
+    """Return the request to run a call. The activation of a chain is that of its first step."""
     one = call.run.nested[0] if call.run.nested else call
     limits = one.action.limits
     env = activation_env(one, assignment.key_for(one.resolved), now_ms)
@@ -106,5 +107,5 @@ def run_request(call: Call, assignment: SandboxAssignment, now_ms: int) -> RunRe
 
 
 def _text(value: object) -> str:
-    """Parameters for the environment are text; what is not is written as JSON."""
+    """Return a parameter as text. Values that are not text are written as JSON."""
     return value if isinstance(value, str) else json.dumps(value)

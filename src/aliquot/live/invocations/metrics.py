@@ -1,4 +1,7 @@
-"""Counted on the way in plain numbers: a locked counter for each label would cost more than the rest of a warm call."""
+"""Metrics of calls as plain numbers.
+
+A Prometheus counter with a lock and labels would cost more than the rest of a warm call.
+"""
 
 from bisect import bisect_left
 
@@ -6,11 +9,13 @@ from aliquot.core.commands import Start
 from aliquot.live.invocations.call import Call
 
 BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-MAX_ACTIONS = 10_000  # a tenant that makes names without end must not fill the page
+MAX_ACTIONS = 10_000  # actions beyond this number are counted together, so that no tenant can fill the page
 OTHERS = ("", "")
 
 
 class LatencyHistogram:
+    """A histogram of durations with fixed bounds."""
+
     __slots__ = ("buckets", "total")
 
     def __init__(self) -> None:
@@ -22,7 +27,7 @@ class LatencyHistogram:
         self.total += seconds
 
     def cumulated(self) -> list[tuple[str, float]]:
-        """As Prometheus wants it."""
+        """Return the cumulative counts by upper bound, as Prometheus expects them."""
         count = 0
         pairs: list[tuple[str, float]] = []
         for bound, more in zip((*map(str, map(float, BOUNDS_S)), "+Inf"), self.buckets, strict=True):
@@ -32,7 +37,7 @@ class LatencyHistogram:
 
 
 class ActionMetrics:
-    """One action's."""
+    """The counters and histograms of one action."""
 
     __slots__ = ("counts", "init", "run", "wait")
 
@@ -44,7 +49,7 @@ class ActionMetrics:
 
     def count(self, call: Call) -> None:
         outcome = call.outcome
-        if outcome is None:  # it was refused: nothing ran
+        if outcome is None:  # the call was refused and did not run
             return
         key = (outcome.status, call.run.start)
         counts = self.counts
@@ -56,13 +61,15 @@ class ActionMetrics:
 
 
 class Metrics:
+    """The counters of all actions and triggers."""
+
     def __init__(self) -> None:
-        self.tallies: dict[tuple[str, str], ActionMetrics] = {}
+        self.actions: dict[tuple[str, str], ActionMetrics] = {}
         self.fires: dict[tuple[str, str], int] = {}  # by namespace and trigger
 
     def count(self, call: Call) -> None:
-        """One that the gateway did not ask for itself: a component of a composition, or what a trigger set off."""
-        self.tally(call.namespace.name, call.function).count(call)
+        """Count a call that did not come from the gateway: a component, or a call of a trigger's rule."""
+        self.of_action(call.namespace.name, call.function).count(call)
 
     def count_fire(self, namespace: str, trigger: str) -> None:
         key = (namespace, trigger)
@@ -70,8 +77,8 @@ class Metrics:
             key = OTHERS
         self.fires[key] = self.fires.get(key, 0) + 1
 
-    def tally(self, namespace: str, action: str) -> ActionMetrics:
+    def of_action(self, namespace: str, action: str) -> ActionMetrics:
         key = (namespace, action)
-        if key not in self.tallies and len(self.tallies) >= MAX_ACTIONS:
+        if key not in self.actions and len(self.actions) >= MAX_ACTIONS:
             key = OTHERS
-        return self.tallies.setdefault(key, ActionMetrics())
+        return self.actions.setdefault(key, ActionMetrics())

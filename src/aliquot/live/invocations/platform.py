@@ -1,4 +1,4 @@
-"""What the gateway may ask of the service. The service implements it; tests of the gateway may too."""
+"""The interface between the gateway and the platform. `Composer` implements it, and so may tests of the gateway."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -10,63 +10,65 @@ from aliquot.live.store.records import Action, Activation, Namespace
 
 
 class Platform(Protocol):
+    """The operations that the gateway may request."""
+
     @property
     def sessions(self) -> LiveSessions:
-        """Those that live; the platform tells them when a call of theirs begins and ends."""
+        """The live sessions. The platform tells them when a call of theirs begins and ends."""
         ...
 
     def begin_session(self, namespace: str, session_id: str) -> None:
-        """A user is here: what its calls will read may be brought before they come."""
+        """Handle a new session: files that its calls will read may be prefetched."""
         ...
 
     def end_session(self, namespace: str, session_id: str) -> None:
-        """It does not live any more: nothing is kept near for it."""
+        """Handle the end of a session: no sandbox is kept for it any more."""
         ...
 
     def submit(self, call: Call) -> None:
-        """Take a call whose answer is awaited. `call.done(call)` comes once, with `outcome` and `activation` set.
+        """Take a call whose caller waits. `call.done(call)` is called once, with `outcome` and `activation` set.
 
         Raises `OverloadedError`.
         """
         ...
 
     async def accept(self, call: Call) -> None:
-        """Take a call that is acknowledged before it runs: durable on return. Raises `OverloadedError`.
+        """Take a call that is acknowledged before it runs. It is durable on return. Raises `OverloadedError`.
 
-        `call.done(call)` comes once at its end, as for one that was submitted: the gateway counts what is in flight.
+        `call.done(call)` is called once at its end, as for a submitted call: the gateway counts calls in flight.
         """
         ...
 
     async def accept_all(self, calls: Sequence[Call], record: Activation) -> None:
-        """The same for calls that one event sets off: all of them and the event's record are durable, or none is."""
+        """Take the calls of one event. All of them and the event's record are durable on return, or none is."""
         ...
 
     async def detach(self, call: Call) -> None:
-        """The caller of a submitted call will not wait any longer and gets its id instead: durable on return."""
+        """Make a submitted call durable, because its caller stops waiting and gets its id instead."""
         ...
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
-        """End it, if that namespace has it under way; whether it had."""
+        """Cancel a running or waiting call of the namespace. Returns whether it exists."""
         ...
 
     def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
-        """Tell it what a call under way has printed and prints, and of its end; whether that namespace has the call."""
+        """Send a call's log lines and its end to the follower. Returns whether the namespace has such a call."""
         ...
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None: ...
 
     def deploy(self, resolved: ResolvedAction) -> None:
-        """A new function of the tenant, or a new revision: from now on calls run this one."""
+        """Deploy a function or a new revision. Calls run it from now on."""
         ...
 
     def remove(self, tenant: str, function: str) -> None: ...
 
     def misfit(self, action: Action) -> str | None:
-        """Why no device could ever run the action; None when one can."""
+        """Return why no device could ever run the action, or None."""
         ...
 
     def set_weight(self, namespace: Namespace) -> None: ...
 
     def status(self) -> dict[str, Any]:
-        """Devices, flows with their virtual time, sandboxes, counts: what `aliquot top` shows. Plain JSON values."""
+        """Return devices, flows with virtual time, sandboxes and counts as plain JSON values, for `aliquot top`."""
         ...

@@ -1,7 +1,7 @@
-"""After a stop or a crash: what an earlier server had accepted reaches its one end.
+"""Recovery after a stop or a crash: every call that an earlier server accepted reaches its one end.
 
-What had not begun runs. What had begun ends as interrupted, for it may have had effects that must not come twice,
-unless its action is annotated `rerun`.
+A call that had not begun runs now. A call that had begun ends as interrupted, because its effects must not happen
+twice, unless its action is annotated `rerun`.
 """
 
 from aliquot.live.catalogue.catalogue import Catalogue
@@ -16,15 +16,15 @@ INTERRUPTED = "interrupted: the server stopped while the action ran"
 DELETED = "the action was deleted before the call could run"
 
 
-async def take_up(composer: Composer, store: Store, catalogue: Catalogue) -> int:
-    """Enqueue or end everything that is unfinished; returns how many there were."""
+async def recover_calls(composer: Composer, store: Store, catalogue: Catalogue) -> int:
+    """Enqueue or end every unfinished call. Returns their number."""
     unfinished = await store.unfinished()
     for accepted in unfinished:
         resolved = _resolve(catalogue, accepted)
         call = Call(
             accepted.id,
             catalogue.namespace(accepted.namespace) or Namespace(accepted.namespace),
-            resolved or ResolvedAction.own(_remains(accepted)),
+            resolved or ResolvedAction.own(_deleted_action(accepted)),
             accepted.payload,
             pickled=accepted.pickled,
             durable=True,
@@ -45,7 +45,7 @@ def _resolve(catalogue: Catalogue, accepted: Accepted) -> ResolvedAction | None:
         return None
 
 
-def _remains(accepted: Accepted) -> Action:
-    """What a record needs of an action that is gone."""
+def _deleted_action(accepted: Accepted) -> Action:
+    """Return a stand-in for an action that was deleted, with what its record needs."""
     name = full_name(accepted.namespace, accepted.name)
     return Action(name.namespace, name.name, "0.0.0", Exec("unknown"), revision=f"gone {accepted.id}")

@@ -1,4 +1,4 @@
-"""What people see who watch: devices, flows, sandboxes, as plain values."""
+"""The platform's status for people: devices, flows and sandboxes as plain values."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +12,7 @@ from aliquot.live.node.base import SandboxUsage
 
 
 def describe(scheduler: Scheduler, usage: Iterable[SandboxUsage], *, calls: int, stopping: bool) -> dict[str, Any]:
+    """Return the status that `aliquot top` and the operator's routes show."""
     used = {entry.sandbox: entry for entry in usage}
     pool = scheduler.pool
     return {
@@ -64,7 +65,7 @@ def _sandbox(sandbox: Sandbox, usage: SandboxUsage | None) -> dict[str, Any]:
         "device": place_text(sandbox.place),
         "state": str(sandbox.state),
         "uses": sandbox.uses,
-        "session": sandbox.session.key[1] if sandbox.session else None,  # that holds it
+        "session": sandbox.session.key[1] if sandbox.session else None,  # the session that keeps it
         "pid": usage.pid if usage else None,
         "rss_bytes": usage.rss_bytes if usage else None,
         "cpu_s": usage.cpu_s if usage else None,

@@ -200,7 +200,7 @@ class InvokeHandler:
             raise not_found() from error
         except AccessDeniedError as error:
             raise forbidden(str(error)) from error
-        target = InvocationTarget(resolved, self._metrics.tally(principal.name, resolved.function))
+        target = InvocationTarget(resolved, self._metrics.of_action(principal.name, resolved.function))
         if len(path) <= _MAX_CACHED_BYTES:
             if len(principal.targets) >= _MAX_CACHED:
                 principal.targets.clear()

@@ -61,7 +61,7 @@ class PlatformCollector(Collector):
             ),
             "run": HistogramMetricFamily("aliquot_run_seconds", "Seconds of runs", labels=labels),
         }
-        for key, tally in sorted(self._metrics.tallies.items()):
+        for key, tally in sorted(self._metrics.actions.items()):
             for (status, start), count in sorted(tally.counts.items(), key=str):
                 ends.add_metric([*key, _STATUSES[status], start or "none"], count)
             for phase, family in phases.items():

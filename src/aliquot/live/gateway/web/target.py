@@ -134,5 +134,5 @@ class WebTargets:
             raise not_found() from error
         if resolved.action.annotation("web-export") is not True:
             raise not_found()
-        target = InvocationTarget(resolved, self._metrics.tally(owner, resolved.function))
+        target = InvocationTarget(resolved, self._metrics.of_action(owner, resolved.function))
         return WebTarget(namespace, target, self._rate_limiters, extension)

@@ -2,7 +2,7 @@
 
 2  `StartSandbox` carries its invocation, and commands name a place as a list of devices.
 1  `StartSandbox` has no invocation, and commands name a place as one text, `gpu-1,gpu-2`, in the field `device`.
-   Its snapshots are of classes that have other names now, so they cannot be restored.
+   Its snapshots hold classes that have other names now, so they cannot be restored.
 """
 
 from typing import Any

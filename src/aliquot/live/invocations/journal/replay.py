@@ -1,4 +1,4 @@
-"""Feed a live run's events through the core once more: it must command the same."""
+"""Replay a journal: feed its events to a scheduler again and compare the commands."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from aliquot.live.store.journal import read_journal
 
 
 class ReplayDifference(Struct, frozen=True):
-    """The first step of a segment that did not come out as it did then."""
+    """The first step of a segment whose commands differ from those in the journal."""
 
     segment: int
     number: int
@@ -28,6 +28,8 @@ class ReplayDifference(Struct, frozen=True):
 
 
 class ReplayResult(Struct, frozen=True):
+    """The counts of a replay, and the differences that it found."""
+
     segments: int
     steps: int
     events: int
@@ -117,7 +119,7 @@ class _Replayer:
 
 
 def replay_file(path: Path, on_step: Callable[[], None] | None = None) -> ReplayResult:
-    """The journal of a data directory, or of the database file in it; a server may be writing it."""
+    """Replay the journal of a data directory, or of its database file. A running server may be writing it."""
     try:
         return replay(read_journal(path), on_step)
     except StoreError as error:
@@ -127,12 +129,12 @@ def replay_file(path: Path, on_step: Callable[[], None] | None = None) -> Replay
 def _step(scheduler: Scheduler, step: JournalStep) -> list[Command]:
     try:
         return scheduler.step(step.now, step.events)
-    except EventError:  # then too: what follows from the step's other events comes with the next one
+    except EventError:  # it was refused then, too; the other events take effect with the next step
         return []
 
 
 def _in_order(entries: Iterable[JournalEntry]) -> Iterator[JournalEntry]:
-    """The entries, after a look that none is missing."""
+    """Yield the entries, and raise `InputError` if one is missing."""
     segment, number = -1, -1
     for entry in entries:
         if entry.segment != segment:

@@ -1,7 +1,7 @@
-"""A scheduler as bytes, and back: where a replay begins.
+"""Snapshots of the scheduler, from which a replay begins.
 
-The state is pickled, for it is a graph of plain objects that refer to each other; what is unpickled may consist of the
-core's and the policies' own classes and nothing else, so that a journal from elsewhere cannot run anything.
+The state is pickled, because it is a graph of plain objects that refer to each other. Only classes of the core and the
+policies may be unpickled, so that a journal from elsewhere cannot run code.
 """
 
 import io
@@ -36,7 +36,7 @@ class SchedulerSnapshot(Struct, frozen=True):
     settings: PolicySettings
     taken_ms: int  # epoch
     state: bytes
-    format: int = 1  # of the journal segment; the first format did not say it
+    format: int = 1  # of the journal segment; the first format did not have this field
 
 
 def take(scheduler: Scheduler, settings: PolicySettings, *, now_ms: int) -> bytes:
@@ -67,7 +67,7 @@ def restore(snapshot: SchedulerSnapshot) -> Scheduler:
 
 
 def _member(kind: object, name: str) -> Enum:
-    """What `getattr` is in a snapshot: before 3.11.4 Python pickles an enum's members by it."""
+    """Replace `getattr` in a snapshot. Before version 3.11.4 Python pickles the members of an enum by it."""
     if not (isinstance(kind, type) and issubclass(kind, Enum)):
         raise pickle.UnpicklingError(f"{name} of {kind!r} does not belong into a snapshot")
     return kind[name]

@@ -1,6 +1,6 @@
-"""The journal: every step of the core with what went in and what came out, so that a live run can be replayed.
+"""The journal: every step of the scheduler with its events and commands, so that a live run can be replayed.
 
-It is cut into segments. Each begins with a snapshot, so that old segments can be forgotten and the rest still replays.
+It consists of segments. Each begins with a snapshot, so that old segments can be deleted and the rest still replays.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ SEGMENT_BYTES = 64 * MIB
 
 
 class JournalStep(Struct, frozen=True, array_like=True, gc=False):
-    """What the core was told at one moment, and what it commanded. The numbers of its events count up by one."""
+    """The events of one step and the commands that followed. Events are numbered consecutively."""
 
     first: int  # the number of its first event
     now: float
@@ -30,16 +30,18 @@ class JournalStep(Struct, frozen=True, array_like=True, gc=False):
 
 
 class JournalWriter:
+    """Writes the steps of one server's run to the store."""
+
     def __init__(self, store: Store, scheduler: Scheduler, settings: PolicySettings) -> None:
         self._store = store
         self._scheduler = scheduler
         self._settings = settings
         self._encode = msgspec.msgpack.Encoder().encode
         self._events = 0
-        self._bytes = SEGMENT_BYTES  # full: the first step opens a segment
+        self._bytes = SEGMENT_BYTES  # counts as full, so that the first step opens a segment
 
     def before_step(self) -> None:
-        """Begin a segment if it is time for one: its snapshot is the state before the step."""
+        """Open a new segment if the current one is full. Its snapshot is the state before the step."""
         if self._bytes < SEGMENT_BYTES:
             return
         body = snapshot.take(self._scheduler, self._settings, now_ms=now_ms())

@@ -1,7 +1,7 @@
-"""The book of sessions: made, changed and ended durably; used without a write for every use.
+"""The registry of sessions: creates, changes and ends them durably.
 
-A write is durable before it shows. When a session was last used is written behind, within a minute: after a crash its
-idle time counts from the last use that was written.
+A change is durable before it is visible. The time of the last use is written within a minute, not at every use. After
+a crash the idle time counts from the last use that was written.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from aliquot.live.store.base import Document, Store, StoreError
 from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Namespace
 
-MAX_NAME_LENGTH = 256  # also of a user
-_LEAST_LOOK_S, _MOST_LOOK_S = 0.05, 5.0  # how often to look for those that have been idle too long
-_AT_ONCE = 256  # writes of uses
-_SHOWN = 64  # characters of what is no id
+MAX_NAME_LENGTH = 256  # of a session's name and of its user
+_MIN_CHECK_S, _MAX_CHECK_S = 0.05, 5.0  # interval of checks for idle sessions
+_MAX_WRITES_AT_ONCE = 256  # of usage
+_MAX_SHOWN = 64  # characters of an unknown id in an error
 
 log = structlog.get_logger("aliquot.sessions")
 T = TypeVar("T")
 
 
 class SessionNotFoundError(Exception):
-    """It never was, is another's, or has ended: the text names it."""
+    """The session never existed, belongs to another namespace, or has ended."""
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"There is no session '{session_id[:_SHOWN]}', or it has ended.")
+        super().__init__(f"There is no session '{session_id[:_MAX_SHOWN]}', or it has ended.")
 
 
 class TooManySessionsError(Exception):
-    """The namespace has as many as it may."""
+    """The namespace has as many sessions as it may."""
 
 
 class SessionTooLargeError(Exception):
@@ -48,17 +48,19 @@ class SessionTooLargeError(Exception):
 
 
 class SessionRegistry:
+    """Manages the sessions of all namespaces, in memory and in the store."""
+
     def __init__(self, store: Store, platform: Platform, settings: SessionSettings | None = None) -> None:
         self.settings = settings or SessionSettings()
         self._store = store
         self._platform = platform
-        self._living = platform.sessions
-        self._making: dict[str, int] = {}  # by namespace: on their way to the disk
+        self._live_sessions = platform.sessions
+        self._making: dict[str, int] = {}  # by namespace: sessions whose first write is under way
 
-    # --- life ---------------------------------------------------------------------------------------------
+    # --- start and stop ---------------------------------------------------------------------------------------------
 
     async def load(self, namespace: Callable[[str], Namespace | None]) -> None:
-        """Read what an earlier server has left; at start. What belonged to a namespace that is gone is forgotten."""
+        """Read the sessions of an earlier server. Those of namespaces that are gone are deleted."""
         uses = {document.name: document for document in await self._store.scan(USES)}
         now_s, at_ms = time.monotonic(), now_ms()
         found = []
@@ -72,18 +74,18 @@ class SessionRegistry:
                 await self._delete(session)
             else:
                 found.append(LiveSession(session, use, now_s - max(0, at_ms - use.used) / 1000))
-        self._living.add_all(found)
+        self._live_sessions.add_all(found)
         for document in uses.values():
             await self._store.delete(USES, document.namespace, document.name)
 
     async def keep(self) -> None:
-        """End what has been idle too long and write what was used, until cancelled."""
+        """End idle sessions and write usage, until cancelled."""
         idle_s = self.settings.idle_s
-        look_s = min(_MOST_LOOK_S, max(_LEAST_LOOK_S, idle_s / 20))
-        write_s = min(self.settings.write_s, max(look_s, idle_s / 4))
+        check_s = min(_MAX_CHECK_S, max(_MIN_CHECK_S, idle_s / 20))
+        write_s = min(self.settings.write_s, max(check_s, idle_s / 4))
         written_s = time.monotonic()
         while True:
-            await asyncio.sleep(look_s)
+            await asyncio.sleep(check_s)
             try:
                 await self.end_idle()
                 if time.monotonic() - written_s >= write_s:
@@ -93,87 +95,88 @@ class SessionRegistry:
                 log.warning("sessions cannot be written", error=str(error))
 
     async def close(self) -> None:
-        """The last uses are written, as far as the store can."""
+        """Write the last usage, if the store can."""
         with suppress(StoreError):
             await self.write_uses()
 
     async def end_idle(self) -> None:
-        for living in self._living.idle_since(time.monotonic() - self.settings.idle_s):
-            await self._end(living, if_idle=True)
+        """End the sessions that have been idle too long."""
+        for live in self._live_sessions.idle_since(time.monotonic() - self.settings.idle_s):
+            await self._end(live, if_idle=True)
 
     async def write_uses(self) -> None:
-        """Durable on return: when each session was last used."""
-        touched = self._living.take_touched()
+        """Write the usage of all sessions used since the last write. It is durable on return."""
+        touched = self._live_sessions.take_touched()
         try:
-            for begin in range(0, len(touched), _AT_ONCE):
-                await asyncio.gather(*map(self._write_use, touched[begin : begin + _AT_ONCE]))
+            for begin in range(0, len(touched), _MAX_WRITES_AT_ONCE):
+                await asyncio.gather(*map(self._write_use, touched[begin : begin + _MAX_WRITES_AT_ONCE]))
         except StoreError:
-            for living in touched:
-                living.touched = True
+            for live in touched:
+                live.touched = True
             raise
 
-    # --- what people ask for ------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------
 
     async def create(self, namespace: str, name: str, metadata: Mapping[str, Any], user: str = "") -> LiveSession:
-        """Raises `TooManySessionsError` and `SessionTooLargeError`."""
+        """Create a session. Raises `TooManySessionsError` and `SessionTooLargeError`."""
         self._check(name, metadata, user)
         making = self._making.get(namespace, 0)
-        if (count := self._living.count(namespace) + making) >= self.settings.most:
+        if (count := self._live_sessions.count(namespace) + making) >= self.settings.max_live:
             raise TooManySessionsError(
-                f"Too many sessions (count: {count}, allowed: {self.settings.most}); "
+                f"Too many sessions (count: {count}, allowed: {self.settings.max_live}); "
                 f"they end when they are deleted, or idle for {self.settings.idle_s:g} s."
             )
         session = Session(secrets.token_hex(16), namespace, name, dict(metadata), now_ms(), user)
         self._making[namespace] = making + 1
         try:
-            return await _whole(self._make(session))
+            return await _shielded(self._make(session))
         finally:
             self._making[namespace] -= 1
             if not self._making[namespace]:
                 del self._making[namespace]
 
     def find(self, namespace: str, session_id: str) -> LiveSession:
-        """Raises `SessionNotFoundError`."""
-        living = self._living.find(namespace, session_id)
-        if living is None or living.ending or self._is_over(living):
+        """Return a live session. Raises `SessionNotFoundError`."""
+        live = self._live_sessions.find(namespace, session_id)
+        if live is None or live.ending or self._is_over(live):
             raise SessionNotFoundError(session_id)
-        return living
+        return live
 
     def all(self, namespace: str) -> list[LiveSession]:
-        """The newest first."""
-        return [living for living in reversed(self._living.all(namespace)) if not self._is_over(living)]
+        """Return the namespace's sessions, newest first."""
+        return [live for live in reversed(self._live_sessions.all(namespace)) if not self._is_over(live)]
 
     async def update(
         self, namespace: str, session_id: str, *, name: str | None, metadata: Mapping[str, Any] | None
     ) -> LiveSession:
-        """What is None stays. Raises `SessionNotFoundError` and `SessionTooLargeError`."""
-        return await _whole(self._update(namespace, session_id, name, metadata))
+        """Change name or metadata. None keeps a value. Raises `SessionNotFoundError` and `SessionTooLargeError`."""
+        return await _shielded(self._update(namespace, session_id, name, metadata))
 
     async def end(self, namespace: str, session_id: str) -> LiveSession:
-        """What runs of it goes on. Raises `SessionNotFoundError`."""
-        living = self.find(namespace, session_id)
-        await _whole(self._end(living))
-        return living
+        """End a session. Its running invocations go on. Raises `SessionNotFoundError`."""
+        live = self.find(namespace, session_id)
+        await _shielded(self._end(live))
+        return live
 
     async def end_all(self, namespace: str) -> None:
-        """The namespace is gone; whoever makes one of its name must not see them, whatever the store says."""
-        ended = self._living.all(namespace)
-        for living in ended:
-            living.ending = True
-            self._living.remove(living)
-            self._platform.end_session(namespace, living.session.id)
+        """End all sessions of a deleted namespace. A new one of its name must not see them, even if the store fails."""
+        ended = self._live_sessions.all(namespace)
+        for live in ended:
+            live.ending = True
+            self._live_sessions.remove(live)
+            self._platform.end_session(namespace, live.session.id)
         try:
-            for living in ended:
-                await self._delete(living.session)
-        except StoreError as error:  # the next server finds that their namespace is gone
+            for live in ended:
+                await self._delete(live.session)
+        except StoreError as error:  # the next server deletes them, because their namespace is gone
             log.warning("sessions cannot be deleted", error=str(error))
 
-    def expires_ms(self, living: LiveSession) -> int:
-        """If nothing more is asked of it; while something runs, that is from now."""
-        used_ms = now_ms() if living.busy else living.used_ms
+    def expires_ms(self, live: LiveSession) -> int:
+        """Return when the session expires if it is not used again."""
+        used_ms = now_ms() if live.busy else live.used_ms
         return used_ms + round(self.settings.idle_s * 1000)
 
-    # --- inside -------------------------------------------------------------------------------------------
+    # --- internals -------------------------------------------------------------------------------------------
 
     def _check(self, name: str | None, metadata: Mapping[str, Any] | None, user: str = "") -> None:
         for field, text in (("name", name or ""), ("user", user)):
@@ -187,57 +190,57 @@ class SessionRegistry:
 
     async def _make(self, session: Session) -> LiveSession:
         await self._put(session)
-        living = LiveSession(session, SessionUse(session.created), time.monotonic())
-        self._living.add(living)
+        live = LiveSession(session, SessionUse(session.created), time.monotonic())
+        self._live_sessions.add(live)
         self._platform.begin_session(session.namespace, session.id)
-        return living
+        return live
 
     async def _update(
         self, namespace: str, session_id: str, name: str | None, metadata: Mapping[str, Any] | None
     ) -> LiveSession:
         self._check(name, metadata)
-        living = self.find(namespace, session_id)
-        async with living.writing:
-            session = self.find(namespace, session_id).session  # it may have ended meanwhile
+        live = self.find(namespace, session_id)
+        async with live.writing:
+            session = self.find(namespace, session_id).session  # the session may have ended meanwhile
             session = session if name is None else replace(session, name=name)
             session = session if metadata is None else replace(session, metadata=dict(metadata))
             await self._put(session)
-            living.session = session
-        return living
+            live.session = session
+        return live
 
-    async def _end(self, living: LiveSession, *, if_idle: bool = False) -> None:
-        session = living.session
-        async with living.writing:
-            ended = self._living.find(session.namespace, session.id) is not living
-            if ended or (if_idle and not self._is_over(living)):
+    async def _end(self, live: LiveSession, *, if_idle: bool = False) -> None:
+        session = live.session
+        async with live.writing:
+            ended = self._live_sessions.find(session.namespace, session.id) is not live
+            if ended or (if_idle and not self._is_over(live)):
                 return
-            living.ending = True
+            live.ending = True
             try:
                 await self._delete(session)
             except StoreError:
-                living.ending = False
+                live.ending = False
                 raise
-            self._living.remove(living)
+            self._live_sessions.remove(live)
             self._platform.end_session(session.namespace, session.id)
 
     async def _put(self, session: Session) -> None:
         await self._store.put(SESSIONS, Document(session.namespace, session.id, msgspec.json.encode(session)))
 
-    async def _write_use(self, living: LiveSession) -> None:
-        if not living.ending:
-            session = living.session
-            document = Document(session.namespace, session.id, msgspec.json.encode(living.use()))
+    async def _write_use(self, live: LiveSession) -> None:
+        if not live.ending:
+            session = live.session
+            document = Document(session.namespace, session.id, msgspec.json.encode(live.use()))
             await self._store.put(USES, document)
 
     async def _delete(self, session: Session) -> None:
         await self._store.delete(SESSIONS, session.namespace, session.id)
         await self._store.delete(USES, session.namespace, session.id)
 
-    def _is_over(self, living: LiveSession) -> bool:
-        """Idle too long, though perhaps nobody has looked yet."""
-        return not living.busy and time.monotonic() - living.used_s >= self.settings.idle_s
+    def _is_over(self, live: LiveSession) -> bool:
+        """Return whether the session has been idle too long, even if it has not been ended yet."""
+        return not live.busy and time.monotonic() - live.used_s >= self.settings.idle_s
 
 
-async def _whole(write: Awaitable[T]) -> T:
-    """A caller that is cancelled between the store and memory would leave them different."""
+async def _shielded(write: Awaitable[T]) -> T:
+    """Complete a write even if its caller is cancelled, so that store and memory agree."""
     return await asyncio.shield(write)
