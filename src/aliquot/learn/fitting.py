@@ -24,7 +24,7 @@ _BATCH = 48
 _RATE = 6e-3
 _MIN_BATCHES = 100  # per round: a small data set is passed more than once
 _MIN_GAIN = 1e-3  # smallest improvement of the held-back loss that counts
-_MAX_TRIALS = 20_000  # held-back steps that a round is held_out on
+_MAX_TRIALS = 20_000  # held-back steps that a round is scored on
 _TOP = 5
 OnRound = Callable[[EpochResult], None]
 OnPart = Callable[[int, float], None]  # number of the round, and the share of it that is done
@@ -56,8 +56,10 @@ class Network(nn.Module):
 
 
 class TrainingBudget(Struct, frozen=True):
-    epochs: int
-    seconds: float
+    """The limits of a training."""
+
+    epochs: int  # max rounds
+    seconds: float  # max duration
     threads: int
     seed: int = 0
 
@@ -88,18 +90,18 @@ def fit(
     learned: Sequence[Session],
     held_back: Sequence[Session],
     vocabulary: Vocabulary,
-    effort: TrainingBudget,
+    budget: TrainingBudget,
     checkpoint: Path,
     on_round: OnRound,
     on_part: OnPart,
 ) -> tuple[Network, list[EpochResult]]:
     """Train the network and return it with the weights of the best round, and the learning curve."""
-    torch.set_num_threads(effort.threads)
-    torch.manual_seed(effort.seed)
+    torch.set_num_threads(budget.threads)
+    torch.manual_seed(budget.seed)
     data, held_out = training_sequences(learned, vocabulary), training_sequences(held_back, vocabulary)
     network = Network(len(vocabulary))
     _set_initial_bias(network, data.targets)
-    run = _TrainingRun(network, effort, len(data.numbers), checkpoint)
+    run = _TrainingRun(network, budget, len(data.numbers), checkpoint)
     run.resume()
     while not run.is_over():
         loss = run.run_round(data, on_part)
@@ -114,9 +116,9 @@ def fit(
 class _TrainingRun:
     """The state of a training: optimizer, schedule, learning curve and best weights."""
 
-    def __init__(self, network: Network, effort: TrainingBudget, sequences: int, checkpoint: Path) -> None:
+    def __init__(self, network: Network, budget: TrainingBudget, sequences: int, checkpoint: Path) -> None:
         self.network = network
-        self.effort = effort
+        self.budget = budget
         self.curve: list[EpochResult] = []
         self.best: dict[str, Tensor] = {}
         batches = math.ceil(sequences / _BATCH)
@@ -124,14 +126,14 @@ class _TrainingRun:
         self._batches = batches * self._passes
         self._optimizer = torch.optim.Adam(network.parameters(), lr=_RATE)
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self._optimizer, max_lr=_RATE, total_steps=effort.epochs * self._batches + 1, pct_start=0.15
+            self._optimizer, max_lr=_RATE, total_steps=budget.epochs * self._batches + 1, pct_start=0.15
         )
         self._checkpoint = checkpoint
         self._began = time.monotonic()
 
     def is_over(self) -> bool:
         """Tell whether all rounds are done, the time is up, or the last two rounds improved nothing."""
-        if len(self.curve) >= self.effort.epochs or self._seconds() > self.effort.seconds:
+        if len(self.curve) >= self.budget.epochs or self._seconds() > self.budget.seconds:
             return len(self.curve) > 0
         losses = [point.held_back_loss for point in self.curve]
         return len(losses) > 2 and min(losses[-2:]) > min(losses[:-2]) - _MIN_GAIN  # noqa: PLR2004 - two rounds

@@ -191,21 +191,21 @@ def _fit(
 
     recent = _newest(past, settings.most_steps)
     vocabulary = choose_vocabulary(recent, MAX_STEPS_INT8)
-    effort = TrainingBudget(settings.epochs, settings.most_minutes * 60, settings.threads)
-    checkpoint = work / f"{_signature(recent, vocabulary, effort.epochs)}.checkpoint"
+    budget = TrainingBudget(settings.epochs, settings.most_minutes * 60, settings.threads)
+    checkpoint = work / f"{_signature(recent, vocabulary, budget.epochs)}.checkpoint"
     for other in (*work.glob("*.checkpoint"), *work.glob("*.aside")):
         if other != checkpoint:
             other.unlink()
 
     def on_part(epoch: int, part: float) -> None:
-        done = 0.05 + 0.85 * (epoch - 1 + part) / effort.epochs
-        on_progress(TrainingProgress(f"training the network, round {epoch} of at most {effort.epochs}", done))
+        done = 0.05 + 0.85 * (epoch - 1 + part) / budget.epochs
+        on_progress(TrainingProgress(f"training the network, round {epoch} of at most {budget.epochs}", done))
 
     def on_round(point: EpochResult) -> None:
-        done = 0.05 + 0.85 * point.epoch / effort.epochs
+        done = 0.05 + 0.85 * point.epoch / budget.epochs
         on_progress(TrainingProgress(f"round {point.epoch}: {point.top1:.1%} right on held-back sessions", done, point))
 
-    network, curve = fit(recent, newest, vocabulary, effort, checkpoint, on_round, on_part)
+    network, curve = fit(recent, newest, vocabulary, budget, checkpoint, on_round, on_part)
     onnx_file.write(network.arrays(), work / NETWORK)
     return vocabulary, curve
 
