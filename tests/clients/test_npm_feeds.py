@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from awaiting import wait_until_idle
 from npm_client import ClientError, needs_node
 
 from aliquot.testing.waiting import wait_until
@@ -33,7 +34,7 @@ def heard(client, more_than=0):
     )
 
 
-def test_an_alarm_fires_by_its_clock_until_it_is_deleted(client, trigger):
+def test_an_alarm_fires_by_its_clock_until_it_is_deleted(server, client, trigger):
     params = {"cron": "* * * * * *", "trigger_payload": {"tick": 1}}
     made = client.feeds.create({"feedName": ALARM, "trigger": trigger, "params": params})
     assert made["response"]["success"] is True
@@ -52,7 +53,7 @@ def test_an_alarm_fires_by_its_clock_until_it_is_deleted(client, trigger):
         pause_s=0.1,
     )
     assert client.feeds.delete({"feedName": ALARM, "trigger": trigger})["response"]["success"] is True
-    time.sleep(0.5)  # what had fired by now has ended
+    wait_until_idle(server)
     count = len(heard(client))
     time.sleep(2.1)
     assert len(heard(client)) == count

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from awaiting import wait_until_idle
 
 from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until
@@ -19,7 +20,7 @@ class Tenant:
     """Whoever has the key, doing what the npm client and wsk do."""
 
     def __init__(self, server, key=None, **more):
-        self.key = key or server.key
+        self.server, self.key = server, key or server.key
         user, _, secret = self.key.partition(":")
         base = f"{server.url}/api/v1/namespaces/"
         self.http = httpx.Client(base_url=base, auth=(user, secret), timeout=60, **more)
@@ -58,7 +59,7 @@ class Tenant:
 
     def is_quiet(self, name):
         """Nothing more comes of it: two seconds are two firings of what fires every second."""
-        time.sleep(0.3)  # what had just gone off may still run
+        wait_until_idle(self.server)  # what had just gone off may still run
         before = len(self.seen(name))
         time.sleep(2)
         return len(self.seen(name)) == before

@@ -57,6 +57,7 @@ class Load:
             return next(self._numbers)
 
     def run(self, seconds):
+        """Put load on the server, kill it, and return the processes that it leaves behind."""
         self._stop.clear()
         seeds = [self.random.random() for _ in range(9)]
         threads = [
@@ -70,10 +71,12 @@ class Load:
         for thread in threads:
             thread.start()
         time.sleep(seconds)
+        orphans = self.server.descendants()
         self.server.kill()
         self._stop.set()
         for thread in threads:
             thread.join()
+        return orphans
 
     def _until_it_dies(self, act):
         with self.server.client() as client:
@@ -162,13 +165,9 @@ def test_what_was_acknowledged_survives_kills_under_load(tmp_path):
     deploy(server)
     load = Load(server, random)
     for _ in range(KILLS):
-        server_processes = []
-        watcher = threading.Timer(0.1, lambda found: found.extend(server.descendants()), [server_processes])
-        watcher.start()
-        load.run(random.uniform(0.2, 1.5))
-        watcher.join()
-        assert server_processes, "there were sandboxes to be orphaned"
-        for pid in server_processes:
+        orphans = load.run(random.uniform(0.2, 1.5))
+        assert orphans, "there were sandboxes to be orphaned"
+        for pid in orphans:
             wait_until(lambda pid=pid: not alive(pid), what=f"the orphaned process {pid} to end")
         server.start()
         with server.client() as client:

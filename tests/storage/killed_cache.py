@@ -22,6 +22,7 @@ def main():
         for future in futures:
             with future.result() as handle:
                 handle.read(chance.randrange(handle.listed.size), 100_000).result()
+        print("fetched", flush=True)  # noqa: T201
 
 
 main()

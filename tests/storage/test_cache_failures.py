@@ -363,7 +363,9 @@ def test_a_cache_killed_during_transfers_restarts_with_whole_files_only(source, 
         command = [sys.executable, program, str(source), str(directory), str(seed)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0.0, 0.4))
+        for _ in range(chance.randrange(2, 8)):
+            assert process.stdout.readline() == "fetched\n"
+        time.sleep(chance.uniform(0.0, 0.05))
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()

@@ -18,6 +18,7 @@ from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import FileKey, Found, Listed
 from aliquot.storage.view import contents, file_operations, wire
 from aliquot.storage.view.files import OpenFiles
+from aliquot.testing.waiting import wait_until
 
 pytestmark = [
     pytest.mark.skipif(not has_views(), reason="this machine has no views"),
@@ -322,11 +323,17 @@ for _ in range(60):
         write(number, 0)
     with mounted_view(tmp_path) as seen:
         readers = [seen.reader(code, str(seed)) for seed in range(3)]
-        round_ = 0
-        while any(reader.poll() is None for reader in readers):
+
+        def over() -> bool:
+            return all(reader.poll() is not None for reader in readers)
+
+        round_ = opened = 0
+        while not over():
             round_ = (round_ + 1) % 256
             write(round_ % 6, round_)
-            time.sleep(0.02)
+            # Faster changes would leave a slow reader no version to read.
+            wait_until(lambda so_far=opened: over() or len(seen.told) >= so_far + 2, what="readers to open files")
+            opened = len(seen.told)
         said = [line for reader in readers for line in reader.communicate()[0].splitlines()]
         assert len(said) == 180
         # The file may change faster than it can be opened: then the open must fail.
