@@ -4,7 +4,17 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from aliquot.live.store.base import ActivationQuery, Change, Document, JournalEntry, Put, Retention, Store, StoreError
+from aliquot.live.store.base import (
+    ActivationQuery,
+    Change,
+    Document,
+    JournalEntry,
+    Put,
+    Retention,
+    Store,
+    StoreError,
+    StoreHealth,
+)
 from aliquot.live.store.reads import matches, newest_first
 from aliquot.live.store.records import Accepted, Activation
 
@@ -17,15 +27,15 @@ class MemoryStore(Store):
         self._activations: dict[str, Activation] = {}  # in order of recording
         self._queue: dict[str, Accepted] = {}
         self._journal: list[JournalEntry] = []
-        self._complaint: str | None = None
+        self.health = StoreHealth()
 
     def fail(self, complaint: str | None) -> None:
         """Refuse durable writes with this text from now on, or accept them again after None."""
-        self._complaint = complaint
+        self.health.complaint = complaint
 
     def _check(self) -> None:
-        if self._complaint is not None:
-            raise StoreError(self._complaint)
+        if self.health.complaint is not None:
+            raise StoreError(self.health.complaint)
 
     # --- documents --------------------------------------------------------------------------------------
 
@@ -101,10 +111,6 @@ class MemoryStore(Store):
             yield entry
 
     # --- housekeeping -----------------------------------------------------------------------------------
-
-    @property
-    def complaint(self) -> str | None:
-        return self._complaint
 
     async def flush(self) -> None:
         self._check()

@@ -19,7 +19,9 @@ from aliquot.testing.waiting import wait_on_loop
 
 
 async def until_well(store):
-    await wait_on_loop(lambda: store.complaint, lambda complaint: complaint is None, what="the store to be well again")
+    await wait_on_loop(
+        lambda: store.health.complaint, lambda complaint: complaint is None, what="the store to be well again"
+    )
 
 
 async def fill(store):
@@ -30,7 +32,7 @@ async def fill(store):
         for number in itertools.islice(numbers, 50):
             store.record(activation(number, response=b"x" * 3000))
             store.journal(b"%d" % number)
-        return store.complaint
+        return store.health.complaint
 
     await wait_on_loop(write, what="the disk to be full", pause_s=0.005)
     return next(numbers) - 1001
@@ -57,7 +59,7 @@ def test_a_full_disk_is_told_refused_and_overcome(tmp_path):
             await store.accept(accepted(1))
             disk = Disk(store)
             written = await fill(store)
-            assert "disk is full" in store.complaint
+            assert "disk is full" in store.health.complaint
             for refused in (
                 store.accept(accepted(2)),
                 store.put("action", Document("ns", "a", b"x" * 9000)),
@@ -141,7 +143,7 @@ def test_a_store_that_cannot_flush_lets_go_of_the_file_all_the_same(tmp_path):
         with pytest.raises(StoreError, match="disk is full"):
             await store.close()
         async with opened(tmp_path) as store:
-            assert store.complaint is None
+            assert store.health.complaint is None
 
     asyncio.run(scenario())
 
@@ -158,7 +160,7 @@ def test_a_file_locked_by_another_process_is_told_and_overcome(tmp_path):
                 store.record(activation(1))
                 with pytest.raises(StoreError, match=r"locked by another process.*fuser"):
                     await store.accept(accepted(2))
-                assert "locked" in store.complaint
+                assert "locked" in store.health.complaint
                 assert await starts(store) == [1]
                 assert await store.scan("action") == [Document("ns", "a", b"1")]
                 other.execute("ROLLBACK")
@@ -180,7 +182,7 @@ def test_a_file_locked_at_the_start_is_told(tmp_path):
             with pytest.raises(StoreError, match="locked by another process"):
                 await SqliteStore.open(tmp_path, busy_ms=20)
         async with opened(tmp_path) as store:  # the failed start left no lock behind
-            assert store.complaint is None
+            assert store.health.complaint is None
 
     asyncio.run(scenario())
 
@@ -307,7 +309,7 @@ def test_a_value_that_cannot_be_stored_harms_itself_alone(tmp_path):
             assert isinstance(error, StoreError)
             assert "cannot be stored" in str(error)
             await store.flush()
-            assert store.complaint is None
+            assert store.health.complaint is None
             assert await starts(store, limit=1000) == list(range(299, -1, -1))
             assert len(await store.scan("action")) == 1
 
@@ -332,16 +334,16 @@ def test_too_much_on_its_way_is_a_complaint(tmp_path):
         async with opened(tmp_path, max_backlog_bytes=100_000, max_backlog_rows=50) as store:
             for number in range(30):
                 store.record(activation(number, response=b"x" * 4000))
-            assert "MiB wait" in store.complaint
+            assert "MiB wait" in store.health.complaint
             await store.flush()
-            assert store.complaint is None
+            assert store.health.complaint is None
             store.open_segment(b"")
             for _ in range(60):
                 store.journal(b"")
-            assert "writes wait" in store.complaint
+            assert "writes wait" in store.health.complaint
             assert store.backlog == 61
             await store.flush()
             assert store.backlog == 0
-            assert store.complaint is None
+            assert store.health.complaint is None
 
     asyncio.run(scenario())

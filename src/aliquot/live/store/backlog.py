@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from aliquot.core.units import MIB
-from aliquot.live.store.base import StoreError
+from aliquot.live.store.base import StoreError, StoreHealth
 from aliquot.live.store.batch import body_bytes
 from aliquot.live.store.operations import Durable, Kind, Operation, Snapshot
 from aliquot.live.store.records import Activation
@@ -45,6 +45,7 @@ class Backlog:
         writer: Writer,
         write: Callable[[Sequence[Operation]], int],
         explain: Callable[[Exception], str],
+        health: StoreHealth,
         *,
         gather_s: float,
         max_bytes: int,
@@ -55,10 +56,14 @@ class Backlog:
         self._writer = writer
         self._write = write
         self._explain = explain
+        self._health = health
         self._gather_s = gather_s
         self._rest_s = gather_s
         self._max_bytes = max_bytes
         self._max_rows = max_rows
+        # The line's share of both limits, without the group that is on its way.
+        self._max_line_bytes = max_bytes
+        self._max_line_rows = max_rows
         self.records: dict[str, Activation] = {}  # not durable yet, but readable
         self.last_seq = last_seq  # of the records that are durable: what a list may take from the file
         self._line: list[Operation] = []
@@ -88,20 +93,20 @@ class Backlog:
         self.records[activation.id] = activation
         self._line.append(activation)
         self._line_bytes += ROW_BYTES + body_bytes(activation)
-        if not self._arranged:
-            self._arrange(self._rest_s)
+        if not self._arranged or self._line_bytes > self._max_line_bytes or len(self._line) > self._max_line_rows:
+            self._added()
 
     def journal(self, step: bytes) -> None:
         self._line.append(step)
         self._line_bytes += len(step)
-        if not self._arranged:
-            self._arrange(self._rest_s)
+        if not self._arranged or self._line_bytes > self._max_line_bytes or len(self._line) > self._max_line_rows:
+            self._added()
 
     def open_segment(self, snapshot: bytes) -> None:
         self._line.append(Snapshot(snapshot))
         self._line_bytes += len(snapshot)
-        if not self._arranged:
-            self._arrange(self._rest_s)
+        if not self._arranged or self._line_bytes > self._max_line_bytes or len(self._line) > self._max_line_rows:
+            self._added()
 
     def durable(self, kind: Kind, value: Any) -> "Future[None]":  # noqa: ANN401 - by kind
         """Done when the disk has it. If the one who waits is cancelled, it may or may not be written."""
@@ -112,18 +117,27 @@ class Backlog:
         self._waiters += 1
         if not self._arranged or self._timer is not None:
             self._arrange(0)
+        if len(self._line) > self._max_line_rows:
+            self._update_health()
         return future
 
-    @property
-    def complaint(self) -> str | None:
-        if self._trouble is not None:
-            return self._trouble
-        waiting = self._line_bytes + self._group_bytes
-        if waiting > self._max_bytes:
-            return f"the disk falls behind: {waiting / MIB:.0f} MiB wait to be written"
-        if self.rows > self._max_rows:
-            return f"the disk falls behind: {self.rows} writes wait"
-        return None
+    def _added(self) -> None:
+        """Arrange for the next group, and report a line that has become too long."""
+        if not self._arranged:
+            self._arrange(self._rest_s)
+        if self._line_bytes > self._max_line_bytes or len(self._line) > self._max_line_rows:
+            self._update_health()
+
+    def _update_health(self) -> None:
+        self._max_line_bytes = self._max_bytes - self._group_bytes
+        self._max_line_rows = self._max_rows - len(self._group or ())
+        complaint = self._trouble
+        if complaint is None and self._line_bytes > self._max_line_bytes:
+            waiting = self._line_bytes + self._group_bytes
+            complaint = f"the disk falls behind: {waiting / MIB:.0f} MiB wait to be written"
+        elif complaint is None and len(self._line) > self._max_line_rows:
+            complaint = f"the disk falls behind: {self.rows} writes wait"
+        self._health.complaint = complaint
 
     @property
     def idle(self) -> bool:
@@ -158,6 +172,7 @@ class Backlog:
             self._waiters = sum(isinstance(operation, Durable) for operation in self._line)
         else:
             self._group_bytes, self._line_bytes, self._waiters = self._line_bytes, 0, 0
+        self._update_health()
         self._handed_s = self._loop.time()
         self._writer.submit(lambda: self._write(group), self._answered)
 
@@ -169,6 +184,7 @@ class Backlog:
             self._halve(group, error)
         else:
             self._failed(group, error)
+        self._update_health()
 
     def _succeeded(self, group: list[Operation], last_seq: int) -> None:
         self.last_seq = last_seq

@@ -22,6 +22,15 @@ class StoreError(Exception):
     """The store cannot do what was asked now: the disk is full, the file is locked or damaged. The text says which."""
 
 
+class StoreHealth:
+    """Whether the store can write. It is read for every call, so it is a plain attribute."""
+
+    __slots__ = ("complaint",)
+
+    def __init__(self) -> None:
+        self.complaint: str | None = None  # why writing fails at present, or None
+
+
 class Document(Struct, frozen=True):
     """A small thing that its owner keeps in memory too: a namespace, an action."""
 
@@ -76,6 +85,7 @@ class Retention(Struct, frozen=True):
 
 
 class Store(ABC):
+    health: StoreHealth
     # --- documents --------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -151,11 +161,6 @@ class Store(ABC):
         """Every entry that is durable, in order."""
 
     # --- housekeeping -----------------------------------------------------------------------------------
-
-    @property
-    @abstractmethod
-    def complaint(self) -> str | None:
-        """Why writing fails at present, if it does; None when all is well."""
 
     @property
     def backlog(self) -> int:

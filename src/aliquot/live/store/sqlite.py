@@ -12,7 +12,16 @@ from typing import Self, TypeVar
 from aliquot.core.units import MIB
 from aliquot.live.store import pieces, reads
 from aliquot.live.store.backlog import Backlog
-from aliquot.live.store.base import ActivationQuery, Change, Document, JournalEntry, Retention, Store, StoreError
+from aliquot.live.store.base import (
+    ActivationQuery,
+    Change,
+    Document,
+    JournalEntry,
+    Retention,
+    Store,
+    StoreError,
+    StoreHealth,
+)
 from aliquot.live.store.batch import BatchWriter
 from aliquot.live.store.journal import read_row, unpack
 from aliquot.live.store.lock import OwnerLock
@@ -30,9 +39,17 @@ class SqliteStore(Store):
     """Made by `await SqliteStore.open(path)`; used on one event loop, and from its thread only."""
 
     def __init__(
-        self, path: Path, lock: OwnerLock, writer: Writer, batches: BatchWriter, backlog: Backlog, pruner: Pruner
+        self,
+        path: Path,
+        lock: OwnerLock,
+        writer: Writer,
+        batches: BatchWriter,
+        backlog: Backlog,
+        pruner: Pruner,
+        health: StoreHealth,
     ) -> None:
         self.path = path
+        self.health = health
         self._lock = lock
         self._writer = writer
         self._batches = batches
@@ -72,11 +89,12 @@ class SqliteStore(Store):
             raise as_store_error(error, path) from error
         writer = Writer(loop, connection, batches.checkpoint)
         try:
+            health = StoreHealth()
             backlog = Backlog(
-                loop, writer, batches.write, lambda error: explain(error, path),
+                loop, writer, batches.write, lambda error: explain(error, path), health,
                 gather_s=gather_s, max_bytes=max_backlog_bytes, max_rows=max_backlog_rows, last_seq=batches.seq,
             )  # fmt: skip
-            return cls(path, lock, writer, batches, backlog, Pruner(connection, writer))
+            return cls(path, lock, writer, batches, backlog, Pruner(connection, writer), health)
         except StoreError:
             writer.stop()
             lock.release()
@@ -162,10 +180,6 @@ class SqliteStore(Store):
             after = row[0]
 
     # --- housekeeping -----------------------------------------------------------------------------------
-
-    @property
-    def complaint(self) -> str | None:
-        return self._backlog.complaint
 
     @property
     def backlog(self) -> int:
