@@ -30,7 +30,7 @@ from aliquot.live.gateway.http.refusal import forbidden
 from aliquot.live.gateway.http.responses import JSON
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.gateway.web.arguments import WebRequest, arguments
-from aliquot.live.gateway.web.handler import BuiltinAction, BuiltinHandler, HttpRequest
+from aliquot.live.gateway.web.handler import BuiltinAction, BuiltinHandler, IncomingRequest
 from aliquot.live.gateway.web.responses import WebResponse
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import FullName
@@ -56,7 +56,7 @@ class ApiManagement:
             "whisk.system/apimgmt/deleteApi": BuiltinAction("DELETE", _with_errors(self.delete)),
         }
 
-    async def create(self, http_request: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
+    async def create(self, http_request: IncomingRequest, caller: str, request: WebRequest) -> WebResponse:
         given = _read(request)
         if VERSIONS.fullmatch(caller):
             raise ApiError(f"the namespace '{caller}' cannot have APIs: /api/{caller} is the platform's own.")
@@ -71,7 +71,7 @@ class ApiManagement:
             raise ApiError(f"API creation failure: {error}") from error
         return _json(self._view(api, base)["value"])
 
-    async def get(self, http_request: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
+    async def get(self, http_request: IncomingRequest, caller: str, request: WebRequest) -> WebResponse:
         given = _read(request)
         wanted = given.get("basepath")
         if wanted:
@@ -86,7 +86,7 @@ class ApiManagement:
         apis = apis[skip:][: limit or None]
         return _json({"apis": [self._view(api, self._base(http_request)) for api in apis]})
 
-    async def delete(self, _: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
+    async def delete(self, _: IncomingRequest, caller: str, request: WebRequest) -> WebResponse:
         given = _read(request)
         wanted, path, verb = given.get("basepath"), given.get("relpath"), given.get("operation")
         if not wanted:
@@ -178,14 +178,14 @@ class ApiManagement:
         }
         return {"id": f"API:{api.namespace}:{api.base_path}", "key": api.base_path, "value": value}
 
-    def _base(self, http_request: HttpRequest) -> str:
+    def _base(self, http_request: IncomingRequest) -> str:
         """Return the URL by which the caller has reached this server. Only the caller sees it."""
         host = http_request.headers.get(b"host", b"")
         return f"{http_request.scheme}://{host.decode()}" if _HOST.fullmatch(host) else self._settings.api_host
 
 
 def _with_errors(handler: BuiltinHandler) -> BuiltinHandler:
-    async def report(http_request: HttpRequest, caller: str, request: WebRequest) -> WebResponse:
+    async def report(http_request: IncomingRequest, caller: str, request: WebRequest) -> WebResponse:
         try:
             return await handler(http_request, caller, request)
         except ApiError as error:

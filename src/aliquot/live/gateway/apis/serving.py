@@ -4,7 +4,7 @@ from aliquot.live.gateway.apis.registry import ApiRegistry
 from aliquot.live.gateway.apis.routes import ApiPath
 from aliquot.live.gateway.http.names import decoded
 from aliquot.live.gateway.http.refusal import Refusal, not_allowed, not_found
-from aliquot.live.gateway.web.handler import HttpRequest, WebActions
+from aliquot.live.gateway.web.handler import IncomingRequest, WebActions
 from aliquot.live.gateway.web.responses import WebResponse
 from aliquot.live.gateway.web.target import WebTargets
 
@@ -26,7 +26,7 @@ class ApiRoutes:
         self._web = web
         self._targets = targets
 
-    async def handle(self, request: HttpRequest) -> WebResponse:
+    async def handle(self, request: IncomingRequest) -> WebResponse:
         """Respond to a request below /api/. Raises a `Refusal`."""
         raw_namespace, _, rest = request.path[len(PREFIX) :].partition(b"/")
         try:
@@ -53,7 +53,7 @@ class ApiRoutes:
         return await self._web.call(request, target, "/" + rest.decode("latin-1"), names)
 
 
-def _set_cors(request: HttpRequest, path: ApiPath) -> None:
+def _set_cors(request: IncomingRequest, path: ApiPath) -> None:
     if not path.cors:
         request.cors = ()
         return

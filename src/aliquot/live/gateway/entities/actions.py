@@ -32,8 +32,8 @@ from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.refusal import Refusal, malformed, too_large
 from aliquot.live.gateway.http.responses import PICKLE
 from aliquot.live.gateway.http.routing import (
-    Access,
     Endpoint,
+    EndpointAccess,
     Query,
     Request,
     Response,
@@ -74,13 +74,13 @@ class ActionEndpoints:
         max_bytes = self._settings.entity_bytes
         items = list[wire.ActionItem] | wire.ActionCount
         item = {200: wire.ActionView}
-        published = Access.PUBLISHED
+        published = EndpointAccess.PUBLISHED
         many = [
             Endpoint("GET", _ALL, self.list, "List actions", {200: items}, query=PAGE),
             Endpoint("GET", _IN_PACKAGE, self.list_package, "List the actions in a package", {200: items}, published,
                      query=PAGE, statuses=(404, 409)),
         ]  # fmt: skip
-        for path, readable in ((_ONE, Access.NAMESPACE), (_PACKAGED, published)):
+        for path, readable in ((_ONE, EndpointAccess.NAMESPACE), (_PACKAGED, published)):
             many += [
                 Endpoint("PUT", path, self.put, "Create or update an action", item, body=wire.ActionPut,
                          query=(OVERWRITE,), max_bytes=max_bytes, statuses=(404, 409, 413, 415)),

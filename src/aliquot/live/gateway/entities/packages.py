@@ -23,7 +23,15 @@ from aliquot.live.gateway.entities.common import (
 )
 from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.refusal import Refusal, malformed
-from aliquot.live.gateway.http.routing import Access, Endpoint, Query, Request, Response, json_response, read_json
+from aliquot.live.gateway.http.routing import (
+    Endpoint,
+    EndpointAccess,
+    Query,
+    Request,
+    Response,
+    json_response,
+    read_json,
+)
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.errors import NotFoundError, WrongCollectionError
 from aliquot.live.store.records import Action, FullName, Package, Pair
@@ -45,7 +53,7 @@ class PackageEndpoints:
         force = Query("force", bool, "delete the actions in it, too")
         items = list[wire.PackageItem] | wire.PackageCount
         item = {200: wire.PackageView}
-        published = Access.PUBLISHED
+        published = EndpointAccess.PUBLISHED
         return [
             Endpoint("GET", _ALL, self.list, "List packages, or another namespace's published ones", {200: items},
                      published, query=PAGE),

@@ -37,7 +37,7 @@ class Request:
         self.fields = fields_of(query) if query else {}
         self.body = b""
         self.principal: Principal | None = None
-        self.named = ""  # the namespace in the path; not the caller's only where `Access.PUBLISHED` allows it
+        self.named = ""  # the namespace in the path; not the caller's only where `EndpointAccess.PUBLISHED` allows it
 
     @property
     def namespace(self) -> str:
@@ -65,7 +65,7 @@ def json_response(value: object, status: int = 200) -> Response:
     return Response(status, msgspec.json.encode(value))
 
 
-class Access(StrEnum):
+class EndpointAccess(StrEnum):
     """The credentials that an endpoint requires."""
 
     ANYONE = "anyone"
@@ -93,7 +93,7 @@ class Endpoint(NamedTuple):
     handler: Handler
     summary: str
     responses: dict[int, Any]  # body types by status; None: no JSON
-    access: Access = Access.NAMESPACE
+    access: EndpointAccess = EndpointAccess.NAMESPACE
     body: Any = None
     query: tuple[Query, ...] = ()
     max_bytes: int = 0  # limit on the body
@@ -163,9 +163,9 @@ class _EndpointRoute:
         check_headers(scope["headers"], headers)
         names = {key: decoded(value.encode("latin-1")) for key, value in scope["path_params"].items()}
         request = Request(transaction, names, headers, scope["query_string"])
-        if endpoint.access in {Access.NAMESPACE, Access.PUBLISHED}:
-            self._authorise(request, foreign=endpoint.access is Access.PUBLISHED)
-        elif endpoint.access is Access.OPERATOR:
+        if endpoint.access in {EndpointAccess.NAMESPACE, EndpointAccess.PUBLISHED}:
+            self._authorise(request, foreign=endpoint.access is EndpointAccess.PUBLISHED)
+        elif endpoint.access is EndpointAccess.OPERATOR:
             self._operator.check(headers.get(b"authorization"))
         if endpoint.body is not None:
             request.body = await self._bodies.read(headers, receive, endpoint.max_bytes)

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from aliquot.core.units import MIB
 from aliquot.live.gateway.entities.kinds import RuntimeInfo, runtimes
-from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, json_response
+from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Request, Response, json_response
 from aliquot.live.gateway.invocation.invoke import InvokeHandler
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.metrics import Metrics
@@ -68,7 +68,7 @@ class AboutEndpoints:
         self._rate_limiters = rate_limiters
 
     def endpoints(self) -> list[Endpoint]:
-        anyone: dict[str, Any] = {"access": Access.ANYONE}
+        anyone: dict[str, Any] = {"access": EndpointAccess.ANYONE}
         limits = "/api/v1/namespaces/{namespace}/limits"
         return [
             Endpoint("GET", "/", self.host, "Runtimes and limits of this host", {200: HostInfo}, **anyone),
@@ -140,7 +140,7 @@ class MetricsPage:
         self._parts = (metrics, platform, store, invoke, clock)
 
     def endpoint(self, settings: GatewaySettings) -> Endpoint:
-        access = Access.OPERATOR if settings.metrics_for_operator_only else Access.ANYONE
+        access = EndpointAccess.OPERATOR if settings.metrics_for_operator_only else EndpointAccess.ANYONE
         return Endpoint("GET", "/metrics", self.page, "Metrics for Prometheus", {200: None}, access)
 
     async def page(self, _: Request) -> Response:

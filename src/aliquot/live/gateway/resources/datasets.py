@@ -1,4 +1,4 @@
-"""Endpoints for datasets. The operator adds, removes and evicts them; tenants list, read and warm those they see."""
+"""Endpoints for datasets: add, remove and evict for the operator, list, read and warm for tenants."""
 
 import asyncio
 from typing import Annotated, Any, TypeAlias
@@ -15,7 +15,15 @@ from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.datasets.requests import AgentError, AgentLostError
 from aliquot.live.gateway.http.events import wants_events
 from aliquot.live.gateway.http.query import flag
-from aliquot.live.gateway.http.routing import Access, Endpoint, Query, Request, Response, json_response, read_json
+from aliquot.live.gateway.http.routing import (
+    Endpoint,
+    EndpointAccess,
+    Query,
+    Request,
+    Response,
+    json_response,
+    read_json,
+)
 from aliquot.live.gateway.resources.warming import OPERATOR, DatasetWarming, WarmingLimiter, WarmPost, WarmResult
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.store.clock import now_ms
@@ -46,7 +54,7 @@ class DatasetItem(Struct):
 
 
 class DatasetEntity(DatasetItem):
-    """A dataset with its size. Null means not known yet, or not told by the origin."""
+    """A dataset with its size. Null means unknown."""
 
     files: int | None
     bytes: int | None
@@ -88,7 +96,7 @@ class DatasetEndpoints:
         self._warming_limiter = WarmingLimiter()
 
     def endpoints(self) -> list[Endpoint]:
-        op: dict[str, Any] = {"access": Access.OPERATOR}
+        op: dict[str, Any] = {"access": EndpointAccess.OPERATOR}
         checked = Query("check", bool, "false: do not check that its origin can be opened and listed")
         force = Query("force", bool, "remove it even if functions use it; they will fail")
         warm: dict[str, Any] = {"body": WarmPost, "max_bytes": MIB, "streams": True}

@@ -9,7 +9,7 @@ from aliquot.core.units import MIB
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.datasets.requests import AgentError, AgentLostError
 from aliquot.live.gateway.http.refusal import Refusal
-from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, json_response, read_json
+from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Request, Response, json_response, read_json
 from aliquot.storage.models import BEST, ModelsState
 
 _ALL = "/operator/v1/models"
@@ -29,7 +29,11 @@ class ModelEndpoints:
         self._fabric = fabric
 
     def endpoints(self) -> list[Endpoint]:
-        shown: dict[str, Any] = {"responses": {200: ModelsState}, "access": Access.OPERATOR, "statuses": (409, 503)}
+        shown: dict[str, Any] = {
+            "responses": {200: ModelsState},
+            "access": EndpointAccess.OPERATOR,
+            "statuses": (409, 503),
+        }
         begun = {**shown, "responses": {202: ModelsState}}
         posted = {**shown, "body": UsePost, "max_bytes": MIB, "statuses": (408, 409, 413, 415, 503)}
         return [

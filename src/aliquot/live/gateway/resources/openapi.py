@@ -14,7 +14,14 @@ from aliquot.live.catalogue.names import NAME_PATTERN
 from aliquot.live.datasets.datasets import NAME as DATASET
 from aliquot.live.gateway.entities import wire
 from aliquot.live.gateway.http.events import TYPE
-from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, handled_elsewhere, json_response
+from aliquot.live.gateway.http.routing import (
+    Endpoint,
+    EndpointAccess,
+    Request,
+    Response,
+    handled_elsewhere,
+    json_response,
+)
 from aliquot.version import __version__
 
 _PATH_PARAMETERS = {
@@ -25,16 +32,16 @@ _PATH_PARAMETERS = {
 }
 _NAME_PARAMETER = {"type": "string", "pattern": f"^({NAME_PATTERN})$"}
 _REFUSALS = {
-    Access.ANYONE: (405,),
-    Access.NAMESPACE: (400, 401, 403, 405, 503),
-    Access.PUBLISHED: (400, 401, 403, 405, 503),
-    Access.OPERATOR: (400, 401, 405, 503),
+    EndpointAccess.ANYONE: (405,),
+    EndpointAccess.NAMESPACE: (400, 401, 403, 405, 503),
+    EndpointAccess.PUBLISHED: (400, 401, 403, 405, 503),
+    EndpointAccess.OPERATOR: (400, 401, 405, 503),
 }
-_SECURITY: dict[Access, list[dict[str, list[str]]]] = {
-    Access.ANYONE: [],
-    Access.NAMESPACE: [{"key": []}],
-    Access.PUBLISHED: [{"key": []}],
-    Access.OPERATOR: [{"operator": []}],
+_SECURITY: dict[EndpointAccess, list[dict[str, list[str]]]] = {
+    EndpointAccess.ANYONE: [],
+    EndpointAccess.NAMESPACE: [{"key": []}],
+    EndpointAccess.PUBLISHED: [{"key": []}],
+    EndpointAccess.OPERATOR: [{"operator": []}],
 }
 _ACTIVATION = "/activations/{id}"
 _ACTIVATION_HEADER = "x-openwhisk-activation-id"
@@ -48,7 +55,7 @@ class OpenApiEndpoints:
         self._others = others
 
     def endpoints(self) -> list[Endpoint]:
-        anyone = Access.ANYONE
+        anyone = EndpointAccess.ANYONE
         return [
             Endpoint("GET", "/openapi.json", self.page, "This API as OpenAPI", {200: dict}, anyone),
             Endpoint("GET", "/docs", self.docs, "This API as a page to read", {200: None}, anyone),
@@ -80,7 +87,7 @@ def web_endpoints() -> list[Endpoint]:
             handled_elsewhere,
             summary,
             {200: None, 202: None, 204: None},
-            Access.ANYONE,
+            EndpointAccess.ANYONE,
             statuses=(400, 401, 404, 408, 413, 429, 503),
             any_status=True,
         )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.catalogue import Catalogue
-from aliquot.live.gateway.http.routing import Access, Endpoint, Request, Response, json_response, read_json
+from aliquot.live.gateway.http.routing import Endpoint, EndpointAccess, Request, Response, json_response, read_json
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.store.errors import NotFoundError
@@ -21,7 +21,7 @@ _Weight: TypeAlias = Annotated[float, Meta(extra_json_schema={"minimum": MIN_WEI
 
 
 class NamespacePatch(Struct, rename="camel", forbid_unknown_fields=True):
-    """Changes to a namespace. Absent fields keep their value; null removes a quota."""
+    """Changes to a namespace. Absent fields keep their value, and null removes a quota."""
 
     weight: _Weight | UnsetType = UNSET
     invocations_per_minute: int | UnsetType | None = UNSET
@@ -62,9 +62,9 @@ class OperatorEndpoints:
         self._sessions = sessions
 
     def endpoints(self) -> list[Endpoint]:
-        operator: dict[str, Any] = {"access": Access.OPERATOR}
+        operator: dict[str, Any] = {"access": EndpointAccess.OPERATOR}
         named: dict[str, Any] = {**operator, "statuses": (404,)}
-        body: dict[str, Any] = {"max_bytes": MIB, "access": Access.OPERATOR}
+        body: dict[str, Any] = {"max_bytes": MIB, "access": EndpointAccess.OPERATOR}
         item = {200: NamespaceItem}
         return [
             Endpoint("GET", "/operator/v1/status", self.status, "Devices, flows, sandboxes", {200: dict}, **operator),

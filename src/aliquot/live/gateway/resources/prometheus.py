@@ -61,11 +61,11 @@ class PlatformCollector(Collector):
             ),
             "run": HistogramMetricFamily("aliquot_run_seconds", "Seconds of runs", labels=labels),
         }
-        for key, tally in sorted(self._metrics.actions.items()):
-            for (status, start), count in sorted(tally.counts.items(), key=str):
+        for key, action in sorted(self._metrics.actions.items()):
+            for (status, start), count in sorted(action.counts.items(), key=str):
                 ends.add_metric([*key, _STATUSES[status], start or "none"], count)
             for phase, family in phases.items():
-                histogram = getattr(tally, phase)
+                histogram = getattr(action, phase)
                 family.add_metric(key, histogram.cumulated(), histogram.total)
         yield ends
         yield from phases.values()

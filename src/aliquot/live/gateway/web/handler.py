@@ -42,7 +42,7 @@ _DEFAULT_ALLOW_HEADERS = b"Authorization, Origin, X-Requested-With, Content-Type
 _NO_LENGTH = frozenset([204, 304])
 
 
-class HttpRequest(Struct):
+class IncomingRequest(Struct):
     """A request whose body has not been read yet."""
 
     method: str
@@ -56,16 +56,16 @@ class HttpRequest(Struct):
     cors: Headers  # added to the response, unless the action sets them; a route may change them
 
     @staticmethod
-    def of(scope: Scope, receive: Receive, transaction: str) -> "HttpRequest":
+    def of(scope: Scope, receive: Receive, transaction: str) -> "IncomingRequest":
         headers = dict(scope["headers"])
         allow_headers = headers.get(b"access-control-request-headers", _DEFAULT_ALLOW_HEADERS)
         cors = (_ALLOW_ORIGIN, _ALLOW_METHODS, (b"access-control-allow-headers", allow_headers))
         path, query, pairs = scope["raw_path"], scope["query_string"], scope["headers"]
         scheme = scope.get("scheme", "http")
-        return HttpRequest(scope["method"], path, query, pairs, headers, scheme, transaction, receive, cors)
+        return IncomingRequest(scope["method"], path, query, pairs, headers, scheme, transaction, receive, cors)
 
 
-BuiltinHandler = Callable[[HttpRequest, str, WebRequest], Awaitable[WebResponse]]  # with the caller's namespace
+BuiltinHandler = Callable[[IncomingRequest, str, WebRequest], Awaitable[WebResponse]]  # with the caller's namespace
 
 
 class BuiltinAction(NamedTuple):
@@ -99,7 +99,7 @@ class WebActions:
         self._anonymous_bytes = min(settings.web_payload_bytes, settings.payload_bytes)
         self._anonymous_limit = AnonymousBodyLimit(self._anonymous_bytes)
 
-    async def handle(self, request: HttpRequest) -> WebResponse:
+    async def handle(self, request: IncomingRequest) -> WebResponse:
         """Respond to a request below /api/v1/web/. Raises a `Refusal`."""
         if request.method not in METHODS:
             raise not_allowed(METHODS)
@@ -115,7 +115,7 @@ class WebActions:
         target = self._targets.of(path.namespace, path.full_name, path.extension)
         return await self.call(request, target, path.rest)
 
-    async def _handle_builtin(self, builtin: BuiltinAction, request: HttpRequest, path: WebPath) -> WebResponse:
+    async def _handle_builtin(self, builtin: BuiltinAction, request: IncomingRequest, path: WebPath) -> WebResponse:
         if request.method == "OPTIONS":
             return WebResponse(200, (), b"")
         user = self._user(request)
@@ -130,7 +130,7 @@ class WebActions:
         return await builtin.handler(request, user, msgspec.structs.replace(web_request, body=body))
 
     async def call(
-        self, request: HttpRequest, target: WebTarget, rest: str, named: Mapping[str, str] | None = None
+        self, request: IncomingRequest, target: WebTarget, rest: str, named: Mapping[str, str] | None = None
     ) -> WebResponse:
         """Run the action and return its response. Raises a `Refusal`.
 
@@ -159,14 +159,16 @@ class WebActions:
             raise Refusal(refusal.status, refusal.text, (*refusal.headers, activation)) from refusal
         return response._replace(headers=(*response.headers, activation))
 
-    def _user(self, request: HttpRequest) -> str | None:
+    def _user(self, request: IncomingRequest) -> str | None:
         """Return the namespace of the caller's key, or None without a valid key."""
         try:
             return self._auth.principal(request.headers.get(b"authorization")).name
         except Refusal:
             return None
 
-    def _web_request(self, request: HttpRequest, rest: str, user: str | None, named: Mapping[str, str]) -> WebRequest:
+    def _web_request(
+        self, request: IncomingRequest, rest: str, user: str | None, named: Mapping[str, str]
+    ) -> WebRequest:
         """Return the request for the action, without its body."""
         check_headers(request.pairs, request.headers)
         pairs = request.pairs
@@ -179,13 +181,13 @@ class WebActions:
 class WebRoute:
     """A handler of web requests as an ASGI application."""
 
-    def __init__(self, handle: Callable[[HttpRequest], Awaitable[WebResponse]], request_ids: RequestIds) -> None:
+    def __init__(self, handle: Callable[[IncomingRequest], Awaitable[WebResponse]], request_ids: RequestIds) -> None:
         self._handle = handle
         self._request_ids = request_ids
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         transaction = self._request_ids.of(dict(scope["headers"]).get(b"x-request-id"))
-        request = HttpRequest.of(scope, receive, transaction)
+        request = IncomingRequest.of(scope, receive, transaction)
         try:
             response = await self._handle(request)
         except Disconnected:

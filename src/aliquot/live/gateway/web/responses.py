@@ -134,7 +134,7 @@ def _string_body(text: str, content_type: str | None) -> tuple[str, bytes]:
     if kind is None:
         raise Refusal(400, UNKNOWN_TYPE)
     if kind.is_text or kind.is_json:
-        # Old actions, written before OpenWhisk told text from binary data, return JSON in base64.
+        # Actions written for early versions of OpenWhisk return JSON in base64.
         encoded = kind.is_json and is_base64(text)
         return kind.with_charset(), _decoded(text) if encoded else text.encode()
     return str(kind), _decoded(text)
