@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compil
 
 ASK = """
 import json, msgspec
-from aliquot.live.device.nvidia.pynvml_peer import open_nvml
+from aliquot.live.device.nvidia.pynvml_adapter import open_nvml
 nvml = open_nvml()
 found = [nvml.driver_version(), nvml.gpus(), nvml.processes("GPU-0"), nvml.samples("GPU-0", 1_000_000),
          nvml.samples("GPU-1", 0), nvml.processes("GPU-1"), *map(nvml.fault, ("GPU-0", "GPU-1", "GPU-1"))]
@@ -67,10 +67,8 @@ def test_what_is_wrong_with_a_gpu_is_told_and_stays_so(library, said, first, sec
 
 
 def test_a_lost_gpu_is_a_fault_and_its_processes_an_error(library):
-    code = (
-        "from aliquot.live.device.nvidia.pynvml_peer import open_nvml; nvml = open_nvml(); print(nvml.fault('GPU-0'))"
-    )
-    code += "; nvml.processes('GPU-0')"
+    code = "from aliquot.live.device.nvidia.pynvml_adapter import open_nvml; nvml = open_nvml()"
+    code += "; print(nvml.fault('GPU-0')); nvml.processes('GPU-0')"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**library, "FAKE_LOST": "1"}, capture_output=True, text=True, check=False
     )

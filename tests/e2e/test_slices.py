@@ -10,10 +10,10 @@ import pytest
 from awaiting import wait_until_busy
 
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device import parts as ways
+from aliquot.live.device import slices as ways
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.device.host import HostDriver
-from aliquot.live.device.parts.base import ROOT, quota_us
+from aliquot.live.device.slices.base import ROOT, quota_us
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from aliquot.live.bodies.json_check import TOO_MANY
-from aliquot.live.bodies.json_check_process import DATA_BYTES
+from aliquot.live.bodies.json_check_process import MAX_DATA_BYTES
 from aliquot.live.bodies.json_checker import TOO_MANY_NAMES, JsonChecker
 from aliquot.live.bodies.large import allocate
 
@@ -39,7 +39,7 @@ def test_its_process_has_a_bound_on_its_memory():
         try:
             result = await checker.check(large(b'{"a":1}'), is_object=True, names=("a", "b"))
             assert (result.why, result.names) == (None, ("a",))
-            assert resource.prlimit(checker._process.pid, resource.RLIMIT_DATA) == (DATA_BYTES, DATA_BYTES)
+            assert resource.prlimit(checker._process.pid, resource.RLIMIT_DATA) == (MAX_DATA_BYTES, MAX_DATA_BYTES)
         finally:
             checker.close()
 

@@ -13,11 +13,11 @@ from sandboxes import play, result, strongest
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec
+from aliquot.live.device import drivers
 from aliquot.live.device.drivers import DRIVERS
 from aliquot.live.device.nvidia.choice import read_choice
 from aliquot.live.device.nvidia.driver import NvidiaDriver
 from aliquot.live.device.nvidia.nvml import GpuProcess
-from aliquot.live.node import watch
 from aliquot.live.node.base import Status
 
 DEVICES = (DeviceSpec("cpu", "cpu", concurrency=8), DeviceSpec("nvidia-0", "nvidia"), DeviceSpec("nvidia-1", "nvidia"))
@@ -194,7 +194,7 @@ def test_a_sandbox_that_cannot_be_swapped_in_is_ended(gpus):
 
 
 def test_a_gpu_that_fails_takes_its_sandboxes_with_it_and_no_others(gpus, monkeypatch):
-    monkeypatch.setattr(watch, "EVERY_S", 0.01)
+    monkeypatch.setattr(drivers, "DEVICE_CHECK_INTERVAL_S", 0.01)
 
     async def scene(rig):
         first = await rig.started(ECHO, place=("nvidia-0",))

@@ -17,9 +17,9 @@ from places import SUPPORT
 from sandboxes import RUNAWAY_CODE, NodeRig, isolation, play, result, texts, with_and_without_walls
 
 from aliquot.live.node.base import Status
-from aliquot.live.node.lanes import Lanes
+from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.states import IDLE
-from aliquot.live.node.swaps import NOT_OUT, Swaps
+from aliquot.live.node.swaps import NOT_OUT, SandboxSwapper
 from aliquot.runtime.frames import REPLY
 from aliquot.testing.server import alive
 from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop, wait_until
@@ -236,7 +236,7 @@ def test_a_killed_zygote_is_started_again(tmp_path):
 
 
 def test_zygotes_that_nothing_lives_from_make_room(tmp_path, monkeypatch):
-    monkeypatch.setattr("aliquot.live.node.zygotes.MOST_ZYGOTES", 3)
+    monkeypatch.setattr("aliquot.live.node.zygotes.MAX_ZYGOTES", 3)
 
     def zygotes():
         return [one for one in psutil.Process().children() if any("zygote.py" in word for word in one.cmdline())]
@@ -410,9 +410,9 @@ def test_a_driver_that_raises_as_it_swaps_holds_up_nobody_else_on_the_device():
     )
 
     async def scene():
-        lanes = Lanes(["a"])
+        lanes = DeviceQueues(["a"])
         with ThreadPoolExecutor(1) as swapper:
-            Swaps(Broken(), lanes, asyncio.get_running_loop(), swapper).out(sandbox)
+            SandboxSwapper(Broken(), lanes, asyncio.get_running_loop(), swapper).out(sandbox)
             freed = asyncio.Event()
             lanes.do("a", freed.set)
             assert not freed.is_set()

@@ -170,9 +170,9 @@ def test_too_much_memory_is_told_apart(tmp_path):
         outcome = await rig.run_and_lose(hog)
         assert result(outcome) == {"error": "The action exhausted its memory and was aborted."}
 
-    from aliquot.live.node.cgroups import Cgroups
+    from aliquot.live.node.cgroups import NodeCgroups
 
-    groups = Cgroups("aliquot-test")
+    groups = NodeCgroups("aliquot-test")
     groups.close()
     if not groups.version:
         pytest.skip("only control groups tell it apart from other crashes")

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from aliquot.core.units import GIB
-from aliquot.live.device.nvidia.commands import Done
+from aliquot.live.device.nvidia.commands import CommandResult
 from aliquot.live.device.nvidia.nvml import Gpu, MigInstance, Nvml, NvmlError
 
 FIRST = Gpu(0, "GPU-aaaa", "RTX 4090", 24 * GIB, minor=3)
@@ -57,7 +57,7 @@ class Recorder:
         self.commands.append((*words, given.strip()) if given else tuple(words))
         self.env = dict(env)
         said = self.failing.get((given.strip() or words[-1]).replace("-", "_").strip("_"))
-        return Done(0, "") if said is None else Done(1, said)
+        return CommandResult(0, "") if said is None else CommandResult(1, said)
 
 
 def compiler():

@@ -10,14 +10,14 @@ from aliquot.config import PolicySettings
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.resolving import ResolvedAction
-from aliquot.live.device.used import Used
+from aliquot.live.device.records import DeviceUsage
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
 from aliquot.live.store.records import FullName, Namespace
 from aliquot.live.store.sqlite import SqliteStore
-from aliquot.live.usage.file import LEAST, UsageFile
+from aliquot.live.usage.file import MIN_FILE_BYTES, UsageFile
 from aliquot.testing.node import ScriptedNode
 from aliquot.testing.waiting import wait_on_loop
 
@@ -39,7 +39,7 @@ class Rig:
             self.node,
             store,
             host_memory_bytes=2**40,
-            open_usage_file=lambda: UsageFile(folder / "usage.ring", LEAST),
+            open_usage_file=lambda: UsageFile(folder / "usage.ring", MIN_FILE_BYTES),
         )
         self.catalogue = Catalogue(store, self.service)
         self.composer = Composer(self.service, store, self.catalogue.resolve)
@@ -143,7 +143,7 @@ class Rig:
 
     def use(self, sandbox, compute_s, memory_bytes=2**20):
         """Set what the sandbox has used of its accelerator so far."""
-        self.node.used_so_far[sandbox] = Used(sandbox, compute_s, memory_bytes)
+        self.node.used_so_far[sandbox] = DeviceUsage(sandbox, compute_s, memory_bytes)
 
 
 def on_a_rig(**settings):

@@ -15,7 +15,7 @@ from aliquot.sdk.server import find_folder
 from aliquot.sdk.units import read_ms
 
 if TYPE_CHECKING:
-    from aliquot.live.usage.series import Row
+    from aliquot.live.usage.series import UsageRow
 
 
 def usage(
@@ -39,7 +39,7 @@ def usage(
     The command reads the data folder, so the platform need not run. With --json each row has its windows.
     """
     from aliquot.live.usage.reading import read_usage
-    from aliquot.live.usage.series import rows
+    from aliquot.live.usage.series import usage_rows
 
     window_ms = read_ms(window, "--window")
     if window_ms < 20:  # noqa: PLR2004 - two samples
@@ -55,7 +55,7 @@ def usage(
         if function in (None, track.label.function, f"/{track.label.tenant}/{track.label.function}")
         and sandbox in (None, track.label.sandbox)
     ]
-    found = rows(wanted, window_ms, each_sandbox=each or sandbox is not None)
+    found = usage_rows(wanted, window_ms, each_sandbox=each or sandbox is not None)
     if plot is not None:
         _draw(found, plot)
     if as_json:
@@ -64,7 +64,7 @@ def usage(
     _show(found)
 
 
-def _show(found: "list[Row]") -> None:
+def _show(found: "list[UsageRow]") -> None:
     if not found:
         output.print("no samples of that; --last all shows all that are kept")
         return
@@ -94,7 +94,7 @@ def _show(found: "list[Row]") -> None:
         output.print("[yellow]! not enforced: nothing kept these to what they had asked for; see aliquot doctor[/]")
 
 
-def _draw(found: "list[Row]", path: Path) -> None:
+def _draw(found: "list[UsageRow]", path: Path) -> None:
     """Draw two panels for each device, one for compute and one for memory."""
     from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 

@@ -11,14 +11,14 @@ from aliquot.config import PolicySettings, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.catalogue.images import Image
-from aliquot.live.device.nvidia.choice import NVIDIA, TAKES, Choice, read_choice
+from aliquot.live.device.nvidia.choice import NVIDIA, TAKES, NvidiaChoice, read_choice
 from aliquot.live.device.nvidia.inventory import device_specs
 from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
-from aliquot.live.device.nvidia.pynvml_peer import open_nvml
+from aliquot.live.device.nvidia.pynvml_adapter import open_nvml
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.sessions.records import SessionSettings
 from aliquot.live.store.base import Retention
-from aliquot.live.usage.file import SIZE as USAGE_BYTES
+from aliquot.live.usage.file import DEFAULT_FILE_BYTES as USAGE_BYTES
 from aliquot.storage.settings import FabricSettings
 
 PORT = 3233  # the port of a standalone OpenWhisk
@@ -85,7 +85,9 @@ def _virtual(number: int, memory_bytes: int | None, slots: int) -> list[DeviceSp
     return [DeviceSpec(f"{HOST_KIND}-{index}", HOST_KIND, size, slots) for index in range(1, number + 1)]
 
 
-def _gpus(choice: Choice, memory_bytes: int | None, slots: int, open_gpus: Callable[[], Nvml]) -> list[DeviceSpec]:
+def _gpus(
+    choice: NvidiaChoice, memory_bytes: int | None, slots: int, open_gpus: Callable[[], Nvml]
+) -> list[DeviceSpec]:
     try:
         with closing(open_gpus()) as nvml:
             return device_specs(nvml, choice, memory_bytes, slots)

@@ -5,7 +5,7 @@ object, perhaps with a descriptor. Threads take turns. The requests are:
 
     {"begin": FUNCTION}              another function of the group runs now, inside this run: its id and environment
     {"end": STATUS} and its result   the inner function, or a step of a chain, has ended: the next step's environment
-    {"room": BYTES}                  allocate a shared buffer: its number and descriptor
+    {"allocate": BYTES}              allocate a shared buffer: its number and descriptor
     {"close": NUMBER}                the shared buffer is written and can be handed over
     {"drop": NUMBER}                 the shared buffer is not needed after all
     {"take": NUMBER}                 open a shared buffer that has arrived: its descriptor and size
@@ -54,7 +54,7 @@ class ControlChannel:
     def put(self, buffers: list[memoryview]) -> int:
         """Copy the buffers into a new shared buffer and return its number. Raises `ChannelError` without space."""
         size = values.layout([len(buffer) for buffer in buffers])[1]
-        reply, fd = self.ask({"room": size})
+        reply, fd = self.ask({"allocate": size})
         try:
             values.fill(fd, buffers)
         except BaseException:

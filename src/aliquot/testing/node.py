@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from aliquot.core.model import CPU, DeviceSpec
-from aliquot.live.device.used import Used
+from aliquot.live.device.records import DeviceUsage
 from aliquot.live.node.base import Launch, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 
 
@@ -19,7 +19,7 @@ class ScriptedNode:
         self.stopped: list[int] = []
         self.unloaded: list[int] = []
         self.slices: dict[int, tuple[float, float]] = {}
-        self.used_so_far: dict[int, Used] = {}
+        self.used_so_far: dict[int, DeviceUsage] = {}
 
     async def start(self, listener: NodeListener) -> None:
         self.listener = listener
@@ -60,7 +60,7 @@ class ScriptedNode:
     def usage(self) -> list[SandboxUsage]:
         return []
 
-    def used(self) -> list[Used]:
+    def used(self) -> list[DeviceUsage]:
         """Return the usage that the test has set."""
         return list(self.used_so_far.values())
 

@@ -13,25 +13,23 @@ from places import DOCS
 from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import DeviceSpec, FunctionSpec
-from aliquot.live.device.base import Opening
+from aliquot.live.device.base import DriverContext
 from aliquot.live.device.nvidia import commands
 from aliquot.live.device.nvidia.checks import check, find_library
-from aliquot.live.device.nvidia.choice import Choice, Mode, read_choice
-from aliquot.live.device.nvidia.commands import Done
+from aliquot.live.device.nvidia.choice import NvidiaChoice, SharingMode, read_choice
+from aliquot.live.device.nvidia.commands import CommandResult
 from aliquot.live.device.nvidia.driver import NvidiaDriver
 from aliquot.live.device.nvidia.inventory import device_specs
-from aliquot.live.device.nvidia.nvml import GpuProcess, Sample
-from aliquot.live.device.nvidia.processes import Processes, parent_of
-from aliquot.live.device.surroundings import Surroundings
-from aliquot.live.device.survey import survey_nvidia
-from aliquot.live.device.table import drivers_table
-from aliquot.live.device.used import Used
+from aliquot.live.device.nvidia.nvml import GpuProcess, GpuSample
+from aliquot.live.device.nvidia.usage import SandboxProcesses, parent_of
+from aliquot.live.device.records import DeviceAccess, DeviceUsage
+from aliquot.live.device.survey import drivers_table, survey_nvidia
 from aliquot.live.settings import parse_devices
 from aliquot.testing.waiting import wait_until
 
 CONTROL = "nvidia-cuda-mps-control"
 FILES = ("/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
-FREE = Surroundings(own_files=True)
+FREE = DriverContext(own_files=True)
 
 
 @pytest.fixture
@@ -47,7 +45,7 @@ def made(tmp_path, asked="", *, nvml=None, run=None, library=None, parents=None)
     run = run or Recorder()
     choice = read_choice(asked)
     devices = device_specs(nvml, choice, None, 100)
-    processes = Processes((parents or {}).get) if parents is not None else None
+    processes = SandboxProcesses((parents or {}).get) if parents is not None else None
     return NvidiaDriver("tag", devices, choice, tmp_path, nvml, run, library, processes), nvml, run
 
 
@@ -61,11 +59,11 @@ def found(name):
 @pytest.mark.parametrize(
     ("text", "choice"),
     [
-        ("", Choice()),
-        ("0,1", Choice((0, 1))),
-        ("mps", Choice(mode=Mode.MPS)),
-        ("1:hami:swap", Choice((1,), Mode.HAMI, swap=True)),
-        ("mig:2", Choice((2,), Mode.MIG)),
+        ("", NvidiaChoice()),
+        ("0,1", NvidiaChoice((0, 1))),
+        ("mps", NvidiaChoice(mode=SharingMode.MPS)),
+        ("1:hami:swap", NvidiaChoice((1,), SharingMode.HAMI, swap=True)),
+        ("mig:2", NvidiaChoice((2,), SharingMode.MIG)),
     ],
 )
 def test_gpus_mode_and_swap_are_read_in_any_order(text, choice):
@@ -132,7 +130,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
 
 
 def test_without_nvidias_library_it_says_so():
-    code = "from aliquot.live.device.nvidia.pynvml_peer import open_nvml; open_nvml()"
+    code = "from aliquot.live.device.nvidia.pynvml_adapter import open_nvml; open_nvml()"
     done = subprocess.run(
         [sys.executable, "-c", code], env={"LD_LIBRARY_PATH": "/nowhere"}, capture_output=True, text=True, check=False
     )
@@ -147,10 +145,10 @@ def test_without_nvidias_library_it_says_so():
 @pytest.mark.parametrize(
     ("asked", "around", "missing", "version", "machine", "why"),
     [
-        ("mps", Surroundings(own_uid=True, own_files=True), (), "570", "x86_64", "MPS serves one user id at a time"),
+        ("mps", DriverContext(own_uid=True, own_files=True), (), "570", "x86_64", "MPS serves one user id at a time"),
         ("mps", FREE, (CONTROL,), "570", "x86_64", f"`{CONTROL}` is not on the PATH"),
         ("mps:swap", FREE, (), "570", "x86_64", "cuda-checkpoint is not known to take processes that compute through"),
-        ("hami", Surroundings(), (), "570", "x86_64", "HAMi-core keeps its files in /tmp"),
+        ("hami", DriverContext(), (), "570", "x86_64", "HAMi-core keeps its files in /tmp"),
         ("hami:swap", FREE, ("cuda-checkpoint",), "570", "x86_64", "`cuda-checkpoint` is not on the PATH"),
         ("swap", FREE, (), "545.23.08", "x86_64", "cuda-checkpoint needs driver 550 or newer, and this is 545.23.08"),
         ("swap", FREE, (), "570.86.10", "aarch64", "cuda-checkpoint is for x86-64 alone, and this is aarch64"),
@@ -205,7 +203,7 @@ def test_under_mps_a_sandbox_has_its_part_of_the_processors_and_of_the_memory(tm
     assert pipes["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in pipes  # it would be no memory at all
     shared = ("/dev/shm", f"{tmp_path}/mps/nvidia-0/pipe", f"{tmp_path}/mps/nvidia-0/log")  # noqa: S108
-    assert driver.opening(["nvidia-0"]) == Opening(FILES, writable=shared)
+    assert driver.opening(["nvidia-0"]) == DeviceAccess(FILES, writable=shared)
 
 
 def test_under_hami_each_sandbox_has_limits_and_a_cache_file_of_its_own(tmp_path):
@@ -217,7 +215,7 @@ def test_under_hami_each_sandbox_has_limits_and_a_cache_file_of_its_own(tmp_path
         "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/tag-7.vgpu",  # noqa: S108
     }
     assert driver.environment(8, ["nvidia-0"], 0.3, 0)["CUDA_DEVICE_MEMORY_SHARED_CACHE"] == "/tmp/tag-8.vgpu"  # noqa: S108
-    assert driver.opening(["nvidia-0"]) == Opening(FILES, ("/opt/libvgpu.so",), preload="/opt/libvgpu.so")
+    assert driver.opening(["nvidia-0"]) == DeviceAccess(FILES, ("/opt/libvgpu.so",), preload="/opt/libvgpu.so")
 
 
 def test_under_mig_a_sandbox_sees_its_instance(tmp_path):
@@ -236,7 +234,7 @@ def test_on_several_gpus_a_sandbox_sees_all_of_them(tmp_path):
     assert (told["CUDA_VISIBLE_DEVICES"], told["CUDA_DEVICE_SM_LIMIT"]) == ("GPU-aaaa,GPU-bbbb", "100")
     driver, _, _ = made(tmp_path, "mps")  # a client of MPS has one daemon, and so one GPU
     assert driver.environment(7, both, 1, GIB) == {"CUDA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb"}
-    assert driver.opening(both) == Opening(("/dev/nvidia3", "/dev/nvidia4", *FILES[1:]))
+    assert driver.opening(both) == DeviceAccess(("/dev/nvidia3", "/dev/nvidia4", *FILES[1:]))
     assert any("a function on several GPUs has them whole without MPS" in line for line in driver.enforcement.lacking)
 
 
@@ -252,7 +250,7 @@ SHARES = (0.01, 0.07, 0.125, 0.29, 0.57, 1)
 def test_time_slicing_shows_the_gpu_and_says_that_nothing_is_enforced(tmp_path):
     driver, _, run = made(tmp_path)
     assert driver.environment(7, ["nvidia-1"], 0.5, GIB) == {"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}
-    assert driver.opening(["nvidia-0"]) == Opening(FILES)
+    assert driver.opening(["nvidia-0"]) == DeviceAccess(FILES)
     assert (driver.enforcement.compute, driver.enforcement.memory) == ("not enforced", "not enforced")
     assert "nvidia:timeslice: nothing is enforced" in driver.enforcement.lacking[0]
     assert run.commands == []
@@ -334,9 +332,9 @@ def test_a_device_with_a_fault_is_not_fit_for_use(tmp_path):
 
 def test_programs_are_run_by_their_words_and_what_they_say_is_kept(monkeypatch):
     code = "import os, sys; print(os.environ['SAID'], sys.stdin.read(), sys.argv[1]); sys.exit(3)"
-    assert commands.run([sys.executable, "-c", code, "$HOME;"], {"SAID": "a"}, "b") == Done(3, "a b $HOME;")
-    assert commands.run(["/nowhere/program"], {}) == Done(-1, "/nowhere/program: No such file or directory")
-    monkeypatch.setattr(commands, "TIMEOUT_S", 0.05)
+    assert commands.run([sys.executable, "-c", code, "$HOME;"], {"SAID": "a"}, "b") == CommandResult(3, "a b $HOME;")
+    assert commands.run(["/nowhere/program"], {}) == CommandResult(-1, "/nowhere/program: No such file or directory")
+    monkeypatch.setattr(commands, "COMMAND_TIMEOUT_S", 0.05)
     assert (
         commands.run([sys.executable, "-c", "import time; time.sleep(60)"], {}).said == "it did not end within 0.05 s"
     )
@@ -390,15 +388,20 @@ def test_samples_and_memory_are_added_up_for_the_sandbox_whose_process_it_is(tmp
     driver.attach(2, ["nvidia-0"], [20])
     driver.attach(3, ["nvidia-1"], [30])
     nvml.running["GPU-aaaa"] = [GpuProcess(10, 1), GpuProcess(11, 2), GpuProcess(20, 4), GpuProcess(300, 8)]
-    nvml.sampled["GPU-aaaa"] = [Sample(10, 1_000_000, 0.5), Sample(20, 1_000_000, 0.5)]
+    nvml.sampled["GPU-aaaa"] = [GpuSample(10, 1_000_000, 0.5), GpuSample(20, 1_000_000, 0.5)]
     driver.meters.look()
-    assert driver.used() == [Used(1, 0, 3), Used(2, 0, 4), Used(3, 0, 0)]
+    assert driver.used() == [DeviceUsage(1, 0, 3), DeviceUsage(2, 0, 4), DeviceUsage(3, 0, 0)]
     nvml.sampled["GPU-aaaa"] += [
-        Sample(11, 1_200_000, 0.5), Sample(10, 1_200_000, 0.25), Sample(20, 1_400_000, 1), Sample(300, 1_400_000, 1),
+        GpuSample(11, 1_200_000, 0.5), GpuSample(10, 1_200_000, 0.25), GpuSample(20, 1_400_000, 1),
+        GpuSample(300, 1_400_000, 1),
     ]  # fmt: skip
     driver.meters.look()
     driver.meters.look()  # what was taken once is not taken again
-    assert driver.used() == [Used(1, pytest.approx(0.15), 3), Used(2, pytest.approx(0.4), 4), Used(3, 0, 0)]
+    assert driver.used() == [
+        DeviceUsage(1, pytest.approx(0.15), 3),
+        DeviceUsage(2, pytest.approx(0.4), 4),
+        DeviceUsage(3, 0, 0),
+    ]
     driver.detach(1)
     assert [used.sandbox for used in driver.used()] == [2, 3]
 
@@ -408,9 +411,9 @@ def test_usage_of_several_gpus_is_added_up(tmp_path):
     driver.attach(1, ["nvidia-0", "nvidia-1"], [10])
     for uuid, busy in (("GPU-aaaa", 1.0), ("GPU-bbbb", 0.5)):
         nvml.running[uuid] = [GpuProcess(10, 4)]
-        nvml.sampled[uuid] = [Sample(10, 1_000_000, busy), Sample(10, 1_400_000, busy)]
+        nvml.sampled[uuid] = [GpuSample(10, 1_000_000, busy), GpuSample(10, 1_400_000, busy)]
     driver.meters.look()
-    assert driver.used() == [Used(1, pytest.approx(0.3), 8)]  # on average of both, and bytes of both
+    assert driver.used() == [DeviceUsage(1, pytest.approx(0.3), 8)]  # on average of both, and bytes of both
     assert driver.meters.pids_on_device(1) == [10]
     driver.detach(1)
     assert driver.used() == []
@@ -423,23 +426,23 @@ def test_a_gpu_that_does_not_tell_keeps_what_it_told_last(tmp_path):
     driver.meters.look()
     nvml.silent = True
     driver.meters.look()
-    assert driver.used() == [Used(1, 0, 5)]
+    assert driver.used() == [DeviceUsage(1, 0, 5)]
 
 
 def test_nvml_is_asked_in_a_thread_that_ends_with_the_driver(tmp_path, monkeypatch):
-    monkeypatch.setattr("aliquot.live.device.nvidia.usage.EVERY_S", 0.001)
+    monkeypatch.setattr("aliquot.live.device.nvidia.usage.NVML_INTERVAL_S", 0.001)
     driver, nvml, _ = made(tmp_path, "0", parents={})
     driver.attach(1, ["nvidia-0"], [10])
     driver.meters.start()
     nvml.running["GPU-aaaa"] = [GpuProcess(10, 5)]
-    wait_until(driver.used, lambda used: used == [Used(1, 0, 5)], what="the thread's first measurement")
+    wait_until(driver.used, lambda used: used == [DeviceUsage(1, 0, 5)], what="the thread's first measurement")
     driver.close()
     assert not driver.meters._thread.is_alive()
 
 
 def test_a_child_is_its_parents_sandbox():
     child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
-    processes = Processes()
+    processes = SandboxProcesses()
     processes.add(9, [os.getpid()])
     assert processes.sandbox_of(child.pid) == 9
     processes.remove(9)

@@ -25,7 +25,7 @@ BOUND = 2**20
 def filled(sandbox):
     """A shared buffer that a sandbox has made, and the envelope that belongs to it."""
     buffers = [memoryview(bytes([number + 1]) * size) for number, size in enumerate(SIZES)]
-    number, buffer = sandbox.room(values.layout(SIZES)[1])
+    number, buffer = sandbox.allocate(values.layout(SIZES)[1])
     values.fill(buffer.fd, buffers)
     sandbox.seal(number)
     return number, values.seal_envelope(b"pickle", SIZES)
@@ -53,7 +53,7 @@ def test_what_is_handed_over_can_be_written_by_nobody():
 
 def test_what_somebody_could_still_write_to_is_not_handed_over():
     sandbox = SandboxBuffers("t", BOUND, BOUND)
-    number, buffer = sandbox.room(4096)
+    number, buffer = sandbox.allocate(4096)
     with mmap.mmap(buffer.fd, 4096), pytest.raises(SharedBufferError, match="still being written to"):
         sandbox.seal(number)
     os.pwrite(buffer.fd, b"x" * 4096, 0)
@@ -62,7 +62,7 @@ def test_what_somebody_could_still_write_to_is_not_handed_over():
 
 def test_what_was_not_written_to_its_end_is_not_handed_over():
     sandbox = SandboxBuffers("t", BOUND, BOUND)
-    number, buffer = sandbox.room(100_000)
+    number, buffer = sandbox.allocate(100_000)
     os.pwrite(buffer.fd, b"x" * 50_000, 0)
     with pytest.raises(SharedBufferError, match="not been written to its end"):
         sandbox.seal(number)
@@ -71,9 +71,9 @@ def test_what_was_not_written_to_its_end_is_not_handed_over():
 def test_a_sandbox_has_so_many_shared_buffers_at_once_and_those_it_does_not_take_make_way():
     sandbox, other = SandboxBuffers("t", 10 * BOUND, BOUND), SandboxBuffers("o", 10 * BOUND, BOUND)
     for _ in range(128):
-        sandbox.room(4096)
-    with pytest.raises(SharedBufferError, match="128 shared buffers are under way already"):
-        sandbox.room(4096)
+        sandbox.allocate(4096)
+    with pytest.raises(SharedBufferError, match="128 shared buffers are open already"):
+        sandbox.allocate(4096)
     numbers = [other.put(SharedBuffer(4096, BOUND)) for _ in range(129)]
     assert open_buffers() == 256
     with pytest.raises(SharedBufferError, match="there is no shared buffer 1 to take"):
@@ -87,7 +87,7 @@ def test_a_server_without_descriptors_refuses_and_counts_no_bytes():
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:
         with pytest.raises(SharedBufferError, match="Too many open files"):
-            sandbox.room(4096)
+            sandbox.allocate(4096)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     gc.collect()
@@ -127,7 +127,7 @@ def test_bytes_wherever_they_are_travel_apart_and_come_back():
 @pytest.mark.parametrize("size", [0, -1, BOUND + 1])
 def test_a_shared_buffer_that_cannot_be_is_refused(size):
     with pytest.raises(SharedBufferError):
-        SandboxBuffers("t", BOUND, BOUND).room(size)
+        SandboxBuffers("t", BOUND, BOUND).allocate(size)
     assert open_buffers() == 0
 
 
@@ -154,14 +154,14 @@ def test_numbers_that_mean_nothing_are_refused():
 def test_a_sandbox_that_closes_leaves_nothing():
     node = NodeBuffers(BOUND, BOUND)
     sandbox = node.open()
-    sandbox.room(10_000)
+    sandbox.allocate(10_000)
     number, body = filled(sandbox)
     sandbox.put(sandbox.hand_on(number, body))
     assert open_buffers() == 2
     node.close(sandbox)
     gc.collect()
     assert (open_buffers(), SharedBuffer.in_use, node.find(sandbox.token)) == (0, 0, None)
-    _, buffer = node.open().room(5000)
+    _, buffer = node.open().allocate(5000)
     sandbox.put(buffer)  # nobody will take it
     del buffer
 

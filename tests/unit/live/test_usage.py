@@ -10,7 +10,7 @@ from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call
 from aliquot.live.store.records import Action, Exec, Namespace, Pair
-from aliquot.live.usage import accounts
+from aliquot.live.usage import measurements
 from aliquot.live.usage.reading import read_usage
 from aliquot.testing.waiting import wait_on_loop
 
@@ -134,7 +134,7 @@ async def test_a_functions_seconds_stay_when_its_sandbox_goes_and_its_memory_doe
 
 
 def test_functions_without_end_do_not_fill_the_metrics(monkeypatch, tmp_path):
-    monkeypatch.setattr(accounts, "MOST_FUNCTIONS", 2)
+    monkeypatch.setattr(measurements, "MAX_FUNCTIONS", 2)
 
     async def whole():
         async with Rig.open(tmp_path, devices=DEVICES) as rig:

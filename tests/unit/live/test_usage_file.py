@@ -12,39 +12,39 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from aliquot.core.errors import InputError
-from aliquot.live.usage.file import LEAST, UsageFile, check_size
+from aliquot.live.usage.file import MIN_FILE_BYTES, UsageFile, check_size
 from aliquot.live.usage.reading import read_usage
-from aliquot.live.usage.records import HEAD_BYTES, WIDTH, Label, Sample, pack_sample
+from aliquot.live.usage.records import HEAD_BYTES, RECORD_BYTES, UsageLabel, UsageSample, pack_sample
 from aliquot.live.usage.ring import cycle_of, newest_first, next_number
-from aliquot.live.usage.series import rows
+from aliquot.live.usage.series import usage_rows
 from aliquot.testing.waiting import wait_until
 
-WHO = Label("guest", "resize", 7, "host-1")
+WHO = UsageLabel("guest", "resize", 7, "host-1")
 WRITER = """
 import sys, itertools
 from pathlib import Path
 from aliquot.live.usage.file import UsageFile
-from aliquot.live.usage.records import Label, Sample
+from aliquot.live.usage.records import UsageLabel, UsageSample
 file = UsageFile(Path(sys.argv[1]), 64 * 1024)
-label = file.label(Label("guest", "resize", 7, "host-1"))
+label = file.label(UsageLabel("guest", "resize", 7, "host-1"))
 labelled = file.position
 for number in itertools.count():
     if file.age(labelled) > 500:
         labelled = file.position
-        file.label(Label("guest", "resize", 7, "host-1"), label)
+        file.label(UsageLabel("guest", "resize", 7, "host-1"), label)
     for part in range(8):
         t_us = number * 8 + part
-        file.add(Sample(label, t_us, (t_us % 10000) / 10000, 0.5, 1.0, t_us * 1024))
+        file.add(UsageSample(label, t_us, (t_us % 10000) / 10000, 0.5, 1.0, t_us * 1024))
     file.flush()
 """
 
 
 def size_for(capacity):
-    return HEAD_BYTES + capacity * WIDTH
+    return HEAD_BYTES + capacity * RECORD_BYTES
 
 
 def sample(label, number):
-    return Sample(label, 1_000_000 + number * 10_000, (number % 10_000) / 10_000, 0.25, 1.0, number * 1024)
+    return UsageSample(label, 1_000_000 + number * 10_000, (number % 10_000) / 10_000, 0.25, 1.0, number * 1024)
 
 
 def samples_of(path):
@@ -72,9 +72,9 @@ def test_what_is_read_is_the_newest_of_what_was_written_in_order(tmp_path_factor
     file.close()
     assert path.stat().st_size <= size_for(capacity)
     data = bytearray(path.read_bytes())
-    places = (len(data) - HEAD_BYTES) // WIDTH
+    places = (len(data) - HEAD_BYTES) // RECORD_BYTES
     for place in {place % places for place in torn}:
-        data[HEAD_BYTES + place * WIDTH + 9] ^= 0xFF
+        data[HEAD_BYTES + place * RECORD_BYTES + 9] ^= 0xFF
     path.write_bytes(data)
     found = samples_of(path)
     everything = [sample(label, number) for number in range(written)]
@@ -120,7 +120,7 @@ def test_a_label_is_said_again_before_it_is_overwritten_and_names_what_came_betw
 def test_a_writer_that_is_killed_leaves_only_whole_samples_and_the_next_one_goes_on(tmp_path, after_s):
     path = tmp_path / "usage.ring"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, path])
-    wait_until(lambda: path.exists() and path.stat().st_size >= LEAST // 2, what="half of the file")
+    wait_until(lambda: path.exists() and path.stat().st_size >= MIN_FILE_BYTES // 2, what="half of the file")
     time.sleep(after_s)
     samples_of(path)  # while it is written
     writer.send_signal(signal.SIGKILL)
@@ -129,9 +129,9 @@ def test_a_writer_that_is_killed_leaves_only_whole_samples_and_the_next_one_goes
     assert [one.t_us for one in before] == list(range(before[0].t_us, before[-1].t_us + 1))
     assert all(one.share == (one.t_us % 10000) / 10000 for one in before)
     assert all(one.memory_bytes == one.t_us * 1024 % 2**42 for one in before)
-    file = UsageFile(path, LEAST)
+    file = UsageFile(path, MIN_FILE_BYTES)
     label = file.label(WHO)
-    file.add(Sample(label, before[-1].t_us + 1, 0.5, 0.5, 1.0, 1024))
+    file.add(UsageSample(label, before[-1].t_us + 1, 0.5, 0.5, 1.0, 1024))
     file.flush()
     file.close()
     after = samples_of(path)
@@ -141,7 +141,7 @@ def test_a_writer_that_is_killed_leaves_only_whole_samples_and_the_next_one_goes
 
 def test_a_record_that_is_cut_off_at_the_end_is_not_shown(tmp_path):
     path = tmp_path / "usage.ring"
-    file = UsageFile(path, LEAST)
+    file = UsageFile(path, MIN_FILE_BYTES)
     label = file.label(WHO)
     for number in range(10):
         file.add(sample(label, number))
@@ -149,7 +149,7 @@ def test_a_record_that_is_cut_off_at_the_end_is_not_shown(tmp_path):
     file.close()
     os.truncate(path, path.stat().st_size - 5)
     assert samples_of(path) == [sample(label, number) for number in range(9)]
-    file = UsageFile(path, LEAST)
+    file = UsageFile(path, MIN_FILE_BYTES)
     file.add(sample(label, 20))
     file.flush()
     assert samples_of(path) == [*(sample(label, number) for number in range(9)), sample(label, 20)]
@@ -160,7 +160,7 @@ def test_a_file_of_another_size_or_kind_is_begun_anew(tmp_path):
     path.write_bytes(b"something else" * 100)
     with pytest.raises(InputError, match="not a usage file of this version"):
         read_usage(tmp_path, None)
-    for size in (LEAST, 2 * LEAST):
+    for size in (MIN_FILE_BYTES, 2 * MIN_FILE_BYTES):
         file = UsageFile(path, size)
         file.add(sample(file.label(WHO), 1))
         file.flush()
@@ -169,7 +169,7 @@ def test_a_file_of_another_size_or_kind_is_begun_anew(tmp_path):
 
 
 def test_a_full_disk_loses_samples_and_not_the_server(tmp_path):
-    file = UsageFile(tmp_path / "usage.ring", LEAST)
+    file = UsageFile(tmp_path / "usage.ring", MIN_FILE_BYTES)
     label = file.label(WHO)
     file.add(sample(label, 1))
     file.flush()
@@ -192,12 +192,12 @@ def test_sizes_that_hold_nothing_are_refused():
 
 
 def test_windows_have_the_mean_of_what_falls_into_them(tmp_path):
-    file = UsageFile(tmp_path / "usage.ring", LEAST)
+    file = UsageFile(tmp_path / "usage.ring", MIN_FILE_BYTES)
     label = file.label(WHO)
     t_us = 5_000_000_000
 
     def add(after_ms, share, memory=2**20):
-        file.add(Sample(label, t_us + after_ms * 1000, share, 0.25, 1.0, memory))
+        file.add(UsageSample(label, t_us + after_ms * 1000, share, 0.25, 1.0, memory))
 
     add(0, 0)
     add(50, 1.0)
@@ -207,7 +207,7 @@ def test_windows_have_the_mean_of_what_falls_into_them(tmp_path):
     add(1300, 0.25)
     add(1350, 0.9)  # a window that is not whole
     file.flush()
-    (row,) = rows(read_usage(tmp_path, None), 100, each_sandbox=False)
+    (row,) = usage_rows(read_usage(tmp_path, None), 100, each_sandbox=False)
     assert [window.share for window in row.windows] == [0.75, 0.25, *[0] * 10, 0.25]
     assert {window.request for window in row.windows} == {0.25}
     assert row.share == pytest.approx(1.25 / 3)
@@ -217,7 +217,7 @@ def test_windows_have_the_mean_of_what_falls_into_them(tmp_path):
 
 
 def test_only_what_is_recent_is_read_and_still_has_its_name(tmp_path):
-    file = UsageFile(tmp_path / "usage.ring", LEAST)
+    file = UsageFile(tmp_path / "usage.ring", MIN_FILE_BYTES)
     label = file.label(WHO)
     for number in range(500):
         file.add(sample(label, number))
@@ -228,13 +228,13 @@ def test_only_what_is_recent_is_read_and_still_has_its_name(tmp_path):
 
 
 def test_sandboxes_of_a_function_are_added_up_or_stand_for_themselves(tmp_path):
-    file = UsageFile(tmp_path / "usage.ring", LEAST)
+    file = UsageFile(tmp_path / "usage.ring", MIN_FILE_BYTES)
     for number in (1, 2):
-        label = file.label(Label("guest", "resize", number, "host-1"))
+        label = file.label(UsageLabel("guest", "resize", number, "host-1"))
         for step in range(11):
-            file.add(Sample(label, step * 100_000, 0.25, 0.25, 1.0, 2**20))
+            file.add(UsageSample(label, step * 100_000, 0.25, 0.25, 1.0, 2**20))
     file.flush()
     tracks = read_usage(tmp_path, None)
-    (both,) = rows(tracks, 100, each_sandbox=False)
+    (both,) = usage_rows(tracks, 100, each_sandbox=False)
     assert (both.request, both.share, both.deviation, both.peak_bytes) == (0.5, 0.5, 0, 2 * 2**20)
-    assert [row.share for row in rows(tracks, 100, each_sandbox=True)] == [0.25, 0.25]
+    assert [row.share for row in usage_rows(tracks, 100, each_sandbox=True)] == [0.25, 0.25]

@@ -14,15 +14,15 @@ import msgspec
 
 from aliquot.live.bodies.json_check import CheckRequest, check_json
 
-MESSAGE_BYTES = 2**17
-DATA_BYTES = 2**29  # its own memory, the bodies aside: keys take many times the room that they take in JSON
+MAX_MESSAGE_BYTES = 2**17
+MAX_DATA_BYTES = 2**29  # its own memory, the bodies aside: keys take many times the room that they take in JSON
 
 
 def serve(sock: socket.socket) -> None:
     """Until the server hangs up."""
     read = msgspec.json.Decoder(CheckRequest)
     while True:
-        data, fds, _, _ = socket.recv_fds(sock, MESSAGE_BYTES, 1)
+        data, fds, _, _ = socket.recv_fds(sock, MAX_MESSAGE_BYTES, 1)
         if not data:
             return
         question = read.decode(data)
@@ -34,7 +34,7 @@ def serve(sock: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_DATA_BYTES, MAX_DATA_BYTES))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then hangs up
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         serve(channel)

@@ -15,13 +15,13 @@ from contextlib import suppress
 import msgspec
 
 from aliquot.live.bodies.json_check import CheckRequest, CheckResult, check_json
-from aliquot.live.bodies.json_check_process import MESSAGE_BYTES
+from aliquot.live.bodies.json_check_process import MAX_MESSAGE_BYTES
 from aliquot.live.bodies.large import PREFIX_BYTES, mapping_of
 
-Answer = Callable[[CheckResult], None]
+CheckCallback = Callable[[CheckResult], None]
 
 _MODULE = "aliquot.live.bodies.json_check_process"
-_STOP_S = 2
+_STOP_TIMEOUT_S = 2
 TOO_MANY_NAMES = "the action has too many parameters for a body as large as this"
 _read = msgspec.json.Decoder(CheckResult)
 
@@ -30,19 +30,21 @@ class JsonChecker:
     """One for all: questions are answered in turn. `close` ends it."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[memoryview, CheckRequest, Answer]] = deque()
+        self._waiting: deque[tuple[memoryview, CheckRequest, CheckCallback]] = deque()
         self._unsent: deque[tuple[int, bytes]] = deque()
         self._process: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket
         self._loop: asyncio.AbstractEventLoop
 
-    def submit(self, body: memoryview, answer: Answer, *, is_object: bool = False, names: tuple[str, ...] = ()) -> None:
+    def submit(
+        self, body: memoryview, answer: CheckCallback, *, is_object: bool = False, names: tuple[str, ...] = ()
+    ) -> None:
         """Of a body as `allocate` made it. `answer` comes later, on the loop, never from within this call."""
         mapping = mapping_of(body)
         question = CheckRequest(PREFIX_BYTES, PREFIX_BYTES + len(body), is_object, names)
         message = msgspec.json.encode(question)
         self._loop = asyncio.get_running_loop()
-        if len(message) > MESSAGE_BYTES:  # so many names that a look for them here would keep all others waiting
+        if len(message) > MAX_MESSAGE_BYTES:  # so many names that a look for them here would keep all others waiting
             self._loop.call_soon(lambda: answer(CheckResult(TOO_MANY_NAMES)))
             return
         if mapping is None or not self._is_there():
@@ -69,7 +71,7 @@ class JsonChecker:
             self._sock.close()
             process, self._process = self._process, None
             try:
-                process.wait(_STOP_S)
+                process.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -104,7 +106,7 @@ class JsonChecker:
     def _readable(self) -> None:
         data = b""
         with suppress(OSError):
-            data = self._sock.recv(MESSAGE_BYTES)
+            data = self._sock.recv(MAX_MESSAGE_BYTES)
         if not data:
             self._lost()
             return

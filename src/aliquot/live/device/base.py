@@ -11,34 +11,17 @@ from typing import Protocol
 from msgspec import Struct
 
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.used import Used
-
-NOT_ENFORCED = "not enforced"
+from aliquot.live.device.records import DeviceAccess, DeviceUsage, Enforcement
 
 
-class Enforcement(Struct, frozen=True):
-    """How each promise is kept on this machine; a reason in `lacking` says why one is not."""
-
-    compute: str  # such as "quota and weight (cgroups v1)"
-    memory: str
-    swap: str
-    lacking: tuple[str, ...] = ()
-
-    @property
-    def keeps_compute(self) -> bool:
-        return not self.compute.startswith(NOT_ENFORCED)
+class DriverContext(Struct, frozen=True):
+    data: Path = Path()  # the node's folder
+    asked: str = ""  # what `--devices` said after the driver's name
+    own_uid: bool = False  # each sandbox has a user id of its own
+    own_files: bool = False  # and a root directory
 
 
-class Opening(Struct, frozen=True):
-    """What of the machine a sandbox on a device must have beside what every sandbox has."""
-
-    files: tuple[str, ...] = ()  # device files
-    visible: tuple[str, ...] = ()  # what it may read
-    writable: tuple[str, ...] = ()  # what it shares with others; `/dev/shm` among them is the machine's own
-    preload: str = ""  # a library that must be in its process before anything else
-
-
-NO_OPENING = Opening()
+DEFAULT_CONTEXT = DriverContext()
 
 
 class Driver(Protocol):
@@ -69,7 +52,7 @@ class Driver(Protocol):
         """How much of the host's memory a sandbox may need on account of so much of a device's."""
         ...
 
-    def opening(self, devices: Sequence[str]) -> Opening: ...
+    def opening(self, devices: Sequence[str]) -> DeviceAccess: ...
 
     def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> Path | None:
         """These processes are the sandbox's; what they start later belongs to it, too.
@@ -92,7 +75,7 @@ class Driver(Protocol):
         """It is gone, or going; passed over when it is not known."""
         ...
 
-    def used(self) -> list[Used]:
+    def used(self) -> list[DeviceUsage]:
         """Of those attached. Asked every 10 ms while anything runs: it must take microseconds."""
         ...
 

@@ -1,5 +1,6 @@
 """All devices of a node behind one face: which driver a device belongs to, and which device a sandbox is on."""
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Sequence
@@ -7,17 +8,16 @@ from pathlib import Path
 
 from aliquot.core.model import DeviceSpec
 from aliquot.core.places import Place
-from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening
-from aliquot.live.device.counter import Counter
+from aliquot.live.device.base import DEFAULT_CONTEXT, Driver, DriverContext
+from aliquot.live.device.cgroup_files import KernelCounter
 from aliquot.live.device.host import HostDriver
 from aliquot.live.device.nvidia.driver import make_driver
-from aliquot.live.device.surroundings import ANYWHERE, Surroundings
-from aliquot.live.device.used import Used
+from aliquot.live.device.records import NO_ACCESS, DeviceAccess, DeviceUsage, Enforcement
 
-Make = Callable[[str, Sequence[DeviceSpec], Surroundings], Driver]
+Make = Callable[[str, Sequence[DeviceSpec], DriverContext], Driver]
 
 
-def _host(tag: str, devices: Sequence[DeviceSpec], _surroundings: Surroundings) -> Driver:
+def _host(tag: str, devices: Sequence[DeviceSpec], _surroundings: DriverContext) -> Driver:
     return HostDriver(tag, devices, sorted(os.sched_getaffinity(0)))
 
 
@@ -27,15 +27,18 @@ DRIVERS: dict[str, Make] = {
 }
 
 
+DEVICE_CHECK_INTERVAL_S = 5
+
+
 class Drivers:
     """`cpu` is nobody's: what runs there has no slice."""
 
-    def __init__(self, tag: str, devices: Sequence[DeviceSpec], surroundings: Surroundings = ANYWHERE) -> None:
+    def __init__(self, tag: str, devices: Sequence[DeviceSpec], surroundings: DriverContext = DEFAULT_CONTEXT) -> None:
         """`tag` is the node's own on this machine. Takes a moment. Raises `InputError` for what cannot go together."""
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
         self._devices_of: dict[int, Place] = {}  # by sandbox
-        self._memory: dict[int, tuple[Counter, Used | None]] = {}  # by sandbox, with what was read last
+        self._memory: dict[int, tuple[KernelCounter, DeviceUsage | None]] = {}  # by sandbox, with what was read last
         for kind, make in DRIVERS.items():
             mine = [device for device in devices if device.kind == kind]
             if mine:
@@ -68,9 +71,9 @@ class Drivers:
         driver = self._on(place)
         return 0 if driver is None else driver.host_bytes(memory_bytes) * len(place)
 
-    def opening(self, place: Place) -> Opening:
+    def opening(self, place: Place) -> DeviceAccess:
         driver = self._on(place)
-        return NO_OPENING if driver is None else driver.opening(place)
+        return NO_ACCESS if driver is None else driver.opening(place)
 
     def attach(self, sandbox: int, pids: Sequence[int]) -> Path | None:
         """The control group it is in now, if it had to leave its own."""
@@ -81,7 +84,7 @@ class Drivers:
         """Where the bytes are counted that the sandbox holds of the host's."""
         if self._of(sandbox) is not None:
             with contextlib.suppress(OSError):  # it has gone already
-                self._memory[sandbox] = (Counter(file), None)
+                self._memory[sandbox] = (KernelCounter(file), None)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
         driver = self._of(sandbox)
@@ -118,11 +121,11 @@ class Drivers:
         }
         return {device: why for device, why in found.items() if why is not None}
 
-    def used(self) -> list[Used]:
+    def used(self) -> list[DeviceUsage]:
         """Microseconds: see `Driver.used`."""
         return [self._with_memory(used) for driver in self._by_kind.values() for used in driver.used()]
 
-    def _with_memory(self, used: Used) -> Used:
+    def _with_memory(self, used: DeviceUsage) -> DeviceUsage:
         """Where it has not run since it was asked last, it has what it had: half of what a look costs is saved."""
         counted = self._memory.get(used.sandbox) if used.memory_bytes is None else None
         if counted is None:
@@ -131,7 +134,7 @@ class Drivers:
         if before is not None and before.compute_s == used.compute_s:
             return before
         try:
-            used = Used(used.sandbox, used.compute_s, counter.read())
+            used = DeviceUsage(used.sandbox, used.compute_s, counter.read())
         except OSError:  # its group is gone, and it will be in a moment
             return used
         self._memory[used.sandbox] = (counter, used)
@@ -151,3 +154,15 @@ class Drivers:
     def _of(self, sandbox: int) -> Driver | None:
         devices = self._devices_of.get(sandbox)
         return None if devices is None else self._by_kind[self._kind_of[devices[0]]]
+
+
+async def watch_devices(complaints: Callable[[], dict[str, str]], lost: Callable[[str, str], None]) -> None:
+    """Until it is cancelled. `complaints` is asked in a thread; `lost` is called once for each device."""
+    loop = asyncio.get_running_loop()
+    told: set[str] = set()
+    while True:
+        await asyncio.sleep(DEVICE_CHECK_INTERVAL_S)
+        for device, why in (await loop.run_in_executor(None, complaints)).items():
+            if device not in told:
+                told.add(device)
+                lost(device, why)

@@ -11,26 +11,26 @@ import structlog
 
 from aliquot.core.interfaces import Allotment
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.base import NO_OPENING, Driver, Enforcement, Opening
-from aliquot.live.device.parts import Parts, open_parts
-from aliquot.live.device.parts.base import Carved, Part
-from aliquot.live.device.used import Used
+from aliquot.live.device.base import Driver
+from aliquot.live.device.records import NO_ACCESS, DeviceAccess, DeviceUsage, Enforcement
+from aliquot.live.device.slices import SliceEnforcer, open_enforcer
+from aliquot.live.device.slices.base import HostSlice, VirtualDevice
 
 _log = structlog.get_logger(__name__)
 
 
 class HostDriver(Driver):
     def __init__(
-        self, tag: str, devices: Sequence[DeviceSpec], cores: Sequence[int], parts: Parts | None = None
+        self, tag: str, devices: Sequence[DeviceSpec], cores: Sequence[int], parts: SliceEnforcer | None = None
     ) -> None:
         self._devices = tuple(devices)
         self._part = min(1.0, len(cores) / max(len(devices), 1))
         # From the last core down: the first is the one that most machines give to everything else.
         self._core_of = {device.name: cores[-1 - number % len(cores)] for number, device in enumerate(devices)}
         self._allotted: dict[int, Allotment] = {}
-        self._made: dict[int, Part] = {}
+        self._made: dict[int, HostSlice] = {}
         self._frozen: set[int] = set()
-        self._parts = parts or open_parts(tag)
+        self._parts = parts or open_enforcer(tag)
 
     @property
     def inventory(self) -> Sequence[DeviceSpec]:
@@ -50,8 +50,8 @@ class HostDriver(Driver):
     def host_bytes(self, memory_bytes: int) -> int:
         return memory_bytes  # a virtual device's memory is the host's
 
-    def opening(self, devices: Sequence[str]) -> Opening:
-        return NO_OPENING
+    def opening(self, devices: Sequence[str]) -> DeviceAccess:
+        return NO_ACCESS
 
     def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> Path | None:
         try:
@@ -64,9 +64,9 @@ class HostDriver(Driver):
             return None
         return part.directory
 
-    def _carved(self, devices: Sequence[str]) -> Carved:
+    def _carved(self, devices: Sequence[str]) -> VirtualDevice:
         which = tuple(sorted({self._core_of[name] for name in devices}))
-        return Carved(",".join(devices), self._part * len(devices), which)
+        return VirtualDevice(",".join(devices), self._part * len(devices), which)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
         self._allotted[sandbox] = Allotment(share, ceiling)
@@ -101,12 +101,12 @@ class HostDriver(Driver):
         if part is not None:
             part.remove()
 
-    def used(self) -> list[Used]:
+    def used(self) -> list[DeviceUsage]:
         """A virtual device's memory is the host's: mostly the node counts it. What is swapped out has none of it."""
-        found: list[Used] = []
+        found: list[DeviceUsage] = []
         for sandbox, part in self._made.items():
             try:
-                found.append(Used(sandbox, part.used_s(), 0 if sandbox in self._frozen else part.held_bytes()))
+                found.append(DeviceUsage(sandbox, part.used_s(), 0 if sandbox in self._frozen else part.held_bytes()))
             except OSError:  # its groups have gone with it
                 continue
         return found

@@ -7,56 +7,76 @@ from msgspec import Struct
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec
 from aliquot.core.units import GIB
-from aliquot.live.device.base import Enforcement
+from aliquot.live.device.base import DriverContext
 from aliquot.live.device.host import HostDriver
 from aliquot.live.device.nvidia.checks import check, find_library
-from aliquot.live.device.nvidia.choice import NVIDIA, Choice, Mode
+from aliquot.live.device.nvidia.choice import NVIDIA, NvidiaChoice, SharingMode
 from aliquot.live.device.nvidia.inventory import targets
-from aliquot.live.device.nvidia.modes import enforcement
+from aliquot.live.device.nvidia.modes import KEPT, SWAPPED, enforcement
 from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
-from aliquot.live.device.surroundings import Surroundings
+from aliquot.live.device.records import Enforcement
+
+_HEAD = ("driver", "compute", "memory", "swap", "changed while it runs")
 
 
-class Standing(Struct, frozen=True):
+_HOST = ("host", "weight and quota (control groups)", "with the sandbox's own memory", "frozen (control groups)", "yes")
+
+
+_CHANGES = {
+    SharingMode.MPS: "no: the next sandbox",
+    SharingMode.HAMI: "no: the next sandbox",
+    SharingMode.MIG: "no: an instance is as it was cut",
+    SharingMode.TIMESLICE: "nothing to change",
+}
+
+
+_SWAPS = {SharingMode.MPS: "none: ended instead"}
+
+
+class DriverReport(Struct, frozen=True):
     driver: str
     usable: bool
     detail: str
     lacking: str = ""  # what nobody is held to
 
 
-def survey_host() -> Standing:
+def survey_host() -> DriverReport:
     """Leaves nothing behind."""
     driver = HostDriver(
         f"aliquot-doctor-{os.getpid()}", [DeviceSpec("host-1", "host")], sorted(os.sched_getaffinity(0))
     )
     kept = driver.enforcement
     driver.close()
-    return Standing("host devices", not kept.lacking, _kept(kept), "; ".join(kept.lacking))
+    return DriverReport("host devices", not kept.lacking, _kept(kept), "; ".join(kept.lacking))
 
 
-def survey_nvidia(nvml: Nvml, surroundings: Surroundings) -> list[Standing]:
+def survey_nvidia(nvml: Nvml, surroundings: DriverContext) -> list[DriverReport]:
     """The GPUs, and each way of sharing them. Raises `NvmlError`."""
     gpus = nvml.gpus()
     shown = ", ".join(f"{gpu.index}: {gpu.model}, {gpu.memory_bytes / GIB:.0f} GiB" for gpu in gpus)
     faults = [f"{gpu.index}: {why}" for gpu in gpus if (why := nvml.fault(gpu.uuid)) is not None]
-    standings = [Standing("nvidia GPUs", not faults and bool(gpus), shown or "none", "; ".join(faults))]
-    for mode in Mode if gpus else ():
-        choice = Choice(mode=mode)
+    standings = [DriverReport("nvidia GPUs", not faults and bool(gpus), shown or "none", "; ".join(faults))]
+    for mode in SharingMode if gpus else ():
+        choice = NvidiaChoice(mode=mode)
         kept = enforcement(choice)
         try:
             targets(nvml, choice)
             check(choice, surroundings, nvml)
-            if mode is Mode.HAMI:
+            if mode is SharingMode.HAMI:
                 find_library()
         except InputError as error:
-            standings.append(Standing(f"{NVIDIA}:{mode}", usable=False, detail=str(error), lacking="it is refused"))
+            standings.append(DriverReport(f"{NVIDIA}:{mode}", usable=False, detail=str(error), lacking="it is refused"))
         else:
-            standings.append(Standing(f"{NVIDIA}:{mode}", mode is not Mode.TIMESLICE, _kept(kept), _lacking(kept)))
+            standings.append(
+                DriverReport(f"{NVIDIA}:{mode}", mode is not SharingMode.TIMESLICE, _kept(kept), _lacking(kept))
+            )
     return standings
 
 
-def no_nvidia(why: NvmlError) -> Standing:
-    return Standing("nvidia GPUs", usable=False, detail=str(why), lacking="`aliquot up --devices` takes host:N alone")
+def no_nvidia(why: NvmlError) -> DriverReport:
+    return DriverReport(
+        "nvidia GPUs", usable=False, detail=str(why), lacking="`aliquot up --devices` takes host:N alone"
+    )
 
 
 def _kept(kept: Enforcement) -> str:
@@ -65,3 +85,12 @@ def _kept(kept: Enforcement) -> str:
 
 def _lacking(kept: Enforcement) -> str:
     return "; ".join(kept.lacking)
+
+
+def drivers_table() -> str:
+    rows = [_HEAD, ("---",) * len(_HEAD), _HOST]
+    rows += [
+        (f"{NVIDIA}:{mode}", *KEPT[mode], _SWAPS.get(mode, f"with `:swap`: {SWAPPED}"), _CHANGES[mode])
+        for mode in SharingMode
+    ]
+    return "\n".join(f"| {' | '.join(row)} |".replace("| ---", "|---").replace("--- |", "---|") for row in rows)

@@ -37,7 +37,7 @@ from aliquot.live.invocations.run_output import RunOutput
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
 from aliquot.live.node.base import NestedRun, Node, Outcome, Status
 from aliquot.live.store.clock import now_ms
-from aliquot.live.usage.sampler import Sampler
+from aliquot.live.usage.sampler import UsageSampler
 
 log = structlog.get_logger("aliquot.service")
 
@@ -57,7 +57,7 @@ class CommandPerformer:
         assignments: SandboxAssignments,
         finisher: CallFinisher,
         flows: Flows,
-        usage: Sampler,
+        usage: UsageSampler,
         *,
         post: Callable[[Event], None],
         arrive: Callable[[Call], None],

@@ -39,7 +39,7 @@ from aliquot.live.store.base import Store
 from aliquot.live.store.records import Action, Activation, Namespace
 from aliquot.live.usage.figures import with_usage
 from aliquot.live.usage.file import UsageFile
-from aliquot.live.usage.sampler import Sampler
+from aliquot.live.usage.sampler import UsageSampler
 
 log = structlog.get_logger("aliquot.service")
 
@@ -73,7 +73,7 @@ class Service:
         self.registry = CallRegistry(store, self._engine.now)
         self.calls = self.registry.calls
         self.sessions = self.registry.sessions
-        self.usage = Sampler(node, self.scheduler, self._engine.post, open_usage_file)
+        self.usage = UsageSampler(node, self.scheduler, self._engine.post, open_usage_file)
         self.fabric = fabric or Fabric(store)
         policies = "+".join(self.scheduler.policy_names)
         self.finisher = CallFinisher(policies, self.registry, self.fabric.readers, self._engine.now)

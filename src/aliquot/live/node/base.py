@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.core.places import Place
-from aliquot.live.device.used import Used
+from aliquot.live.device.records import DeviceUsage
 
 
 class Status(IntEnum):
@@ -92,7 +92,7 @@ class NestedRun(Struct, frozen=True):
     env: dict[str, str]  # __OW_* of this activation
     timeout_ms: int
     logs_bytes: int
-    hearer: OutputListener | None = None
+    listener: OutputListener | None = None
 
 
 class ChainStep(Struct, frozen=True):
@@ -111,7 +111,7 @@ class RunRequest(Struct, frozen=True, gc=False):
     env: dict[str, str]  # __OW_* of this activation
     timeout_ms: int
     logs_bytes: int
-    hearer: OutputListener | None = None
+    listener: OutputListener | None = None
     steps: tuple[ChainStep, ...] = ()  # of a group: what runs, one on what the other returned
     shared_buffer: BufferHandle | None = None  # with the large buffers of pickled arguments
     share: bool = False  # a pickled result may come in a shared buffer
@@ -232,6 +232,6 @@ class Node(Protocol):
 
     def usage(self) -> list[SandboxUsage]: ...
 
-    def used(self) -> list[Used]:
+    def used(self) -> list[DeviceUsage]:
         """What sandboxes have used of accelerators so far, and hold there. Takes microseconds."""
         ...

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable
 
 from aliquot.live.node.cell import Cell
+from aliquot.live.node.dataset_views import ViewMounts
 from aliquot.live.node.sandbox_resources import SandboxResources
-from aliquot.live.node.view_mounts import ViewMounts
-from aliquot.live.node.zygotes import Zygote
+from aliquot.live.node.zygotes import ZygoteProcess
 
 
-class Cells:
+class CellPool:
     def __init__(
         self, quarters: SandboxResources, ended: Callable[[Cell], None], loop: asyncio.AbstractEventLoop
     ) -> None:
@@ -23,17 +23,17 @@ class Cells:
         self._last = 0
         self._none_left: asyncio.Future[None] | None = None  # when all shall end
 
-    def take(self, zygote: Zygote) -> Cell:
+    def take(self, zygote: ZygoteProcess) -> Cell:
         """The one that is ready, or a new one. Raises `OSError` when there is no room for one."""
         cell, zygote.blank = zygote.blank, None
         return self._make(zygote) if cell is None or cell.has_ended or cell.process.is_over() else cell
 
-    def keep_ready(self, zygote: Zygote) -> None:
+    def keep_ready(self, zygote: ZygoteProcess) -> None:
         if zygote.alive and self._none_left is None and (zygote.blank is None or zygote.blank.has_ended):
             with contextlib.suppress(OSError):  # no room for one: the next start will say so, if it lasts
                 zygote.blank = self._make(zygote)
 
-    def _make(self, zygote: Zygote) -> Cell:
+    def _make(self, zygote: ZygoteProcess) -> Cell:
         self._last += 1
         cell = Cell(self._last, self, self._loop)
         fds: tuple[int, ...] = ()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from aliquot.live.device.unified import Unified, claim, give_back, is_mounted, kill_all, pids_in
+from aliquot.live.device.cgroup_files import CgroupTree, claim_tree, is_mounted, kill_all, pids_in, release_tree
 
 _ROOT = Path("/sys/fs/cgroup")
 _V1_FILES = ("memory.limit_in_bytes", "memory.oom_control", "memory.usage_in_bytes")
@@ -20,7 +20,7 @@ _REMOVE_ATTEMPTS = 100
 _REMOVE_PAUSE_S = 0.02
 
 
-class Group:
+class SandboxCgroup:
     """One sandbox's."""
 
     def __init__(self, directories: list[Path], names: tuple[str, str, str], processes: int) -> None:
@@ -81,14 +81,14 @@ class Group:
             _remove(directory)
 
 
-class Cgroups:
+class NodeCgroups:
     """Where a node makes its groups. `tag` is its own on this machine, so that the next server finds what is left."""
 
     def __init__(self, tag: str) -> None:
         self.version = 0
         self.why_not = ""
         self._parents: list[Path] = []
-        self._tree: Unified | None = None
+        self._tree: CgroupTree | None = None
         try:
             self._find(tag)
         except OSError as error:
@@ -106,10 +106,10 @@ class Cgroups:
         if not is_mounted(_ROOT):
             self.why_not = f"no control groups are mounted at {_ROOT}"
             return
-        tree = claim(tag, _ROOT)
+        tree = claim_tree(tag, _ROOT)
         missing = [name for name in ("memory", "pids") if name not in tree.controllers]
         if missing:
-            give_back(tree)
+            release_tree(tree)
             self.why_not = f"{tree.path.parent} has no controller {', '.join(missing)}"
             return
         self._tree = tree
@@ -128,16 +128,16 @@ class Cgroups:
             with contextlib.suppress(OSError):
                 parent.rmdir()
         if self._tree is not None:
-            give_back(self._tree)
+            release_tree(self._tree)
 
-    def make(self, number: int, processes: int) -> Group:
+    def make(self, number: int, processes: int) -> SandboxCgroup:
         directories = [parent / str(number) for parent in self._parents]
         for directory in directories:
             directory.mkdir(exist_ok=True)
         if self.version == 1:
-            return Group(directories, _V1_FILES, processes)
+            return SandboxCgroup(directories, _V1_FILES, processes)
         _forbid_swap(directories[0])
-        return Group(directories, _V2_FILES, processes)
+        return SandboxCgroup(directories, _V2_FILES, processes)
 
 
 def _forbid_swap(directory: Path) -> None:

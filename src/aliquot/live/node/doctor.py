@@ -10,21 +10,21 @@ from pathlib import Path
 from msgspec import Struct
 
 from aliquot.core.units import GIB
+from aliquot.live.device.base import DriverContext
 from aliquot.live.device.nvidia.nvml import NvmlError
-from aliquot.live.device.nvidia.pynvml_peer import open_nvml
-from aliquot.live.device.surroundings import Surroundings
+from aliquot.live.device.nvidia.pynvml_adapter import open_nvml
 from aliquot.live.device.survey import no_nvidia, survey_host, survey_nvidia
-from aliquot.live.node.cgroups import Cgroups
+from aliquot.live.node.cgroups import NodeCgroups
 from aliquot.live.node.environments import has_pip
-from aliquot.live.node.isolation import Findings, Isolation, choose, probe
+from aliquot.live.node.isolation import Isolation, ProbeResult, choose, probe
 from aliquot.runtime import view_mount
 from aliquot.storage.view import wire
 
 _LOW_DISK_BYTES = 2 * GIB
-_OLDEST_KERNEL = (5, 12)  # mount_setattr; pidfds and the rest came before
+_MIN_KERNEL = (5, 12)  # mount_setattr; pidfds and the rest came before
 
 
-class Finding(Struct, frozen=True):
+class DoctorFinding(Struct, frozen=True):
     name: str
     ok: bool
     detail: str
@@ -59,7 +59,7 @@ _LAYERS = {
 _FIELDS = {"uid": "own_uid"}  # of `Isolation`, where it has another name
 
 
-def examine(data: Path) -> list[Finding]:
+def examine(data: Path) -> list[DoctorFinding]:
     """Takes a fraction of a second and starts processes; leaves nothing behind."""
     found = probe(data.absolute())
     walls = [_system(), *_walls(found), _passthrough(choose(found)), _cgroups()]
@@ -75,18 +75,18 @@ def lacking(isolation: Isolation) -> tuple[str, ...]:
     )
 
 
-def _system() -> Finding:
+def _system() -> DoctorFinding:
     release = platform.release()
     numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
-    return Finding(
+    return DoctorFinding(
         "kernel",
-        sys.platform == "linux" and numbers >= _OLDEST_KERNEL,
+        sys.platform == "linux" and numbers >= _MIN_KERNEL,
         f"{platform.system()} {release}",
         "sandboxes need Linux 5.12 or newer",
     )
 
 
-def _walls(found: Findings) -> list[Finding]:
+def _walls(found: ProbeResult) -> list[DoctorFinding]:
     chosen = choose(found)
     findings = []
     for field, (name, consequence) in _LAYERS.items():
@@ -98,17 +98,17 @@ def _walls(found: Findings) -> list[Finding]:
             detail = why_not
         else:
             detail = "it works, but not together with what is missing here"
-        findings.append(Finding(name, used, detail, "" if used else consequence))
+        findings.append(DoctorFinding(name, used, detail, "" if used else consequence))
     return findings
 
 
-def _passthrough(isolation: Isolation) -> Finding:
+def _passthrough(isolation: Isolation) -> DoctorFinding:
     """Whether the kernel reads whole files of a view by itself."""
     name, slower = "passthrough", "what functions read of datasets is copied by the storage agent: slower than the disk"
     if not isolation.views:
-        return Finding(name, ok=False, detail="there are no views", consequence=slower)
+        return DoctorFinding(name, ok=False, detail="there are no views", consequence=slower)
     if os.geteuid() != 0:
-        return Finding(name, ok=False, detail="the server is not root", consequence=slower)
+        return DoctorFinding(name, ok=False, detail="the server is not root", consequence=slower)
     device, mount = view_mount.make()
     try:
         request = os.read(device, wire.MAX_REQUEST_BYTES)
@@ -117,55 +117,55 @@ def _passthrough(isolation: Isolation) -> Finding:
         os.close(device)
     agreed, _ = wire.init(request[wire.REQUEST.size :])
     if agreed & wire.PASSTHROUGH:
-        return Finding(name, ok=True, detail="functions read cached files as fast as the disk gives them")
-    return Finding(name, ok=False, detail="the kernel has none; Linux 6.9 or newer may", consequence=slower)
+        return DoctorFinding(name, ok=True, detail="functions read cached files as fast as the disk gives them")
+    return DoctorFinding(name, ok=False, detail="the kernel has none; Linux 6.9 or newer may", consequence=slower)
 
 
-def _cgroups() -> Finding:
-    groups = Cgroups(f"aliquot-doctor-{os.getpid()}")
+def _cgroups() -> DoctorFinding:
+    groups = NodeCgroups(f"aliquot-doctor-{os.getpid()}")
     groups.close()
     consequence = "memory is bounded for each process of a sandbox (RLIMIT_DATA), not for all of them together"
     if groups.version:
-        return Finding("control groups", ok=True, detail=f"version {groups.version}")
-    return Finding("control groups", ok=False, detail=groups.why_not, consequence=consequence)
+        return DoctorFinding("control groups", ok=True, detail=f"version {groups.version}")
+    return DoctorFinding("control groups", ok=False, detail=groups.why_not, consequence=consequence)
 
 
-def _devices(isolation: Isolation) -> list[Finding]:
-    around = Surroundings(own_uid=isolation.own_uid, own_files=isolation.mount)
+def _devices(isolation: Isolation) -> list[DoctorFinding]:
+    around = DriverContext(own_uid=isolation.own_uid, own_files=isolation.mount)
     try:
         with closing(open_nvml()) as nvml:
             gpus = survey_nvidia(nvml, around)
     except NvmlError as error:
         gpus = [no_nvidia(error)]
-    return [Finding(each.driver, each.usable, each.detail, each.lacking) for each in (survey_host(), *gpus)]
+    return [DoctorFinding(each.driver, each.usable, each.detail, each.lacking) for each in (survey_host(), *gpus)]
 
 
-def _python() -> Finding:
-    return Finding("python", ok=True, detail=f"{platform.python_version()} at {sys.executable}")
+def _python() -> DoctorFinding:
+    return DoctorFinding("python", ok=True, detail=f"{platform.python_version()} at {sys.executable}")
 
 
-def _pip() -> Finding:
+def _pip() -> DoctorFinding:
     detail = (
         "the server's own" if has_pip() else "not in the server's environment; each new environment installs its own"
     )
-    return Finding("pip", ok=True, detail=detail)
+    return DoctorFinding("pip", ok=True, detail=detail)
 
 
-def _nodejs() -> Finding:
+def _nodejs() -> DoctorFinding:
     found = shutil.which("node")
     if found:
-        return Finding("node.js", ok=True, detail=found)
-    return Finding(
+        return DoctorFinding("node.js", ok=True, detail=found)
+    return DoctorFinding(
         "node.js", ok=False, detail="`node` is not on the PATH", consequence="no functions of kind nodejs:20"
     )
 
 
-def _disk(data: Path) -> Finding:
+def _disk(data: Path) -> DoctorFinding:
     place = data.absolute()
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
-    return Finding(
+    return DoctorFinding(
         "disk",
         ok=free > _LOW_DISK_BYTES,
         detail=f"{free / GIB:.1f} GiB free at {place}",

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aliquot.live.device.base import NO_OPENING, Opening
+from aliquot.live.device.records import NO_ACCESS, DeviceAccess
 from aliquot.runtime import frames
 
 # A user for every sandbox: 65536 from a number far from those in use, another range for every data directory.
@@ -38,7 +38,7 @@ class Isolation(Struct, frozen=True):
 NO_ISOLATION = Isolation()
 
 
-class Findings(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     """What was tried here: a layer's reason for not being available, empty when it is."""
 
     user: str
@@ -55,7 +55,7 @@ def uid_range(data: Path) -> tuple[int, int]:
     return _UIDS_FROM + zlib.crc32(str(data).encode()) % _RANGES * _UIDS, _UIDS
 
 
-def probe(data: Path) -> Findings:
+def probe(data: Path) -> ProbeResult:
     """Try each layer on this machine, in processes of their own."""
     uids = list(uid_range(data)) if os.geteuid() == 0 else None
     given = json.dumps({"uids": uids, "hidden": str(data)})
@@ -63,13 +63,13 @@ def probe(data: Path) -> Findings:
         [sys.executable, "-I", str(_PROBE), given], capture_output=True, env={}, check=False, cwd="/"
     )
     try:
-        return Findings(**json.loads(done.stdout))
+        return ProbeResult(**json.loads(done.stdout))
     except ValueError:
         why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {done.returncode}"
-        return Findings(*[f"the probe failed: {why}"] * len(Findings.__struct_fields__))
+        return ProbeResult(*[f"the probe failed: {why}"] * len(ProbeResult.__struct_fields__))
 
 
-def choose(found: Findings) -> Isolation:
+def choose(found: ProbeResult) -> Isolation:
     """The strongest that works together."""
     root = os.geteuid() == 0
     user, mount, pid = not found.user, not found.mount, not found.pid
@@ -105,7 +105,7 @@ def walls(
     isolation: Isolation,
     data: Path,
     visible: tuple[str, ...] = (),
-    opening: Opening = NO_OPENING,
+    opening: DeviceAccess = NO_ACCESS,
     *,
     views: bool = False,
 ) -> dict[str, Any]:

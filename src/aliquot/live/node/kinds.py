@@ -16,7 +16,7 @@ class UnknownKindError(Exception):
     """Nothing here runs such functions; the text says what would."""
 
 
-class Runtime(Struct, frozen=True):
+class FunctionRuntime(Struct, frozen=True):
     """How a forked sandbox goes on: as the Python that it is, or by executing something else."""
 
     python: bool
@@ -24,12 +24,12 @@ class Runtime(Struct, frozen=True):
     visible: tuple[str, ...] = ()
 
 
-def _python() -> Runtime:
-    return Runtime(python=True, command=lambda _: None)
+def _python() -> FunctionRuntime:
+    return FunctionRuntime(python=True, command=lambda _: None)
 
 
 @functools.cache
-def _nodejs() -> Runtime:
+def _nodejs() -> FunctionRuntime:
     found = shutil.which("node")
     if found is None:
         raise UnknownKindError("This node has no Node.js; install it so that `node` is on the server's PATH.")
@@ -39,16 +39,16 @@ def _nodejs() -> Runtime:
         # The heap may grow to the limit: the kernel then says what happened, where Node.js would only abort.
         return [str(program), f"--max-old-space-size={max(16, memory_bytes >> 20)}", str(_LAUNCHER)]
 
-    return Runtime(python=False, command=command, visible=(str(program.parent.parent),))
+    return FunctionRuntime(python=False, command=command, visible=(str(program.parent.parent),))
 
 
-FAMILIES: dict[str, Callable[[], Runtime]] = {
+FAMILIES: dict[str, Callable[[], FunctionRuntime]] = {
     "nodejs": _nodejs,
     "python": _python,
 }
 
 
-def runtime_of(kind: str) -> Runtime:
+def runtime_of(kind: str) -> FunctionRuntime:
     family = kind.partition(":")[0]
     make = FAMILIES.get(family)
     if make is None:

@@ -14,29 +14,28 @@ from aliquot.core.places import Place
 from aliquot.core.units import MIB
 from aliquot.live.bodies.json_check import CheckResult
 from aliquot.live.bodies.json_checker import JsonChecker
-from aliquot.live.device.drivers import Drivers
-from aliquot.live.device.surroundings import Surroundings
-from aliquot.live.device.used import Used
+from aliquot.live.device.base import DriverContext
+from aliquot.live.device.drivers import Drivers, watch_devices
+from aliquot.live.device.records import DeviceUsage
 from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, SandboxUsage, Status
 from aliquot.live.node.cell import Cell
-from aliquot.live.node.cells import Cells
+from aliquot.live.node.cells import CellPool
+from aliquot.live.node.control_channel import SandboxChannel
+from aliquot.live.node.dataset_views import NO_VIEWS, DatasetViews, NoDatasetViews
+from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.environments import Environments, Progress, RequirementsError, sweep_environments
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
-from aliquot.live.node.kinds import Runtime, UnknownKindError, runtime_of
-from aliquot.live.node.lanes import Lanes
-from aliquot.live.node.sandbox import Sandbox
-from aliquot.live.node.sandbox_resources import PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
+from aliquot.live.node.kinds import FunctionRuntime, UnknownKindError, runtime_of
+from aliquot.live.node.local_sandbox import LocalSandbox
+from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
 from aliquot.live.node.shared_buffers import NodeBuffers
-from aliquot.live.node.side import Side
 from aliquot.live.node.states import GONE, IDLE
-from aliquot.live.node.swaps import Swaps
-from aliquot.live.node.views import NO_VIEWS, NoViews, Views
-from aliquot.live.node.watch import watch
-from aliquot.live.node.zygotes import Profile, Zygote, Zygotes
+from aliquot.live.node.swaps import SandboxSwapper
+from aliquot.live.node.zygotes import ZygotePool, ZygoteProcess, ZygoteProfile
 from aliquot.live.store.records import PYTHON
 
 RESULT_BYTES = 64 * MIB
-MOST_PREPARED = 16  # zygotes that are started before they are needed
+MAX_PREPARED_ZYGOTES = 16  # zygotes that are started before they are needed
 # How often busy sandboxes are looked after: their time limits, and the output of those that take longer than this.
 TICK_S = 0.02
 
@@ -55,12 +54,12 @@ class LocalNode(Node):
         isolation: Isolation | None = None,
         result_bytes: int = RESULT_BYTES,
         scratch_bytes: int = SCRATCH_BYTES,
-        processes: int = PROCESSES,
+        processes: int = MAX_PROCESSES,
         progress: Progress | None = None,
         json_checker: JsonChecker | None = None,
         asked: str = "",
         shared_buffers_bytes: int = RESULT_BYTES,
-        views: Views | None = None,
+        views: DatasetViews | None = None,
     ) -> None:
         """`asked`: what was said of the devices' driver beside which they are."""
         self._data = data.absolute()
@@ -76,16 +75,16 @@ class LocalNode(Node):
         self.isolation = NO_ISOLATION if isolation is None else isolation
         self._detect = isolation is None
         self._result_bytes = result_bytes
-        self._sandboxes: dict[int, Sandbox] = {}
-        self._lanes = Lanes(device.name for device in devices)
-        self._busy: dict[Sandbox, None] = {}
+        self._sandboxes: dict[int, LocalSandbox] = {}
+        self._lanes = DeviceQueues(device.name for device in devices)
+        self._busy: dict[LocalSandbox, None] = {}
         self._ticking = False
         self._ticked_s = 0.0
         self._started = False
         self._stopping = False
         self._watching: asyncio.Task[None] | None = None
-        self._zygote_of: dict[int, Zygote] = {}  # by sandbox, until it has started
-        self._views = views or NoViews()  # shows datasets to sandboxes
+        self._zygote_of: dict[int, ZygoteProcess] = {}  # by sandbox, until it has started
+        self._views = views or NoDatasetViews()  # shows datasets to sandboxes
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -100,14 +99,14 @@ class LocalNode(Node):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._quarters, self._drivers = await self._loop.run_in_executor(None, self._prepare)
-        self._swaps = Swaps(self._drivers, self._lanes, self._loop, self._swapper)
-        self._cells = Cells(self._quarters, self._cell_ended, self._loop)
+        self._swaps = SandboxSwapper(self._drivers, self._lanes, self._loop, self._swapper)
+        self._cells = CellPool(self._quarters, self._cell_ended, self._loop)
         self._environments = Environments(self._data, self.isolation, self._progress)
-        self._zygotes = Zygotes(self._walls, self._loop)
+        self._zygotes = ZygotePool(self._walls, self._loop)
         self._started = True
-        self._warm_up(Profile())  # the first cold start shall not wait for it
+        self._warm_up(ZygoteProfile())  # the first cold start shall not wait for it
         if any(self._drivers.has_own_memory((device.name,)) for device in self._devices):
-            self._watching = self._loop.create_task(watch(self._drivers.complaints, self._device_lost))
+            self._watching = self._loop.create_task(watch_devices(self._drivers.complaints, self._device_lost))
 
     def _prepare(self) -> tuple[SandboxResources, Drivers]:
         """Find out about the machine, and remove what an earlier server left behind."""
@@ -116,11 +115,11 @@ class LocalNode(Node):
         sweep_environments(self._data)
         # First the drivers: what an earlier server left standing still could not be ended.
         isolation = self.isolation
-        around = Surroundings(self._data, self._asked, own_uid=isolation.own_uid, own_files=isolation.mount)
+        around = DriverContext(self._data, self._asked, own_uid=isolation.own_uid, own_files=isolation.mount)
         drivers = Drivers(tag_of(self._data), self._devices if isolation.cgroups else (), around)
         return SandboxResources(self._data, self.isolation, self._scratch_bytes, self._most_processes), drivers
 
-    def _walls(self, profile: Profile) -> dict[str, Any]:
+    def _walls(self, profile: ZygoteProfile) -> dict[str, Any]:
         return walls(self.isolation, self._data, profile.visible, profile.opening, views=profile.views)
 
     async def stop(self) -> None:
@@ -144,11 +143,11 @@ class LocalNode(Node):
     # --- commands ---------------------------------------------------------------------------------------
 
     def prepare(self, launch: Launch) -> None:
-        if not self._stopping and len(self._zygotes) < MOST_PREPARED and launch.kind == PYTHON:
+        if not self._stopping and len(self._zygotes) < MAX_PREPARED_ZYGOTES and launch.kind == PYTHON:
             self._spawn(self._prepare_zygote(launch))
 
     async def _prepare_zygote(self, launch: Launch) -> None:
-        profile = Profile(imports=_imports(launch), views=self._sees_datasets(launch))
+        profile = ZygoteProfile(imports=_imports(launch), views=self._sees_datasets(launch))
         if launch.requirements:
             try:
                 python = await self._environments.python(launch.requirements)
@@ -160,7 +159,7 @@ class LocalNode(Node):
     def _sees_datasets(self, launch: Launch) -> bool:
         return bool(launch.datasets) and self.isolation.views
 
-    def _warm_up(self, profile: Profile) -> None:
+    def _warm_up(self, profile: ZygoteProfile) -> None:
         self._zygotes.get(profile).when_ready(self._cells.keep_ready, lambda _status, _text: None)
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
@@ -168,11 +167,11 @@ class LocalNode(Node):
         told = self._drivers.environment(sandbox, launch.share, launch.device_bytes)
         if told:
             launch = replace(launch, env={**launch.env, **told})
-        handle = Sandbox(sandbox, launch, self, self._loop, self._result_bytes)
+        handle = LocalSandbox(sandbox, launch, self, self._loop, self._result_bytes)
         self._sandboxes[sandbox] = handle
         self._lanes.do(launch.place, lambda: self._launch(handle))
 
-    def _launch(self, sandbox: Sandbox) -> None:
+    def _launch(self, sandbox: LocalSandbox) -> None:
         if sandbox.state == GONE:
             return
         launch = sandbox.launch
@@ -184,18 +183,18 @@ class LocalNode(Node):
         if launch.datasets and not self.isolation.views:
             self._loop.call_soon(self._failed, sandbox, Status.INTERNAL_ERROR, NO_VIEWS)
         elif not runtime.python:
-            self._launch_from(Profile(visible=runtime.visible), sandbox, runtime)
+            self._launch_from(ZygoteProfile(visible=runtime.visible), sandbox, runtime)
         elif launch.requirements:
             self._spawn(self._launch_in_environment(sandbox, runtime))
         else:
-            self._launch_from(Profile(imports=_imports(launch)), sandbox, runtime)
+            self._launch_from(ZygoteProfile(imports=_imports(launch)), sandbox, runtime)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _launch_in_environment(self, sandbox: Sandbox, runtime: Runtime) -> None:
+    async def _launch_in_environment(self, sandbox: LocalSandbox, runtime: FunctionRuntime) -> None:
         launch = sandbox.launch
         try:
             python = await self._environments.python(launch.requirements)
@@ -204,9 +203,9 @@ class LocalNode(Node):
         except OSError as error:
             self._failed(sandbox, Status.INTERNAL_ERROR, f"The environment could not be built: {error}.")
         else:
-            self._launch_from(Profile(str(python), _imports(launch)), sandbox, runtime)
+            self._launch_from(ZygoteProfile(str(python), _imports(launch)), sandbox, runtime)
 
-    def _launch_from(self, profile: Profile, sandbox: Sandbox, runtime: Runtime) -> None:
+    def _launch_from(self, profile: ZygoteProfile, sandbox: LocalSandbox, runtime: FunctionRuntime) -> None:
         opening = self._drivers.opening(sandbox.launch.place)
         profile = replace(profile, opening=opening, views=self._sees_datasets(sandbox.launch))
         zygote = self._zygotes.get(profile)
@@ -216,11 +215,11 @@ class LocalNode(Node):
             lambda status, text: self._failed(sandbox, status, text),
         )
 
-    def _failed(self, sandbox: Sandbox, status: Status, text: str) -> None:
+    def _failed(self, sandbox: LocalSandbox, status: Status, text: str) -> None:
         if sandbox.state != GONE:
             sandbox.fail(status, text)
 
-    def _move_in(self, zygote: Zygote, sandbox: Sandbox, runtime: Runtime) -> None:
+    def _move_in(self, zygote: ZygoteProcess, sandbox: LocalSandbox, runtime: FunctionRuntime) -> None:
         if sandbox.state == GONE:
             return
         launch = sandbox.launch
@@ -238,13 +237,13 @@ class LocalNode(Node):
         sandbox.move_in(cell, runtime.command(memory_bytes), data_bytes, self._side(sandbox, runtime))
         self._look_after(sandbox)
 
-    def _side(self, sandbox: Sandbox, runtime: Runtime) -> Side | None:
+    def _side(self, sandbox: LocalSandbox, runtime: FunctionRuntime) -> SandboxChannel | None:
         """For what has a use for it: the SDK's functions, and those of a group."""
         launch = sandbox.launch
         wanted = runtime.python and (launch.sdk or launch.members)
-        return Side(sandbox, self.buffers.open(), self._loop) if wanted else None
+        return SandboxChannel(sandbox, self.buffers.open(), self._loop) if wanted else None
 
-    def _attach(self, sandbox: Sandbox, cell: Cell) -> None:
+    def _attach(self, sandbox: LocalSandbox, cell: Cell) -> None:
         group = cell.process.group
         moved = self._drivers.attach(sandbox.number, cell.process.pids())
         if group is not None:
@@ -289,7 +288,7 @@ class LocalNode(Node):
         if handle is not None:
             self._lanes.do(handle.launch.place, lambda: self._swaps.back(handle, self._loaded))
 
-    def _loaded(self, sandbox: Sandbox) -> None:
+    def _loaded(self, sandbox: LocalSandbox) -> None:
         if sandbox.state != GONE:
             self._listener.memory_loaded(sandbox.number)
 
@@ -300,25 +299,25 @@ class LocalNode(Node):
             if sandbox.cell is not None and (used := sandbox.cell.process.usage())
         ]
 
-    def used(self) -> list[Used]:
+    def used(self) -> list[DeviceUsage]:
         return self._drivers.used()
 
     # --- what sandboxes tell ----------------------------------------------------------------------------
 
-    def initialised(self, sandbox: Sandbox, seconds: float, logs: tuple[str, ...]) -> None:
+    def initialised(self, sandbox: LocalSandbox, seconds: float, logs: tuple[str, ...]) -> None:
         self._busy.pop(sandbox, None)
         self._keep_ready(sandbox)
         self._listener.sandbox_started(sandbox.number, seconds, logs)
 
-    def finished(self, sandbox: Sandbox, outcome: Outcome) -> None:
+    def finished(self, sandbox: LocalSandbox, outcome: Outcome) -> None:
         self._busy.pop(sandbox, None)
         self._listener.run_finished(sandbox.number, outcome)
 
-    def lost(self, sandbox: Sandbox, outcome: Outcome) -> None:
+    def lost(self, sandbox: LocalSandbox, outcome: Outcome) -> None:
         self._end(sandbox)
         self._listener.sandbox_lost(sandbox.number, outcome)
 
-    def refused(self, sandbox: Sandbox) -> None:
+    def refused(self, sandbox: LocalSandbox) -> None:
         self._end(sandbox)
         self._listener.sandbox_refused(sandbox.number)
 
@@ -328,21 +327,21 @@ class LocalNode(Node):
             self._failed(sandbox, Status.INTERNAL_ERROR, f"The device {device} was lost: {why}.")
         self._listener.device_lost(device, why)
 
-    def began_inside(self, sandbox: Sandbox, function: str) -> NestedRun | str:
+    def began_inside(self, sandbox: LocalSandbox, function: str) -> NestedRun | str:
         return self._listener.began_inside(sandbox.number, function)
 
-    def ended_inside(self, sandbox: Sandbox, outcome: Outcome) -> NestedRun | None:
+    def ended_inside(self, sandbox: LocalSandbox, outcome: Outcome) -> NestedRun | None:
         return self._listener.ended_inside(sandbox.number, outcome)
 
     def check_json(self, result: memoryview, answer: Callable[[CheckResult], None]) -> None:
         self._json_checker.submit(result, answer)
 
     def _cell_ended(self, cell: Cell) -> None:
-        if isinstance(cell.tenant, Sandbox):
+        if isinstance(cell.tenant, LocalSandbox):
             self._drivers.detach(cell.tenant.number)
             self._lanes.ended(cell.tenant.launch.place, cell.tenant.number)
 
-    def _end(self, sandbox: Sandbox) -> None:
+    def _end(self, sandbox: LocalSandbox) -> None:
         self._sandboxes.pop(sandbox.number, None)
         self._busy.pop(sandbox, None)
         self._keep_ready(sandbox)
@@ -355,7 +354,7 @@ class LocalNode(Node):
         if sandbox.launch.datasets:
             self._views.close(sandbox.number)
 
-    def _keep_ready(self, sandbox: Sandbox) -> None:
+    def _keep_ready(self, sandbox: LocalSandbox) -> None:
         """It has started, or will not: only now, for the next cell's fork shall not compete with a start."""
         zygote = self._zygote_of.pop(sandbox.number, None)
         if zygote is not None:
@@ -363,7 +362,7 @@ class LocalNode(Node):
 
     # --- time -------------------------------------------------------------------------------------------
 
-    def _look_after(self, sandbox: Sandbox) -> None:
+    def _look_after(self, sandbox: LocalSandbox) -> None:
         self._busy[sandbox] = None
         if not self._ticking:
             self._ticking = True

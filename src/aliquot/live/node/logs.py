@@ -28,7 +28,7 @@ def error_line(text: str) -> str:
 class Logs:
     """The output of one sandbox, an activation at a time."""
 
-    __slots__ = ("_begun", "_fds", "_hearer", "_left", "_limit", "_lines", "_truncated")
+    __slots__ = ("_begun", "_fds", "_left", "_limit", "_lines", "_listener", "_truncated")
 
     def __init__(self, out: int, err: int) -> None:
         self._fds = (out, err)
@@ -36,17 +36,17 @@ class Logs:
         self._lines: list[str] = []
         self._begun = [b"", b""]  # of each stream: a line without its end
         self._truncated = False
-        self._hearer: OutputListener | None = None
+        self._listener: OutputListener | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
         """Of this activation, so far."""
         return tuple(self._lines)
 
-    def begin(self, limit: int, hearer: OutputListener | None = None) -> None:
+    def begin(self, limit: int, listener: OutputListener | None = None) -> None:
         """A new activation, which may print this many bytes. A limit of 0: none of it is kept, nor missed."""
         self._limit = self._left = limit
-        self._hearer = hearer
+        self._listener = listener
 
     def read(self, stream: int) -> bool:
         """Take some of what a stream holds now. False at its end."""
@@ -71,14 +71,14 @@ class Logs:
         """
         if printed or self._begun[0] or self._begun[1]:
             self._end_lines(printed=printed)
-        hearer, self._hearer = self._hearer, None
+        listener, self._listener = self._listener, None
         if not (self._lines or self._truncated or failed):
             return ()
         last = [TRUNCATED.format(self._limit)] if self._truncated else []
         for text in [*last, MISSING] if failed else last:
             self._lines.append(_stamp(1) + text)
-            if hearer is not None:
-                hearer.printed(self._lines[-1])
+            if listener is not None:
+                listener.printed(self._lines[-1])
         lines = tuple(self._lines)
         self._lines = []
         self._truncated = False
@@ -129,6 +129,6 @@ class Logs:
                 return False
         self._left -= size
         self._lines.append(stamp + piece.decode("utf-8", "replace"))
-        if self._hearer is not None:
-            self._hearer.printed(self._lines[-1])
+        if self._listener is not None:
+            self._listener.printed(self._lines[-1])
         return not self._truncated

@@ -10,12 +10,12 @@ from typing import Any
 from aliquot.core.units import MIB
 from aliquot.durable_files import remove_directory
 from aliquot.live.node.cell import Cell
-from aliquot.live.node.cgroups import Cgroups
+from aliquot.live.node.cgroups import NodeCgroups
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, uid_range
 from aliquot.live.node.zygotes import BARE_ENVIRONMENT
 
 SCRATCH_BYTES = 512 * MIB
-PROCESSES = 512  # of one sandbox, threads included
+MAX_PROCESSES = 512  # of one sandbox, threads included
 
 
 def tag_of(data: Path) -> str:
@@ -33,7 +33,7 @@ class SandboxResources:
         self._first_uid = uid_range(data)[0]
         self._free_slots: list[int] = []
         self._slots = 0
-        self._cgroups = Cgroups(tag_of(data)) if isolation.cgroups else None
+        self._cgroups = NodeCgroups(tag_of(data)) if isolation.cgroups else None
         if self._cgroups is not None:
             self._cgroups.sweep()
         remove_directory(self._scratch)  # renames it first: a process left behind may still write there

@@ -1,8 +1,8 @@
-"""Shared buffers: memory in which sandboxes hand large values to each other, and the numbers that name them.
+"""Shared buffers: memory in which large values go from sandbox to sandbox without a copy through the server.
 
-The memory has no name, only descriptors: when the last is closed, by whoever holds it or by the kernel when a process
-ends, the memory is gone. Nothing needs to be counted or cleaned up, whatever is killed. Pages belong to the sandbox
-that wrote them and count as its memory; who takes a shared buffer pays for what it changes of it.
+The memory has no name, only descriptors. It is freed when the last descriptor is closed, by its holder or by the kernel
+when a process ends. So no reference counts are kept, and a killed process leaves nothing to clean up. Pages are charged
+to the sandbox that wrote them. A sandbox that takes a buffer pays only for the pages that it changes.
 """
 
 import fcntl
@@ -12,34 +12,36 @@ import secrets
 from typing import ClassVar
 
 from aliquot.live.bodies.large import LARGE_BODY_BYTES
-from aliquot.live.node.base import BufferHandle as Held
+from aliquot.live.node.base import BufferHandle
 from aliquot.runtime import values
 
-_SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-_MOST = 128  # of one sandbox at once, each way: the server holds a descriptor for each
-_NUMBERS = 65_535
-_BLOCK = 512  # of what `stat` counts
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_MAX_BUFFERS = 128  # per sandbox and direction: the server holds a descriptor for each
+_MAX_NUMBER = 65_535
+_BLOCK_BYTES = 512  # the unit of `st_blocks`
 
 
 class SharedBufferError(Exception):
-    """The text says why."""
+    """A shared buffer cannot be made, sealed or taken, and the text says why."""
 
 
 class SharedBuffer:
-    """Closed when nobody holds it any more."""
+    """One piece of shared memory, which is closed when the last reference to this object is gone."""
 
-    in_use: ClassVar[int] = 0  # bytes of all together
+    in_use: ClassVar[int] = 0  # bytes of all shared buffers together
     __slots__ = ("fd", "max_kept", "size")
 
     def __init__(self, size: int, max_kept: int) -> None:
-        """`max_kept`: how large one may be that is put on disk. Raises `SharedBufferError`."""
+        """Allocate the memory. Values above `max_kept` bytes are not stored. Raises `SharedBufferError`."""
         self.max_kept = max_kept
         self.size, self.fd = 0, -1
         try:
             self.fd = os.memfd_create(f"aliquot-buffer-{os.getpid()}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.fd, size)
         except OSError as error:
-            raise SharedBufferError(f"a shared buffer of {size} bytes cannot be made ({error.strerror})") from error
+            raise SharedBufferError(
+                f"a shared buffer of {size} bytes cannot be allocated ({error.strerror})"
+            ) from error
         self.size = size
         SharedBuffer.in_use += size
 
@@ -49,49 +51,51 @@ class SharedBuffer:
             os.close(self.fd)
 
     def seal(self) -> None:
-        """From now on nobody can write to it. Raises `SharedBufferError` while somebody still could."""
+        """Make the memory read-only for everyone. Raises `SharedBufferError` while it is still mapped for writing."""
         try:
-            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALED)
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
         except OSError as error:
             raise SharedBufferError(f"the shared buffer is still being written to ({error.strerror})") from error
-        # What was never written has cost nobody anything, and would cost whoever reads it.
-        if os.fstat(self.fd).st_blocks * _BLOCK < self.size:
+        # Pages that the sender never wrote were charged to nobody. The receiver would be charged when it reads them.
+        if os.fstat(self.fd).st_blocks * _BLOCK_BYTES < self.size:
             raise SharedBufferError("the shared buffer has not been written to its end")
 
     def inlined(self, body: bytes | memoryview) -> bytes | memoryview:
-        """The envelope `body` with what is in here behind it. Only of one that may be kept."""
+        """Return the pickle's envelope `body` followed by the contents of this buffer."""
         with mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ) as memory, memoryview(memory) as view:
             whole = values.inline_buffers(body, view)
         return memoryview(whole) if len(whole) > LARGE_BODY_BYTES else whole
 
 
 class SandboxBuffers:
-    """One sandbox's shared buffers, each by a number that means something here alone."""
+    """The shared buffers of one sandbox. Their numbers are valid only here."""
 
-    def __init__(self, token: str, bound: int, max_kept: int) -> None:
+    def __init__(self, token: str, max_bytes: int, max_kept: int) -> None:
         self.token = token
-        self._bound = bound
+        self._max_bytes = max_bytes
         self._max_kept = max_kept
         self._last = 0
-        self._open: dict[int, SharedBuffer] = {}  # being written
-        self._ready: dict[int, SharedBuffer] = {}  # to be handed on
-        self._arrived: dict[int, Held] = {}  # to be taken
+        self._open: dict[int, SharedBuffer] = {}  # the sandbox is writing them
+        self._ready: dict[int, SharedBuffer] = {}  # sealed, and not yet handed on
+        self._arrived: dict[int, BufferHandle] = {}  # from others, and not yet taken
         self.closed = False
 
-    def room(self, size: int) -> tuple[int, SharedBuffer]:
+    def allocate(self, size: int) -> tuple[int, SharedBuffer]:
+        """Return a new buffer for the sandbox to write, with its number. Raises `SharedBufferError`."""
         if size <= 0:
-            raise SharedBufferError(f"a shared buffer of {size} bytes cannot be made")
-        if len(self._open) + len(self._ready) >= _MOST:
-            raise SharedBufferError(f"{_MOST} shared buffers are under way already")
-        if SharedBuffer.in_use + size > self._bound:
+            raise SharedBufferError(f"a shared buffer of {size} bytes cannot be allocated")
+        if len(self._open) + len(self._ready) >= _MAX_BUFFERS:
+            raise SharedBufferError(f"{_MAX_BUFFERS} shared buffers are open already")
+        if SharedBuffer.in_use + size > self._max_bytes:
             raise SharedBufferError(
-                f"all shared buffers together may have {self._bound} bytes, and {SharedBuffer.in_use} are in use"
+                f"all shared buffers together may have {self._max_bytes} bytes, and {SharedBuffer.in_use} are in use"
             )
         number = self._next()
         buffer = self._open[number] = SharedBuffer(size, self._max_kept)
         return number, buffer
 
     def seal(self, number: int) -> None:
+        """Seal a buffer that the sandbox has written. Raises `SharedBufferError`."""
         buffer = self._open.get(number)
         if buffer is None:
             raise SharedBufferError(f"there is no shared buffer {number} to close")
@@ -103,24 +107,25 @@ class SandboxBuffers:
         self._ready.pop(number, None)
 
     def hand_on(self, number: int, body: bytes | memoryview) -> SharedBuffer:
-        """One that this sandbox has made, with the buffers of that envelope; once. Raises `SharedBufferError`."""
+        """Remove and return a sealed buffer whose size fits the envelope `body`. Raises `SharedBufferError`."""
         buffer = self._ready.pop(number, None)
         if buffer is None:
             raise SharedBufferError(f"there is no shared buffer {number}")
         if not values.is_envelope(body) or values.layout(values.open_envelope(body)[1])[1] != buffer.size:
-            raise SharedBufferError(f"shared buffer {number} is not what the body says")
+            raise SharedBufferError(f"the size of shared buffer {number} is not what the body says")
         return buffer
 
-    def put(self, buffer: Held) -> int:
-        """For this sandbox, which takes it by its number."""
+    def put(self, buffer: BufferHandle) -> int:
+        """Add a buffer for this sandbox and return the number by which the sandbox takes it."""
         number = self._next()
-        if not self.closed:  # otherwise nobody will take it
-            while len(self._arrived) >= _MOST:  # who has not come for it by now will not
+        if not self.closed:
+            while len(self._arrived) >= _MAX_BUFFERS:  # the oldest will not be taken any more
                 del self._arrived[next(iter(self._arrived))]
             self._arrived[number] = buffer
         return number
 
-    def take(self, number: int) -> Held:
+    def take(self, number: int) -> BufferHandle:
+        """Remove and return a buffer that was put here. Raises `SharedBufferError`."""
         buffer = self._arrived.pop(number, None)
         if buffer is None:
             raise SharedBufferError(f"there is no shared buffer {number} to take")
@@ -134,22 +139,22 @@ class SandboxBuffers:
     def _next(self) -> int:
         taken = {*self._open, *self._ready, *self._arrived}
         while True:
-            self._last = self._last % _NUMBERS + 1
+            self._last = self._last % _MAX_NUMBER + 1
             if self._last not in taken:
                 return self._last
 
 
 class NodeBuffers:
-    """The shared buffers of all sandboxes of a node, by each sandbox's token."""
+    """The shared buffers of all sandboxes of a node. A sandbox proves to the gateway by a token which are its own."""
 
-    def __init__(self, bound: int, max_kept: int) -> None:
-        self._bound = bound
+    def __init__(self, max_bytes: int, max_kept: int) -> None:
+        self._max_bytes = max_bytes  # of all buffers together
         self._max_kept = max_kept
         self._by_token: dict[str, SandboxBuffers] = {}
         self.find = self._by_token.get
 
     def open(self) -> SandboxBuffers:
-        buffers = SandboxBuffers(secrets.token_hex(16), self._bound, self._max_kept)
+        buffers = SandboxBuffers(secrets.token_hex(16), self._max_bytes, self._max_kept)
         self._by_token[buffers.token] = buffers
         return buffers
 

@@ -9,8 +9,8 @@ import structlog
 
 from aliquot.live.device.drivers import Drivers
 from aliquot.live.node.base import Status
-from aliquot.live.node.lanes import Lanes
-from aliquot.live.node.sandbox import Sandbox
+from aliquot.live.node.device_queues import DeviceQueues
+from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.states import GONE
 
 log = structlog.get_logger(__name__)
@@ -19,9 +19,9 @@ NOT_OUT = "The sandbox could not be swapped out, and was ended."
 NOT_IN = "The sandbox could not be swapped in, and was ended."
 
 
-class Swaps:
+class SandboxSwapper:
     def __init__(
-        self, drivers: Drivers, lanes: Lanes, loop: asyncio.AbstractEventLoop, swapper: ThreadPoolExecutor
+        self, drivers: Drivers, lanes: DeviceQueues, loop: asyncio.AbstractEventLoop, swapper: ThreadPoolExecutor
     ) -> None:
         """`swapper`: of one thread, so that what leaves a device does so before what comes."""
         self._drivers = drivers
@@ -29,7 +29,7 @@ class Swaps:
         self._loop = loop
         self._swapper = swapper
 
-    def out(self, sandbox: Sandbox) -> None:
+    def out(self, sandbox: LocalSandbox) -> None:
         if sandbox.cell is None:
             return
         if self._drivers.has_own_memory(sandbox.launch.place):
@@ -37,7 +37,7 @@ class Swaps:
         elif not self._drivers.swap_out(sandbox.number):
             sandbox.cell.process.send_all(signal.SIGSTOP)
 
-    def _out_of_memory(self, sandbox: Sandbox) -> None:
+    def _out_of_memory(self, sandbox: LocalSandbox) -> None:
         place, swap = sandbox.launch.place, ("swap", sandbox.number)
         self._lanes.ending(place, swap)
 
@@ -52,7 +52,7 @@ class Swaps:
 
         self._aside(lambda: self._drivers.swap_out(sandbox.number), done)
 
-    def back(self, sandbox: Sandbox, then: Callable[[Sandbox], None]) -> None:
+    def back(self, sandbox: LocalSandbox, then: Callable[[LocalSandbox], None]) -> None:
         """Then `then`, later."""
         if sandbox.cell is not None and self._drivers.has_own_memory(sandbox.launch.place):
             sandbox.cell.process.send_all(signal.SIGCONT)
@@ -77,6 +77,6 @@ class Swaps:
         self._loop.run_in_executor(self._swapper, work).add_done_callback(settled)
 
 
-def _give_up(sandbox: Sandbox, why: str) -> None:
+def _give_up(sandbox: LocalSandbox, why: str) -> None:
     if sandbox.state != GONE:
         sandbox.fail(Status.INTERNAL_ERROR, why)

@@ -12,14 +12,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from aliquot.live.device.base import NO_OPENING, Opening
+from aliquot.live.device.records import NO_ACCESS, DeviceAccess
 from aliquot.live.node.base import Status
-from aliquot.live.node.cell import Cell
-from aliquot.live.node.process import Loop
+from aliquot.live.node.cell import Cell, EventLoop
 from aliquot.runtime import frames
 
-MOST_ZYGOTES = 32  # kept though nothing lives from them
-_PACKET = 65536
+MAX_ZYGOTES = 32  # kept though nothing lives from them
+_PACKET_BYTES = 65536
 _SCRIPT = Path(frames.__file__).parent / "zygote.py"
 # Nothing of the server's environment: its keys and settings are not the functions' business.
 BARE_ENVIRONMENT = {
@@ -30,24 +29,24 @@ BARE_ENVIRONMENT = {
 }
 
 
-class Profile(Struct, frozen=True):
+class ZygoteProfile(Struct, frozen=True):
     """What makes zygotes interchangeable."""
 
     python: str = sys.executable
     imports: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()  # what its sandboxes may read beside the system and the interpreter
-    opening: Opening = NO_OPENING  # to the device that its sandboxes are for
+    opening: DeviceAccess = NO_ACCESS  # to the device that its sandboxes are for
     views: bool = False  # its sandboxes see datasets
 
 
-Ready = Callable[["Zygote"], None]
+Ready = Callable[["ZygoteProcess"], None]
 Failed = Callable[[Status, str], None]
 
 
-class Zygote:
+class ZygoteProcess:
     """One zygote process and its control channel."""
 
-    def __init__(self, profile: Profile, walls: dict[str, Any], loop: Loop) -> None:
+    def __init__(self, profile: ZygoteProfile, walls: dict[str, Any], loop: EventLoop) -> None:
         self.alive = True
         self.views = profile.views
         self._loop = loop
@@ -123,7 +122,7 @@ class Zygote:
 
     def _readable(self) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(self._control, _PACKET, 4)
+            data, fds, _, _ = socket.recv_fds(self._control, _PACKET_BYTES, 4)
         except BlockingIOError:
             return
         except OSError:
@@ -173,27 +172,27 @@ class Zygote:
         return lines[-1] if lines else f"exit status {self._process.returncode}"
 
 
-class Zygotes:
-    def __init__(self, walls: Callable[[Profile], dict[str, Any]], loop: Loop) -> None:
+class ZygotePool:
+    def __init__(self, walls: Callable[[ZygoteProfile], dict[str, Any]], loop: EventLoop) -> None:
         self._loop = loop
         self._walls = walls
-        self._zygotes: dict[Profile, Zygote] = {}
+        self._zygotes: dict[ZygoteProfile, ZygoteProcess] = {}
 
     def __len__(self) -> int:
         return len(self._zygotes)
 
-    def get(self, profile: Profile) -> Zygote:
+    def get(self, profile: ZygoteProfile) -> ZygoteProcess:
         zygote = self._zygotes.pop(profile, None)
         if zygote is None or not zygote.alive:
             self._make_room()
-            zygote = Zygote(profile, self._walls(profile), self._loop)
+            zygote = ZygoteProcess(profile, self._walls(profile), self._loop)
         self._zygotes[profile] = zygote  # the last is the one used last
         return zygote
 
     def _make_room(self) -> None:
         """Profiles are tenants' to choose, and a zygote may be large: those that nothing lives from go first."""
         for profile, zygote in list(self._zygotes.items()):
-            if not zygote.alive or (len(self._zygotes) >= MOST_ZYGOTES and zygote.is_idle):
+            if not zygote.alive or (len(self._zygotes) >= MAX_ZYGOTES and zygote.is_idle):
                 zygote.kill()
                 del self._zygotes[profile]
 

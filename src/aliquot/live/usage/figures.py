@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from aliquot.live.usage.accounts import Account
-from aliquot.live.usage.sampler import Sampler
+from aliquot.live.usage.measurements import MeasuredSandbox
+from aliquot.live.usage.sampler import UsageSampler
 
 _DECIMALS = 4
 
 
-def with_usage(status: dict[str, Any], sampler: Sampler) -> dict[str, Any]:
+def with_usage(status: dict[str, Any], sampler: UsageSampler) -> dict[str, Any]:
     """The platform's status, with what its devices and the sandboxes on accelerators use."""
     borrowed: dict[str, float] = {}
     spare: dict[str, float] = {}
@@ -44,8 +44,8 @@ def with_usage(status: dict[str, Any], sampler: Sampler) -> dict[str, Any]:
     }
 
 
-def _by_function(sampler: Sampler, there: list[Account]) -> list[dict[str, Any]]:
-    accounts: dict[tuple[str, str, str], list[Account]] = {}
+def _by_function(sampler: UsageSampler, there: list[MeasuredSandbox]) -> list[dict[str, Any]]:
+    accounts: dict[tuple[str, str, str], list[MeasuredSandbox]] = {}
     for account in there:
         flow = account.sandbox.flow.key
         for device in account.devices:

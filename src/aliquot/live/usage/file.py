@@ -11,19 +11,28 @@ import structlog
 
 from aliquot.core.errors import InputError
 from aliquot.core.units import KIB, MIB
-from aliquot.live.usage.records import HEAD_BYTES, WIDTH, Label, Sample, pack_head, pack_label, pack_sample, read_head
+from aliquot.live.usage.records import (
+    HEAD_BYTES,
+    RECORD_BYTES,
+    UsageLabel,
+    UsageSample,
+    pack_head,
+    pack_label,
+    pack_sample,
+    read_head,
+)
 from aliquot.live.usage.ring import cycle_of, next_number, offset_of
 
 log = structlog.get_logger("aliquot.usage")
 
-SIZE = 64 * MIB
-LEAST = 64 * KIB
+DEFAULT_FILE_BYTES = 64 * MIB
+MIN_FILE_BYTES = 64 * KIB
 
 
 class UsageFile:
-    def __init__(self, path: Path, size: int = SIZE) -> None:
+    def __init__(self, path: Path, size: int = DEFAULT_FILE_BYTES) -> None:
         """A file of another size or version is begun anew. Raises `OSError` when it cannot be opened."""
-        self.capacity = (size - HEAD_BYTES) // WIDTH
+        self.capacity = (size - HEAD_BYTES) // RECORD_BYTES
         self._cycle = cycle_of(self.capacity)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._pending: list[bytes] = []
@@ -31,11 +40,11 @@ class UsageFile:
         if read_head(os.pread(self._fd, HEAD_BYTES, 0)) != self.capacity:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, pack_head(self.capacity), 0)
-        written = max(0, os.fstat(self._fd).st_size - HEAD_BYTES) // WIDTH
+        written = max(0, os.fstat(self._fd).st_size - HEAD_BYTES) // RECORD_BYTES
         # A torn record at the end counts as written: its place is the next one's.
         self._next = next_number(self._fetch, self.capacity, min(self.capacity, written))
 
-    def label(self, meaning: Label, again: int | None = None) -> int:
+    def label(self, meaning: UsageLabel, again: int | None = None) -> int:
         """Say who a label is; `again` for one that was said long ago, whose records may be overwritten soon."""
         first = self._number()
         label = first if again is None else again
@@ -50,7 +59,7 @@ class UsageFile:
     def position(self) -> int:
         return self._number()
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: UsageSample) -> None:
         self._pending.append(pack_sample(self._number(), sample))
 
     def flush(self) -> None:
@@ -58,7 +67,7 @@ class UsageFile:
         data, count = b"".join(self._pending), len(self._pending)
         self._pending.clear()
         place = self._next % self.capacity
-        until_the_end = (self.capacity - place) * WIDTH
+        until_the_end = (self.capacity - place) * RECORD_BYTES
         try:
             _write(self._fd, data[:until_the_end], offset_of(place))
             _write(self._fd, data[until_the_end:], offset_of(0))
@@ -77,12 +86,12 @@ class UsageFile:
         return (self._next + len(self._pending)) % self._cycle
 
     def _fetch(self, place: int) -> bytes:
-        return os.pread(self._fd, WIDTH, offset_of(place))
+        return os.pread(self._fd, RECORD_BYTES, offset_of(place))
 
 
 def check_size(size: int, where: str) -> int:
-    if size < LEAST:
-        raise InputError(f"{where}: {size} bytes are too few; it takes {LEAST // 1024}KiB or more")
+    if size < MIN_FILE_BYTES:
+        raise InputError(f"{where}: {size} bytes are too few; it takes {MIN_FILE_BYTES // 1024}KiB or more")
     return size
 
 

@@ -6,18 +6,27 @@ from msgspec import Struct
 
 from aliquot.core.errors import InputError
 from aliquot.live.store.data_directory import USAGE
-from aliquot.live.usage.records import HEAD_BYTES, WIDTH, Label, Part, Sample, meaning_of, read_head, unpack
+from aliquot.live.usage.records import (
+    HEAD_BYTES,
+    RECORD_BYTES,
+    LabelPart,
+    UsageLabel,
+    UsageSample,
+    decode_label,
+    read_head,
+    unpack,
+)
 from aliquot.live.usage.ring import newest_first, offset_of
 
 
-class Track(Struct, frozen=True):
+class SandboxSamples(Struct, frozen=True):
     """One sandbox's samples, the oldest first; each says what was used since the one before."""
 
-    label: Label
-    samples: list[Sample]
+    label: UsageLabel
+    samples: list[UsageSample]
 
 
-def read_usage(path: Path, last_s: float | None) -> list[Track]:
+def read_usage(path: Path, last_s: float | None) -> list[SandboxSamples]:
     """What a data directory's usage file, or that file, has of the last seconds before its newest sample; None: all."""
     file = path / USAGE if path.is_dir() else path
     try:
@@ -29,33 +38,33 @@ def read_usage(path: Path, last_s: float | None) -> list[Track]:
     capacity = read_head(data[:HEAD_BYTES])
     if capacity is None:
         raise InputError(f"--data: {file} is not a usage file of this version")
-    written = min(capacity, (len(data) - HEAD_BYTES) // WIDTH)
+    written = min(capacity, (len(data) - HEAD_BYTES) // RECORD_BYTES)
     return _tracks(data, capacity, written, last_s)
 
 
-def _tracks(data: bytes, capacity: int, written: int, last_s: float | None) -> list[Track]:
+def _tracks(data: bytes, capacity: int, written: int, last_s: float | None) -> list[SandboxSamples]:
     def fetch(place: int) -> bytes:
         offset = offset_of(place)
-        return data[offset : offset + WIDTH]
+        return data[offset : offset + RECORD_BYTES]
 
-    samples: dict[int, list[Sample]] = {}
-    parts: dict[int, dict[int, Part]] = {}
-    labels: dict[int, Label] = {}
+    samples: dict[int, list[UsageSample]] = {}
+    parts: dict[int, dict[int, LabelPart]] = {}
+    labels: dict[int, UsageLabel] = {}
     since_us = float("-inf")
     for raw in newest_first(fetch, capacity, written):
         record = unpack(raw)
-        if isinstance(record, Part):
+        if isinstance(record, LabelPart):
             # Two sayings of one label say the same.
             parts.setdefault(record.label, {})[record.index] = record
-            if record.label not in labels and (meaning := meaning_of(parts[record.label])) is not None:
+            if record.label not in labels and (meaning := decode_label(parts[record.label])) is not None:
                 labels[record.label] = meaning
-        elif isinstance(record, Sample):
+        elif isinstance(record, UsageSample):
             if not samples and last_s is not None:
                 since_us = record.t_us - last_s * 1e6
             if record.t_us >= since_us:
                 samples.setdefault(record.label, []).append(record)
             elif samples.keys() <= labels.keys():
                 break
-    unknown = Label("", "", 0, "")
-    tracks = [Track(labels.get(label, unknown), found[::-1]) for label, found in samples.items()]
+    unknown = UsageLabel("", "", 0, "")
+    tracks = [SandboxSamples(labels.get(label, unknown), found[::-1]) for label, found in samples.items()]
     return sorted(tracks, key=lambda track: (track.label.tenant, track.label.function, track.samples[0].t_us))

@@ -10,20 +10,20 @@ import zlib
 import msgspec
 from msgspec import Struct
 
-WIDTH = 32
+RECORD_BYTES = 32
 VERSION = 1
 HEAD_BYTES = 64
 MAGIC = b"ALIQUSE\n"
-UNIT = 10_000  # of a share: in hundredths of a percent
+SHARE_UNIT = 10_000  # of a share: in hundredths of a percent
 _HEAD = struct.Struct("<8sHHI")  # magic, version, width, how many records
 _SAMPLE = struct.Struct("<IIBBHQIHH")  # number, label, kind, 0, ceiling, t_us, memory_kib, share, request
 _PART = struct.Struct("<IIBBH16s")  # number, label, kind, which part, size of the whole, text
 _SAMPLE_KIND, _PART_KIND = 1, 2
 _PART_BYTES = 16
-_MOST_16, _MOST_32 = 2**16 - 1, 2**32 - 1
+_MAX_UINT16, _MAX_UINT32 = 2**16 - 1, 2**32 - 1
 
 
-class Sample(Struct, frozen=True, gc=False):
+class UsageSample(Struct, frozen=True, gc=False):
     label: int
     t_us: int  # epoch
     share: float  # of the device's compute, since the sample before
@@ -32,7 +32,7 @@ class Sample(Struct, frozen=True, gc=False):
     memory_bytes: int
 
 
-class Part(Struct, frozen=True, gc=False):
+class LabelPart(Struct, frozen=True, gc=False):
     """Of a label."""
 
     label: int
@@ -41,7 +41,7 @@ class Part(Struct, frozen=True, gc=False):
     text: bytes
 
 
-class Label(Struct, frozen=True, array_like=True):
+class UsageLabel(Struct, frozen=True, array_like=True):
     tenant: str
     function: str
     sandbox: int
@@ -50,7 +50,7 @@ class Label(Struct, frozen=True, array_like=True):
 
 
 def pack_head(capacity: int) -> bytes:
-    return _HEAD.pack(MAGIC, VERSION, WIDTH, capacity).ljust(HEAD_BYTES, b"\0")
+    return _HEAD.pack(MAGIC, VERSION, RECORD_BYTES, capacity).ljust(HEAD_BYTES, b"\0")
 
 
 def read_head(head: bytes) -> int | None:
@@ -58,18 +58,18 @@ def read_head(head: bytes) -> int | None:
     if len(head) < HEAD_BYTES:
         return None
     magic, version, width, capacity = _HEAD.unpack_from(head)
-    return int(capacity) if (magic, version, width) == (MAGIC, VERSION, WIDTH) and capacity else None
+    return int(capacity) if (magic, version, width) == (MAGIC, VERSION, RECORD_BYTES) and capacity else None
 
 
-def pack_sample(number: int, sample: Sample) -> bytes:
+def pack_sample(number: int, sample: UsageSample) -> bytes:
     ceiling, share, request = (
-        min(_MOST_16, int(part * UNIT + 0.5)) for part in (sample.ceiling, sample.share, sample.request)
+        min(_MAX_UINT16, int(part * SHARE_UNIT + 0.5)) for part in (sample.ceiling, sample.share, sample.request)
     )
-    memory = min(_MOST_32, sample.memory_bytes >> 10)
+    memory = min(_MAX_UINT32, sample.memory_bytes >> 10)
     return _sealed(_SAMPLE.pack(number, sample.label, _SAMPLE_KIND, 0, ceiling, sample.t_us, memory, share, request))
 
 
-def pack_label(number: int, cycle: int, label: int, meaning: Label) -> list[bytes]:
+def pack_label(number: int, cycle: int, label: int, meaning: UsageLabel) -> list[bytes]:
     """Its records, from this number on."""
     text = msgspec.json.encode(meaning)
     return [
@@ -89,32 +89,32 @@ def pack_label(number: int, cycle: int, label: int, meaning: Label) -> list[byte
 
 def number_of(record: bytes) -> int | None:
     """None when the record is torn, or none."""
-    if len(record) < WIDTH or zlib.crc32(record[4:]) != int.from_bytes(record[:4], "little"):
+    if len(record) < RECORD_BYTES or zlib.crc32(record[4:]) != int.from_bytes(record[:4], "little"):
         return None
     return int.from_bytes(record[4:8], "little")
 
 
-def unpack(record: bytes) -> Sample | Part | None:
+def unpack(record: bytes) -> UsageSample | LabelPart | None:
     """Of a record that is whole."""
     body = record[4:]
     kind = body[8]
     if kind == _SAMPLE_KIND:
         _, label, _, _, ceiling, t_us, memory, share, request = _SAMPLE.unpack(body)
-        return Sample(label, t_us, share / UNIT, request / UNIT, ceiling / UNIT, memory << 10)
+        return UsageSample(label, t_us, share / SHARE_UNIT, request / SHARE_UNIT, ceiling / SHARE_UNIT, memory << 10)
     if kind == _PART_KIND:
         _, label, _, index, size, text = _PART.unpack(body)
-        return Part(label, index, size, text)
+        return LabelPart(label, index, size, text)
     return None
 
 
-def meaning_of(parts: dict[int, Part]) -> Label | None:
+def decode_label(parts: dict[int, LabelPart]) -> UsageLabel | None:
     """What a label says; None while a part of it is missing."""
     size = next(iter(parts.values())).size
     text = b"".join(parts[index].text for index in range(-(-size // _PART_BYTES)) if index in parts)[:size]
     if len(text) < size:
         return None
     try:
-        return msgspec.json.decode(text, type=Label)
+        return msgspec.json.decode(text, type=UsageLabel)
     except msgspec.MsgspecError:
         return None
 

@@ -7,7 +7,7 @@ be kept in step, and a server that was killed leaves nothing wrong.
 from collections.abc import Callable, Iterator
 from math import isqrt
 
-from aliquot.live.usage.records import HEAD_BYTES, WIDTH, number_of
+from aliquot.live.usage.records import HEAD_BYTES, RECORD_BYTES, number_of
 
 Fetch = Callable[[int], bytes]  # the record at a place; less than one, or none, beyond the file's end
 
@@ -18,7 +18,7 @@ def cycle_of(capacity: int) -> int:
 
 
 def offset_of(place: int) -> int:
-    return HEAD_BYTES + place * WIDTH
+    return HEAD_BYTES + place * RECORD_BYTES
 
 
 def next_number(fetch: Fetch, capacity: int, written: int) -> int:

@@ -14,20 +14,20 @@ from aliquot.core.events import UtilisationMeasured
 from aliquot.core.model import CPU
 from aliquot.core.places import Place
 from aliquot.core.scheduler import Scheduler
-from aliquot.live.device.used import Used
+from aliquot.live.device.records import DeviceUsage
 from aliquot.live.node.base import Node
-from aliquot.live.usage.accounts import Account, Totals
-from aliquot.live.usage.diary import Diary
 from aliquot.live.usage.file import UsageFile
+from aliquot.live.usage.measurements import ComputeTotals, MeasuredSandbox
+from aliquot.live.usage.writer import UsageWriter
 
-EVERY_S = 0.01
+SAMPLE_INTERVAL_S = 0.01
 WINDOW_S = 1.0  # after which the core is told, and what people see is renewed
 STALE_S = 2.0
-TOGETHER = 10  # looks
-_SAME_KIB = ~1023
+SAMPLES_PER_BATCH = 10  # looks
+_WHOLE_KIB_MASK = ~1023
 
 
-class Sampler:
+class UsageSampler:
     def __init__(
         self,
         node: Node,
@@ -36,15 +36,15 @@ class Sampler:
         open_file: Callable[[], UsageFile] | None = None,
     ) -> None:
         """Samples are written to the file, which is opened when there is something to write."""
-        self.totals = Totals()
-        self.accounts: dict[int, Account] = {}
-        self.diary = Diary(open_file) if open_file is not None else None
+        self.totals = ComputeTotals()
+        self.accounts: dict[int, MeasuredSandbox] = {}
+        self.diary = UsageWriter(open_file) if open_file is not None else None
         self._node = node
         self._scheduler = scheduler
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._awake = False
-        self._seen: list[tuple[float, list[Used]]] = []  # looks that are not worked up yet
+        self._seen: list[tuple[float, list[DeviceUsage]]] = []  # looks that are not worked up yet
         self._woke_s = 0.0
         self._window_began_s = 0.0
         self._busy_s: dict[str, float] = {}  # by device, in this window
@@ -55,7 +55,7 @@ class Sampler:
         if not self._awake and self._is_accelerator(place):
             self._awake = True
             self._begin(time.monotonic())
-            self._loop.call_later(EVERY_S, self._tick)
+            self._loop.call_later(SAMPLE_INTERVAL_S, self._tick)
 
     def stop(self) -> None:
         self._awake = False
@@ -110,7 +110,7 @@ class Sampler:
         self._awake = any(device.running for device in self._accelerators())
         if self._awake:
             # As far from the moment it was due as it takes: looks that are late do not crowd.
-            self._loop.call_later(max(0.001, EVERY_S - (time.monotonic() - now_s)), self._tick)
+            self._loop.call_later(max(0.001, SAMPLE_INTERVAL_S - (time.monotonic() - now_s)), self._tick)
         else:
             self.work_up()
 
@@ -121,7 +121,7 @@ class Sampler:
             if used.sandbox not in self.accounts:
                 self._open(used.sandbox, now_s)
         self._seen.append((now_s, found))
-        if len(self._seen) >= TOGETHER:
+        if len(self._seen) >= SAMPLES_PER_BATCH:
             self.work_up()
 
     def work_up(self) -> None:
@@ -139,12 +139,12 @@ class Sampler:
             if self.diary is not None:
                 self.diary.flush()
 
-    def _sample(self, account: Account, used: Used, now_s: float) -> None:
+    def _sample(self, account: MeasuredSandbox, used: DeviceUsage, now_s: float) -> None:
         began_s = max(account.seen_s, self._woke_s)
         if now_s <= began_s:
             return
         spent_s = max(0.0, used.compute_s - account.compute_s)
-        memory = (used.memory_bytes or 0) & _SAME_KIB
+        memory = (used.memory_bytes or 0) & _WHOLE_KIB_MASK
         ceiling = account.now_allotted()
         changed = spent_s > 0 or memory != account.memory_bytes or ceiling != account.ceiling
         account.compute_s, account.memory_bytes, account.ceiling = used.compute_s, memory, ceiling
@@ -163,8 +163,8 @@ class Sampler:
         sandbox = self._scheduler.pool.sandboxes.get(number)
         if sandbox is not None:  # otherwise the core has sent it away, and it is still dying
             # What it has used before it was first seen counts as used since waking, or in the last look's time.
-            since_s = max(self._woke_s, now_s - EVERY_S)
-            self.accounts[number] = Account(sandbox, since_s, enforced=self._node.keeps(sandbox.place))
+            since_s = max(self._woke_s, now_s - SAMPLE_INTERVAL_S)
+            self.accounts[number] = MeasuredSandbox(sandbox, since_s, enforced=self._node.keeps(sandbox.place))
 
     def _close(self, number: int) -> None:
         account = self.accounts.pop(number)

@@ -6,17 +6,17 @@ from statistics import fmean, pstdev
 
 from msgspec import Struct
 
-from aliquot.live.usage.reading import Track
+from aliquot.live.usage.reading import SandboxSamples
 
 
-class Window(Struct, frozen=True):
+class UsageWindow(Struct, frozen=True):
     t_ms: int  # when it begins, epoch
     share: float  # of the device's compute that was used, on average
     request: float
     memory_bytes: int
 
 
-class Row(Struct, frozen=True):
+class UsageRow(Struct, frozen=True):
     """One sandbox, or all of a function on one device."""
 
     tenant: str
@@ -30,11 +30,11 @@ class Row(Struct, frozen=True):
     deviation: float  # the deviation from one window to the next,
     peak: float  # and the most
     peak_bytes: int
-    windows: list[Window]
+    windows: list[UsageWindow]
     enforced: bool = True  # whether it was kept to what it asked for
 
 
-class _Sum:
+class _WindowSum:
     """What falls into one window."""
 
     __slots__ = ("compute_us", "memory_bytes", "request_us")
@@ -44,12 +44,14 @@ class _Sum:
         self.request_us = 0.0
         self.memory_bytes = 0
 
-    def window(self, t_ms: int, width: int) -> Window:
-        return Window(t_ms, round(self.compute_us / width, 6), round(self.request_us / width, 6), self.memory_bytes)
+    def window(self, t_ms: int, width: int) -> UsageWindow:
+        return UsageWindow(
+            t_ms, round(self.compute_us / width, 6), round(self.request_us / width, 6), self.memory_bytes
+        )
 
 
-def rows(tracks: Sequence[Track], window_ms: int, *, each_sandbox: bool) -> list[Row]:
-    groups: dict[tuple[str, str, str, int], list[Track]] = {}
+def usage_rows(tracks: Sequence[SandboxSamples], window_ms: int, *, each_sandbox: bool) -> list[UsageRow]:
+    groups: dict[tuple[str, str, str, int], list[SandboxSamples]] = {}
     for number, track in enumerate(tracks):
         label = track.label
         key = (label.tenant, label.function, label.device, number if each_sandbox else 0)
@@ -57,11 +59,11 @@ def rows(tracks: Sequence[Track], window_ms: int, *, each_sandbox: bool) -> list
     return [_row(group, window_ms) for _, group in sorted(groups.items())]
 
 
-def _row(group: list[Track], window_ms: int) -> Row:
+def _row(group: list[SandboxSamples], window_ms: int) -> UsageRow:
     label = group[0].label
     windows = _windows(group, window_ms)
     active = [window.share for window in windows if window.share > 0]
-    return Row(
+    return UsageRow(
         label.tenant,
         label.function,
         label.device,
@@ -78,10 +80,10 @@ def _row(group: list[Track], window_ms: int) -> Row:
     )
 
 
-def _windows(group: Iterable[Track], window_ms: int) -> list[Window]:
+def _windows(group: Iterable[SandboxSamples], window_ms: int) -> list[UsageWindow]:
     """The first and the last one of each sandbox are left out where they are not whole: they would say too little."""
     width = window_ms * 1000
-    sums: dict[int, _Sum] = {}
+    sums: dict[int, _WindowSum] = {}
     for track in group:
         samples = track.samples
         first, beyond = -(-samples[0].t_us // width), samples[-1].t_us // width
@@ -91,20 +93,20 @@ def _windows(group: Iterable[Track], window_ms: int) -> list[Window]:
             while begin < end:
                 place = begin // width
                 until = min(end, (place + 1) * width)
-                into = sums.setdefault(place, _Sum())
+                into = sums.setdefault(place, _WindowSum())
                 into.compute_us += sample.share * (until - begin)
                 into.request_us += sample.request * (until - begin)
                 begin = until
         _add_memory(sums, track, width)
     return [
-        Window(
+        UsageWindow(
             place * window_ms, round(into.compute_us / width, 6), round(into.request_us / width, 6), into.memory_bytes
         )
         for place, into in sorted(sums.items())
     ]
 
 
-def _add_memory(sums: dict[int, _Sum], track: Track, width: int) -> None:
+def _add_memory(sums: dict[int, _WindowSum], track: SandboxSamples, width: int) -> None:
     """The most that a sandbox had in a window, added to what others had."""
     most: dict[int, int] = {}
     for sample in track.samples:

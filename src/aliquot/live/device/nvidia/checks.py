@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from aliquot.core.errors import InputError
-from aliquot.live.device.nvidia.choice import Choice, Mode
+from aliquot.live.device.base import DriverContext
+from aliquot.live.device.nvidia.choice import NvidiaChoice, SharingMode
+from aliquot.live.device.nvidia.commands import CHECKPOINT
 from aliquot.live.device.nvidia.mps import CONTROL
 from aliquot.live.device.nvidia.nvml import Nvml
-from aliquot.live.device.surroundings import Surroundings
 
-CHECKPOINT = "cuda-checkpoint"
-OLDEST_DRIVER = 550  # cuda-checkpoint's
+MIN_DRIVER_VERSION = 550  # cuda-checkpoint's
 LIBRARY_VARIABLE = "ALIQUOT_HAMI_LIBRARY"
 LIBRARY = "/usr/local/vgpu/libvgpu.so"  # where HAMi puts it
 
@@ -21,17 +21,17 @@ Which = Callable[[str], str | None]
 
 
 def check(
-    choice: Choice,
-    surroundings: Surroundings,
+    choice: NvidiaChoice,
+    surroundings: DriverContext,
     nvml: Nvml,
     *,
     which: Which = shutil.which,
     machine: str = platform.machine(),
 ) -> None:
     """Raises `InputError` for the first conflict."""
-    if choice.mode is Mode.MPS:
+    if choice.mode is SharingMode.MPS:
         _check_mps(surroundings, which)
-    if choice.mode is Mode.HAMI and not surroundings.own_files:
+    if choice.mode is SharingMode.HAMI and not surroundings.own_files:
         raise InputError(
             "--devices: nvidia:hami: HAMi-core keeps its files in /tmp, of which each sandbox needs its own, and mount "
             "namespaces do not work here (`aliquot doctor`); take nvidia:timeslice or nvidia:mig"
@@ -40,7 +40,7 @@ def check(
         _check_swap(choice, nvml, which, machine)
 
 
-def _check_mps(surroundings: Surroundings, which: Which) -> None:
+def _check_mps(surroundings: DriverContext, which: Which) -> None:
     if which(CONTROL) is None:
         raise InputError(
             f"--devices: nvidia:mps: `{CONTROL}` is not on the PATH; it comes with the driver's compute utilities"
@@ -52,8 +52,8 @@ def _check_mps(surroundings: Surroundings, which: Which) -> None:
         )
 
 
-def _check_swap(choice: Choice, nvml: Nvml, which: Which, machine: str) -> None:
-    if choice.mode is Mode.MPS:
+def _check_swap(choice: NvidiaChoice, nvml: Nvml, which: Which, machine: str) -> None:
+    if choice.mode is SharingMode.MPS:
         raise InputError(
             "--devices: nvidia:mps:swap: cuda-checkpoint is not known to take processes that compute through MPS; "
             "leave out one of the two"
@@ -64,9 +64,9 @@ def _check_swap(choice: Choice, nvml: Nvml, which: Which, machine: str) -> None:
         raise InputError(f"--devices: nvidia:swap: `{CHECKPOINT}` is not on the PATH; NVIDIA gives it away by itself")
     version = nvml.driver_version()
     number = version.partition(".")[0]
-    if not number.isdecimal() or int(number) < OLDEST_DRIVER:
+    if not number.isdecimal() or int(number) < MIN_DRIVER_VERSION:
         raise InputError(
-            f"--devices: nvidia:swap: cuda-checkpoint needs driver {OLDEST_DRIVER} or newer, and this is {version}"
+            f"--devices: nvidia:swap: cuda-checkpoint needs driver {MIN_DRIVER_VERSION} or newer, and this is {version}"
         )
 
 

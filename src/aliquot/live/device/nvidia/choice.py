@@ -13,28 +13,28 @@ TAKES = (
 )
 
 
-class Mode(StrEnum):
+class SharingMode(StrEnum):
     MPS = "mps"
     HAMI = "hami"
     MIG = "mig"
     TIMESLICE = "timeslice"
 
 
-class Choice(Struct, frozen=True):
+class NvidiaChoice(Struct, frozen=True):
     indices: tuple[int, ...] = ()  # none: all
-    mode: Mode = Mode.TIMESLICE  # needs nothing else, and says that it enforces nothing
+    mode: SharingMode = SharingMode.TIMESLICE  # needs nothing else, and says that it enforces nothing
     swap: bool = False
 
 
-def read_choice(text: str) -> Choice:
+def read_choice(text: str) -> NvidiaChoice:
     """`text` is what follows `nvidia:`, or nothing. Raises `InputError`."""
     indices: tuple[int, ...] = ()
-    modes: list[Mode] = []
+    modes: list[SharingMode] = []
     swap = False
     parts = text.split(":") if text else []
     for part in parts:
-        if part in list(Mode):
-            modes.append(Mode(part))
+        if part in list(SharingMode):
+            modes.append(SharingMode(part))
         elif part == "swap":
             swap = True
         elif all(number.isdecimal() for number in part.split(",")) and not indices:
@@ -43,4 +43,4 @@ def read_choice(text: str) -> Choice:
             raise InputError(f"--devices: '{part}' of '{NVIDIA}:{text}' is not understood; it takes {TAKES}")
     if len(modes) > 1 or len(set(indices)) < len(indices):
         raise InputError(f"--devices: '{NVIDIA}:{text}' says a thing twice; it takes {TAKES}")
-    return Choice(indices, modes[0] if modes else Mode.TIMESLICE, swap)
+    return NvidiaChoice(indices, modes[0] if modes else SharingMode.TIMESLICE, swap)

@@ -5,12 +5,15 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import structlog
 from msgspec import Struct
 
-TIMEOUT_S = 60  # a swap moves gigabytes; a daemon that says nothing for so long says nothing
+_log = structlog.get_logger(__name__)
+CHECKPOINT = "cuda-checkpoint"
+COMMAND_TIMEOUT_S = 60  # a swap moves gigabytes; a daemon that says nothing for so long says nothing
 
 
-class Done(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     status: int
     said: str  # both streams
 
@@ -19,13 +22,13 @@ class Done(Struct, frozen=True):
         return self.status == 0
 
 
-class Runner(Protocol):
-    def __call__(self, words: Sequence[str], env: Mapping[str, str], given: str = "") -> Done:
+class CommandRunner(Protocol):
+    def __call__(self, words: Sequence[str], env: Mapping[str, str], given: str = "") -> CommandResult:
         """Run to its end with these variables beside the server's own and this input. Takes a moment; never raises."""
         ...
 
 
-def run(words: Sequence[str], env: Mapping[str, str], given: str = "") -> Done:
+def run(words: Sequence[str], env: Mapping[str, str], given: str = "") -> CommandResult:
     try:
         done = subprocess.run(  # noqa: S603 - words, and the first is a program of NVIDIA's
             words,
@@ -35,11 +38,36 @@ def run(words: Sequence[str], env: Mapping[str, str], given: str = "") -> Done:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=TIMEOUT_S,
+            timeout=COMMAND_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Done(-1, f"it did not end within {TIMEOUT_S} s")
+        return CommandResult(-1, f"it did not end within {COMMAND_TIMEOUT_S} s")
     except OSError as error:
-        return Done(-1, f"{words[0]}: {error.strerror}")
-    return Done(done.returncode, done.stdout.strip())
+        return CommandResult(-1, f"{words[0]}: {error.strerror}")
+    return CommandResult(done.returncode, done.stdout.strip())
+
+
+class CudaCheckpoints:
+    """Called from one thread, in order."""
+
+    def __init__(self, run: CommandRunner) -> None:
+        self._run = run
+        self._out: dict[int, list[int]] = {}  # the pids of a sandbox whose memory is on the host
+
+    def take_out(self, sandbox: int, pids: Sequence[int]) -> bool:
+        """False: it could not, and a process whose swap has failed is not fit to go on."""
+        self._out[sandbox] = list(pids)
+        return all(self._toggle(sandbox, pid) for pid in pids)
+
+    def bring_back(self, sandbox: int) -> bool:
+        return all(self._toggle(sandbox, pid) for pid in self._out.pop(sandbox, ()))
+
+    def forget(self, sandbox: int) -> None:
+        self._out.pop(sandbox, None)
+
+    def _toggle(self, sandbox: int, pid: int) -> bool:
+        done = self._run([CHECKPOINT, "--toggle", "--pid", str(pid)], {})
+        if not done.ok:
+            _log.warning("a sandbox could not be swapped", sandbox=sandbox, pid=pid, why=done.said or done.status)
+        return done.ok

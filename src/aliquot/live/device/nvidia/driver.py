@@ -7,30 +7,27 @@ import structlog
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.base import Driver, Enforcement, Opening
+from aliquot.live.device.base import Driver, DriverContext
 from aliquot.live.device.nvidia import modes
 from aliquot.live.device.nvidia.checks import check, find_library
-from aliquot.live.device.nvidia.choice import Choice, Mode, read_choice
-from aliquot.live.device.nvidia.commands import Runner, run
-from aliquot.live.device.nvidia.inventory import Target, targets
+from aliquot.live.device.nvidia.choice import NvidiaChoice, SharingMode, read_choice
+from aliquot.live.device.nvidia.commands import CommandRunner, CudaCheckpoints, run
+from aliquot.live.device.nvidia.inventory import GpuTarget, targets
 from aliquot.live.device.nvidia.mps import MpsDaemon
 from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
-from aliquot.live.device.nvidia.processes import Processes
-from aliquot.live.device.nvidia.pynvml_peer import open_nvml
-from aliquot.live.device.nvidia.swap import Checkpoints
-from aliquot.live.device.nvidia.usage import Meters
-from aliquot.live.device.surroundings import Surroundings
-from aliquot.live.device.used import Used
+from aliquot.live.device.nvidia.pynvml_adapter import open_nvml
+from aliquot.live.device.nvidia.usage import GpuMeters, SandboxProcesses
+from aliquot.live.device.records import DeviceAccess, DeviceUsage, Enforcement
 
 _log = structlog.get_logger(__name__)
 
 
-def make_driver(tag: str, devices: Sequence[DeviceSpec], surroundings: Surroundings) -> Driver:
+def make_driver(tag: str, devices: Sequence[DeviceSpec], surroundings: DriverContext) -> Driver:
     choice = read_choice(surroundings.asked)
     try:
         nvml = open_nvml()
         check(choice, surroundings, nvml)
-        library = find_library() if choice.mode is Mode.HAMI else None
+        library = find_library() if choice.mode is SharingMode.HAMI else None
         driver = NvidiaDriver(tag, devices, choice, surroundings.data, nvml, run, library)
     except NvmlError as error:
         raise InputError(f"--devices: nvidia: {error}") from error
@@ -43,12 +40,12 @@ class NvidiaDriver(Driver):
         self,
         tag: str,
         devices: Sequence[DeviceSpec],
-        choice: Choice,
+        choice: NvidiaChoice,
         data: Path,
         nvml: Nvml,
-        run: Runner,
+        run: CommandRunner,
         library: Path | None = None,
-        processes: Processes | None = None,
+        processes: SandboxProcesses | None = None,
     ) -> None:
         """Starts what the choice needs; takes a moment. Raises `InputError` when a device is not fit for use."""
         self._tag = tag
@@ -57,10 +54,10 @@ class NvidiaDriver(Driver):
         self._nvml = nvml
         self._library = library
         known = {target.name: target for target in targets(nvml, choice)}
-        self._targets: dict[str, Target] = {device.name: known[device.name] for device in devices}
+        self._targets: dict[str, GpuTarget] = {device.name: known[device.name] for device in devices}
         uuids = {name: target.uuid for name, target in self._targets.items()}
-        self.meters = Meters(nvml, uuids, processes or Processes())
-        self._checkpoints = Checkpoints(run) if choice.swap else None
+        self.meters = GpuMeters(nvml, uuids, processes or SandboxProcesses())
+        self._checkpoints = CudaCheckpoints(run) if choice.swap else None
         self._daemons: dict[str, MpsDaemon] = {}
         try:
             self._start(data, run)
@@ -68,11 +65,11 @@ class NvidiaDriver(Driver):
             self.close()
             raise
 
-    def _start(self, data: Path, run: Runner) -> None:
+    def _start(self, data: Path, run: CommandRunner) -> None:
         for name, target in self._targets.items():
             if (why := self._nvml.fault(target.gpu.uuid)) is not None:
                 raise InputError(f"--devices: {name} is not fit for use: {why}; name other GPUs, as in nvidia:1")
-            if self._choice.mode is Mode.MPS:
+            if self._choice.mode is SharingMode.MPS:
                 daemon = MpsDaemon(data / "mps" / name, target.uuid, run)
                 daemon.start()
                 self._daemons[name] = daemon
@@ -100,7 +97,7 @@ class NvidiaDriver(Driver):
     def host_bytes(self, memory_bytes: int) -> int:
         return memory_bytes if self._choice.swap else 0  # cuda-checkpoint copies it into the process's own memory
 
-    def opening(self, devices: Sequence[str]) -> Opening:
+    def opening(self, devices: Sequence[str]) -> DeviceAccess:
         targets = [self._targets[device] for device in devices]
         return modes.opening(self._choice.mode, targets, self._daemon(devices), self._library)
 
@@ -127,7 +124,7 @@ class NvidiaDriver(Driver):
         if self._checkpoints is not None:
             self._checkpoints.forget(sandbox)
 
-    def used(self) -> list[Used]:
+    def used(self) -> list[DeviceUsage]:
         return self.meters.used()
 
     def complaint(self, device: str) -> str | None:

@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device.nvidia.choice import NVIDIA, Choice, Mode
+from aliquot.live.device.nvidia.choice import NVIDIA, NvidiaChoice, SharingMode
 from aliquot.live.device.nvidia.nvml import Gpu, Nvml
 
 
-class Target(Struct, frozen=True):
+class GpuTarget(Struct, frozen=True):
     """What a device's name stands for."""
 
     name: str
@@ -19,7 +19,7 @@ class Target(Struct, frozen=True):
     memory_bytes: int
 
 
-def targets(nvml: Nvml, choice: Choice) -> list[Target]:
+def targets(nvml: Nvml, choice: NvidiaChoice) -> list[GpuTarget]:
     """Raises `InputError` where the choice cannot be had, `NvmlError` where NVML fails."""
     gpus = {gpu.index: gpu for gpu in nvml.gpus()}
     if not gpus:
@@ -31,15 +31,15 @@ def targets(nvml: Nvml, choice: Choice) -> list[Target]:
     return [target for index in choice.indices or gpus for target in _of(gpus[index], choice.mode)]
 
 
-def _of(gpu: Gpu, mode: Mode) -> Iterator[Target]:
+def _of(gpu: Gpu, mode: SharingMode) -> Iterator[GpuTarget]:
     name = f"{NVIDIA}-{gpu.index}"
-    if mode is not Mode.MIG:
+    if mode is not SharingMode.MIG:
         if gpu.mig:
             raise InputError(
                 f"--devices: nvidia:{mode}: GPU {gpu.index} is cut into instances by MIG; take nvidia:mig, name other "
                 "GPUs as in nvidia:1, or switch MIG off there"
             )
-        yield Target(name, gpu.uuid, gpu, gpu.memory_bytes)
+        yield GpuTarget(name, gpu.uuid, gpu, gpu.memory_bytes)
         return
     if not gpu.instances:
         why = "has no instances" if gpu.mig else "does not have MIG switched on"
@@ -47,10 +47,10 @@ def _of(gpu: Gpu, mode: Mode) -> Iterator[Target]:
             f"--devices: nvidia:mig: GPU {gpu.index} {why}; make some with nvidia-smi, or take another way of sharing"
         )
     for number, instance in enumerate(gpu.instances):
-        yield Target(f"{name}-mig-{number}", instance.uuid, gpu, instance.memory_bytes)
+        yield GpuTarget(f"{name}-mig-{number}", instance.uuid, gpu, instance.memory_bytes)
 
 
-def device_specs(nvml: Nvml, choice: Choice, memory_bytes: int | None, slots: int) -> list[DeviceSpec]:
+def device_specs(nvml: Nvml, choice: NvidiaChoice, memory_bytes: int | None, slots: int) -> list[DeviceSpec]:
     """`memory_bytes`: lend no more than that of each."""
     specs = []
     for target in targets(nvml, choice):
@@ -60,6 +60,6 @@ def device_specs(nvml: Nvml, choice: Choice, memory_bytes: int | None, slots: in
                 "which no way of sharing bounds and cuda-checkpoint cannot take"
             )
         # Nothing divides a MIG instance further: one runs on it at a time. And CUDA shows a process one instance only.
-        mig, size = choice.mode is Mode.MIG, memory_bytes or target.memory_bytes
+        mig, size = choice.mode is SharingMode.MIG, memory_bytes or target.memory_bytes
         specs.append(DeviceSpec(target.name, NVIDIA, size, 1 if mig else slots, alone=mig))
     return specs

@@ -9,10 +9,10 @@ from math import ceil
 from pathlib import Path
 
 from aliquot.core.units import MIB
-from aliquot.live.device.base import Enforcement, Opening
-from aliquot.live.device.nvidia.choice import Choice, Mode
-from aliquot.live.device.nvidia.inventory import Target
+from aliquot.live.device.nvidia.choice import NvidiaChoice, SharingMode
+from aliquot.live.device.nvidia.inventory import GpuTarget
 from aliquot.live.device.nvidia.mps import MpsDaemon
+from aliquot.live.device.records import DeviceAccess, Enforcement
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where MPS meets its clients
 _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
@@ -28,16 +28,18 @@ _TRUSTING = (
     "not held to them"
 )
 _LACKING = {
-    Mode.MPS: (
+    SharingMode.MPS: (
         _FIXED.format("mps"),
         _TRUSTING.format("mps"),
         "nvidia:mps: a fault of one function on a GPU ends all that run there at that time",
         "nvidia:mps: sandboxes share the machine's /dev/shm, for MPS meets its clients there",
         "nvidia:mps: a function on several GPUs has them whole without MPS: its memory there is not bounded",
     ),
-    Mode.HAMI: (_FIXED.format("hami"), _TRUSTING.format("hami")),
-    Mode.MIG: ("nvidia:mig: an instance is used whole: a smaller share bounds nothing, and one runs there at a time",),
-    Mode.TIMESLICE: (
+    SharingMode.HAMI: (_FIXED.format("hami"), _TRUSTING.format("hami")),
+    SharingMode.MIG: (
+        "nvidia:mig: an instance is used whole: a smaller share bounds nothing, and one runs there at a time",
+    ),
+    SharingMode.TIMESLICE: (
         "nvidia:timeslice: nothing is enforced: functions take turns on a GPU, and any may take all of its memory",
     ),
 }
@@ -46,22 +48,27 @@ _SWAP = "nvidia: a sandbox that holds unified memory cannot be swapped by cuda-c
 
 # Compute, memory.
 KEPT = {
-    Mode.MPS: ("at most its share of the multiprocessors (MPS)", "bounded (MPS)"),
-    Mode.HAMI: ("about its share of the time (HAMi-core)", "bounded (HAMi-core)"),
-    Mode.MIG: ("an instance is its own (MIG)", "an instance is its own (MIG)"),
-    Mode.TIMESLICE: ("not enforced", "not enforced"),
+    SharingMode.MPS: ("at most its share of the multiprocessors (MPS)", "bounded (MPS)"),
+    SharingMode.HAMI: ("about its share of the time (HAMi-core)", "bounded (HAMi-core)"),
+    SharingMode.MIG: ("an instance is its own (MIG)", "an instance is its own (MIG)"),
+    SharingMode.TIMESLICE: ("not enforced", "not enforced"),
 }
 SWAPPED = "copied to the host (cuda-checkpoint)"
 ENDED = "none: ended instead"
 
 
-def enforcement(choice: Choice) -> Enforcement:
+def enforcement(choice: NvidiaChoice) -> Enforcement:
     lacking = (*_LACKING[choice.mode], _SWAP if choice.swap else _NO_SWAP, _NOT_RUN)
     return Enforcement(*KEPT[choice.mode], SWAPPED if choice.swap else ENDED, lacking)
 
 
 def environment(
-    mode: Mode, targets: Sequence[Target], daemon: MpsDaemon | None, cache: str, share: float, memory_bytes: int
+    mode: SharingMode,
+    targets: Sequence[GpuTarget],
+    daemon: MpsDaemon | None,
+    cache: str,
+    share: float,
+    memory_bytes: int,
 ) -> dict[str, str]:
     """A function that asks for no memory of the GPU is not bounded in it: 0 would be none at all.
 
@@ -76,7 +83,7 @@ def environment(
         env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
         if megabytes:
             env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={megabytes}M"  # it sees one GPU, which is its first
-    elif mode is Mode.HAMI:
+    elif mode is SharingMode.HAMI:
         env["CUDA_DEVICE_SM_LIMIT"] = percent
         env["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = cache
         if megabytes:
@@ -84,10 +91,12 @@ def environment(
     return env
 
 
-def opening(mode: Mode, targets: Sequence[Target], daemon: MpsDaemon | None, library: Path | None) -> Opening:
+def opening(
+    mode: SharingMode, targets: Sequence[GpuTarget], daemon: MpsDaemon | None, library: Path | None
+) -> DeviceAccess:
     files: tuple[str, ...] = (*(f"/dev/nvidia{target.gpu.minor}" for target in targets), *_CONTROL_FILES)
     if daemon is not None:
-        return Opening(files, writable=(SHARED_MEMORY, str(daemon.pipes), str(daemon.logs)))
+        return DeviceAccess(files, writable=(SHARED_MEMORY, str(daemon.pipes), str(daemon.logs)))
     if library is not None:
-        return Opening(files, visible=(str(library),), preload=str(library))
-    return Opening((*files, _MIG_FILES) if mode is Mode.MIG else files)
+        return DeviceAccess(files, visible=(str(library),), preload=str(library))
+    return DeviceAccess((*files, _MIG_FILES) if mode is SharingMode.MIG else files)

@@ -4,14 +4,14 @@ import contextlib
 from pathlib import Path
 
 from aliquot.core.errors import InputError
-from aliquot.live.device.nvidia.commands import Done, Runner
+from aliquot.live.device.nvidia.commands import CommandResult, CommandRunner
 
 CONTROL = "nvidia-cuda-mps-control"
-_LONGEST = 80  # of a pipe directory: sockets in it must have names of fewer than 108 bytes
+_MAX_PIPE_PATH_BYTES = 80  # of a pipe directory: sockets in it must have names of fewer than 108 bytes
 
 
 class MpsDaemon:
-    def __init__(self, directory: Path, uuid: str, run: Runner) -> None:
+    def __init__(self, directory: Path, uuid: str, run: CommandRunner) -> None:
         """Nothing runs yet."""
         self.pipes = directory / "pipe"
         self.logs = directory / "log"
@@ -29,7 +29,7 @@ class MpsDaemon:
 
     def start(self) -> None:
         """Takes a moment. One that a killed server left is ended first: its limits are nobody's."""
-        if len(str(self.pipes)) > _LONGEST:
+        if len(str(self.pipes)) > _MAX_PIPE_PATH_BYTES:
             raise InputError(
                 f"--data: {self.pipes} is too long a name for the sockets of MPS; give a folder with a shorter one"
             )
@@ -55,5 +55,5 @@ class MpsDaemon:
             with contextlib.suppress(OSError):  # the logs stay, for whoever asks why
                 directory.rmdir()
 
-    def _tell(self, command: str) -> Done:
+    def _tell(self, command: str) -> CommandResult:
         return self._run([CONTROL], self.environment, command + "\n")

@@ -29,7 +29,7 @@ class GpuProcess(Struct, frozen=True):
     memory_bytes: int
 
 
-class Sample(Struct, frozen=True):
+class GpuSample(Struct, frozen=True):
     """How busy a process kept the GPU in the moment before."""
 
     pid: int
@@ -50,7 +50,7 @@ class Nvml(Protocol):
         """Those that compute on the GPU, or on the MIG instance, now."""
         ...
 
-    def samples(self, uuid: str, since_us: int) -> list[Sample]:
+    def samples(self, uuid: str, since_us: int) -> list[GpuSample]:
         """Of all processes, later than that; none where the GPU does not say."""
         ...
 

@@ -6,19 +6,53 @@ what was found last.
 
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import structlog
 
-from aliquot.live.device.nvidia.nvml import GpuProcess, Nvml, NvmlError, Sample
-from aliquot.live.device.nvidia.processes import Processes
-from aliquot.live.device.used import Used
+from aliquot.live.device.nvidia.nvml import GpuProcess, GpuSample, Nvml, NvmlError
+from aliquot.live.device.records import DeviceUsage
 
 _log = structlog.get_logger(__name__)
-EVERY_S = 0.2
-_LONGEST_US = 1_000_000  # what one sample may stand for
+NVML_INTERVAL_S = 0.2
+_MAX_SAMPLE_US = 1_000_000  # what one sample may stand for
 
 
-class Meter:
+_MAX_ANCESTORS = 64  # steps up a family tree
+
+
+def parent_of(pid: int) -> int:
+    """0 when it has none, or is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+class SandboxProcesses:
+    def __init__(self, parent: Callable[[int], int] = parent_of) -> None:
+        self._sandbox_of: dict[int, int] = {}  # by pid
+        self._parent = parent
+
+    def add(self, sandbox: int, pids: list[int]) -> None:
+        self._sandbox_of.update(dict.fromkeys(pids, sandbox))
+
+    def remove(self, sandbox: int) -> None:
+        for pid in [pid for pid, whose in self._sandbox_of.items() if whose == sandbox]:
+            del self._sandbox_of[pid]
+
+    def sandbox_of(self, pid: int) -> int | None:
+        """None: no sandbox's."""
+        for _ in range(_MAX_ANCESTORS):
+            if pid in self._sandbox_of:
+                return self._sandbox_of[pid]
+            if pid <= 1:
+                break
+            pid = self._parent(pid)
+        return None
+
+
+class DeviceMeter:
     """Of one device."""
 
     def __init__(self, uuid: str, sandbox_of: Callable[[int], int | None]) -> None:
@@ -34,7 +68,7 @@ class Meter:
     def end(self, sandbox: int) -> None:
         self._used.pop(sandbox, None)
 
-    def take(self, samples: Sequence[Sample], processes: Sequence[GpuProcess]) -> None:
+    def take(self, samples: Sequence[GpuSample], processes: Sequence[GpuProcess]) -> None:
         held = dict.fromkeys(self._used, 0)
         for process in processes:
             if (sandbox := self._sandbox_of(process.pid)) in held:
@@ -43,26 +77,26 @@ class Meter:
         before = self.since_us
         for sample in sorted(samples, key=lambda sample: sample.at_us):
             since = self._sampled_us.get(sample.pid, before)
-            lasted_us = min(sample.at_us - since, _LONGEST_US) if since else 0
+            lasted_us = min(sample.at_us - since, _MAX_SAMPLE_US) if since else 0
             self._sampled_us[sample.pid] = sample.at_us
             self.since_us = max(self.since_us, sample.at_us)
             if (sandbox := self._sandbox_of(sample.pid)) in spent:
                 spent[sandbox] += sample.busy * lasted_us / 1e6
-        oldest = self.since_us - _LONGEST_US
+        oldest = self.since_us - _MAX_SAMPLE_US
         self._sampled_us = {pid: at_us for pid, at_us in self._sampled_us.items() if at_us > oldest}
         self._used = {sandbox: (self._used[sandbox][0] + spent[sandbox], held[sandbox]) for sandbox in held}
 
-    def used(self) -> list[Used]:
-        return [Used(sandbox, *amounts) for sandbox, amounts in self._used.items()]
+    def used(self) -> list[DeviceUsage]:
+        return [DeviceUsage(sandbox, *amounts) for sandbox, amounts in self._used.items()]
 
 
-class Meters:
+class GpuMeters:
     """Of all devices of the driver, by their names."""
 
-    def __init__(self, nvml: Nvml, uuids: dict[str, str], processes: Processes) -> None:
+    def __init__(self, nvml: Nvml, uuids: dict[str, str], processes: SandboxProcesses) -> None:
         self._nvml = nvml
         self._processes = processes
-        self._meters = {name: Meter(uuid, processes.sandbox_of) for name, uuid in uuids.items()}
+        self._meters = {name: DeviceMeter(uuid, processes.sandbox_of) for name, uuid in uuids.items()}
         self._devices_of: dict[int, Sequence[str]] = {}  # by sandbox
         self._lock = threading.Lock()  # never held while NVML is asked
         self._ending = threading.Event()
@@ -101,15 +135,15 @@ class Meters:
             pids = [process.pid for process in found if self._processes.sandbox_of(process.pid) == sandbox]
         return list(dict.fromkeys(pids))
 
-    def used(self) -> list[Used]:
+    def used(self) -> list[DeviceUsage]:
         """Of several devices: their memory together, their compute on average."""
-        together: dict[int, Used] = {}
+        together: dict[int, DeviceUsage] = {}
         with self._lock:
             for used in (used for meter in self._meters.values() for used in meter.used()):
-                before = together.get(used.sandbox, Used(used.sandbox, 0.0, 0))
+                before = together.get(used.sandbox, DeviceUsage(used.sandbox, 0.0, 0))
                 part_s = used.compute_s / len(self._devices_of[used.sandbox])
                 memory_bytes = (before.memory_bytes or 0) + (used.memory_bytes or 0)
-                together[used.sandbox] = Used(used.sandbox, before.compute_s + part_s, memory_bytes)
+                together[used.sandbox] = DeviceUsage(used.sandbox, before.compute_s + part_s, memory_bytes)
         return list(together.values())
 
     def look(self) -> None:
@@ -127,5 +161,5 @@ class Meters:
                 meter.take(samples, processes)
 
     def _look_on(self) -> None:
-        while not self._ending.wait(EVERY_S):
+        while not self._ending.wait(NVML_INTERVAL_S):
             self.look()

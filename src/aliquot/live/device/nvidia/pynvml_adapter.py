@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from aliquot.live.device.nvidia.nvml import Gpu, GpuProcess, MigInstance, Nvml, NvmlError, Sample
+from aliquot.live.device.nvidia.nvml import Gpu, GpuProcess, GpuSample, MigInstance, Nvml, NvmlError
 
 # Xids that a program brings upon itself; the GPU is as good as before. NVIDIA's catalogue of Xid errors.
 XIDS_OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
@@ -16,10 +16,10 @@ def open_nvml() -> Nvml:
         library = importlib.import_module("pynvml")
     except ImportError as error:
         raise NvmlError("the package nvidia-ml-py is not installed: pip install 'aliquot[nvidia]'") from error
-    return PynvmlPeer(library)
+    return PynvmlAdapter(library)
 
 
-class PynvmlPeer(Nvml):
+class PynvmlAdapter(Nvml):
     def __init__(self, library: Any) -> None:  # noqa: ANN401 - it has no types
         self._nvml = library
         self._faults: dict[str, str] = {}  # by UUID; a GPU that has failed once stays so
@@ -87,7 +87,7 @@ class PynvmlPeer(Nvml):
             found = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         return [GpuProcess(process.pid, process.usedGpuMemory or 0) for process in found]
 
-    def samples(self, uuid: str, since_us: int) -> list[Sample]:
+    def samples(self, uuid: str, since_us: int) -> list[GpuSample]:
         nvml = self._nvml
         with self._asked(f"{uuid} does not tell how busy it is"):
             handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
@@ -100,7 +100,7 @@ class PynvmlPeer(Nvml):
                 if error.value == nvml.NVML_SUCCESS:
                     return []
                 raise
-        return [Sample(one.pid, one.timeStamp, one.smUtil / 100) for one in found if one.timeStamp > since_us]
+        return [GpuSample(one.pid, one.timeStamp, one.smUtil / 100) for one in found if one.timeStamp > since_us]
 
     def fault(self, uuid: str) -> str | None:
         self._take_events()

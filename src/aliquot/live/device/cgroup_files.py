@@ -22,7 +22,7 @@ _OWN_GROUP = (
 )
 
 
-class Unified(Struct, frozen=True):
+class CgroupTree(Struct, frozen=True):
     """A server's own part of the tree."""
 
     path: Path
@@ -33,25 +33,25 @@ def is_mounted(root: Path | None = None) -> bool:
     return ((root or ROOT) / "cgroup.controllers").is_file()
 
 
-def claim(tag: str, root: Path | None = None, own: str | None = None) -> Unified:
+def claim_tree(tag: str, root: Path | None = None, own: str | None = None) -> CgroupTree:
     """Make it, or find it again. `own` is the group this process is in. Raises `OSError` where it may not be made."""
     root = root or ROOT
     parent = root / _home(tag, own).lstrip("/")
     controllers = [name for name in WANTED if name in (parent / "cgroup.controllers").read_text().split()]
     try:
-        pass_on(parent, controllers)
+        delegate_controllers(parent, controllers)
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
         _step_aside(parent, tag)
-        pass_on(parent, controllers)
+        delegate_controllers(parent, controllers)
     path = parent / tag
     path.mkdir(exist_ok=True)
-    pass_on(path, controllers)
-    return Unified(path, tuple(controllers))
+    delegate_controllers(path, controllers)
+    return CgroupTree(path, tuple(controllers))
 
 
-def pass_on(directory: Path, controllers: Sequence[str]) -> None:
+def delegate_controllers(directory: Path, controllers: Sequence[str]) -> None:
     """Let the groups below have these."""
     control = directory / "cgroup.subtree_control"
     missing = [name for name in controllers if name not in control.read_text().split()]
@@ -59,7 +59,7 @@ def pass_on(directory: Path, controllers: Sequence[str]) -> None:
         control.write_text(" ".join(f"+{name}" for name in missing))
 
 
-def give_back(mine: Unified) -> None:
+def release_tree(mine: CgroupTree) -> None:
     """Leave nothing behind, as far as there is nothing left in it: the server goes back to where it came from."""
     tag, parent = mine.path.name, mine.path.parent
     with contextlib.suppress(OSError):
@@ -104,3 +104,19 @@ def _step_aside(parent: Path, tag: str) -> None:
     beside = _beside(parent, tag)
     beside.mkdir(exist_ok=True)
     (beside / "cgroup.procs").write_text("0")
+
+
+class KernelCounter:
+    __slots__ = ("_fd", "_skip")
+
+    def __init__(self, path: Path, key: str = "") -> None:
+        """`key`: what its first line begins with. Raises `OSError` when there is none."""
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._skip = len(key)
+
+    def read(self) -> int:
+        """Raises `OSError` when its group is gone."""
+        return int(os.pread(self._fd, 48, 0).partition(b"\n")[0][self._skip :])
+
+    def close(self) -> None:
+        os.close(self._fd)

@@ -3,12 +3,14 @@
 import msgspec
 from msgspec.structs import asdict
 
+from aliquot.live.bodies.large import allocate
 from aliquot.live.node.base import Launch, RunRequest
-from aliquot.live.node.side import Side
+from aliquot.live.node.control_channel import SandboxChannel
+from aliquot.runtime.frames import REPLY
 
 
 def description_of(
-    launch: Launch, result_bytes: int, command: list[str] | None, data_bytes: int | None, side: Side | None
+    launch: Launch, result_bytes: int, command: list[str] | None, data_bytes: int | None, side: SandboxChannel | None
 ) -> bytes:
     """As `aliquot.runtime.launcher` takes it; the command, if any, is what runs functions of its kind."""
     description = {
@@ -39,3 +41,26 @@ def run_more(request: RunRequest) -> bytes:
         "hand_on": request.hand_on,
         "defaults": request.defaults,
     })  # fmt: skip
+
+
+class LargeReply:
+    __slots__ = ("_size", "buffer_number", "have", "status", "whole")
+
+    def __init__(self, status: int, buffer_number: int, size: int, pickled: int, begun: bytes) -> None:
+        self.status, self.buffer_number = status, buffer_number
+        self._size = size
+        self.whole = allocate(size + pickled)
+        self.have = len(begun) - REPLY.size
+        self.whole[: self.have] = begun[REPLY.size :]
+
+    @property
+    def room(self) -> memoryview:
+        return self.whole[self.have :]
+
+    @property
+    def result(self) -> memoryview:
+        return self.whole[: self._size]
+
+    @property
+    def pickled(self) -> memoryview | None:
+        return self.whole[self._size :] or None

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from aliquot.live.node.base import NestedRun, Status
-from aliquot.live.node.process import Loop
+from aliquot.live.node.cell import EventLoop
 from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
 
 _PACKET = 256 * 1024
@@ -17,20 +17,20 @@ _NOT_SO = "it is not asked like this"
 _check_json = msgspec.json.Decoder(Raw).decode
 
 
-class Question(Struct, forbid_unknown_fields=True):
+class ControlRequest(Struct, forbid_unknown_fields=True):
     begin: str | None = None
     end: int | None = None
     printed: bool = True
-    room: int | None = None
+    allocate: int | None = None
     close: int | None = None
     drop: int | None = None
     take: int | None = None
 
 
-_read = msgspec.json.Decoder(Question).decode
+_read = msgspec.json.Decoder(ControlRequest).decode
 
 
-class Runner(Protocol):
+class NestedRunner(Protocol):
     """Whose side it is: the sandbox, while it runs something."""
 
     def begin_inside(self, function: str, *, printed: bool) -> NestedRun | str: ...
@@ -38,8 +38,8 @@ class Runner(Protocol):
     def misbehaved(self) -> None: ...
 
 
-class Side:
-    def __init__(self, runner: Runner, buffers: SandboxBuffers, loop: Loop) -> None:
+class SandboxChannel:
+    def __init__(self, runner: NestedRunner, buffers: SandboxBuffers, loop: EventLoop) -> None:
         self._runner = runner
         self.buffers = buffers
         self._loop = loop
@@ -84,15 +84,15 @@ class Side:
         except SharedBufferError as error:
             self._answer({"error": str(error)})
 
-    def _take(self, question: Question, body: bytes) -> None:
+    def _take(self, question: ControlRequest, body: bytes) -> None:
         buffers = self.buffers
         if question.begin is not None:
             inner = self._runner.begin_inside(question.begin, printed=question.printed)
             self._answer({"error": inner} if isinstance(inner, str) else {"id": inner.invocation, "env": inner.env})
         elif question.end is not None:
             self._end(question.end, body, printed=question.printed)
-        elif question.room is not None:
-            number, buffer = buffers.room(question.room)
+        elif question.allocate is not None:
+            number, buffer = buffers.allocate(question.allocate)
             self._answer({"number": number}, buffer.fd)
         elif question.close is not None:
             buffers.seal(question.close)

@@ -3,13 +3,13 @@
 from aliquot.core.places import place_text
 from aliquot.core.records import Sandbox
 
-MOST_FUNCTIONS = 10_000  # a tenant that makes names without end must not fill the metrics
+MAX_FUNCTIONS = 10_000  # a tenant that makes names without end must not fill the metrics
 OTHERS = ("", "")
 
-Owner = tuple[str, str, str]  # tenant, function, device
+UsageKey = tuple[str, str, str]  # tenant, function, device
 
 
-class Account:
+class MeasuredSandbox:
     """One sandbox's."""
 
     __slots__ = (
@@ -47,20 +47,20 @@ class Account:
         return 0.0 if self.sandbox.slice is None else self.sandbox.slice.allotment.ceiling
 
 
-class Totals:
+class ComputeTotals:
     """Seconds of compute by tenant, function and device; they only grow."""
 
     def __init__(self) -> None:
-        self._seconds: dict[Owner, float] = {}
+        self._seconds: dict[UsageKey, float] = {}
 
-    def add(self, account: Account, compute_s: float) -> None:
+    def add(self, account: MeasuredSandbox, compute_s: float) -> None:
         """So much of each of its devices."""
         flow = account.sandbox.flow.key
         for device in account.devices:
             owner = (flow.tenant, flow.function, device)
-            if owner not in self._seconds and len(self._seconds) >= MOST_FUNCTIONS:
+            if owner not in self._seconds and len(self._seconds) >= MAX_FUNCTIONS:
                 owner = (*OTHERS, device)
             self._seconds[owner] = self._seconds.get(owner, 0.0) + compute_s
 
-    def items(self) -> list[tuple[Owner, float]]:
+    def items(self) -> list[tuple[UsageKey, float]]:
         return sorted(self._seconds.items())

@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 import structlog
 
-from aliquot.live.usage.accounts import Account
 from aliquot.live.usage.file import UsageFile
-from aliquot.live.usage.records import Label, Sample
+from aliquot.live.usage.measurements import MeasuredSandbox
+from aliquot.live.usage.records import UsageLabel, UsageSample
 
 log = structlog.get_logger("aliquot.usage")
 
 _TOO_MUCH = 1.5  # of a device; the kernel's own counts may be some milliseconds late
 
 
-class Diary:
+class UsageWriter:
     def __init__(self, open_file: Callable[[], UsageFile]) -> None:
         self._open_file = open_file
         self._file: UsageFile | None = None
@@ -29,7 +29,7 @@ class Diary:
         """Samples begin after a while of none. While they go on the time of day is not looked at: it shall not jump."""
         self._epoch_us = _epoch_us()
 
-    def note(self, account: Account, began_s: float, now_s: float, spent_s: float, *, changed: bool) -> None:
+    def note(self, account: MeasuredSandbox, began_s: float, now_s: float, spent_s: float, *, changed: bool) -> None:
         """It used that much compute since `began_s`, and nothing between what was written last and then.
 
         Unless that is more than there is: then the driver counts more seldom than it is asked; all that time is meant.
@@ -52,7 +52,7 @@ class Diary:
                 self._write(file, account, began_s, 0.0)
         self._write(file, account, now_s, spent_s / (now_s - began_s))
 
-    def end(self, account: Account) -> None:
+    def end(self, account: MeasuredSandbox) -> None:
         """It is gone: it used nothing until it was seen last."""
         if self._file is not None and account.quiet and account.seen_s > account.written_s:
             self._write(self._file, account, account.seen_s, 0.0)
@@ -77,17 +77,17 @@ class Diary:
                 log.warning("usage is not kept: its file cannot be opened", why=str(error))
         return self._file
 
-    def _name(self, file: UsageFile, account: Account) -> None:
+    def _name(self, file: UsageFile, account: MeasuredSandbox) -> None:
         flow = account.sandbox.flow.key
         account.labelled = file.position
-        meaning = Label(flow.tenant, flow.function, account.sandbox.id, account.device, account.enforced)
+        meaning = UsageLabel(flow.tenant, flow.function, account.sandbox.id, account.device, account.enforced)
         account.label = file.label(meaning, account.label)
 
-    def _write(self, file: UsageFile, account: Account, at_s: float, share: float) -> None:
+    def _write(self, file: UsageFile, account: MeasuredSandbox, at_s: float, share: float) -> None:
         account.written_s, account.quiet = at_s, False
         t_us = self._epoch_us + round(at_s * 1e6)
         label = account.label or 0
-        file.add(Sample(label, t_us, share, account.request, account.ceiling, account.memory_bytes))
+        file.add(UsageSample(label, t_us, share, account.request, account.ceiling, account.memory_bytes))
 
 
 def _epoch_us() -> int:

@@ -9,23 +9,22 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from aliquot.live.device.base import NOT_ENFORCED, Enforcement
-from aliquot.live.device.counter import Counter
-from aliquot.live.device.parts.base import AGAINST_OTHERS, Carved, Part, Parts, quota_us
-from aliquot.live.device.unified import Unified, claim, give_back, pass_on
+from aliquot.live.device.cgroup_files import CgroupTree, KernelCounter, claim_tree, delegate_controllers, release_tree
+from aliquot.live.device.records import NOT_ENFORCED, Enforcement
+from aliquot.live.device.slices.base import DEVICE_WEIGHT, HostSlice, SliceEnforcer, VirtualDevice, quota_us
 
 _PLAIN = 100  # what a group weighs of which nothing is said
 _WHOLE = 10_000  # the most it can weigh
 _NOT_RUN = "version 2 of control groups: written to the kernel's documented interface, not yet run with its controllers"
 
 
-class V2Part(Part):
-    def __init__(self, device: Path, name: str, carved: Carved, controllers: Sequence[str]) -> None:
+class CgroupV2Slice(HostSlice):
+    def __init__(self, device: Path, name: str, carved: VirtualDevice, controllers: Sequence[str]) -> None:
         self._directory = device / name
         self._carved = carved
         self._controllers = controllers
         self._directory.mkdir(exist_ok=True)
-        self._used_us = Counter(self._directory / "cpu.stat", "usage_usec")
+        self._used_us = KernelCounter(self._directory / "cpu.stat", "usage_usec")
 
     @property
     def directory(self) -> Path:
@@ -61,21 +60,21 @@ class V2Part(Part):
             self._directory.rmdir()
 
 
-class V2Parts(Parts):
-    def __init__(self, tree: Unified) -> None:
+class CgroupV2Enforcer(SliceEnforcer):
+    def __init__(self, tree: CgroupTree) -> None:
         self._tree = tree
         self._devices: dict[str, Path] = {}
         for left in tree.path.glob("*/*/cgroup.freeze"):  # by a server that was killed
             left.write_text("0")
         if "cpu" in tree.controllers:
-            (tree.path / "cpu.weight").write_text(str(AGAINST_OTHERS * _PLAIN))
+            (tree.path / "cpu.weight").write_text(str(DEVICE_WEIGHT * _PLAIN))
 
     @classmethod
-    def claim(cls, tag: str) -> "V2Parts":
+    def claim(cls, tag: str) -> "CgroupV2Enforcer":
         """Raises `OSError` where slices could not be kept."""
-        tree = claim(tag)
+        tree = claim_tree(tag)
         if "cpu" not in tree.controllers:
-            give_back(tree)
+            release_tree(tree)
             raise FileNotFoundError(0, "no controller cpu", str(tree.path.parent))
         return cls(tree)
 
@@ -84,21 +83,21 @@ class V2Parts(Parts):
         kept = "weight and quota (cgroups v2)" if "cpu" in self._tree.controllers else NOT_ENFORCED
         return Enforcement(kept, "with the sandbox's own memory", "frozen (cgroups v2)", (_NOT_RUN,))
 
-    def make(self, sandbox: int, carved: Carved) -> V2Part:
+    def make(self, sandbox: int, carved: VirtualDevice) -> CgroupV2Slice:
         if carved.name not in self._devices:
             self._devices[carved.name] = self._carve(carved)
-        return V2Part(self._devices[carved.name], str(sandbox), carved, self._tree.controllers)
+        return CgroupV2Slice(self._devices[carved.name], str(sandbox), carved, self._tree.controllers)
 
-    def _carve(self, carved: Carved) -> Path:
+    def _carve(self, carved: VirtualDevice) -> Path:
         path = self._tree.path / carved.name
         path.mkdir(exist_ok=True)
         if "cpu" in self._tree.controllers:
-            (path / "cpu.weight").write_text(str(AGAINST_OTHERS * _PLAIN))
+            (path / "cpu.weight").write_text(str(DEVICE_WEIGHT * _PLAIN))
             if carved.cores < len(carved.which):
                 (path / "cpu.max").write_text("{} {}".format(*quota_us(carved.cores)))
         if "cpuset" in self._tree.controllers:
             (path / "cpuset.cpus").write_text(",".join(map(str, carved.which)))
-        pass_on(path, self._tree.controllers)
+        delegate_controllers(path, self._tree.controllers)
         return path
 
     def close(self) -> None:
@@ -107,4 +106,4 @@ class V2Parts(Parts):
                 for left in [each for each in path.iterdir() if each.is_dir()]:
                     left.rmdir()
                 path.rmdir()
-        give_back(self._tree)
+        release_tree(self._tree)

@@ -6,18 +6,18 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aliquot.live.device.base import Enforcement
+from aliquot.live.device.records import Enforcement
 
 ROOT = Path("/sys/fs/cgroup")
-LEAST_QUOTA_US = 1000  # the kernel takes no less
+MIN_QUOTA_US = 1000  # the kernel takes no less
 # Longer shows as stutter. Shorter, and an eighth of it is less than the scheduler's tick (4 ms at 250 Hz) keeps to: of
 # eight equal slices over 10 ms the means were off by up to a point, over 20 ms by a fifth of one.
 PERIOD_US = 20_000
-MOST_PERIOD_US = 1_000_000
-AGAINST_OTHERS = 4  # what a device weighs against all else that runs on its cores: the server must have its turn, too
+MAX_PERIOD_US = 1_000_000
+DEVICE_WEIGHT = 4  # what a device weighs against all else that runs on its cores: the server must have its turn, too
 
 
-class Carved(Struct, frozen=True):
+class VirtualDevice(Struct, frozen=True):
     """A virtual device, or several that a sandbox holds together."""
 
     name: str
@@ -25,7 +25,7 @@ class Carved(Struct, frozen=True):
     which: tuple[int, ...]
 
 
-class Part(Protocol):
+class HostSlice(Protocol):
     """One sandbox's. Everything raises `OSError` when its processes are gone, and their groups with them."""
 
     @property
@@ -52,11 +52,11 @@ class Part(Protocol):
     def remove(self) -> None: ...
 
 
-class Parts(Protocol):
+class SliceEnforcer(Protocol):
     @property
     def enforcement(self) -> Enforcement: ...
 
-    def make(self, sandbox: int, carved: Carved) -> Part: ...
+    def make(self, sandbox: int, carved: VirtualDevice) -> HostSlice: ...
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -66,6 +66,6 @@ class Parts(Protocol):
 def quota_us(ceiling_cores: float) -> tuple[int, int]:
     """Time and period for so many cores; the period grows where the time would be too short for the kernel."""
     period = PERIOD_US
-    if ceiling_cores * period < LEAST_QUOTA_US:
-        period = min(MOST_PERIOD_US, round(LEAST_QUOTA_US / max(ceiling_cores, 1e-6)))
-    return max(LEAST_QUOTA_US, round(ceiling_cores * period)), period
+    if ceiling_cores * period < MIN_QUOTA_US:
+        period = min(MAX_PERIOD_US, round(MIN_QUOTA_US / max(ceiling_cores, 1e-6)))
+    return max(MIN_QUOTA_US, round(ceiling_cores * period)), period

@@ -7,25 +7,25 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from aliquot.live.device.base import Enforcement
-from aliquot.live.device.counter import Counter
-from aliquot.live.device.parts.base import AGAINST_OTHERS, ROOT, Carved, Part, Parts, quota_us
+from aliquot.live.device.cgroup_files import KernelCounter
+from aliquot.live.device.records import Enforcement
+from aliquot.live.device.slices.base import DEVICE_WEIGHT, ROOT, HostSlice, SliceEnforcer, VirtualDevice, quota_us
 
 TREES = ("cpu", "cpuacct", "cpuset", "freezer")
 _WHOLE = 10_240  # the weight of a whole device among its slices
 _PLAIN = 1024  # what a group weighs of which nothing is said
 
 
-class V1Part(Part):
+class CgroupV1Slice(HostSlice):
     directory = None  # there are several
 
-    def __init__(self, device: Path, name: str, carved: Carved) -> None:
+    def __init__(self, device: Path, name: str, carved: VirtualDevice) -> None:
         self._directories = {tree: ROOT / tree / device / name for tree in TREES if tree != "cpuset"}
         self._cpuset = ROOT / "cpuset" / device
         self._cores = carved.cores
         for directory in self._directories.values():
             directory.mkdir(exist_ok=True)
-        self._used_ns = Counter(self._directories["cpuacct"] / "cpuacct.usage")
+        self._used_ns = KernelCounter(self._directories["cpuacct"] / "cpuacct.usage")
 
     def enter(self, pids: Sequence[int]) -> None:
         for pid in pids:
@@ -59,7 +59,7 @@ class V1Part(Part):
                 directory.rmdir()
 
 
-class V1Parts(Parts):
+class CgroupV1Enforcer(SliceEnforcer):
     enforcement = Enforcement("weight and quota (cgroups v1)", "with the sandbox's own memory", "frozen (cgroups v1)")
 
     def __init__(self, tag: str) -> None:
@@ -70,20 +70,20 @@ class V1Parts(Parts):
             (ROOT / tree / tag).mkdir(exist_ok=True)
         for left in (ROOT / "freezer" / tag).glob("*/*/freezer.state"):  # by a server that was killed
             left.write_text("THAWED")
-        (ROOT / "cpu" / tag / "cpu.shares").write_text(str(AGAINST_OTHERS * _PLAIN))
+        (ROOT / "cpu" / tag / "cpu.shares").write_text(str(DEVICE_WEIGHT * _PLAIN))
         self._set_cores(Path(tag), range(os.cpu_count() or 1))
 
-    def make(self, sandbox: int, carved: Carved) -> V1Part:
+    def make(self, sandbox: int, carved: VirtualDevice) -> CgroupV1Slice:
         if carved.name not in self._devices:
             self._devices[carved.name] = self._carve(carved)
-        return V1Part(self._devices[carved.name], str(sandbox), carved)
+        return CgroupV1Slice(self._devices[carved.name], str(sandbox), carved)
 
-    def _carve(self, carved: Carved) -> Path:
+    def _carve(self, carved: VirtualDevice) -> Path:
         path = Path(self._tag) / carved.name
         for tree in TREES:
             (ROOT / tree / path).mkdir(exist_ok=True)
         cpu = ROOT / "cpu" / path
-        (cpu / "cpu.shares").write_text(str(AGAINST_OTHERS * _PLAIN))
+        (cpu / "cpu.shares").write_text(str(DEVICE_WEIGHT * _PLAIN))
         if carved.cores < len(carved.which):
             quota, period = quota_us(carved.cores)
             (cpu / "cpu.cfs_period_us").write_text(str(period))

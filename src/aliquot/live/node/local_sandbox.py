@@ -10,19 +10,17 @@ from aliquot.core.units import MIB
 from aliquot.live.bodies.json_check import CheckResult
 from aliquot.live.bodies.large import LARGE_BODY_BYTES
 from aliquot.live.node.base import BufferHandle, Launch, NestedRun, Outcome, OutputListener, RunRequest, Status
-from aliquot.live.node.cell import Cell
-from aliquot.live.node.initial import description_of, run_more
-from aliquot.live.node.large_reply import LargeReply
+from aliquot.live.node.cell import Cell, EventLoop
+from aliquot.live.node.control_channel import SandboxChannel
 from aliquot.live.node.logs import Logs
-from aliquot.live.node.process import Loop
+from aliquot.live.node.messages import LargeReply, description_of, run_more
 from aliquot.live.node.shared_buffers import SharedBufferError
-from aliquot.live.node.side import Side
 from aliquot.live.node.states import (
+    CHECKING,
     EXITED,
     EXITED_IN_INIT,
     GONE,
     IDLE,
-    JUDGED,
     NOT_JSON,
     NOTHING_RUNS,
     OUT_OF_MEMORY,
@@ -30,7 +28,7 @@ from aliquot.live.node.states import (
     STARTING,
     TIME,
     TIME_IN_INIT,
-    Owner,
+    SandboxListener,
     error,
 )
 from aliquot.runtime import frames
@@ -45,14 +43,14 @@ _STATUSES = {int(status): status for status in Status}
 _DEVELOPER_ERROR, _INTERNAL_ERROR = Status.DEVELOPER_ERROR, Status.INTERNAL_ERROR
 
 
-class Sandbox:
+class LocalSandbox:
     __slots__ = (
         "_begun_s", "_expected", "_fds", "_large", "_loop", "_outbox", "_outer", "_owner", "_partial", "_printed",
         "_reading", "_recv", "_result_bytes", "_runs", "_steps", "_timeout_ms", "_transmit", "_unread", "cell",
         "deadline_s", "launch", "logs", "number", "side", "state",
     )  # fmt: skip
 
-    def __init__(self, number: int, launch: Launch, owner: Owner, loop: Loop, result_bytes: int) -> None:
+    def __init__(self, number: int, launch: Launch, owner: SandboxListener, loop: EventLoop, result_bytes: int) -> None:
         self.number = number
         self.launch = launch
         self.cell: Cell | None = None  # until it has moved in
@@ -69,14 +67,16 @@ class Sandbox:
         self._large: LargeReply | None = None  # a reply that is not to be copied
         self._outbox: list[memoryview] = []
         self._reading = [False, False]
-        self.side: Side | None = None
+        self.side: SandboxChannel | None = None
         self._steps = 0  # of a chain, that come after the one that runs
         # The activations that wait for one that they called: their output, deadline, time limit and beginning.
         self._outer: list[tuple[Logs, float, int, float]] = []
 
     # --- its life ---------------------------------------------------------------------------------------
 
-    def move_in(self, cell: Cell, command: list[str] | None, data_bytes: int | None, side: Side | None = None) -> None:
+    def move_in(
+        self, cell: Cell, command: list[str] | None, data_bytes: int | None, side: SandboxChannel | None = None
+    ) -> None:
         """Make the cell this function's: send the init. The command, if any, is what runs functions of its kind."""
         launch = self.launch
         self.cell = cell
@@ -115,10 +115,10 @@ class Sandbox:
         if self.state != GONE:
             self._readable()  # its last words, if there are any
             have = -1
-            while self.state not in (GONE, JUDGED) and self._arrived > have:
+            while self.state not in (GONE, CHECKING) and self._arrived > have:
                 have = self._arrived
                 self._readable()
-        if self.state == JUDGED:
+        if self.state == CHECKING:
             self._unread = True  # for later: it answered before it died
         elif self.state != GONE:
             self._hang_up()
@@ -134,7 +134,7 @@ class Sandbox:
 
     def run(self, request: RunRequest) -> bool:
         """False when the sandbox has gone and has not seen the request."""
-        self._begin(request.timeout_ms, request.logs_bytes, request.hearer)
+        self._begin(request.timeout_ms, request.logs_bytes, request.listener)
         self.state = RUNNING
         payload, buffer = request.payload, request.shared_buffer
         number = self.side.buffers.put(buffer) if buffer is not None and self.side is not None else 0
@@ -149,11 +149,11 @@ class Sandbox:
             return self._write(head + payload)
         return self._write(head, large=payload)
 
-    def _begin(self, timeout_ms: int, logs_bytes: int, hearer: OutputListener | None = None) -> None:
+    def _begin(self, timeout_ms: int, logs_bytes: int, listener: OutputListener | None = None) -> None:
         self._timeout_ms = timeout_ms
         self._begun_s = now = time.perf_counter()
         self.deadline_s = now + timeout_ms / 1000
-        self.logs.begin(logs_bytes, hearer)
+        self.logs.begin(logs_bytes, listener)
 
     def tick(self, now_s: float, before_s: float) -> None:
         """From time to time while it is busy: its time limit, and its output if it was busy `before_s` already."""
@@ -262,13 +262,13 @@ class Sandbox:
             self._answered(large.status, bytes(result), large.pickled, large.buffer_number)
             return
         # Its run is over; nothing it does until it has been judged counts.
-        self.state, self.deadline_s = JUDGED, math.inf
+        self.state, self.deadline_s = CHECKING, math.inf
         if self.cell is not None:
             self._loop.remove_reader(self.cell.sock.fileno())
         self._owner.check_json(result, lambda checked: self._json_checked(large, seconds, checked))
 
     def _json_checked(self, large: LargeReply, seconds: float, checked: CheckResult) -> None:
-        if self.state != JUDGED or self.cell is None:
+        if self.state != CHECKING or self.cell is None:
             return
         self.state = RUNNING
         self._loop.add_reader(self.cell.sock.fileno(), self._readable)
@@ -331,7 +331,7 @@ class Sandbox:
             self._outer.append((self.logs, self.deadline_s, self._timeout_ms, self._begun_s))
             latest = self.deadline_s
             self.logs = Logs(*self._fds)
-            self._begin(inner.timeout_ms, inner.logs_bytes, inner.hearer)
+            self._begin(inner.timeout_ms, inner.logs_bytes, inner.listener)
             self.deadline_s = min(latest, self.deadline_s)
         return inner
 
@@ -348,7 +348,7 @@ class Sandbox:
         self._steps -= 1
         following = self._owner.ended_inside(self, outcome)
         if following is not None:
-            self._begin(following.timeout_ms, following.logs_bytes, following.hearer)
+            self._begin(following.timeout_ms, following.logs_bytes, following.listener)
         return following
 
     @property

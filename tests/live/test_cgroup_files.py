@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from aliquot.core.model import DeviceSpec
-from aliquot.live.device import parts as ways
-from aliquot.live.device import unified
+from aliquot.live.device import cgroup_files
+from aliquot.live.device import slices as ways
+from aliquot.live.device.cgroup_files import CgroupTree, claim_tree, kill_all, pids_in, release_tree
 from aliquot.live.device.host import HostDriver
-from aliquot.live.device.parts.v2 import V2Parts
-from aliquot.live.device.unified import Unified, claim, give_back, kill_all, pids_in
+from aliquot.live.device.slices.cgroups_v2 import CgroupV2Enforcer
 from aliquot.live.node import cgroups
-from aliquot.live.node.cgroups import Cgroups
+from aliquot.live.node.cgroups import NodeCgroups
 from aliquot.testing.waiting import wait_until
 
 LOOP = "while True: pass"
@@ -78,8 +78,8 @@ def said(directory):
 
 def test_a_part_is_really_frozen_counted_and_left(hierarchy, loops):
     (process,) = loops(1)
-    tree = claim(f"aliquot-test-{os.getpid()}", hierarchy, "/")
-    driver = HostDriver("", DEVICES, sorted(os.sched_getaffinity(0)), V2Parts(tree))
+    tree = claim_tree(f"aliquot-test-{os.getpid()}", hierarchy, "/")
+    driver = HostDriver("", DEVICES, sorted(os.sched_getaffinity(0)), CgroupV2Enforcer(tree))
     directory = driver.attach(7, ["host-1"], [process.pid])
     assert directory == tree.path / "host-1" / "7"
     assert pids_in(directory) == [process.pid]
@@ -102,7 +102,7 @@ def test_a_part_is_really_frozen_counted_and_left(hierarchy, loops):
 
 def test_what_a_killed_server_left_frozen_is_let_go_and_ended_with_all_it_forks(hierarchy, monkeypatch):
     monkeypatch.setattr(cgroups, "_ROOT", hierarchy)
-    tree = claim(f"aliquot-test-{os.getpid()}", hierarchy, "/")
+    tree = claim_tree(f"aliquot-test-{os.getpid()}", hierarchy, "/")
     forks = subprocess.Popen(
         [
             sys.executable,
@@ -111,7 +111,7 @@ def test_what_a_killed_server_left_frozen_is_let_go_and_ended_with_all_it_forks(
             "import os\nos.fork()\nos.fork()\nwhile True: os.waitpid(os.fork() or os._exit(0), 0)",
         ]
     )
-    driver = HostDriver("", DEVICES, [0], V2Parts(tree))
+    driver = HostDriver("", DEVICES, [0], CgroupV2Enforcer(tree))
     directory = driver.attach(1, ["host-1"], [forks.pid])
 
     def move():
@@ -120,7 +120,7 @@ def test_what_a_killed_server_left_frozen_is_let_go_and_ended_with_all_it_forks(
 
     wait_until(move, lambda pids: len(pids) >= 4, what="the forks in the group")
     driver.swap_out(1)
-    V2Parts(tree)  # the next server's
+    CgroupV2Enforcer(tree)  # the next server's
     assert "frozen 0" in (directory / "cgroup.events").read_text()
     cgroups._remove(tree.path)
     driver.close()
@@ -130,15 +130,15 @@ def test_what_a_killed_server_left_frozen_is_let_go_and_ended_with_all_it_forks(
 
 def test_where_no_controller_is_to_be_had_it_says_so_and_leaves_nothing(hierarchy, monkeypatch):
     monkeypatch.setattr(cgroups, "_ROOT", hierarchy)
-    monkeypatch.setattr(unified, "ROOT", hierarchy)
-    monkeypatch.setattr(unified, "_SELF", hierarchy / "nothing")
+    monkeypatch.setattr(cgroup_files, "ROOT", hierarchy)
+    monkeypatch.setattr(cgroup_files, "_SELF", hierarchy / "nothing")
     (own := hierarchy.parent / f"{hierarchy.name}-own").write_text("0::/\n")
-    monkeypatch.setattr(unified, "_SELF", own)
-    groups = Cgroups(f"aliquot-test-{os.getpid()}")
+    monkeypatch.setattr(cgroup_files, "_SELF", own)
+    groups = NodeCgroups(f"aliquot-test-{os.getpid()}")
     assert groups.version == 0
     assert groups.why_not == f"{hierarchy} has no controller memory, pids"
     with pytest.raises(OSError, match="no controller cpu"):
-        V2Parts.claim(f"aliquot-test-{os.getpid()}")
+        CgroupV2Enforcer.claim(f"aliquot-test-{os.getpid()}")
     assert list(hierarchy.glob("aliquot-test-*")) == []
 
 
@@ -150,19 +150,20 @@ def test_a_group_that_passes_controllers_on_has_no_processes_so_the_server_steps
     script = f"""
 import os
 from pathlib import Path
-from aliquot.live import unified
-unified.WANTED = ("hugetlb",)
+from aliquot.live.device import cgroup_files
+from aliquot.live.device.cgroup_files import pids_in
+cgroup_files.WANTED = ("hugetlb",)
 root = Path({str(hierarchy)!r})
 (root / "cgroup.subtree_control").write_text("+hugetlb")
 home = root / {own!r}
 home.mkdir()
 (home / "cgroup.procs").write_text("0")
-tree = unified.claim("tag", root, "/{own}")
-print(tree.path.relative_to(root), unified.pids_in(home) == [], unified.pids_in(home / "tag-server") == [os.getpid()])
-again = unified.claim("tag", root, "/{own}/tag-server")
+tree = cgroup_files.claim_tree("tag", root, "/{own}")
+print(tree.path.relative_to(root), pids_in(home) == [], pids_in(home / "tag-server") == [os.getpid()])
+again = cgroup_files.claim_tree("tag", root, "/{own}/tag-server")
 print(again == tree, (tree.path / "cgroup.subtree_control").read_text().strip())
-unified.give_back(tree)
-print(unified.pids_in(home) == [os.getpid()], [path.name for path in home.iterdir() if path.is_dir()])
+cgroup_files.release_tree(tree)
+print(pids_in(home) == [os.getpid()], [path.name for path in home.iterdir() if path.is_dir()])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     (hierarchy / own).rmdir()
@@ -174,14 +175,14 @@ print(unified.pids_in(home) == [os.getpid()], [path.name for path in home.iterdi
 def test_a_server_among_other_processes_is_told_to_start_in_a_group_of_its_own(hierarchy, loops, monkeypatch):
     if "hugetlb" not in (hierarchy / "cgroup.controllers").read_text():
         pytest.skip("no controller at all")
-    monkeypatch.setattr(unified, "WANTED", ("hugetlb",))
+    monkeypatch.setattr(cgroup_files, "WANTED", ("hugetlb",))
     (process,) = loops(1)
     (hierarchy / "cgroup.subtree_control").write_text("+hugetlb")
     home = hierarchy / f"aliquot-test-{os.getpid()}"
     home.mkdir()
     (home / "cgroup.procs").write_text(str(process.pid))
     with pytest.raises(OSError, match="start it in one of its own, as with systemd-run"):
-        claim("tag", hierarchy, f"/{home.name}")
+        claim_tree("tag", hierarchy, f"/{home.name}")
     process.kill()
     process.wait()
     home.rmdir()
@@ -195,13 +196,13 @@ def test_what_is_bounded_of_a_sandbox_is_written_as_the_kernel_documents_it(tmp_
     root = played(
         tmp_path, "app/tag", "app/tag/host-1", "app/tag/host-1/7", "app/tag/host-1,host-2", "app/tag/host-1,host-2/8"
     )
-    tree = claim("tag", root, "/app")
-    assert tree == Unified(root / "app" / "tag", ("cpu", "cpuset", "memory", "pids"))
+    tree = claim_tree("tag", root, "/app")
+    assert tree == CgroupTree(root / "app" / "tag", ("cpu", "cpuset", "memory", "pids"))
     wanted = "+cpu +cpuset +memory +pids"
     assert [(directory / "cgroup.subtree_control").read_text() for directory in (root / "app", tree.path)] == [
         wanted
     ] * 2
-    driver = HostDriver("", DEVICES, [0, 1], V2Parts(tree))
+    driver = HostDriver("", DEVICES, [0, 1], CgroupV2Enforcer(tree))
     assert driver.enforcement.compute == "weight and quota (cgroups v2)"
     assert "not yet run with its controllers" in driver.enforcement.lacking[0]
     driver.resize(7, 0.25, 0.5)
@@ -224,7 +225,7 @@ def test_what_is_bounded_of_a_sandbox_is_written_as_the_kernel_documents_it(tmp_
 
 def test_more_devices_than_cores_are_bounded_as_a_whole(tmp_path):
     root = played(tmp_path, "app/tag", "app/tag/host-1", "app/tag/host-1/1")
-    driver = HostDriver("", DEVICES, [3], V2Parts(claim("tag", root, "/app")))
+    driver = HostDriver("", DEVICES, [3], CgroupV2Enforcer(claim_tree("tag", root, "/app")))
     driver.attach(1, ["host-1"], [1])
     assert said(root / "app/tag/host-1") == {"cpu.weight": "400", "cpu.max": "10000 20000", "cpuset.cpus": "3"}
 
@@ -233,8 +234,8 @@ def test_memory_and_processes_are_bounded_where_the_sandbox_is_and_follow_it(tmp
     root = played(tmp_path, "app/tag", "app/tag/5", "app/tag/host-1", "app/tag/host-1/7")
     monkeypatch.setattr(cgroups, "_ROOT", root)
     (own := tmp_path / "own").write_text("0::/app\n")
-    monkeypatch.setattr(unified, "_SELF", own)
-    groups = Cgroups("tag")
+    monkeypatch.setattr(cgroup_files, "_SELF", own)
+    groups = NodeCgroups("tag")
     assert groups.version == 2
     group = groups.make(5, 64)
     group.limit_memory(1 << 20)
@@ -255,22 +256,22 @@ def test_the_best_way_that_there_is_is_taken(tmp_path, monkeypatch):
     (own := tmp_path / "own").write_text("0::/app\n")
     root = played(tmp_path / "v2", "app/tag")
     monkeypatch.setattr(ways, "ROOT", root)
-    monkeypatch.setattr(unified, "ROOT", root)
-    monkeypatch.setattr(unified, "_SELF", own)
-    assert ways.open_parts("tag").enforcement.compute == "weight and quota (cgroups v2)"
+    monkeypatch.setattr(cgroup_files, "ROOT", root)
+    monkeypatch.setattr(cgroup_files, "_SELF", own)
+    assert ways.open_enforcer("tag").enforcement.compute == "weight and quota (cgroups v2)"
     (root / "app" / "cgroup.controllers").write_text("memory pids")
-    kept = ways.open_parts("tag").enforcement
+    kept = ways.open_enforcer("tag").enforcement
     assert kept.compute == "not enforced (nice, cores)"
     assert "no controller cpu" in kept.lacking[0]
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.setattr(ways, "ROOT", empty)
-    monkeypatch.setattr(unified, "ROOT", empty)
-    assert "no controller cpu, cpuacct, cpuset, freezer" in ways.open_parts("tag").enforcement.lacking[0]
+    monkeypatch.setattr(cgroup_files, "ROOT", empty)
+    assert "no controller cpu, cpuacct, cpuset, freezer" in ways.open_enforcer("tag").enforcement.lacking[0]
 
 
 def test_what_is_given_back_is_gone_and_what_is_in_use_is_not(tmp_path):
-    mine = Unified(tmp_path / "tag", ())
+    mine = CgroupTree(tmp_path / "tag", ())
     (mine.path / "host-1").mkdir(parents=True)
-    give_back(mine)
+    release_tree(mine)
     assert Path(mine.path, "host-1").is_dir()

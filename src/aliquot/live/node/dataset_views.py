@@ -1,13 +1,38 @@
-"""Has the mounts made through which sandboxes see their datasets: here, or as another user than root by a process."""
+"""Who shows datasets to sandboxes: the node's side of it."""
 
 import os
 import socket
 import subprocess
 import sys
+from typing import Protocol
 
+from aliquot.live.node.base import Launch
 from aliquot.runtime import view_mount
 
-_PATIENCE_S = 5
+NO_VIEWS = "This machine cannot show datasets to functions: `aliquot doctor` says why, and what would help."
+
+
+_MOUNT_TIMEOUT_S = 5
+
+
+class DatasetViews(Protocol):
+    def open(self, sandbox: int, launch: Launch, device: int) -> None:
+        """A sandbox has moved in. The kernel asks about its datasets on this descriptor of `/dev/fuse`, now yours.
+
+        Until somebody answers there, whoever looks into the sandbox's datasets waits.
+        """
+
+    def close(self, sandbox: int) -> None:
+        """It has gone; of one that was never told of, nothing."""
+
+
+class NoDatasetViews:
+    """Nobody does: whoever looks gets an error at once."""
+
+    def open(self, sandbox: int, launch: Launch, device: int) -> None:
+        os.close(device)
+
+    def close(self, sandbox: int) -> None: ...
 
 
 class ViewMounts:
@@ -28,7 +53,7 @@ class ViewMounts:
     def _start(self) -> None:
         self.close()
         self._sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._sock.settimeout(_PATIENCE_S)
+        self._sock.settimeout(_MOUNT_TIMEOUT_S)
         with theirs:
             self._maker = subprocess.Popen(  # noqa: S603 - our own script
                 [sys.executable, "-I", view_mount.__file__, str(theirs.fileno())],

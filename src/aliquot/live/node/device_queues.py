@@ -9,7 +9,7 @@ from aliquot.core.places import Place
 Giver = int | tuple[str, int]  # a sandbox that ends, or something else that a sandbox does
 
 
-class Lane:
+class DeviceQueue:
     def __init__(self) -> None:
         self._ending: set[Giver] = set()
         self._waiting: deque[Callable[[], None]] = deque()
@@ -30,11 +30,11 @@ class Lane:
             command()
 
 
-class Lanes:
+class DeviceQueues:
     """Of all devices. `place` is one of them, or several that a sandbox holds together."""
 
     def __init__(self, devices: Iterable[str]) -> None:
-        self._lanes = {device: Lane() for device in devices}
+        self._lanes = {device: DeviceQueue() for device in devices}
 
     def ending(self, place: Place, giver: Giver) -> None:
         for device in place:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import log
 from pathlib import Path
 
-from aliquot.live.device.base import NOT_ENFORCED, Enforcement
-from aliquot.live.device.parts.base import Carved, Part, Parts
+from aliquot.live.device.records import NOT_ENFORCED, Enforcement
+from aliquot.live.device.slices.base import HostSlice, SliceEnforcer, VirtualDevice
 
 _STEP = log(1.25)  # what one nice value is worth to the kernel's scheduler
 _MOST = 19
@@ -20,10 +20,10 @@ def nice_for(share: float) -> int:
     return min(_MOST, max(0, round(log(1 / max(share, 1e-3)) / _STEP)))
 
 
-class PlainPart(Part):
+class NiceSlice(HostSlice):
     directory = None
 
-    def __init__(self, carved: Carved) -> None:
+    def __init__(self, carved: VirtualDevice) -> None:
         self._carved = carved
         self._nice = 0
         self._pids: list[int] = []
@@ -67,7 +67,7 @@ class PlainPart(Part):
         self._pids.clear()
 
 
-class PlainParts(Parts):
+class NiceEnforcer(SliceEnforcer):
     def __init__(self, why: str) -> None:
         self._why = why
 
@@ -78,8 +78,8 @@ class PlainParts(Parts):
             f"{NOT_ENFORCED} (nice, cores)", "with the sandbox's own memory", "stopped (signals)", (why,)
         )
 
-    def make(self, sandbox: int, carved: Carved) -> PlainPart:
-        return PlainPart(carved)
+    def make(self, sandbox: int, carved: VirtualDevice) -> NiceSlice:
+        return NiceSlice(carved)
 
     def close(self) -> None:
         """There is nothing."""
