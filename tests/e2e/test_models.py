@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from aliquot.storage.log import AccessLog
-from aliquot.storage.records import Access, Found
+from aliquot.storage.records import FileAccess, Found
 from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until
 
@@ -22,7 +22,7 @@ def server(tmp_path_factory):
         for place, file in enumerate(FILES):
             when = 1000.0 * number + place
             log.add(
-                Access(when, "ann", f"s{number}", "train", f"i{number}", "data", file, 100, "open", 0, Found.CACHED)
+                FileAccess(when, "ann", f"s{number}", "train", f"i{number}", "data", file, 100, "open", 0, Found.CACHED)
             )
     log.close()
     with LiveServer(data) as made:

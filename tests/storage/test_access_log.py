@@ -14,14 +14,14 @@ from aliquot.storage.log import AccessLog, LogLimits
 from aliquot.storage.log.access_log import read_sessions
 from aliquot.storage.log.schema import connect
 from aliquot.storage.log.sessions import split
-from aliquot.storage.records import Access, Found
+from aliquot.storage.records import FileAccess, Found
 
 
 def access(number=0, *, time_s=None, tenant="ann", session="s1", function="train", path=None, user=""):
     when = float(number) if time_s is None else time_s
     name = path or f"file-{number}"
     which = ("i1", "photos", name, 100 + number)
-    return Access(when, tenant, session, function, *which, "open", 0.5, Found.FETCHED, user)
+    return FileAccess(when, tenant, session, function, *which, "open", 0.5, Found.FETCHED, user)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from scripted_origin import CHUNK, SOON_S, ScriptedOrigin, cache_before, held, k
 from aliquot.core.errors import InputError
 from aliquot.policies.eviction import EVICTION
 from aliquot.storage.cache import CacheSettings, NodeCache, Urgency
-from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathError, RefusedError, RoomError
+from aliquot.storage.errors import AbsentError, CacheRefusedError, ChangedError, OriginError, PathError, RoomError
 from aliquot.storage.records import Found
 from aliquot.testing.waiting import wait_on_loop
 
@@ -125,7 +125,7 @@ def test_invalid_paths_and_a_closed_cache_fail_the_future(directory, origin):
             cache.open(key("nothing")).result(SOON_S)
         with pytest.raises(PathError):
             cache.stat(key("/etc/passwd"))
-    with pytest.raises(RefusedError):
+    with pytest.raises(CacheRefusedError):
         cache.open(key("a")).result(SOON_S)
 
 
@@ -250,7 +250,7 @@ def test_demand_on_one_link_does_not_delay_prefetches_on_another(origin, directo
 
 def test_a_budget_of_zero_refuses_prefetches_and_nothing_else(origin, directory):
     with cache_before(directory, origin, prefetch_bytes_per_s=0) as cache:
-        with pytest.raises(RefusedError, match="--prefetch-bandwidth"):
+        with pytest.raises(CacheRefusedError, match="--prefetch-bandwidth"):
             cache.fetch(key("a")).result(SOON_S)
         assert cache.fetch(key("a"), urgency=Urgency.WARM).result(SOON_S)
         assert opened(cache, "b")[1] == content("b")

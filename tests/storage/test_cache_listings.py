@@ -7,7 +7,7 @@ from scripted_origin import SOON_S, ScriptedOrigin, cache_before, until
 
 from aliquot.storage.cache import Listing
 from aliquot.storage.cache.node import MAX_WARMINGS
-from aliquot.storage.errors import OriginError, RefusedError
+from aliquot.storage.errors import CacheRefusedError, OriginError
 from aliquot.storage.records import Listed
 
 
@@ -68,7 +68,7 @@ def test_the_number_of_datasets_warmed_at_once_is_limited(directory):
     origin = _Hanging({"a": b"a", "b": b"b"})
     with cache_before(directory, origin) as cache:
         futures = [cache.warm(f"d{number}") for number in range(MAX_WARMINGS)]
-        with pytest.raises(RefusedError, match="are being warmed already"):
+        with pytest.raises(CacheRefusedError, match="are being warmed already"):
             cache.warm("one more").result(SOON_S)
         origin.goes_on.set()
         assert [future.result(SOON_S).files for future in futures] == [2] * MAX_WARMINGS

@@ -11,7 +11,7 @@ from aliquot.learn.settings import LearnSettings
 from aliquot.storage.log import AccessLog
 from aliquot.storage.model_service import ModelError, ModelService
 from aliquot.storage.models import BEST
-from aliquot.storage.records import Access, Found
+from aliquot.storage.records import FileAccess, Found
 from aliquot.storage.training.steps import history_of
 from aliquot.testing.waiting import wait_until
 
@@ -27,7 +27,7 @@ def fill(log, sessions, tenants=2, name="s"):
             when = 1000.0 * number + place
             session, run = f"{name}{number}", f"i{number}"
             path = f"{tenant}/{file}"
-            log.add(Access(when, tenant, session, "train", run, "data", path, 1000, "open", 0.1, Found.FETCHED))
+            log.add(FileAccess(when, tenant, session, "train", run, "data", path, 1000, "open", 0.1, Found.FETCHED))
 
 
 def wait_for(serving):
@@ -79,7 +79,7 @@ def test_after_an_open_what_comes_then_is_told(serving, log):
     fill(log, 20)
     serving.train()
     wait_for(serving)
-    log.add(Access(1e6, "user0", "new", "train", "i", "data", "user0/shard-1", 1000, "open", 0.1, Found.CACHED))
+    log.add(FileAccess(1e6, "user0", "new", "train", "i", "data", "user0/shard-1", 1000, "open", 0.1, Found.CACHED))
     _, files = serving.next_files("user0", "new", None)
     assert files[0].path == "user0/base.ckpt"
 
@@ -159,7 +159,7 @@ def test_users_of_one_namespace_are_told_apart_and_one_never_seen_has_what_all_o
         for place, path in enumerate(("config.json", f"{user}/shard", f"{user}/base.ckpt")):
             who = ("lab", f"s{number}", "train", f"i{number}")
             what = ("data", path, 1000, "open", 0.1, Found.FETCHED)
-            log.add(Access(1000.0 * number + place, *who, *what, user))
+            log.add(FileAccess(1000.0 * number + place, *who, *what, user))
     serving.train()
     assert wait_for(serving).training.error == ""
 

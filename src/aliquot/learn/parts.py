@@ -9,7 +9,7 @@ from aliquot.learn.later import LaterPredictor, LaterTables
 from aliquot.learn.lstm import LstmError, LstmPredictor
 from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.model import PredictionModel
-from aliquot.learn.predictor import NoPredictor, Predictor
+from aliquot.learn.predictor import NullPredictor, Predictor
 from aliquot.learn.registry import BrokenVersionError, Manifest
 from aliquot.learn.steps import OPEN, AccessStep
 from aliquot.learn.tables import Tables
@@ -54,7 +54,7 @@ class VersionParts:
 
 
 PREDICTORS: dict[str, Callable[[VersionParts], Predictor]] = {
-    "none": lambda _: NoPredictor(),
+    "none": lambda _: NullPredictor(),
     "popular": lambda parts: PopularPredictor(parts.tables),
     "markov1": lambda parts: MarkovPredictor(parts.tables, 1),
     "markov2": lambda parts: MarkovPredictor(parts.tables, 2),

@@ -37,7 +37,7 @@ class SequentialPredictor:
         return [self.predict(history, top) for history in histories]
 
 
-class NoPredictor(SequentialPredictor):
+class NullPredictor(SequentialPredictor):
     """The predictor `none`, which predicts nothing. Every other must be better to serve."""
 
     name = "none"

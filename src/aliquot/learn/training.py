@@ -16,7 +16,7 @@ from aliquot.learn.lstm import LstmError, LstmPredictor
 from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.model import with_calibration
 from aliquot.learn.parts import NETWORK, REACH, TABLES, VOCABULARY, VersionParts, open_parts
-from aliquot.learn.predictor import NoPredictor, Predictor
+from aliquot.learn.predictor import NullPredictor, Predictor
 from aliquot.learn.registry import BrokenVersionError, EpochResult, Manifest, ModelRegistry, now_ms
 from aliquot.learn.scoring import HeldOutStep, held_out_steps, score
 from aliquot.learn.settings import LearnSettings
@@ -114,7 +114,7 @@ def learn(
     tables = count(past)
     marks = frozenset(step.file for step in tables.steps if step.is_mark)
     singles: dict[str, Predictor] = {
-        "none": NoPredictor(),
+        "none": NullPredictor(),
         "popular": PopularPredictor(tables),
         "markov1": MarkovPredictor(tables, 1),
         "markov2": MarkovPredictor(tables, 2),

@@ -2,13 +2,13 @@
 
 AliquotError
 ├── InputError
-│   └── PathError       a path that leaves its dataset or is malformed
+│   └── PathError          a path that leaves its dataset or is malformed
 └── StorageError
-    ├── AbsentError     the origin has no file of this name
-    ├── OriginError     the origin is unreachable, silent, or answers wrongly
-    ├── ChangedError    the file has changed since it was opened, or changes faster than it can be copied
-    ├── RoomError       the cache is too small or the disk is full, after all possible evictions
-    └── RefusedError    the cache refuses: a prefetch with a budget of 0, or anything after it was closed
+    ├── AbsentError        the origin has no file of this name
+    ├── OriginError        the origin is unreachable, silent, or answers wrongly
+    ├── ChangedError       the file has changed since it was opened, or changes faster than it can be copied
+    ├── RoomError          the cache is too small or the disk is full, after all possible evictions
+    └── CacheRefusedError  the cache refuses: a prefetch with a budget of 0, or anything after it was closed
 """
 
 import errno
@@ -45,5 +45,5 @@ class RoomError(StorageError):
     errno = errno.ENOSPC
 
 
-class RefusedError(StorageError):
+class CacheRefusedError(StorageError):
     errno = errno.EPERM

@@ -47,7 +47,7 @@ class Found(StrEnum):
     FETCHED = "fetched"  # missing: the open waited for the transfer
 
 
-class Access(Struct, frozen=True):
+class FileAccess(Struct, frozen=True):
     """One open of a file through a view."""
 
     time_s: float  # since the epoch

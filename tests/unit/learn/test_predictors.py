@@ -12,7 +12,7 @@ from aliquot.learn.calibration import Calibration, calibrate
 from aliquot.learn.later import LaterPredictor, LaterTables, count_later
 from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.model import PredictionModel
-from aliquot.learn.predictor import Guess, NoPredictor
+from aliquot.learn.predictor import Guess, NullPredictor
 from aliquot.learn.rollout import chain as follow
 from aliquot.learn.rollout import roll_out
 from aliquot.learn.scoring import HeldOutStep, held_out_steps, score
@@ -24,7 +24,7 @@ sessions_of = st.lists(st.lists(files, min_size=1, max_size=12), min_size=1, max
 
 
 def all_of(tables):
-    return [NoPredictor(), PopularPredictor(tables), MarkovPredictor(tables, 1), MarkovPredictor(tables, 2)]
+    return [NullPredictor(), PopularPredictor(tables), MarkovPredictor(tables, 1), MarkovPredictor(tables, 2)]
 
 
 @given(sessions_of, st.lists(files, max_size=4))
@@ -238,4 +238,4 @@ def test_scores_count_what_was_named_and_pass_over_marks():
     assert [place.file for place in asked] == ["a", "b"]
     found = score(MarkovPredictor(tables, 1), asked, frozenset({"begin:ann", "call:ann/f"}))
     assert (found.places, found.top1, found.top5, found.sure, found.right) == (2, 1.0, 1.0, 2, 1.0)
-    assert score(NoPredictor(), asked).worth == 0
+    assert score(NullPredictor(), asked).worth == 0

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from aliquot.learn.choosing import best_of, choose
 from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.parts import PREDICTORS, open_parts
-from aliquot.learn.predictor import Guess, NoPredictor, SequentialPredictor
+from aliquot.learn.predictor import Guess, NullPredictor, SequentialPredictor
 from aliquot.learn.registry import ModelRegistry
 from aliquot.learn.scoring import Score, held_out_steps
 from aliquot.learn.settings import PREDICTORS as NAMES
@@ -131,7 +131,7 @@ def test_a_network_that_loses_to_markov_has_no_say(wins):
     tables = count([[AccessStep(f"a{number}"), AccessStep("usual")] for number in range(30)])
     asked = held_out_steps([[AccessStep(f"b{number}"), AccessStep("new" if wins else "usual")] for number in range(20)])
     singles = {
-        "none": NoPredictor(),
+        "none": NullPredictor(),
         "popular": PopularPredictor(tables),
         "markov1": MarkovPredictor(tables, 1),
         "markov2": MarkovPredictor(tables, 2),

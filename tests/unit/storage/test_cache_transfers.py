@@ -12,7 +12,7 @@ from aliquot.storage.cache.transfers.entry import CacheEntry
 from aliquot.storage.cache.transfers.failures import MAX_CHANGES, MAX_FAILURES, RETRY_S
 from aliquot.storage.cache.transfers.machine import TransferMachine
 from aliquot.storage.cache.transfers.transfer import FileRequest, ReadRequest, StepKind
-from aliquot.storage.errors import AbsentError, ChangedError, OriginError, RefusedError, RoomError
+from aliquot.storage.errors import AbsentError, CacheRefusedError, ChangedError, OriginError, RoomError
 from aliquot.storage.records import FileKey, Found, Listed
 
 CHUNK = 100
@@ -308,7 +308,7 @@ def test_closing_fails_every_request():
     driver = Driver()
     requests = [driver.request("a"), driver.request("b")]
     driver.machine.fail_all(now=driver.now)
-    assert errors_of(driver.decisions()) == [(request, RefusedError) for request in requests]
+    assert errors_of(driver.decisions()) == [(request, CacheRefusedError) for request in requests]
 
 
 # --- space ----------------------------------------------------------------------------------------------------

@@ -11,14 +11,14 @@ from aliquot.learn.scoring import HeldOutStep, Score, score
 from aliquot.learn.tables import Tables, count
 from aliquot.storage.log import AccessLog
 from aliquot.storage.log.access_log import read_sessions
-from aliquot.storage.records import Access
+from aliquot.storage.records import FileAccess
 from aliquot.storage.training.steps import as_dated, as_step, history_of
 from aliquot_bench.prediction.sets import starts_by_user
 
 USERS = 8
 FLUSH_EVERY = 10_000  # accesses
 _TRAINING_PART = 0.7  # of the sessions
-Sessions: TypeAlias = list[list[Access]]
+Sessions: TypeAlias = list[list[FileAccess]]
 
 
 class UserSessions(NamedTuple):
@@ -68,7 +68,7 @@ def _try(path: Path, tables: Tables, users: Sequence[UserSessions]) -> tuple[Sco
     log = AccessLog(path)
     own: list[HeldOutStep] = []
     of_all: list[HeldOutStep] = []
-    last: list[Access] = []
+    last: list[FileAccess] = []
     running: dict[str, str] = {}
     for access in _interleaved([user.tried for user in users]):
         called = access.function if running.get(access.session) != access.invocation else None
@@ -84,7 +84,7 @@ def _try(path: Path, tables: Tables, users: Sequence[UserSessions]) -> tuple[Sco
     return score(model, own, marks), score(model, of_all, marks)
 
 
-def _interleaved(users: Sequence[Sessions]) -> Iterator[Access]:
+def _interleaved(users: Sequence[Sessions]) -> Iterator[FileAccess]:
     """Yield one access of each user in turn. The sessions of a user follow each other."""
     for turn in zip_longest(*([access for session in sessions for access in session] for sessions in users)):
         yield from (access for access in turn if access is not None)

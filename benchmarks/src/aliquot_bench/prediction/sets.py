@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aliquot.learn.steps import OPEN, AccessStep, Session, begin, call
-from aliquot.storage.records import Access, Found
+from aliquot.storage.records import FileAccess, Found
 
 IDLE_S = 30 * 60
 SESSION_BLOCKS = 512  # per session, for a block trace without sessions
@@ -65,14 +65,14 @@ def starts_app_with_calls(data: Path) -> list[Session]:
     return _starts(data, lambda row: row["path"].startswith("/app"), marks=True)
 
 
-def starts_by_user(data: Path) -> dict[str, list[list[Access]]]:
+def starts_by_user(data: Path) -> dict[str, list[list[FileAccess]]]:
     """Return all opens as the platform logs them: the sessions of each user, in order of the users' first open."""
-    users: dict[str, dict[str, list[Access]]] = {}
+    users: dict[str, dict[str, list[FileAccess]]] = {}
     with _lines(data / _STARTS) as lines:
         for row in csv.DictReader(lines):
             session = users.setdefault(row["user"], {}).setdefault(row["session"], [])
             names = (row["user"], row["session"], row["function"], row["invocation"], "recorded", row["path"][1:])
-            session.append(Access(float(row["t_s"]), *names, int(row["bytes"] or 0), OPEN, 0.0, Found.CACHED))
+            session.append(FileAccess(float(row["t_s"]), *names, int(row["bytes"] or 0), OPEN, 0.0, Found.CACHED))
     return {user: list(sessions.values()) for user, sessions in users.items()}
 
 

@@ -53,7 +53,7 @@ from aliquot.storage.messages import (
     WarmProgress,
 )
 from aliquot.storage.origins import Origin
-from aliquot.storage.records import Access
+from aliquot.storage.records import FileAccess
 from aliquot.storage.view.events import FileOpened, PieceWaited
 from aliquot.storage.view.views import ViewServer
 
@@ -247,7 +247,7 @@ class StorageAgent:
     def _accessed(self, run: RunAccount, opened: FileOpened) -> None:
         begun = run.begun
         assert opened.found is not None  # noqa: S101 - a failed open is not counted as an access
-        access = Access(
+        access = FileAccess(
             time_s=time.time(),
             tenant=begun.tenant,
             session=begun.session,

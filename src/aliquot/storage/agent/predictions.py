@@ -15,7 +15,7 @@ from aliquot.storage.agent.datasets import NodeDatasets
 from aliquot.storage.log import AccessLog
 from aliquot.storage.messages import AskModel, FromAgent, Predicted
 from aliquot.storage.model_service import ModelService
-from aliquot.storage.records import Access, FileKey, Likely
+from aliquot.storage.records import FileAccess, FileKey, Likely
 
 log = structlog.get_logger("aliquot.storage")
 
@@ -41,7 +41,7 @@ class Predictions:
         self._asking: dict[AudienceKey, AskModel | None] = {}  # waiting questions: the core's, or None after an open
         self._expected: dict[AudienceKey, tuple[FileKey, ...]] = {}
 
-    def accessed(self, access: Access, audience: AudienceKey) -> None:
+    def accessed(self, access: FileAccess, audience: AudienceKey) -> None:
         self._log.add(access)
         self._ask(audience, None)
 

@@ -11,7 +11,7 @@ from aliquot.storage.cache.listings.listing import Listing
 from aliquot.storage.cache.records import CacheSettings, CacheStats, FetchResult, Urgency, WarmOutcome
 from aliquot.storage.cache.requests import CacheRequests
 from aliquot.storage.cache.warming import WarmingThread
-from aliquot.storage.errors import RefusedError
+from aliquot.storage.errors import CacheRefusedError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.paths import check_path
 from aliquot.storage.records import FileKey, Listed
@@ -62,7 +62,9 @@ class NodeCache:
 
     def fetch(self, key: FileKey, *, urgency: Urgency = Urgency.PREFETCH) -> TransferFuture[FetchResult]:
         if urgency is Urgency.PREFETCH and self._settings.prefetch_bytes_per_s == 0:
-            return refused(RefusedError(f"{key}: prefetches have no bandwidth: aliquot up --prefetch-bandwidth is 0"))
+            return refused(
+                CacheRefusedError(f"{key}: prefetches have no bandwidth: aliquot up --prefetch-bandwidth is 0")
+            )
         try:
             origin = self._checked_origin(key)
         except AliquotError as error:
@@ -85,10 +87,10 @@ class NodeCache:
         warming = WarmingThread(self, self._settings.limit_bytes, dataset, patterns, progress, self._warming_ended)
         with self._requests.lock:
             if self._requests.closed:
-                return refused(RefusedError("the cache is closed"))
+                return refused(CacheRefusedError("the cache is closed"))
             if len(self._warmings) >= MAX_WARMINGS:
                 text = f"{dataset}: {MAX_WARMINGS} datasets are being warmed already; wait until one is done"
-                return refused(RefusedError(text))
+                return refused(CacheRefusedError(text))
             self._warmings[warming] = None
             warming.start()
         return warming.future

@@ -27,7 +27,7 @@ from aliquot.storage.cache.transfers.transfer import FileRequest, ReadRequest
 from aliquot.storage.cache.workers.pool import TransferWorkers
 from aliquot.storage.cache.workers.progress import WorkerProgress
 from aliquot.storage.cache.workers.steps import StepRunner
-from aliquot.storage.errors import RefusedError, StorageError
+from aliquot.storage.errors import CacheRefusedError, StorageError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import FileKey
 
@@ -124,7 +124,7 @@ class CacheRequests:
         )
         with self.decide(wakes_workers=True) as now:
             if self.closed:
-                return refused(RefusedError("the cache is closed"))
+                return refused(CacheRefusedError("the cache is closed"))
             self._futures[request] = future
             self.machine.request(request, now=now)
         return future

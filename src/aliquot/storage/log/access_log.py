@@ -18,7 +18,7 @@ from aliquot.core.prefetching.records import audience_of, function_of
 from aliquot.core.units import MIB
 from aliquot.storage.log.schema import COLUMNS, INSERT, Row, connect, connect_memory, connect_reader, to_access, to_row
 from aliquot.storage.log.sessions import LoggedSession, split
-from aliquot.storage.records import Access
+from aliquot.storage.records import FileAccess
 
 MAX_RECENT = 10  # accesses of an audience that a prediction uses
 _GROUP_INTERVAL_S = 0.05  # accesses within it are written together
@@ -50,7 +50,7 @@ class AccessLog:
         self._limits = limits
         self._lock = threading.Lock()
         self._waiting: deque[Row] = deque()
-        self._recent: OrderedDict[tuple[str, str], deque[Access]] = OrderedDict()
+        self._recent: OrderedDict[tuple[str, str], deque[FileAccess]] = OrderedDict()
         self._lost = 0
         self._added = self._written = 0
         self._wake = threading.Event()
@@ -61,7 +61,7 @@ class AccessLog:
         self._thread = threading.Thread(target=self._write_groups, name="aliquot-access-log", daemon=True)
         self._thread.start()
 
-    def add(self, access: Access) -> None:
+    def add(self, access: FileAccess) -> None:
         """Add an access to memory now, and to the file soon."""
         key = (access.tenant, audience_of(access.session, access.function))
         with self._lock:
@@ -83,7 +83,7 @@ class AccessLog:
         """The number of accesses added since the log was opened."""
         return self._added
 
-    def recent(self, tenant: str, session: str, function: str = "", k: int = MAX_RECENT) -> list[Access]:
+    def recent(self, tenant: str, session: str, function: str = "", k: int = MAX_RECENT) -> list[FileAccess]:
         """Return the last accesses of a session, or of a function if the session is empty, oldest first.
 
         `session` may also be the name of an audience, `function/NAME`.
@@ -140,13 +140,13 @@ class AccessLog:
 
     # --- memory -------------------------------------------------------------------------------------------
 
-    def _remember(self, key: tuple[str, str], accesses: list[Access]) -> deque[Access]:
+    def _remember(self, key: tuple[str, str], accesses: list[FileAccess]) -> deque[FileAccess]:
         while len(self._recent) >= _MAX_AUDIENCES:
             self._recent.popitem(last=False)
         known = self._recent[key] = deque(accesses, maxlen=MAX_RECENT)
         return known
 
-    def _read_recent(self, tenant: str, session: str, function: str) -> list[Access]:
+    def _read_recent(self, tenant: str, session: str, function: str) -> list[FileAccess]:
         """Read from the file. Accesses not written yet belong to audiences that are in memory."""
         if not self._rows:
             return []

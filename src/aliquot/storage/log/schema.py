@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from aliquot.storage.records import Access, Found
+from aliquot.storage.records import FileAccess, Found
 
 VERSION = 2  # version 2 added the column user
 _INCREMENTAL = 2
@@ -91,7 +91,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=5)
 
 
-def to_row(access: Access) -> Row:
+def to_row(access: FileAccess) -> Row:
     return (
         access.time_s, access.tenant, access.session, access.function, access.invocation,
         access.dataset, access.path, access.size, access.operation, access.waited_s, access.found.value,
@@ -99,5 +99,5 @@ def to_row(access: Access) -> Row:
     )  # fmt: skip
 
 
-def to_access(row: Row) -> Access:
-    return Access(*row[:-2], Found(row[-2]), row[-1])  # the columns are in the order of the fields
+def to_access(row: Row) -> FileAccess:
+    return FileAccess(*row[:-2], Found(row[-2]), row[-1])  # the columns are in the order of the fields

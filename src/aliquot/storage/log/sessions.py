@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from aliquot.core.prefetching.records import audience_of
-from aliquot.storage.records import Access
+from aliquot.storage.records import FileAccess
 
 SESSION_IDLE_TIMEOUT_S = 30 * 60.0
 
@@ -12,7 +12,7 @@ SESSION_IDLE_TIMEOUT_S = 30 * 60.0
 class LoggedSession(NamedTuple):
     tenant: str
     audience: str
-    accesses: list[Access]
+    accesses: list[FileAccess]
 
     @property
     def began_s(self) -> float:
@@ -23,7 +23,7 @@ class LoggedSession(NamedTuple):
         return self.accesses[0].user
 
 
-def split(accesses: Iterable[Access], idle_s: float = SESSION_IDLE_TIMEOUT_S) -> Iterator[LoggedSession]:
+def split(accesses: Iterable[FileAccess], idle_s: float = SESSION_IDLE_TIMEOUT_S) -> Iterator[LoggedSession]:
     """Yield sessions in the order in which they end. The accesses are in order of time, or nearly so."""
     running: dict[tuple[str, str], LoggedSession] = {}
     for access in accesses:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from aliquot.learn.steps import AccessStep, Session, begin_marks, call_marks
 from aliquot.learn.training import DatedSession
 from aliquot.storage.log import LoggedSession
-from aliquot.storage.records import Access, FileKey
+from aliquot.storage.records import FileAccess, FileKey
 
 
-def as_step(access: Access) -> AccessStep:
+def as_step(access: FileAccess) -> AccessStep:
     return AccessStep(str(FileKey(access.dataset, access.path)), access.size, access.operation)
 
 
@@ -18,7 +18,7 @@ def as_key(file: str) -> FileKey:
     return FileKey(dataset, path)
 
 
-def as_steps(accesses: Sequence[Access]) -> Session:
+def as_steps(accesses: Sequence[FileAccess]) -> Session:
     """Convert accesses to steps, with a mark where another invocation begins."""
     steps: Session = []
     invocation: str | None = None
@@ -34,7 +34,7 @@ def as_dated(session: LoggedSession) -> DatedSession:
     return DatedSession(session.began_s, [*begin_marks(session.tenant, session.user), *as_steps(session.accesses)])
 
 
-def history_of(recent: Sequence[Access], tenant: str, function: str | None, user: str = "") -> Session:
+def history_of(recent: Sequence[FileAccess], tenant: str, function: str | None, user: str = "") -> Session:
     """Return the history for a prediction.
 
     `function` is the one just called, empty when a session begins, and None otherwise.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from aliquot.storage.cache.listings.listing import Listing
-from aliquot.storage.errors import AbsentError, OriginError, RefusedError
+from aliquot.storage.errors import AbsentError, CacheRefusedError, OriginError
 from aliquot.storage.origins.base import Origin
 from aliquot.storage.records import FileKey, Listed
 
@@ -82,7 +82,7 @@ class KnownListings:
         while (known := self._current(dataset, origin)) is None:
             run = self.renew(dataset, origin)
             if run is None:
-                raise RefusedError("the cache is closed")
+                raise CacheRefusedError("the cache is closed")
             wait([run.done], max(0.0, run.progress_s + self._stall_s - time.monotonic()))
             if not run.done.done():
                 if time.monotonic() - run.progress_s < self._stall_s:

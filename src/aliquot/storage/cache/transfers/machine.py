@@ -30,7 +30,7 @@ from aliquot.storage.cache.transfers.transfer import (
     TransferState,
     TransferStep,
 )
-from aliquot.storage.errors import AbsentError, ChangedError, RefusedError
+from aliquot.storage.errors import AbsentError, CacheRefusedError, ChangedError
 from aliquot.storage.records import FileKey, Listed
 
 
@@ -349,7 +349,7 @@ class TransferMachine:
     def fail_all(self, *, now: float) -> None:
         """Fail all transfers because the cache closes."""
         for transfer in list(self.transfers.values()):
-            self._table.fail(transfer, RefusedError(f"{transfer.key}: the cache is closed"), now=now)
+            self._table.fail(transfer, CacheRefusedError(f"{transfer.key}: the cache is closed"), now=now)
 
     def stats(self) -> CacheStats:
         """Return the current counters, with copies of those of the datasets."""
