@@ -1,7 +1,6 @@
 """`aliquot activation`: the records of calls, and calls that still run."""
 
 import re
-import time
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from aliquot.cli.console import say
 from aliquot.cli.gateway import ACTIONS, AsJson, Data, GatewayClient, annotations_of, completer, connect
 from aliquot.cli.invoke import wait_for_record
 from aliquot.cli.results import clock, print_json, seconds, show, table, text
+from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
 from aliquot.sdk.calls import NAMESPACE, activation_path
 from aliquot.sdk.errors import NotFoundError
@@ -173,4 +173,4 @@ def _moment(value: str, option: str) -> int:
             return round(datetime.fromisoformat(value).timestamp() * 1000)
         except ValueError as error:
             raise InputError(f"{option}: '{value}' is not a time, such as 2026-01-31T12:00") from error
-    return time.time_ns() // 1_000_000 - read_ms(value, option)
+    return now_ms() - read_ms(value, option)

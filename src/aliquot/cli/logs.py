@@ -10,6 +10,7 @@ import typer
 from aliquot.cli.console import output, say
 from aliquot.cli.gateway import ACTIONS, TRIGGERS, AsJson, Data, GatewayClient, annotations_of, completer, connect
 from aliquot.cli.results import clock, print_json, seconds
+from aliquot.clock import now_ms
 from aliquot.sdk.calls import NAMESPACE
 from aliquot.sdk.errors import NotFoundError, RefusedError
 
@@ -87,17 +88,17 @@ def _recent(gateway: GatewayClient, name: str | None, last: int, since: str | No
 
     if last == 0:
         return []
-    begin = None if since is None else _now_ms() - read_ms(since, "--since")
+    begin = None if since is None else now_ms() - read_ms(since, "--since")
     return list(reversed(_list(gateway, name, begin, last)))
 
 
 def _new(gateway: GatewayClient, name: str | None) -> Iterator[dict[str, Any]]:
-    seen = {record["activationId"]: None for record in _list(gateway, name, _now_ms() - _LOOK_BACK_MS, _MAX_LISTED)}
+    seen = {record["activationId"]: None for record in _list(gateway, name, now_ms() - _LOOK_BACK_MS, _MAX_LISTED)}
     while True:
         time.sleep(_POLL_S)
         fresh = [
             record
-            for record in _list(gateway, name, _now_ms() - _LOOK_BACK_MS, _MAX_LISTED)
+            for record in _list(gateway, name, now_ms() - _LOOK_BACK_MS, _MAX_LISTED)
             if record["activationId"] not in seen
         ]
         yield from sorted(fresh, key=lambda record: int(record.get("end", 0)))
@@ -114,10 +115,6 @@ def _list(gateway: GatewayClient, name: str | None, since_ms: int | None, limit:
         query["since"] = since_ms
     found: list[dict[str, Any]] = gateway.send("GET", f"{NAMESPACE}/activations", "the activations", query=query)
     return found
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _print(record: dict[str, Any], *, as_json: bool) -> None:

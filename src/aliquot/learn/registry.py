@@ -3,7 +3,6 @@
 import fcntl
 import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -18,11 +17,6 @@ from aliquot.learn.scoring import Score
 
 _MANIFEST, _SERVING, _DRAFT, _LOCK = "manifest.json", "serving.json", ".unfinished-", "training.lock"
 _DIGITS = 6
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since the epoch."""
-    return int(time.time() * 1000)
 
 
 class BrokenVersionError(Exception):

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from aliquot.clock import now_ms
 from aliquot.learn import onnx_file
 from aliquot.learn.blend import BlendPredictor
 from aliquot.learn.choosing import PredictorChoice, choose
@@ -17,7 +18,7 @@ from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.model import with_calibration
 from aliquot.learn.parts import NETWORK, REACH, TABLES, VOCABULARY, VersionParts, open_parts
 from aliquot.learn.predictor import NullPredictor, Predictor
-from aliquot.learn.registry import BrokenVersionError, EpochResult, Manifest, ModelRegistry, now_ms
+from aliquot.learn.registry import BrokenVersionError, EpochResult, Manifest, ModelRegistry
 from aliquot.learn.scoring import HeldOutStep, held_out_steps, score
 from aliquot.learn.settings import LearnSettings
 from aliquot.learn.steps import Session

@@ -16,6 +16,7 @@ import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
@@ -36,7 +37,6 @@ from aliquot.live.node.doctor import lacking
 from aliquot.live.node.local import LocalNode
 from aliquot.live.settings import ServerSettings
 from aliquot.live.store.base import Store, StoreError
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.data_directory import DataDirectory, write_private
 from aliquot.live.store.sqlite import SqliteStore
 from aliquot.live.usage.file import UsageFile

@@ -6,7 +6,7 @@ import fcntl
 import sys
 import termios
 
-_LOWEST_COPY = 100  # above the descriptors that functions open
+_MIN_COPY_FD = 100  # above the descriptors that functions open
 _EMPTY = bytes(4)  # the C int that FIONREAD fills in
 
 
@@ -18,7 +18,7 @@ class OutputPipes:
     """
 
     def __init__(self) -> None:
-        self._copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _LOWEST_COPY) for fd in (1, 2)]
+        self._copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _MIN_COPY_FD) for fd in (1, 2)]
 
     def flush(self) -> bool:
         """Write out what the streams have buffered. Return whether the pipes now hold output that is not read yet."""

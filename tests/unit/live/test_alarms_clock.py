@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from gateway_client import on_a_loop
 
+from aliquot.clock import now_ms
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.store.base import Document, StoreError
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import FullName, Rule, Trigger
 from aliquot.live.triggers.alarms.alarm import Alarm
 from aliquot.live.triggers.alarms.clock import ATTEMPTS, RETRY_MS, AlarmClock

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from aliquot.core.units import MIB
 from aliquot.sim.plots import PlotLine, PlotPanel, draw_panels
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
@@ -83,7 +84,7 @@ class EvictionBench:
                     [f"{policy}, libcachesim", *(PERCENT * rate for rate in rates)]
                     for policy, rates in self._peer.get(trace.name, {}).items()
                 ]
-            title = f"{trace.name}: {what} in %, by cache size ({trace.bytes / 2**20:.0f} MiB are asked for in all)"
+            title = f"{trace.name}: {what} in %, by cache size ({trace.bytes / MIB:.0f} MiB are asked for in all)"
             made.append(ResultTable(title, columns, rows))
         return made
 

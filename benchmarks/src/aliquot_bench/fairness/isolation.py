@@ -2,6 +2,7 @@
 
 from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+from aliquot.core.units import GIB
 from aliquot.sim.arrivals import Arrival, ListedWorkload
 from aliquot.sim.engine import Scenario, simulate
 from aliquot.sim.report import report
@@ -21,7 +22,7 @@ def quiet_mean_s(policy: str, *, functions: int = 1, weight: float = 1) -> float
     arrivals = [Arrival(step * GREEDY_EVERY_S, f"g{step % functions}", "greedy") for step in range(steps)]
     arrivals += [Arrival(second, "quiet", "quiet") for second in range(0, UNTIL_S, QUIET_EVERY_S)]
     scenario = Scenario(
-        [DeviceSpec("gpu-1", memory_bytes=2**30, concurrency=1)],
+        [DeviceSpec("gpu-1", memory_bytes=GIB, concurrency=1)],
         {function.name: function for function in (*greedy, quiet)},
         ListedWorkload(arrivals),
     )

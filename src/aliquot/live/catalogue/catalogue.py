@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 import msgspec
 import structlog
 
+from aliquot.clock import now_ms
 from aliquot.config import MAX_WEIGHT, MIN_WEIGHT
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.entities import COLLECTIONS, Entities
@@ -20,7 +21,6 @@ from aliquot.live.catalogue.keys import EphemeralKeys, make_key
 from aliquot.live.catalogue.names import MAX_NAME_LENGTH, is_name
 from aliquot.live.catalogue.resolving import ResolvedAction, full_name, resolve_action
 from aliquot.live.store.base import Change, Delete, Document, Put, Store
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import SYSTEM, Action, Entity, FullName, Namespace, Package, Quota, Rule, Trigger
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from aliquot.clock import now_ms
 from aliquot.live.datasets.readers import Readers
 from aliquot.live.invocations.activations import ActivationRecorder, failure
 from aliquot.live.invocations.call import Call
@@ -11,7 +12,6 @@ from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.dataset_annotations import notes_of
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.node.logs import error_line
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Activation
 from aliquot.runtime.answers import too_long
 from aliquot.storage.messages import RunSettled

@@ -7,11 +7,11 @@ from typing import Any
 
 import structlog
 
+from aliquot.clock import now_ms
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.errors import OverloadedError
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.store.base import Store, StoreError
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Activation
 
 log = structlog.get_logger("aliquot.service")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from aliquot.clock import now_ms
 from aliquot.core.commands import Start
 from aliquot.core.units import MIB
 from aliquot.live.datasets.readers import Readers
@@ -18,7 +19,6 @@ from aliquot.live.invocations.call_registry import CallRegistry
 from aliquot.live.invocations.launches import activation_env
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
 from aliquot.live.node.base import NestedRun, Outcome, Status
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.ids import Ids
 
 IN_GROUP = "it runs in the sandbox of its group"

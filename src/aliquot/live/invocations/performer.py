@@ -5,6 +5,7 @@ from collections.abc import Callable
 import structlog
 from msgspec.structs import replace
 
+from aliquot.clock import now_ms
 from aliquot.core.commands import (
     CancelFetch,
     Command,
@@ -36,7 +37,6 @@ from aliquot.live.invocations.nested_calls import NestedCalls
 from aliquot.live.invocations.run_output import RunOutput
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignments
 from aliquot.live.node.base import NestedRun, Node, Outcome, Status
-from aliquot.live.store.clock import now_ms
 from aliquot.live.usage.sampler import UsageSampler
 
 log = structlog.get_logger("aliquot.service")

@@ -8,7 +8,6 @@ over.
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -16,6 +15,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
+from aliquot.clock import now_ms
 from aliquot.live.store.base import Change, Put
 from aliquot.live.store.journal import pack
 from aliquot.live.store.operations import Kind, Operation, Snapshot
@@ -148,7 +148,7 @@ class BatchWriter:
     def _write_journal(self, entries: list[bytes]) -> None:
         if entries:
             lengths, bodies = pack(entries)
-            written_ms = time.time_ns() // 1_000_000
+            written_ms = now_ms()
             row = (self.segment, self.number, len(entries), written_ms, lengths, bodies)
             self._connection.execute(JOURNAL, row)
             self.number += len(entries)

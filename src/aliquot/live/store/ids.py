@@ -4,7 +4,8 @@ They begin with the time, so that those of one moment lie together in the store'
 """
 
 import os
-import time
+
+from aliquot.clock import now_ms
 
 _BLOCK = 256
 
@@ -18,7 +19,7 @@ class Ids:
     def __call__(self) -> str:
         pool = self._pool
         if not pool:
-            moment = f"{time.time_ns() // 1_000_000:012x}"
+            moment = f"{now_ms():012x}"
             digits = os.urandom(10 * _BLOCK).hex()
             pool.extend(moment + digits[at : at + 20] for at in range(0, 20 * _BLOCK, 20))
         return pool.pop()

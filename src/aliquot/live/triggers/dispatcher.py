@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from aliquot.clock import now_ms
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.invocations.activations import fired_record
 from aliquot.live.invocations.call import Call
@@ -16,7 +17,6 @@ from aliquot.live.invocations.parameters import EMPTY_OBJECT, ParameterMerger, i
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiter, RateLimiters
 from aliquot.live.node.base import Status
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.errors import ACCESS_DENIED, NOT_FOUND, AccessDeniedError, NotFoundError
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import Namespace, Rule, Trigger

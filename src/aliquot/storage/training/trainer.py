@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from aliquot.learn.registry import now_ms
+from aliquot.clock import now_ms
 from aliquot.learn.settings import LearnSettings
 from aliquot.learn.training import TrainingProgress
 from aliquot.storage.models import TrainingState

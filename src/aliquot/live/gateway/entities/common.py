@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
+from aliquot.clock import now_ms
 from aliquot.live.catalogue.entities import Entities
 from aliquot.live.gateway.entities import wire
 from aliquot.live.gateway.http.names import check_name
@@ -14,7 +15,6 @@ from aliquot.live.gateway.http.query import MAX_SKIP, page_of
 from aliquot.live.gateway.http.refusal import ELSEWHERE, EXISTS, Refusal, malformed, not_found, too_large
 from aliquot.live.gateway.http.routing import Query, Request, Response, json_response
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Action, Entity, Package, Pair, Rule, Trigger
 
 OVERWRITE = Query("overwrite", bool, "update the entity if it exists")

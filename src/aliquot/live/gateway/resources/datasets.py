@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.catalogue import Catalogue, NameTakenError
@@ -26,7 +27,6 @@ from aliquot.live.gateway.http.routing import (
 )
 from aliquot.live.gateway.resources.warming import OPERATOR, DatasetWarming, WarmingLimiter, WarmPost, WarmResult
 from aliquot.live.gateway.settings import GatewaySettings
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Action
 from aliquot.storage.addresses import redact_for_tenants, without_secrets
 from aliquot.storage.records import Dataset

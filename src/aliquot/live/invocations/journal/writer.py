@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from aliquot.clock import now_ms
 from aliquot.config import PolicySettings
 from aliquot.core.commands import Command
 from aliquot.core.events import Event
@@ -15,7 +16,6 @@ from aliquot.core.scheduler import Scheduler
 from aliquot.core.units import MIB
 from aliquot.live.invocations.journal import snapshot
 from aliquot.live.store.base import Store
-from aliquot.live.store.clock import now_ms
 
 SEGMENT_BYTES = 64 * MIB
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from aliquot.clock import now_ms
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.activations import composition_record, note
 from aliquot.live.invocations.call import Call, ChainCall, Follower, NestedCall, SharedArguments
@@ -27,7 +28,6 @@ from aliquot.live.invocations.service import Service
 from aliquot.live.invocations.sessions.live_sessions import LiveSessions
 from aliquot.live.node.base import Outcome, Status
 from aliquot.live.store.base import Store
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import SEQUENCE, Action, Activation, FullName, Namespace
 

@@ -15,12 +15,12 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.sessions.live_sessions import LiveSession
 from aliquot.live.invocations.sessions.records import SESSIONS, USES, Session, SessionSettings, SessionUse
 from aliquot.live.store.base import Document, Store, StoreError
-from aliquot.live.store.clock import now_ms
 from aliquot.live.store.records import Namespace
 
 MAX_NAME_LENGTH = 256  # of a session's name and of its user

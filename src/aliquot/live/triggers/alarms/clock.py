@@ -15,9 +15,9 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
+from aliquot.clock import now_ms as wall_clock_ms
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.store.base import Store, StoreError
-from aliquot.live.store.clock import now_ms as wall_clock_ms
 from aliquot.live.store.errors import NotFoundError
 from aliquot.live.store.records import Namespace, Trigger
 from aliquot.live.triggers.alarms.alarm import Alarm, after_firing, next_fire

@@ -1,4 +1,4 @@
-"""The wall clock in milliseconds since the epoch, as records and the store count time."""
+"""The wall clock in milliseconds since the epoch, as records, ids and the command line count time."""
 
 import time
 
