@@ -1,4 +1,4 @@
-# Everything from two commands: `make demo` and `make test` set up what they need in .venv.
+# `make demo` and `make test` first install everything they need in .venv.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
@@ -6,13 +6,13 @@ BIN := $(VENV)/bin
 
 .PHONY: help demo test lint types architecture tests test-long docs-pictures docs-benchmarks clean
 
-help: ## What there is
+help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
-demo: $(VENV)/demo.stamp ## Start the platform, run three tenants, a borrowing slice and prefetched files on it, show the results
+demo: $(VENV)/demo.stamp ## Start the platform, run three tenants, a borrowing slice and prefetched files, and show the results
 	$(BIN)/aliquot demo --out demo-output
 
-test: lint types architecture tests ## Lint, types, architecture and all tests
+test: lint types architecture tests ## Check style, types and architecture, and run all tests
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -27,13 +27,13 @@ architecture: $(VENV)/dev.stamp
 tests: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/lithops.stamp
 	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile
 
-test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## What takes longer: many more examples, Serverless, fifty kills, 200 clients
+test-long: $(VENV)/dev.stamp $(VENV)/clients.stamp $(VENV)/serverless.stamp ## Run the long tests: many more examples, the Serverless framework, fifty kills, 200 clients
 	$(BIN)/pytest -o faulthandler_timeout=3600 tests/property --hypothesis-profile=long
 	$(BIN)/pytest -o faulthandler_timeout=3600 -m long
 	ALIQUOT_KILLS=50 $(BIN)/pytest -o faulthandler_timeout=3600 tests/e2e/test_crash.py
 	ALIQUOT_LOAD_S=60 ALIQUOT_LOAD_CLIENTS=200 ALIQUOT_LOAD_ACTIONS=100 $(BIN)/pytest -o faulthandler_timeout=3600 tests/e2e/test_load.py
 
-docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
+docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs
 	$(BIN)/aliquot demo --out demo-output
 	cp demo-output/demo.png demo-output/borrow.png docs/images
 	$(BIN)/aliquot study --out study-output
@@ -41,7 +41,7 @@ docs-pictures: $(VENV)/dev.stamp ## Draw the pictures of README and docs again
 	$(BIN)/aliquot reproduce thesis --plot docs/images/thesis.png
 	$(BIN)/aliquot reproduce mqfq --plot docs/images/mqfq.png
 
-docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md shows (an hour)
+docs-benchmarks: $(VENV)/dev.stamp ## Measure the figures of docs/benchmarks.md (an hour)
 	$(BIN)/aliquot bench fairness --markdown docs/benchmarks/fairness.md --plot docs/images/fairness.png
 	$(BIN)/aliquot bench eviction --markdown docs/benchmarks/eviction.md --plot docs/images/eviction.png
 	$(BIN)/aliquot bench sim --markdown docs/benchmarks/sim.md --plot docs/images/sim.png
@@ -56,8 +56,8 @@ docs-benchmarks: $(VENV)/dev.stamp ## Measure again what docs/benchmarks.md show
 	$(BIN)/aliquot bench latency --markdown docs/benchmarks/latency.md --json docs/benchmarks/latency.json \
 	  --plot docs/images/latency.png
 
-clean: ## Remove everything that was made
-	rm -rf $(VENV).removed && if [ -e $(VENV) ]; then mv $(VENV) $(VENV).removed; fi # an interrupted clean leaves no stamps
+clean: ## Remove the environment and all outputs
+	rm -rf $(VENV).removed && if [ -e $(VENV) ]; then mv $(VENV) $(VENV).removed; fi # renamed first, so that an interrupted clean leaves no stamps
 	rm -rf $(VENV).removed demo-output study-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/pip:
@@ -72,21 +72,21 @@ $(VENV)/dev.stamp: pyproject.toml benchmarks/pyproject.toml constraints.txt | $(
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]' --editable benchmarks
 	touch $@
 
-# The OpenWhisk clients that the tests drive. Where they cannot be installed their tests are skipped, and say so.
-# npm brings its own certificates along; the system's are those that work behind a company's proxy, too.
+# OpenWhisk clients for the tests. If they cannot be installed, their tests are skipped with a message.
+# npm uses the certificates of the system instead of its own, because only those work behind a company's proxy.
 NPM_CI := NODE_OPTIONS=--use-openssl-ca npm ci --silent --no-audit --no-fund
 $(VENV)/clients.stamp: tests/clients/package.json tests/clients/package-lock.json | $(VENV)/bin/pip
 	mkdir -p $(VENV)/clients
 	cp $^ $(VENV)/clients
 	command -v npm > /dev/null && $(NPM_CI) --prefix $(VENV)/clients \
-	  || echo "npm cannot install them: OpenWhisk's JavaScript clients are not tried"
+	  || echo "npm cannot install OpenWhisk's JavaScript clients: their tests are skipped"
 	touch $@
 
 $(VENV)/serverless.stamp: tests/clients/serverless/package.json tests/clients/serverless/package-lock.json | $(VENV)/bin/pip
 	mkdir -p $(VENV)/serverless
 	cp $^ $(VENV)/serverless
 	command -v npm > /dev/null && $(NPM_CI) --ignore-scripts --prefix $(VENV)/serverless \
-	  || echo "npm cannot install it: the Serverless framework is not tried"
+	  || echo "npm cannot install the Serverless framework: its tests are skipped"
 	touch $@
 
 $(VENV)/lithops.stamp: tests/clients/lithops.txt | $(VENV)/bin/pip
