@@ -41,9 +41,9 @@ def test_the_figures_are_the_settings():
             value = getattr(settings, name)
             checked.add(name)
             if isinstance(value, Range):
-                assert here == f"{value.minimum} to {value.maximum}, usually {value.default}", what
+                assert here == f"{value.minimum} to {value.maximum}, default {value.default}", what
             elif value is None:
-                assert here == "no bound", what
+                assert here == "no limit", what
             else:
                 assert here.split()[0] == str(value // MIB if here.endswith("MiB") else value), what
     assert {"timeout_ms", "memory_mb", "payload_bytes", "sequence_length", "invocations_per_minute"} <= checked
