@@ -5,7 +5,7 @@ import shlex
 import shutil
 
 import pytest
-from live_platform import LivePlatform
+from live_platform import QuickPlatform
 from places import ROOT
 
 HOW_TOS = [ROOT / "docs" / "how-to" / name for name in ("first-function.md", "groups.md")]
@@ -14,7 +14,7 @@ PAGES = [*sorted((ROOT / "examples").glob("*/README.md")), *HOW_TOS]
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    with LivePlatform(tmp_path_factory.mktemp("platform")) as platform:
+    with QuickPlatform(tmp_path_factory.mktemp("platform")) as platform:
         yield platform
 
 
