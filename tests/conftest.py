@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,19 @@ settings.load_profile("default")
 # A shell starts what it runs in the background deaf to Ctrl-C, and so would be all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+CHEAP_LAST = ("storage", "sim", "property", "unit")  # folders; the others come first
+
+
+def pytest_collection_modifyitems(items):
+    """Put the costly tests first, so that short ones are left for the end and the processes finish together."""
+
+    def rank(item):
+        folders = item.path.relative_to(Path(__file__).parent).parts[:-1]
+        return CHEAP_LAST.index(folders[0]) if folders and folders[0] in CHEAP_LAST else -1
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session", autouse=True)
