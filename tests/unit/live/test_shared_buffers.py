@@ -203,7 +203,7 @@ def test_what_outlasts_its_callers_wait_and_is_too_large_for_the_disk_is_not_kep
     assert (accepted.payload, accepted.rerun, accepted.started) == (body, False, True)
     ledger, made = SimpleNamespace(end=lambda *_: None), []
     finisher = CallFinisher("fifo", ledger, SimpleNamespace(), lambda: 0.0)
-    finisher._record = lambda _call, outcome, _ended_s: made.append(outcome)
+    finisher._record = lambda _call, outcome, _ended_s, **_: made.append(outcome)
     finisher.finish(call, Outcome(Status.SUCCESS, b"{}", 0.0, (), body, shared_buffer=buffer))
     assert made[0].status is Status.APPLICATION_ERROR
     assert made[0].pickled is made[0].shared_buffer is None

@@ -30,10 +30,11 @@ class CallFinisher:
     def finish(self, call: Call, outcome: Outcome) -> None:
         """Settle the outcome of a call. A call that has read datasets waits a moment for the storage agent's report."""
         call.outcome = outcome = _without_oversized_buffer(call, outcome)
+        ended_s = self._now()
         if call.run.reads is None:
-            self._registry.end(call, self._record(call, outcome, self._now()))
+            self._registry.end(call, self._record(call, outcome, ended_s, now_s=ended_s))
             return
-        call.ended, ended_s = True, self._now()
+        call.ended = True
 
         def settled(report: RunSettled | str) -> None:
             call.notes += notes_of(report)
@@ -42,22 +43,22 @@ class CallFinisher:
             if line:  # the function itself has seen an error number at most
                 call.printed(line)
             whole = replace(outcome, logs=(*outcome.logs, line)) if line else outcome
-            self._registry.end(call, self._record(call, whole, ended_s))
+            self._registry.end(call, self._record(call, whole, ended_s, now_s=self._now()))
 
         self._readers.end_run(call.run.reads, call.id, settled)
 
     def record_of_unbegun(self, call: Call, reason: str) -> Activation:
         """Return the record of a call that an earlier server accepted and that cannot run."""
-        call.run.arrived_s = self._now()
+        now_s = call.run.arrived_s = self._now()
         call.outcome = failure(Status.INTERNAL_ERROR, reason)
-        return self._record(call, call.outcome, call.run.arrived_s)
+        return self._record(call, call.outcome, now_s, now_s=now_s)
 
-    def _record(self, call: Call, outcome: Outcome, ended_s: float) -> Activation:
+    def _record(self, call: Call, outcome: Outcome, ended_s: float, *, now_s: float) -> Activation:
         run = call.run
         began_s = (run.begun_s or ended_s) - (run.init_s or 0)
         run.wait_ms = max(0, round((began_s - run.arrived_s) * 1000))
         duration_ms = max(0, round((ended_s - began_s) * 1000))
-        ended_ms = now_ms() - round((self._now() - ended_s) * 1000)
+        ended_ms = now_ms() - round((now_s - ended_s) * 1000)
         return self._recorder.record(call, outcome, start_ms=ended_ms - duration_ms, duration_ms=duration_ms)
 
 

@@ -32,13 +32,17 @@ class Engine:
         self._perform = perform
         self._inbox: list[Event] = []
         self._step_due = False  # a step is scheduled
+        self._step_now: float | None = None  # the time of the step that is being taken
         self._epoch = time.monotonic()
         self._alarm: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     def now(self) -> float:
-        """Return the seconds on the platform's clock. It never goes back, whatever happens to the time of day."""
-        return round(time.monotonic() - self._epoch, DECIMALS)
+        """Return the seconds on the platform's clock. It never goes back, whatever happens to the time of day.
+
+        While the commands of a step are performed, this is the time of the step.
+        """
+        return self._step_now if self._step_now is not None else round(time.monotonic() - self._epoch, DECIMALS)
 
     def post(self, event: Event) -> None:
         """Report an event to the scheduler. It takes its step within this turn of the event loop."""
@@ -57,7 +61,13 @@ class Engine:
     def _step(self) -> None:
         events, self._inbox = self._inbox, []
         self._step_due = False
-        now = self.now()
+        now = self._step_now = self.now()
+        try:
+            self._take_step(now, events)
+        finally:
+            self._step_now = None
+
+    def _take_step(self, now: float, events: list[Event]) -> None:
         self._journal.before_step()
         try:
             commands = self.scheduler.step(now, events)
