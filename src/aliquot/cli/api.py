@@ -130,20 +130,8 @@ def _document(gateway: GatewayClient, route: list[str], name: str | None) -> dic
     if verb.lower() not in _VERBS:
         raise InputError(f"ROUTE: '{verb}' is not a verb; it takes {', '.join(_VERBS)}")
     entity = gateway.entity(ACTIONS, action)
-    said = annotations_of(entity)
-    if said.get("web-export") is not True:
+    if annotations_of(entity).get("web-export") is not True:
         raise InputError(f"{action} is not on the web; aliquot action update {action} --web true puts it there")
-    namespace, _, package = str(entity["namespace"]).partition("/")
-    leaf = str(entity["name"])
-    target: dict[str, Any] = {
-        "name": f"{package}/{leaf}" if package else leaf,
-        "namespace": namespace,
-        "backendMethod": verb.upper(),
-        "backendUrl": f"{gateway.url}/api/v1/web/{namespace}/{package or 'default'}/{leaf}.http",
-        "authkey": gateway.client.server.key,
-    }
-    if said.get("require-whisk-auth"):
-        target["secureKey"] = said["require-whisk-auth"]
     parameters = [
         {
             "name": inside,
@@ -160,10 +148,26 @@ def _document(gateway: GatewayClient, route: list[str], name: str | None) -> dic
         "gatewayPath": path,
         "gatewayMethod": verb.upper(),
         "id": f"API:_:{base}",
-        "action": target,
+        "action": _target(gateway, entity, verb),
         **({"apiName": name} if name else {}),
     }
     return {**document, "pathParameters": parameters} if parameters else document
+
+
+def _target(gateway: GatewayClient, entity: dict[str, Any], verb: str) -> dict[str, Any]:
+    """Return the action of a route as OpenWhisk's API documents describe it."""
+    namespace, _, package = str(entity["namespace"]).partition("/")
+    leaf = str(entity["name"])
+    target: dict[str, Any] = {
+        "name": f"{package}/{leaf}" if package else leaf,
+        "namespace": namespace,
+        "backendMethod": verb.upper(),
+        "backendUrl": f"{gateway.url}/api/v1/web/{namespace}/{package or 'default'}/{leaf}.http",
+        "authkey": gateway.client.server.key,
+    }
+    if secret := annotations_of(entity).get("require-whisk-auth"):
+        target["secureKey"] = secret
+    return target
 
 
 def _get(gateway: GatewayClient, base: str | None) -> list[dict[str, Any]]:

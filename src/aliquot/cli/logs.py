@@ -13,6 +13,7 @@ from aliquot.cli.results import clock, print_json, seconds
 from aliquot.clock import now_ms
 from aliquot.sdk.calls import NAMESPACE
 from aliquot.sdk.errors import NotFoundError, RefusedError
+from aliquot.sdk.units import now_ms, read_ms
 
 _POLL_S = 0.5
 # Calls are listed by their start, but appear when they end. Calls that took up to this long are found.
@@ -84,8 +85,6 @@ def _check_known(gateway: GatewayClient, name: str) -> None:
 
 
 def _recent(gateway: GatewayClient, name: str | None, last: int, since: str | None) -> list[dict[str, Any]]:
-    from aliquot.sdk.units import read_ms
-
     if last == 0:
         return []
     begin = None if since is None else now_ms() - read_ms(since, "--since")

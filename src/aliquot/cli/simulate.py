@@ -11,7 +11,9 @@ from aliquot.config import PACKING_DEFAULT, PolicySettings, parse_policy_params,
 from aliquot.core.errors import InputError
 
 if TYPE_CHECKING:
+    from aliquot.core.model import DeviceSpec
     from aliquot.sim.fabric.storage import StorageSettings
+    from aliquot.sim.traces import FunctionsFile
 
 
 def simulate(
@@ -99,7 +101,6 @@ def simulate(
     """
     from aliquot.cli.comparison import ComparisonFiles, compare
     from aliquot.sim.contention import parse_curve
-    from aliquot.sim.devices import check_kinds, parse_devices, read_kinds, with_cpu
     from aliquot.sim.engine import Scenario
     from aliquot.sim.traces import FunctionsFile, TraceFile
 
@@ -115,17 +116,9 @@ def simulate(
     )
     _check_one_of("--memory", memory, ("finite", "unbounded"))
     _check_one_of("--bus", bus, ("private", "shared"))
-    kinds = read_kinds(device_spec) if device_spec else None
     listed = FunctionsFile(functions)
-    all_devices = parse_devices(
-        devices,
-        memory_bytes=parse_size(device_memory, "--device-memory") if memory == "finite" else None,
-        concurrency=concurrency,
-        kinds=kinds,
-    )
-    check_kinds(all_devices, kinds or {})
-    all_devices = with_cpu(all_devices, listed.functions.values(), concurrency=concurrency, kinds=kinds)
-    listed.check_fit(all_devices)
+    memory_bytes = parse_size(device_memory, "--device-memory") if memory == "finite" else None
+    all_devices = _devices(devices, device_spec, memory_bytes, concurrency, listed)
     storage = _storage(files, link, link_latency, cache, cache_eviction, predictor, session_lead)
     scenario = Scenario(
         all_devices,
@@ -138,6 +131,19 @@ def simulate(
         storage,
     )
     compare(scenario, runs, outputs, f"{arrivals.name} on {len(all_devices)} devices, D = {concurrency}")
+
+
+def _devices(
+    devices: str, device_spec: Path | None, memory_bytes: int | None, concurrency: int, listed: "FunctionsFile"
+) -> "list[DeviceSpec]":
+    from aliquot.sim.devices import check_kinds, parse_devices, read_kinds, with_cpu
+
+    kinds = read_kinds(device_spec) if device_spec else None
+    parsed = parse_devices(devices, memory_bytes=memory_bytes, concurrency=concurrency, kinds=kinds)
+    check_kinds(parsed, kinds or {})
+    found = with_cpu(parsed, listed.functions.values(), concurrency=concurrency, kinds=kinds)
+    listed.check_fit(found)
+    return found
 
 
 def _storage(

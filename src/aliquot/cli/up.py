@@ -15,7 +15,7 @@ from aliquot.sdk.units import read_ms
 
 if TYPE_CHECKING:
     from aliquot.live.server import Ready
-    from aliquot.live.settings import ServerSettings
+    from aliquot.live.settings import ServerSettings, Tls
 
 DEFAULT_DATA = Path("~/.aliquot")
 
@@ -119,34 +119,23 @@ def up(
     from aliquot.live.datasets.settings import read_fabric
     from aliquot.live.gateway.settings import parse_limits
     from aliquot.live.server import serve
-    from aliquot.live.settings import OVERCOMMIT, ServerSettings, Tls, keep, parse_devices, physical_memory
+    from aliquot.live.settings import OVERCOMMIT, ServerSettings, keep, parse_devices, physical_memory
     from aliquot.live.usage.file import check_size
     from aliquot.logs import set_up_logs
 
-    if (tls_cert is None) != (tls_key is None):
-        raise InputError("--tls-cert and --tls-key: give both, a file each")
-    for option, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
-        if file is not None and not file.is_file():
-            raise InputError(f"{option}: there is no file {file}")
     settings = ServerSettings(
         data=data.expanduser(),
         devices=parse_devices(devices, device_memory, slots, cpu_slots),
         devices_asked=devices.partition(":")[2],
         policy=PolicySettings(
-            policy,
-            keepalive,
-            eviction,
-            parse_policy_params(param, "--param"),
-            seed,
-            sharing,
-            packing,
+            *(policy, keepalive, eviction, parse_policy_params(param, "--param"), seed, sharing, packing),
             prefetching=prefetching,
         ),
         fabric=read_fabric(data.expanduser(), cache_size, cache_dir, prefetch_bandwidth, cache_eviction, learning),
         host=host,
         port=port,
         host_memory_bytes=parse_size(host_memory, "--host-memory") if host_memory else OVERCOMMIT * physical_memory(),
-        tls=Tls(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None,
+        tls=_read_tls(tls_cert, tls_key),
         ready_file=ready_file,
         grace_s=grace,
         retention=keep(keep_days, keep_size),
@@ -161,6 +150,19 @@ def up(
         serve(settings, lambda ready: _announce(ready, settings))
     finally:
         remove_server()
+
+
+def _read_tls(certificate: Path | None, key: Path | None) -> "Tls | None":
+    from aliquot.live.settings import Tls
+
+    for option, file in (("--tls-cert", certificate), ("--tls-key", key)):
+        if file is not None and not file.is_file():
+            raise InputError(f"{option}: there is no file {file}")
+    if certificate is not None and key is not None:
+        return Tls(certificate, key)
+    if certificate is not None or key is not None:
+        raise InputError("--tls-cert and --tls-key: give both, a file each")
+    return None
 
 
 def _announce(ready: "Ready", settings: "ServerSettings") -> None:

@@ -1,8 +1,8 @@
-// The inside of a Node.js sandbox: initialises one function, then runs it, one request at a time.
+// The inside of a Node.js sandbox: initialises one function, and then runs one request at a time.
 //
-// `node launcher.js`, with the frames of frames.py on descriptor 3 and the function's description as JSON on
-// descriptor 4 (executed.py has read the init frame and unpacked a zip: descriptor 4 says where). The judgements are
-// OpenWhisk's: an exception is a developer error and the sandbox is spent; a rejected promise is an application error.
+// It is started as `node launcher.js`, with the frames of frames.py on descriptor 3 and the function's description as
+// JSON on descriptor 4. exec_launcher.py has read the init frame and unpacked a zip into the directory of the
+// description. As in OpenWhisk, an exception is a developer error, and a rejected promise is an application error.
 'use strict';
 
 const fs = require('node:fs');
@@ -14,7 +14,7 @@ const url = require('node:url');
 const INIT = 1;
 const RUN = 2;
 const HEADER = 12;
-const PRINTED = 1; // Node cannot ask a pipe whether it is empty: the server looks
+const PRINTED = 1; // Node cannot find out whether a pipe is empty, so the server reads it
 const SUCCESS = 0;
 const APPLICATION_ERROR = 1;
 const DEVELOPER_ERROR = 2;
@@ -26,7 +26,7 @@ const TWICE = 'Cannot initialize the action more than once.';
 const NOT_JSON = "The action takes and returns JSON; this kind of function cannot be called with Python's objects.";
 const NO_DICTIONARY = 'The action did not return a dictionary.';
 
-// As they are now: the function may replace them.
+// Bound now, because the function may replace them.
 const streams = [process.stdout, process.stderr].map((stream) => stream.write.bind(stream));
 const socket = new net.Socket({ fd: 3, readable: true, writable: true });
 const description = JSON.parse(fs.readFileSync(4, 'utf8'));
@@ -41,7 +41,7 @@ function reply(status, value) {
   header.writeUInt8(PRINTED, 1);
   header.writeUInt32LE(body.length, 4);
   const answer = Buffer.concat([header, body]);
-  // When the reply arrives, all output is in the pipes.
+  // Wait until the streams are flushed: when the reply arrives, all output is in the pipes.
   let waiting = streams.length;
   const written = () => { if (--waiting === 0) socket.write(answer); };
   for (const write of streams) write('', written);
