@@ -164,7 +164,7 @@ def _table(found: list[dict[str, Any]]) -> None:
 
 def _moment(value: str, option: str) -> int:
     """Parse a time and return epoch milliseconds."""
-    from aliquot.sdk.units import now_ms, read_ms
+    from aliquot.sdk.units import read_ms
 
     if value.isdecimal():
         return int(value)

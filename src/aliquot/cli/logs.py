@@ -13,7 +13,7 @@ from aliquot.cli.results import clock, print_json, seconds
 from aliquot.clock import now_ms
 from aliquot.sdk.calls import NAMESPACE
 from aliquot.sdk.errors import NotFoundError, RefusedError
-from aliquot.sdk.units import now_ms, read_ms
+from aliquot.sdk.units import read_ms
 
 _POLL_S = 0.5
 # Calls are listed by their start, but appear when they end. Calls that took up to this long are found.

@@ -1,7 +1,6 @@
-"""Parses sizes, times and shares strictly (every error names the argument), and reads the clock."""
+"""Parses sizes, times and shares strictly: every error names the argument and what it takes."""
 
 import re
-import time
 from math import ceil, isfinite
 from typing import TypeGuard
 
@@ -11,11 +10,6 @@ from aliquot.sdk.errors import UsageError
 _SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 2**40}
 _TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 _MAX = 2**50
-
-
-def now_ms() -> int:
-    """Return the current time in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def read_mib(value: object, argument: str) -> int:
