@@ -256,7 +256,7 @@ def test_wskprops_tells_where_the_platform_is(platform, tmp_path):
         (
             ("action", "get", "echo", "--url"),
             2,
-            "echo is not on the web; aliquot action update echo --web true brings it",
+            "echo is not on the web; aliquot action update echo --web true puts it",
         ),
         (("package", "get", "nowhere"), 5, "there is no package nowhere"),
         (("package", "bind", "/guest", "x"), 2, "PACKAGE: '/guest' is not one"),
