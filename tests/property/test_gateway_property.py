@@ -1,4 +1,4 @@
-"""Whatever is asked for, the gateway answers as documented: never a 5xx of its own, always an error with its code."""
+"""Any request gets a documented response: never a 5xx of the gateway, and every error has a code."""
 
 import asyncio
 import re
@@ -57,7 +57,7 @@ def ask(*requests):
 
 
 def conforms(answer, method, path, endpoints):
-    """To what the OpenAPI page says of it."""
+    """Check the response against the OpenAPI description."""
     for endpoint in endpoints:
         pattern = re.sub(r"{\w+}", "[^/]+", endpoint.path)
         if endpoint.method == method and re.fullmatch(pattern, path):

@@ -1,4 +1,4 @@
-"""Whatever is asked of web actions and API routes, and whatever the action returns: an answer, and never a 500."""
+"""Any request for web actions and API routes, with any result, gets a response, and never a 500."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A gateway before a fake platform, and a client that has the key."""
+"""A gateway with a fake platform, and a client with a key."""
 
 import asyncio
 import functools
@@ -25,7 +25,7 @@ PUT = {"exec": {"kind": "python:3.11", "code": "def main(args): return args"}}
 
 
 def on_a_loop(test):
-    """For tests that are coroutines."""
+    """Run a coroutine function as a test."""
 
     @functools.wraps(test)
     def run(*args, **kwargs):
@@ -35,10 +35,10 @@ def on_a_loop(test):
 
 
 class Client(httpx.AsyncClient):
-    """With the parts behind the gateway at hand."""
+    """An HTTP client that also has the parts behind the gateway as attributes."""
 
     async def say(self, method, path, **more):
-        """Status and body; every error body has a code, which is the request's id."""
+        """Return status and body. Check that an error's code is the request's id, and remove it."""
         answer = await self.request(method, path, **more)
         body = answer.json() if answer.content else None
         if answer.status_code >= 400 and isinstance(body, dict) and "code" in body:
@@ -52,7 +52,7 @@ class Client(httpx.AsyncClient):
         await wait_on_loop(lambda: self.platform.calls, lambda calls: len(calls) >= count, what=f"{count} calls")
 
     async def beside(self, name):
-        """A client of another namespace, which is made."""
+        """Create another namespace, and return a client for it."""
         other = Client(
             transport=self._transport, base_url=self.base_url, auth=basic(await self.catalogue.create_namespace(name))
         )
@@ -67,7 +67,7 @@ def basic(key):
 
 @asynccontextmanager
 async def gateway(store=None, action=PUT, **settings):
-    """The namespace `guest` with an action `echo`; settings as keywords."""
+    """Yield a client for the namespace `guest` with an action `echo`. Keywords are settings."""
     store = store or MemoryStore()
     platform = FakePlatform(store)
     catalogue = Catalogue(store, platform)

@@ -1,7 +1,7 @@
-"""What an invocation costs in the gateway's own code: `python tests/support/gateway_cost.py`.
+"""Measure the cost of an invocation in the gateway's own code: `python tests/support/gateway_cost.py`.
 
-The platform answers at once, and no socket is involved. Each figure is the median of several rounds, with the least and
-the most beside it: a busy machine shows in the spread.
+The platform responds at once, and no socket is involved. Each figure is the median of several rounds, with minimum and
+maximum. A busy machine shows in their difference.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ OUTCOME = Outcome(Status.SUCCESS, BODY, 0.001)
 
 
 class Instant(FakePlatform):
-    """The answer is there before `submit` returns."""
+    """A platform whose calls end before `submit` returns."""
 
     def submit(self, call: Call) -> None:
         call.run.start, call.outcome, call.activation = Start.WARM, OUTCOME, self.record

@@ -1,4 +1,4 @@
-"""The resource of a trigger's alarm: what it takes and answers, and that no body is too strange for it."""
+"""The endpoints of a trigger's alarm: requests, responses, and any possible body."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def test_an_alarm_is_put_read_changed_and_deleted():
 
 
 @on_a_loop
-async def test_what_is_not_there_is_said_to_be_missing():
+async def test_a_missing_trigger_or_alarm_is_a_404():
     async with gateway() as client:
         missing = (404, "trigger /guest/t does not exist")
         assert await client.say("PUT", ALARM, json=YEARLY) == missing
@@ -54,7 +54,7 @@ async def test_what_is_not_there_is_said_to_be_missing():
 
 
 @on_a_loop
-async def test_an_action_of_the_name_is_no_trigger():
+async def test_an_action_of_the_same_name_is_not_a_trigger():
     async with gateway() as client:
         assert await client.say("PUT", f"{NS}/alarms/echo", json=YEARLY) == (404, "trigger /guest/echo does not exist")
 
@@ -81,7 +81,7 @@ wishes = st.dictionaries(st.sampled_from([*fields, "active", "unknown"]), values
 
 
 @given(st.lists(wishes, min_size=1, max_size=4))
-def test_no_body_is_too_strange(bodies):
+def test_any_body_gets_a_response(bodies):
     async def check():
         async with gateway() as client:
             await trigger(client)

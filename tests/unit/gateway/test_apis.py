@@ -1,4 +1,4 @@
-"""The API gateway: what `wsk api`, the npm client and the Serverless framework send, and what is then served."""
+"""The API gateway: requests of `wsk api`, the npm client and the Serverless framework, and the routes they create."""
 
 import asyncio
 import json
@@ -21,12 +21,12 @@ async def create(g, body=None, **query):
     return await g.post(f"{MANAGE}/createApi", json=body or apidoc(), params=query)
 
 
-# --- what clients send ----------------------------------------------------------------------------------
+# --- requests of clients --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("extension", ["", ".http", ".json"])
 @on_a_loop
-async def test_a_route_is_made_read_and_deleted_as_the_npm_client_does(extension):
+async def test_a_route_is_created_read_and_deleted_like_by_the_npm_client(extension):
     async with gateway() as g:
         query = {"accesstoken": "token", "spaceguid": "space"}
         made = await g.post(f"{MANAGE}/createApi{extension}", json=apidoc(), params=query)
@@ -55,7 +55,7 @@ async def test_the_key_in_the_request_is_neither_kept_nor_shown():
 
 
 @on_a_loop
-async def test_operations_gather_in_one_api_and_go_one_by_one():
+async def test_operations_are_added_to_and_removed_from_one_api():
     async with gateway() as g:
         for path, verb in (("/books", "get"), ("/books", "post"), ("/books/{isbn}", "get")):
             assert (await create(g, apidoc(path=path, verb=verb, apiName="Book Club"))).status_code == 200
@@ -80,7 +80,7 @@ async def test_operations_gather_in_one_api_and_go_one_by_one():
         assert await verbs() == {"/books": ["post"], "/books/{isbn}": ["get"]}
         assert await delete(relpath="/books/{isbn}") == 200
         assert await delete(relpath="/books", operation="post") == 200
-        assert (await g.get(f"{MANAGE}/getApi")).json() == {"apis": []}  # the last one takes the API with it
+        assert (await g.get(f"{MANAGE}/getApi")).json() == {"apis": []}  # an API ends with its last operation
         assert await delete() == 502
 
 
@@ -109,14 +109,14 @@ ERRORS = [
 
 @pytest.mark.parametrize(("name", "body", "text"), ERRORS)
 @on_a_loop
-async def test_what_is_wrong_is_an_application_error_that_says_so(name, body, text):
+async def test_a_wrong_request_is_an_application_error_with_a_reason(name, body, text):
     async with gateway() as g:
         answer = await g.request(METHODS[name], f"{MANAGE}/{name}", json=body)
         assert (answer.status_code, answer.json()) == (502, {"error": text})
 
 
 @on_a_loop
-async def test_without_a_key_nobody_manages_apis():
+async def test_apis_cannot_be_managed_without_a_key():
     async with gateway() as g:
         for name in ("createApi", "getApi", "deleteApi"):
             for namespace in ({}, {"namespace": "guest"}, {"__ow_user": "guest"}):
@@ -127,8 +127,8 @@ async def test_without_a_key_nobody_manages_apis():
 
 
 @on_a_loop
-async def test_a_page_elsewhere_cannot_have_a_browser_change_apis():
-    """What a browser sends for any page, without asking first: GET, HEAD, and POST of a form or of text."""
+async def test_another_sites_page_cannot_make_a_browser_change_apis():
+    """A browser sends GET, HEAD, and POST of a form or text for any page, without a preflight request."""
     async with gateway() as g:
         await create(g)
         for method in ("GET", "HEAD", "POST"):
@@ -143,7 +143,7 @@ async def test_a_page_elsewhere_cannot_have_a_browser_change_apis():
 
 
 @on_a_loop
-async def test_apis_outlive_the_server_and_not_their_namespace():
+async def test_apis_survive_a_restart_but_not_their_namespace():
     async with gateway() as g:
         key = await g.catalogue.create_namespace("short")
         user, _, secret = key.partition(":")
@@ -159,7 +159,7 @@ async def test_apis_outlive_the_server_and_not_their_namespace():
 
 
 @on_a_loop
-async def test_an_api_of_a_namespace_that_is_no_more_is_not_its_namesakes():
+async def test_an_api_of_a_deleted_namespace_is_not_inherited_by_a_new_one():
     async with gateway() as g:
         left = Api("late", from_swagger(swagger(), "late", ""), since=1)
         await g.store.put("apis", Document("late", "/", msgspec.json.encode(left)))
@@ -169,7 +169,7 @@ async def test_an_api_of_a_namespace_that_is_no_more_is_not_its_namesakes():
 
 
 @on_a_loop
-async def test_what_others_have_not_published_cannot_be_exposed():
+async def test_unpublished_actions_of_others_cannot_be_exposed():
     async with gateway() as g:
         key = (await g.catalogue.create_namespace("other")).partition(":")
         as_other = {"auth": (key[0], key[2])}
@@ -183,7 +183,7 @@ async def test_what_others_have_not_published_cannot_be_exposed():
             assert (await create(g, asked)).status_code == status
         answer = await g.get("/api/guest/club/open/echo", auth=None)
         assert answer.status_code == 200
-        assert g.platform.calls[-1].namespace.name == "guest"  # who exposes it, pays
+        assert g.platform.calls[-1].namespace.name == "guest"  # the call belongs to the API's owner
         assert g.platform.calls[-1].function == "/other/open/echo"
         change = {"publish": False}
         await g.put("/api/v1/namespaces/_/packages/open?overwrite=true", json=change, **as_other)
@@ -191,7 +191,7 @@ async def test_what_others_have_not_published_cannot_be_exposed():
 
 
 @on_a_loop
-async def test_a_namespace_named_like_the_platforms_own_path_has_no_apis():
+async def test_a_namespace_with_the_name_of_a_platform_path_has_no_apis():
     async with gateway() as g:
         answer = await g.post("/operator/v1/namespaces", headers=AS_OPERATOR, auth=None, json={"name": "v1"})
         key = answer.json()["key"].partition(":")
@@ -201,7 +201,7 @@ async def test_a_namespace_named_like_the_platforms_own_path_has_no_apis():
 
 
 @on_a_loop
-async def test_there_are_so_many_operations_and_no_more():
+async def test_the_number_of_operations_is_limited():
     def document(base, count):
         operation = {"x-openwhisk": {"action": "echo"}}
         paths = {f"/{n}": {"get": operation} for n in range(count)}
@@ -225,14 +225,14 @@ async def test_there_are_so_many_operations_and_no_more():
 @pytest.mark.parametrize(
     "url", ["/api/v1/web/" * 100_000 + "\n", "x://" + "/" * 1_000_000, "/api/v1/web/a/b/c" + "$" * 500_000]
 )
-def test_an_address_is_looked_at_in_no_time(url):
+def test_a_long_url_is_parsed_quickly(url):
     operation = {"operationId": "a", "x-openwhisk": {"url": url}}
     with pytest.raises(ApiError):
         from_swagger({"basePath": "/", "info": {"a": 1}, "paths": {"/a": {"get": operation}}}, "guest", "")
 
 
-def test_a_document_is_read_once_through_however_it_is_knotted():
-    """A case with as many operations as steps: their product would be more than there is memory for."""
+def test_a_document_is_read_in_linear_time():
+    """A case has as many operations as steps. Their product would exceed the memory."""
     step = {"set-variable": {"actions": [{"set": "message.headers.X-Require-Whisk-Auth", "value": "s"}] * 3}}
     case = {"operations": [f"op{n}" for n in range(30_000)], "execute": [step, {"invoke": {}}] * 30_000}
     document = swagger()
@@ -257,7 +257,7 @@ NESTED = st.recursive(
 
 @example({"paths": {"/a": {"parameters": []}}}, True)
 @given(st.dictionaries(st.sampled_from(FIELDS), NESTED), st.booleans())
-def test_any_document_is_taken_whole_or_refused(document, whole):
+def test_any_document_is_accepted_as_a_whole_or_refused(document, whole):
     sent = swagger() | document if whole else document
     try:
         kept = from_swagger(sent, "guest", "http://host")
@@ -268,7 +268,7 @@ def test_any_document_is_taken_whole_or_refused(document, whole):
 
 
 @given(JSON, JSON, JSON)
-def test_whatever_is_sent_has_an_answer(one, two, three):
+def test_any_request_gets_a_response(one, two, three):
     async def talk():
         async with gateway() as g:
             for name in ("createApi", "getApi", "deleteApi"):
@@ -283,10 +283,10 @@ def test_whatever_is_sent_has_an_answer(one, two, three):
     asyncio.run(talk())
 
 
-# --- what is served -------------------------------------------------------------------------------------
+# --- routes ---------------------------------------------------------------------------------------------
 
 
-def test_words_come_before_parameters_and_longer_bases_before_shorter():
+def test_literal_segments_win_over_parameters_and_longer_bases_over_shorter():
     def document(base, *paths):
         operation = {"x-openwhisk": {"action": f"in{base.strip('/')}"}}
         return from_swagger(
@@ -311,6 +311,6 @@ def test_words_come_before_parameters_and_longer_bases_before_shorter():
 @pytest.mark.parametrize(
     "path", ["", "a", "/..", "/a/../b", "/{a}{b}", "/x{a}", "/{}", "/a?b", "/a#b", "/a\\b", "/a\n", 5]
 )
-def test_a_path_that_could_be_read_in_two_ways_is_none(path):
+def test_an_invalid_path_is_refused(path):
     with pytest.raises(ApiError):
         check_path(path)

@@ -1,4 +1,4 @@
-"""Datasets over HTTP: who may do what, what is said, and what is never said."""
+"""Datasets over HTTP: permissions, responses, and secrets that are never shown."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ async def test_the_operator_adds_changes_lists_and_removes():
 
 
 @on_a_loop
-async def test_what_was_added_is_there_after_a_restart():
+async def test_datasets_survive_a_restart():
     async with gateway() as g:
         await put(g, "kept", options={"key": SECRET}, namespaces=["guest"])
         await put(g, "gone")
@@ -59,7 +59,7 @@ async def test_what_was_added_is_there_after_a_restart():
 
 
 @on_a_loop
-async def test_a_tenant_sees_what_is_shown_to_it_and_not_where_it_is():
+async def test_a_tenant_sees_its_datasets_without_their_addresses():
     async with gateway() as g:
         stranger = await g.beside("stranger")
         await put(g, "common", url="https://user:word@host/folder?sig=abc", options={"key": SECRET})
@@ -75,7 +75,7 @@ async def test_a_tenant_sees_what_is_shown_to_it_and_not_where_it_is():
 
 
 @on_a_loop
-async def test_secrets_are_taken_and_never_given():
+async def test_secrets_are_accepted_and_never_shown():
     async with gateway() as g:
         url = f"https://user:{SECRET}@host/folder?sig={SECRET}"
         answers = [
@@ -107,7 +107,7 @@ async def test_secrets_are_taken_and_never_given():
         ("x", {"options": {"a": 1}}, "The request content was malformed"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_says_what_would(name, body, field):
+def test_a_wrong_dataset_is_refused_with_the_accepted_values(name, body, field):
     @on_a_loop
     async def refused():
         async with gateway() as g:
@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_refused_and_says_what_would(name, body, field):
 
 
 @on_a_loop
-async def test_a_dataset_that_functions_name_stays_unless_forced():
+async def test_a_dataset_in_use_is_removed_only_by_force():
     async with gateway() as g:
         await put(g, "images")
         action = {
@@ -135,7 +135,7 @@ async def test_a_dataset_that_functions_name_stays_unless_forced():
 
 
 @on_a_loop
-async def test_what_was_shown_to_a_namespace_alone_is_not_shown_to_the_next_of_its_name():
+async def test_a_dataset_of_a_deleted_namespace_is_not_shown_to_a_new_one_of_its_name():
     async with gateway() as g:
         await g.beside("passing")
         await put(g, "own", namespaces=["passing"])
@@ -150,7 +150,7 @@ async def test_what_was_shown_to_a_namespace_alone_is_not_shown_to_the_next_of_i
 
 
 @on_a_loop
-async def test_tenants_cannot_add_nor_remove():
+async def test_tenants_can_neither_add_nor_remove_datasets():
     async with gateway() as g:
         for method in ("PUT", "GET", "DELETE"):
             assert (await g.say(method, f"{ALL}/x", json=BODY))[0] == 401
@@ -179,13 +179,13 @@ async def test_tenants_cannot_add_nor_remove():
         ),
     ],
 )
-def test_what_up_cannot_take_is_said_before_it_starts(tmp_path, option, text):
+def test_wrong_options_of_up_are_refused_before_it_starts(tmp_path, option, text):
     usual = {"cache_size": None, "cache_dir": None, "bandwidth": None, "eviction": "lecar"}
     with pytest.raises(InputError, match=re.escape(text)):
         read_fabric(tmp_path, **usual | option)
 
 
-def test_the_cache_takes_a_tenth_of_the_free_disk_unless_it_is_told_otherwise(tmp_path):
+def test_the_cache_has_a_tenth_of_the_free_disk_by_default(tmp_path):
     usual = read_fabric(tmp_path / "data", None, None, None, "lecar")
     assert 0.05 < usual.cache_bytes / shutil.disk_usage(tmp_path).free < 0.2
     assert usual.cache_directory == str(tmp_path / "data" / "fabric" / "cache")
@@ -194,14 +194,14 @@ def test_the_cache_takes_a_tenth_of_the_free_disk_unless_it_is_told_otherwise(tm
     assert (told.prefetch_bytes_per_s, told.eviction) == (0, "lru")
 
 
-def test_what_is_learned_and_how_may_be_said(tmp_path):
+def test_options_configure_the_learning(tmp_path):
     learning = ["predictor=markov2", "with_lstm=false", "least_sessions=3", "look_every_s=0.5"]
     told = read_fabric(tmp_path, None, None, None, "lecar", learning).learning
     assert (told.predictor, told.with_lstm, told.least_sessions, told.look_every_s) == ("markov2", False, 3, 0.5)
     assert told.keep_versions == LearnSettings().keep_versions
 
 
-def test_a_namespace_has_a_few_warmings_at_a_time_and_the_operator_as_many_as_the_node_does():
+def test_concurrent_warmings_are_limited_for_a_namespace_but_not_for_the_operator():
     warmings = WarmingLimiter()
     ends = [warmings.begin("ann") for _ in range(MAX_WARMINGS)]
     with pytest.raises(Refusal, match="are being warmed for ann already") as refused:

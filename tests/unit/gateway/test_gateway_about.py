@@ -1,4 +1,4 @@
-"""What the gateway says of itself, and what every answer has."""
+"""The gateway's description of itself, and the headers of every response."""
 
 import re
 
@@ -56,7 +56,7 @@ async def test_callers_see_their_namespace_and_limits():
 
 
 @on_a_loop
-async def test_every_answer_has_cors_and_a_request_id():
+async def test_every_response_has_cors_headers_and_a_request_id():
     async with gateway() as g:
         paths = [("GET", "/"), ("GET", "/nowhere"), ("GET", ACTIONS), ("POST", BLOCKING), ("PATCH", ACTIONS)]
         paths += [("POST", f"{ACTIONS}/nothing"), ("OPTIONS", ACTIONS), ("OPTIONS", "/nowhere"), ("GET", "/metrics")]
@@ -69,7 +69,7 @@ async def test_every_answer_has_cors_and_a_request_id():
 
 @pytest.mark.parametrize("given", [None, "sid_x", "", "é", "a\tb", "x" * 129])
 @on_a_loop
-async def test_request_ids_that_are_not_fit_to_be_repeated_are_replaced(given):
+async def test_invalid_request_ids_are_replaced(given):
     async with gateway() as g:
         headers = {} if given is None else {"x-request-id": given.encode("latin-1")}
         for path in ("/", f"{ACTIONS}/nothing"):
@@ -106,7 +106,7 @@ async def test_options_are_for_anyone():
     ],
 )
 @on_a_loop
-async def test_a_method_that_is_not_there(method, path, methods):
+async def test_an_unknown_method_is_a_405(method, path, methods):
     async with gateway() as g:
         text = f"HTTP method not allowed, supported methods: {methods}"
         assert await g.say(method, path) == (405, text)
@@ -118,21 +118,21 @@ async def test_a_method_that_is_not_there(method, path, methods):
     ["/nowhere", "/api/v1/nowhere", "/api/v2", f"{NS}", f"{NS}/things", f"{ACTIONS}/a/b/c", "/api/v1/namespaces//"],
 )  # fmt: skip
 @on_a_loop
-async def test_paths_that_lead_nowhere(path):
+async def test_unknown_paths_are_a_404(path):
     async with gateway() as g:
         for method in ("GET", "POST", "PUT", "DELETE"):
             assert await g.say(method, path) == (404, "The requested resource does not exist.")
 
 
 @on_a_loop
-async def test_health_is_the_stores():
+async def test_health_reports_the_stores_health():
     async with gateway() as g:
         g.auth = None
         assert await g.say("GET", "/health") == (200, {"status": "ok", "complaint": None})
 
 
 @on_a_loop
-async def test_metrics_count_what_ended():
+async def test_metrics_count_ended_invocations():
     async with gateway() as g:
         await g.post(BLOCKING)
         await g.post(BLOCKING)
@@ -167,14 +167,14 @@ def _labels_sorted(line):
 
 
 @on_a_loop
-async def test_metrics_may_be_the_operators_alone():
+async def test_metrics_can_be_restricted_to_the_operator():
     async with gateway(metrics_for_operator_only=True) as g:
         assert (await g.say("GET", "/metrics"))[0] == 401
         assert (await g.get("/metrics", headers=AS_OPERATOR, auth=None)).status_code == 200
 
 
 @on_a_loop
-async def test_names_without_end_do_not_fill_the_metrics():
+async def test_the_number_of_names_in_the_metrics_is_limited():
     from aliquot.live.invocations import metrics
 
     counted = metrics.Metrics()
@@ -184,7 +184,7 @@ async def test_names_without_end_do_not_fill_the_metrics():
 
 
 @on_a_loop
-async def test_the_openapi_document_has_every_route_and_each_reference_leads_somewhere():
+async def test_the_openapi_document_has_every_route_and_all_its_references_resolve():
     async with gateway() as g:
         document = (await g.get("/openapi.json", auth=None)).json()
         assert document["openapi"].startswith("3.")
@@ -200,7 +200,7 @@ async def test_the_openapi_document_has_every_route_and_each_reference_leads_som
 
 
 @on_a_loop
-async def test_the_openapi_document_leads_from_an_invocation_to_its_activation():
+async def test_the_openapi_document_links_an_invocation_to_its_activation():
     async with gateway() as g:
         document = (await g.get("/openapi.json", auth=None)).json()
         ids = {operation["operationId"] for at in document["paths"].values() for operation in at.values()}
@@ -212,7 +212,7 @@ async def test_the_openapi_document_leads_from_an_invocation_to_its_activation()
 
 
 @on_a_loop
-async def test_the_page_for_people_brings_nothing_from_elsewhere():
+async def test_the_docs_page_loads_nothing_from_other_hosts():
     async with gateway() as g:
         page = await g.get("/docs", auth=None)
         assert page.headers["content-type"] == "text/html; charset=utf-8"

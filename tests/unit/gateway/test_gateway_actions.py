@@ -1,4 +1,4 @@
-"""Actions over HTTP: what is put, what is merged, what is refused, to the letter."""
+"""Actions over HTTP: creation, updates, and refusals with their exact texts."""
 
 import base64
 
@@ -37,7 +37,7 @@ async def test_a_new_action_is_shown_as_it_is_stored():
 
 
 @on_a_loop
-async def test_without_overwrite_an_action_that_is_there_stays():
+async def test_without_overwrite_an_existing_action_is_kept():
     async with gateway() as g:
         assert await g.say("PUT", f"{ACTIONS}/echo", json=PUT) == (409, "resource already exists")
         assert (await g.get(f"{ACTIONS}/echo")).json()["version"] == "0.0.1"
@@ -72,7 +72,7 @@ async def test_an_update_merges_annotations_and_limits_replaces_parameters_and_k
 
 
 @on_a_loop
-async def test_a_version_that_is_given_is_taken():
+async def test_a_given_version_is_stored():
     async with gateway() as g:
         _, action = await g.say("PUT", f"{ACTIONS}/echo?overwrite=true", json={"version": "2.1"})
         assert action["version"] == "2.1.0"
@@ -94,7 +94,7 @@ async def test_binary_is_computed_whatever_the_client_says(code, binary):
 
 
 @on_a_loop
-async def test_code_is_left_out_on_demand_and_main_is_kept():
+async def test_code_is_omitted_on_request_and_main_is_kept():
     async with gateway(action={"exec": {**PUT["exec"], "main": "go"}}) as g:
         assert (await g.get(f"{ACTIONS}/echo")).json()["exec"]["main"] == "go"
         without = (await g.get(f"{ACTIONS}/echo?code=false")).json()["exec"]
@@ -166,7 +166,7 @@ MALFORMED = "The request content was malformed:\n"
     ],
 )  # fmt: skip
 @on_a_loop
-async def test_what_cannot_be_an_action_is_refused(body, text):
+async def test_an_invalid_action_is_refused(body, text):
     ranges = {"timeout_ms": (100, 300_000, 60_000), "memory_mb": (128, 512, 256)}
     async with gateway(**{key: Range(*value) for key, value in ranges.items()}) as g:
         assert await g.say("PUT", f"{ACTIONS}/new", json=body) == (400, text)
@@ -175,7 +175,7 @@ async def test_what_cannot_be_an_action_is_refused(body, text):
 
 
 @on_a_loop
-async def test_what_no_device_can_hold_is_refused_with_the_reason():
+async def test_an_action_that_fits_on_no_device_is_refused_with_the_reason():
     async with gateway() as g:
         g.platform.why_misfit = "needs 8589934592 bytes of 4294967296"
         assert await g.say("PUT", f"{ACTIONS}/new", json=PUT) == (400, "needs 8589934592 bytes of 4294967296")
@@ -183,7 +183,7 @@ async def test_what_no_device_can_hold_is_refused_with_the_reason():
 
 
 @on_a_loop
-async def test_code_parameters_and_annotations_have_their_sizes():
+async def test_the_sizes_of_code_parameters_and_annotations_are_limited():
     async with gateway(code_bytes=100, parameters_bytes=50) as g:
         put = {"exec": {"kind": "python:3", "code": "é" * 51}}
         assert await g.say("PUT", f"{ACTIONS}/new", json=put) == (413, "exec larger than allowed: 102 > 100 bytes.")
@@ -199,7 +199,7 @@ async def test_code_parameters_and_annotations_have_their_sizes():
     ["a", "a b", "a@b.c&d-e", "_x", "0", "a" * 256, "A_9"],
 )
 @on_a_loop
-async def test_names_that_are_allowed(name):
+async def test_valid_names_are_accepted(name):
     async with gateway() as g:
         path = f"{ACTIONS}/{name.replace(' ', '%20').replace('&', '%26')}"
         assert (await g.say("PUT", path, json=PUT))[1]["name"] == name
@@ -213,14 +213,14 @@ async def test_names_that_are_allowed(name):
     ["%2e%2e", "a%20", "-a", "a%00b", "%00", "a%2fb", "a%3Cb", "%C3%A9", "%ff", "a%0a", "@a", "%20", "%5c", "a%25"],
 )
 @on_a_loop
-async def test_names_that_are_not(name):
+async def test_invalid_names_are_refused(name):
     async with gateway() as g:
         for method in ("PUT", "GET", "DELETE", "POST"):
             assert await g.say(method, f"{ACTIONS}/{name}", json=PUT) == (400, NAME_TEXT)
 
 
 @on_a_loop
-async def test_a_name_that_is_too_long_says_how_long():
+async def test_the_refusal_of_a_long_name_says_how_long_it_is():
     async with gateway() as g:
         for method in ("PUT", "POST"):
             text = "Name segement longer than allowed: 257 > 256."
@@ -228,14 +228,14 @@ async def test_a_name_that_is_too_long_says_how_long():
 
 
 @on_a_loop
-async def test_there_are_no_packages_yet():
+async def test_an_action_in_a_missing_package_is_a_404():
     async with gateway() as g:
         for method in ("PUT", "GET", "DELETE", "POST"):
             assert await g.say(method, f"{ACTIONS}/pkg/x", json=PUT) == GONE
 
 
 @on_a_loop
-async def test_deleting_answers_with_what_was_there():
+async def test_deleting_returns_the_deleted_action():
     async with gateway() as g:
         there = (await g.get(f"{ACTIONS}/echo")).json()
         assert await g.say("DELETE", f"{ACTIONS}/echo") == (200, there)
@@ -278,7 +278,7 @@ WRONG = "The query parameter '{}' was malformed:\n{}"
     ],
 )
 @on_a_loop
-async def test_a_page_that_cannot_be(query, name, why):
+async def test_an_invalid_page_is_refused(query, name, why):
     async with gateway() as g:
         for collection in ("actions", "activations"):
             text = WRONG.format(name, why.format(collection))
@@ -297,7 +297,7 @@ async def test_a_store_that_cannot_write_leaves_everything_as_it_was():
 
 
 @on_a_loop
-async def test_binary_code_comes_back_as_it_went_in():
+async def test_binary_code_is_returned_unchanged():
     code = base64.b64encode(bytes(range(256)) * 3).decode()
     async with gateway(action={"exec": {"kind": "python:3", "code": code}}) as g:
         assert (await g.get(f"{ACTIONS}/echo")).json()["exec"] == {
@@ -308,7 +308,7 @@ async def test_binary_code_comes_back_as_it_went_in():
 
 
 @on_a_loop
-async def test_instances_are_kept_within_what_the_namespace_may_have_in_flight():
+async def test_instances_cannot_exceed_the_namespaces_concurrency():
     async with gateway(concurrent_invocations=3) as g:
         _, action = await g.say("PUT", f"{ACTIONS}/new", json={**PUT, "limits": {"instances": 3}})
         assert action["limits"]["instances"] == 3

@@ -1,4 +1,4 @@
-"""Activations over HTTP: one, its parts, and lists of them."""
+"""Activations over HTTP: single records, their parts, and lists."""
 
 import pytest
 from gateway_client import ACTIONS, NS, PUT, gateway, on_a_loop
@@ -42,7 +42,7 @@ async def test_an_activation_and_its_parts():
     ],
 )
 @on_a_loop
-async def test_ids_that_cannot_be(given, text):
+async def test_invalid_ids_are_refused(given, text):
     async with gateway() as g:
         for part in ("", "/logs", "/result"):
             assert await g.say("GET", f"{ALL}/{given}{part}") == (400, text)
@@ -50,7 +50,7 @@ async def test_ids_that_cannot_be(given, text):
 
 
 @on_a_loop
-async def test_what_has_not_ended_is_not_there_yet():
+async def test_a_running_activation_has_no_record_yet():
     async with gateway() as g:
         for part in ("", "/logs", "/result"):
             assert await g.say("GET", f"{ALL}/{'0' * 32}{part}") == GONE
@@ -113,13 +113,13 @@ async def test_lists_are_filtered_and_paged_newest_first():
     ],
 )
 @on_a_loop
-async def test_lists_that_cannot_be(query, text):
+async def test_invalid_lists_are_refused(query, text):
     async with gateway() as g:
         assert await g.say("GET", f"{ALL}?{query}") == (400, text)
 
 
 @on_a_loop
-async def test_cancelling_ends_what_is_under_way_and_leaves_alone_what_has_ended():
+async def test_cancelling_ends_a_running_call_and_leaves_an_ended_one_alone():
     async with gateway() as g:
         g.platform.hold = True
         activation_id = (await g.say("POST", f"{ACTIONS}/echo"))[1]["activationId"]

@@ -1,4 +1,4 @@
-"""Who may do what, how often and how many at once."""
+"""Authentication, permissions and rate limits."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ def encoded(text):
 
 @pytest.mark.parametrize("path", [BLOCKING, f"{ACTIONS}/echo", ACTIONS, f"{NS}/activations", f"{NS}/limits"])
 @on_a_loop
-async def test_without_a_good_key_nothing_opens(path):
+async def test_without_a_valid_key_every_request_is_a_401(path):
     async with gateway() as g:
         uuid, _, secret = g.key.partition(":")
         headers = [
@@ -49,7 +49,7 @@ async def test_without_a_good_key_nothing_opens(path):
 
 
 @on_a_loop
-async def test_the_scheme_may_be_written_in_any_case_and_bearer_means_the_same():
+async def test_the_scheme_is_case_insensitive_and_bearer_means_the_same():
     async with gateway() as g:
         g.auth = None
         for given in (encoded(g.key), encoded(g.key).replace("Basic", "bAsIc"), f"Bearer {g.key}"):
@@ -57,7 +57,7 @@ async def test_the_scheme_may_be_written_in_any_case_and_bearer_means_the_same()
 
 
 @on_a_loop
-async def test_a_credential_given_twice_is_nobodys():
+async def test_two_different_credentials_are_refused():
     async with gateway() as g:
         for method, path in (("GET", ACTIONS), ("POST", BLOCKING)):
             headers = [("authorization", encoded(g.key)), ("authorization", encoded("x:y"))]
@@ -86,7 +86,7 @@ async def test_another_namespace_is_forbidden_whether_or_not_it_exists():
 
 
 @on_a_loop
-async def test_activations_of_others_are_not_there():
+async def test_activations_of_others_are_a_404():
     async with gateway() as g:
         _, record = await g.say("POST", BLOCKING)
         other = basic(await g.catalogue.create_namespace("other"))
@@ -100,7 +100,7 @@ async def test_activations_of_others_are_not_there():
 
 
 @on_a_loop
-async def test_a_key_that_was_taken_back_does_not_open_any_more():
+async def test_a_deleted_key_is_no_longer_valid():
     async with gateway() as g:
         assert (await g.say("POST", BLOCKING))[0] == 200
         second = await g.catalogue.add_key("guest", alone=False)
@@ -122,7 +122,7 @@ async def test_a_key_that_was_taken_back_does_not_open_any_more():
 
 
 @on_a_loop
-async def test_the_operators_side_takes_the_operators_token_alone():
+async def test_the_operators_endpoints_require_the_operators_token():
     async with gateway() as g:
         routes = [endpoint for endpoint in g.app.endpoints if endpoint.access == "operator"]
         assert len(routes) >= 8
@@ -135,7 +135,7 @@ async def test_the_operators_side_takes_the_operators_token_alone():
         assert await g.say("GET", "/operator/v1/status", headers=AS_OPERATOR, auth=None) == (200, g.platform.status())
 
 
-def test_without_a_token_nobody_is_the_operator():
+def test_without_a_token_the_operators_endpoints_admit_no_caller():
     from aliquot.live.gateway.http.auth import OperatorAuth
     from aliquot.live.gateway.http.refusal import Refusal
 
@@ -145,7 +145,7 @@ def test_without_a_token_nobody_is_the_operator():
 
 
 @on_a_loop
-async def test_a_namespaces_life():
+async def test_a_namespace_is_created_changed_and_deleted():
     async with gateway() as g:
         g.auth = None
         g.headers.update(AS_OPERATOR)
@@ -197,7 +197,7 @@ async def test_a_namespaces_life():
     ],
 )  # fmt: skip
 @on_a_loop
-async def test_namespaces_that_cannot_be(body, text):
+async def test_invalid_namespaces_are_refused(body, text):
     async with gateway() as g:
         g.auth = None
         answer = await g.say("POST", "/operator/v1/namespaces", json=body, headers=AS_OPERATOR)
@@ -208,7 +208,7 @@ async def test_namespaces_that_cannot_be(body, text):
 
 
 @on_a_loop
-async def test_so_many_a_minute_and_no_more():
+async def test_invocations_per_minute_are_limited():
     async with gateway(invocations_per_minute=2) as g:
         now = 999_999_999.0  # a minute has 60 s from 999_999_960 on
         g.app.rate_limiters.limiter(g.catalogue.namespace("guest"))._invocations._clock = lambda: now
@@ -223,7 +223,7 @@ async def test_so_many_a_minute_and_no_more():
 
 
 @on_a_loop
-async def test_so_many_at_once_and_no_more():
+async def test_concurrent_invocations_are_limited():
     async with gateway() as g:
         await g.catalogue.update_namespace("guest", lambda old: _with(old, Quota(concurrent_invocations=2)))
         g.platform.hold = True
@@ -240,7 +240,7 @@ async def test_so_many_at_once_and_no_more():
 
 
 @on_a_loop
-async def test_what_the_platform_did_not_take_is_not_counted_as_running():
+async def test_a_call_that_the_platform_refuses_is_not_counted_as_running():
     async with gateway(concurrent_invocations=1) as g:
         g.platform.complaint = "no"
         for path in (BLOCKING, f"{ACTIONS}/echo", BLOCKING):
@@ -250,7 +250,7 @@ async def test_what_the_platform_did_not_take_is_not_counted_as_running():
 
 
 @on_a_loop
-async def test_a_namespaces_own_bounds_come_before_the_general_ones():
+async def test_a_namespaces_own_limits_override_the_general_ones():
     async with gateway(invocations_per_minute=1) as g:
         await g.catalogue.update_namespace("guest", lambda old: _with(old, Quota(invocations_per_minute=100)))
         assert [(await g.say("POST", BLOCKING))[0] for _ in range(3)] == [200] * 3

@@ -1,4 +1,4 @@
-"""The catalogue: durable before it shows, and the same after a restart."""
+"""The catalogue: writes are durable before they take effect, and survive a restart."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def opened(store=None):
 
 
 @on_a_loop
-async def test_all_is_there_again_after_a_restart():
+async def test_the_catalogue_survives_a_restart():
     catalogue, _, store = await opened()
     key = await catalogue.create_namespace("guest", weight=2, quota=Quota(5, None))
     second = await catalogue.add_key("guest", alone=False)
@@ -69,7 +69,7 @@ async def test_every_write_has_a_revision_of_its_own():
 
 
 @on_a_loop
-async def test_what_the_store_refuses_has_not_happened():
+async def test_a_write_that_the_store_refuses_has_no_effect():
     catalogue, platform, store = await opened()
     await catalogue.create_namespace("guest")
     async with catalogue.writing("guest"):
@@ -97,7 +97,7 @@ async def test_what_the_store_refuses_has_not_happened():
 
 
 @on_a_loop
-async def test_names_are_checked_and_taken_once():
+async def test_names_are_checked_and_unique():
     catalogue, _, _ = await opened()
     await catalogue.create_namespace("guest")
     with pytest.raises(NameTakenError, match="guest"):
@@ -111,14 +111,14 @@ async def test_names_are_checked_and_taken_once():
 
 
 @on_a_loop
-async def test_of_two_who_take_a_name_one_gets_it():
+async def test_one_of_two_concurrent_creations_of_a_name_succeeds():
     catalogue, _, _ = await opened()
     answers = await asyncio.gather(*(catalogue.create_namespace("guest") for _ in range(5)), return_exceptions=True)
     assert sum(isinstance(answer, NameTakenError) for answer in answers) == 4
 
 
 @on_a_loop
-async def test_what_is_not_there_is_missing():
+async def test_a_missing_entity_raises_not_found():
     catalogue, _, _ = await opened()
     with pytest.raises(NotFoundError):
         await catalogue.delete_namespace("guest")
@@ -151,7 +151,7 @@ async def test_a_writer_that_is_cancelled_leaves_store_and_memory_the_same():
 
 
 @on_a_loop
-async def test_an_action_that_cannot_run_any_more_does_not_keep_the_others_from_starting():
+async def test_an_action_that_can_no_longer_run_does_not_prevent_the_start():
     catalogue, _, store = await opened()
     await catalogue.create_namespace("guest")
     async with catalogue.writing("guest"):

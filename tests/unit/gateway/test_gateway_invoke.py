@@ -1,4 +1,4 @@
-"""Invocation through the gateway: who gets which status, body and header."""
+"""Invocations through the gateway: statuses, bodies and headers."""
 
 import asyncio
 import json
@@ -39,14 +39,14 @@ async def test_a_blocking_call_answers_with_the_whole_record():
 
 
 @on_a_loop
-async def test_result_asks_for_the_bare_result():
+async def test_result_returns_the_result_alone():
     async with gateway() as g:
         assert await g.say("POST", RESULT, json={"a": 1}) == (200, {"a": 1})
         assert await g.say("POST", RESULT.replace("/_/", "/guest/"), json={"a": 1}) == (200, {"a": 1})
 
 
 @on_a_loop
-async def test_an_array_is_bare_even_when_the_record_was_asked_for():
+async def test_an_array_is_returned_without_the_record():
     async with gateway() as g:
         g.platform.answer = lambda _: Outcome(Status.SUCCESS, b"[1,2]", 0.001)
         assert await g.say("POST", BLOCKING) == (200, [1, 2])
@@ -61,7 +61,7 @@ async def test_an_array_is_bare_even_when_the_record_was_asked_for():
     ],
 )
 @on_a_loop
-async def test_failures_have_their_status_and_a_record_without_code(status, http, text):
+async def test_failures_have_a_status_and_a_record_without_code(status, http, text):
     async with gateway() as g:
         g.platform.answer = lambda _: Outcome(status, b'{"error":"why"}', 0.001)
         assert await g.say("POST", RESULT) == (http, {"error": "why"})
@@ -74,7 +74,7 @@ async def test_failures_have_their_status_and_a_record_without_code(status, http
 
 
 @on_a_loop
-async def test_logs_are_in_the_stored_record_and_not_in_the_answer():
+async def test_logs_are_in_the_stored_record_and_not_in_the_response():
     async with gateway() as g:
         g.platform.answer = lambda _: Outcome(Status.SUCCESS, b"{}", 0.001, logs=("2026 stdout: hi", '"'))
         _, record = await g.say("POST", BLOCKING)
@@ -115,7 +115,7 @@ async def test_a_caller_waits_no_longer_than_it_may_and_the_run_goes_on(settings
 
 
 @on_a_loop
-async def test_an_end_that_comes_while_the_wait_is_given_up_is_answered_in_full():
+async def test_a_result_that_arrives_during_the_timeout_is_returned():
     async with gateway() as g:
         g.platform.hold = True
 
@@ -127,7 +127,7 @@ async def test_an_end_that_comes_while_the_wait_is_given_up_is_answered_in_full(
 
 
 @on_a_loop
-async def test_a_wait_that_cannot_be_given_up_durably_says_so():
+async def test_a_timeout_that_cannot_be_made_durable_is_reported():
     async with gateway() as g:
         g.platform.hold = True
 
@@ -158,7 +158,7 @@ async def test_a_setting_lets_callers_wait_longer():
 
 
 @on_a_loop
-async def test_an_action_that_may_run_longer_may_be_waited_for_as_long():
+async def test_callers_may_wait_up_to_the_actions_time_limit():
     async with gateway(action={**PUT, "limits": {"timeout": 300_000}}) as g:
         assert (await g.say("POST", f"{BLOCKING}&timeout=300000"))[0] == 200
         text = "The query parameter 'timeout' was malformed:\nTimeout must be number of milliseconds up to 300000."
@@ -167,14 +167,14 @@ async def test_an_action_that_may_run_longer_may_be_waited_for_as_long():
 
 @pytest.mark.parametrize("name", ["blocking", "result"])
 @on_a_loop
-async def test_flags_that_are_neither_true_nor_false(name):
+async def test_invalid_flags_are_refused(name):
     async with gateway() as g:
         text = f"The query parameter '{name}' was malformed:\n'perhaps' is not a valid Boolean value"
         assert await g.say("POST", f"{ECHO}?{name}=perhaps") == (400, text)
 
 
 @on_a_loop
-async def test_flags_are_read_in_any_of_their_spellings():
+async def test_flags_have_several_spellings():
     async with gateway() as g:
         for true in ("true", "True", "1", "yes", "on"):
             assert await g.say("POST", f"{ECHO}?blocking={true}&result={true}&other=1") == (200, {})
@@ -184,7 +184,7 @@ async def test_flags_are_read_in_any_of_their_spellings():
 
 
 @on_a_loop
-async def test_parameters_lie_beneath_the_payload_and_init_ones_stay_out():
+async def test_the_payload_overrides_parameters_and_init_parameters_are_left_out():
     put = with_parameters(
         {"key": "a", "value": 1}, {"key": "b", "value": {"x": [1.5]}}, {"key": "secret", "value": "s", "init": True}
     )
@@ -202,7 +202,7 @@ async def test_a_payload_is_passed_on_byte_by_byte():
 
 
 @on_a_loop
-async def test_final_parameters_cannot_be_given():
+async def test_final_parameters_cannot_be_overridden():
     put = with_parameters({"key": "a", "value": 1}, {"key": "open", "value": None}, final=True)
     async with gateway(action=put) as g:
         text = "Request defines parameters that are not allowed (e.g., reserved properties)."
@@ -211,7 +211,7 @@ async def test_final_parameters_cannot_be_given():
 
 
 @on_a_loop
-async def test_an_update_counts_from_the_next_call_on():
+async def test_an_update_takes_effect_with_the_next_call():
     async with gateway() as g:
         assert await g.say("POST", RESULT) == (200, {})
         change = {"parameters": [{"key": "a", "value": 1}]}
@@ -234,14 +234,14 @@ async def test_an_update_counts_from_the_next_call_on():
     ],
 )
 @on_a_loop
-async def test_bodies_that_are_taken(more):
+async def test_valid_bodies_are_accepted(more):
     async with gateway() as g:
         assert await g.say("POST", RESULT, **more) == (200, {})
 
 
 @on_a_loop
-async def test_null_is_no_payload():
-    """`wsk` sends it when it has nothing to say."""
+async def test_null_is_an_empty_payload():
+    """`wsk` sends null if there are no arguments."""
     async with gateway(action=with_parameters({"key": "p", "value": 1})) as g:
         for body in (b"null", b" null\n"):
             headers = {"content-type": "application/json"}
@@ -293,11 +293,11 @@ async def test_a_payload_that_is_too_large_is_refused_with_its_size():
         assert g.platform.calls == []
 
 
-# --- the SDK's ------------------------------------------------------------------------------------------------
+# --- pickled arguments ----------------------------------------------------------------------------------------
 
 
 @on_a_loop
-async def test_pickled_arguments_go_through_untouched_and_come_back_in_kind():
+async def test_pickled_arguments_are_passed_on_unchanged_and_the_result_is_pickled():
     async with gateway(action=with_parameters({"key": "p", "value": 1}, sdk=True)) as g:
         g.platform.answer = lambda call: Outcome(Status.SUCCESS, b"{}", 0.001, pickled=call.payload + b"!")
         answer = await g.post(BLOCKING, content=b"\x80\x05K\x01.", headers={"content-type": PICKLE})
@@ -316,7 +316,7 @@ async def test_pickled_arguments_go_through_untouched_and_come_back_in_kind():
 
 
 @on_a_loop
-async def test_a_function_that_could_not_answer_in_kind_is_answered_for_in_json():
+async def test_a_run_without_a_pickled_result_is_answered_in_json():
     async with gateway(action=with_parameters(sdk=True)) as g:
         g.platform.answer = lambda _: Outcome(Status.DEVELOPER_ERROR, b'{"error":"exited"}', 0.001)
         answer = await g.post(BLOCKING, content=b"x", headers={"content-type": PICKLE})
@@ -335,11 +335,11 @@ async def test_pickled_arguments_are_for_the_sdks_own_functions():
         assert await g.say("POST", BLOCKING, content=b"x", headers={"content-type": PICKLE}) == (415, text)
 
 
-# --- who is refused -------------------------------------------------------------------------------------------
+# --- refusals and failures ------------------------------------------------------------------------------------
 
 
 @on_a_loop
-async def test_a_platform_that_takes_no_more_answers_503():
+async def test_an_overloaded_platform_is_a_503():
     async with gateway() as g:
         g.platform.complaint = "the platform is stopping"
         for path in (BLOCKING, ECHO):
@@ -349,7 +349,7 @@ async def test_a_platform_that_takes_no_more_answers_503():
 
 
 @on_a_loop
-async def test_a_call_that_is_refused_later_answers_503_with_the_reason():
+async def test_a_call_that_is_refused_later_is_a_503_with_the_reason():
     async with gateway() as g:
         g.platform.hold = True
         waiting = asyncio.create_task(g.say("POST", BLOCKING))
@@ -361,7 +361,7 @@ async def test_a_call_that_is_refused_later_answers_503_with_the_reason():
 
 
 @on_a_loop
-async def test_a_platform_that_breaks_is_answered_for():
+async def test_an_error_of_the_platform_is_a_500():
     async with gateway() as g:
 
         def broken(_: Call) -> None:
@@ -372,7 +372,7 @@ async def test_a_platform_that_breaks_is_answered_for():
 
 
 @on_a_loop
-async def test_a_caller_that_goes_away_leaves_nothing_behind():
+async def test_a_disconnected_caller_leaves_nothing_behind():
     async with gateway() as g:
         g.platform.hold = True
         waiting = asyncio.create_task(g.post(BLOCKING, json={}))

@@ -1,4 +1,4 @@
-"""Annotations to needs: what is taken, and what is said of the rest."""
+"""Annotations for resources: accepted values, and refusals with their texts."""
 
 import pytest
 
@@ -12,13 +12,13 @@ def read(**annotations):
     return needs_of(Action("guest", "f", "0.0.1", Exec("python:3.11"), annotations=pairs))
 
 
-def test_a_function_that_says_nothing_runs_on_the_cpu():
+def test_a_function_without_annotations_runs_on_the_cpu():
     assert read() == Needs()
     function = read().function("f", host_bytes=7)
     assert (function.name, function.share, function.memory_bytes, function.host_bytes) == ("f", 0, 0, 7)
 
 
-def test_every_need_has_its_place():
+def test_every_annotation_becomes_a_need():
     needs = read(
         gpu_share=0.25,
         gpu_memory="4GiB",
@@ -42,7 +42,7 @@ def test_every_need_has_its_place():
     assert (function.share, function.memory_bytes, function.weight) == (0.25, 4 << 30, 2)
 
 
-def test_a_number_of_memory_is_mebibytes():
+def test_memory_without_a_unit_is_in_mebibytes():
     assert read(gpu_share=1, gpu_memory=512).gpu_memory_bytes == 512 << 20
     assert read(gpu_share=1, gpu_memory=0.5).gpu_memory_bytes == 512 << 10
 
@@ -121,7 +121,7 @@ SIZE = 'a size such as "4GiB", or a number of MiB'
         ({"sdk": "yes"}, "annotation sdk: it takes true or false, not 'yes'"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_names_the_annotation_and_what_it_takes(annotations, text):
+def test_the_refusal_of_a_wrong_value_names_the_annotation_and_the_accepted_values(annotations, text):
     with pytest.raises(InputError) as error:
         read(**annotations)
     assert str(error.value) == text

@@ -1,4 +1,4 @@
-"""Packages and bindings over HTTP, and the actions in them, to the letter."""
+"""Packages, bindings and their actions over HTTP, with exact responses."""
 
 import pytest
 from gateway_client import ACTIONS, ELSEWHERE, EXISTS, GONE, PACKAGES, PUT, gateway, on_a_loop
@@ -15,7 +15,7 @@ def forbidden(name):
 
 
 async def with_library(g):
-    """Another namespace's client; it publishes `utils` with the action `echo`, and keeps `secret` with the same."""
+    """Return a client of a namespace that publishes `utils` and does not publish `secret`, each with an `echo`."""
     lib = await g.beside("lib")
     parameters = [{"key": "a", "value": 1}, {"key": "b", "value": 1}]
     for name, publish in (("utils", True), ("secret", False)):
@@ -62,7 +62,7 @@ async def test_an_update_replaces_annotations_and_parameters_of_a_package():
 
 
 @on_a_loop
-async def test_default_is_a_name_for_no_package_and_posting_to_one_is_no_method():
+async def test_default_is_reserved_and_packages_have_no_post():
     async with gateway() as g:
         assert await g.say("PUT", f"{PACKAGES}/default", json={}) == (400, "Package name 'default' is reserved.")
         text = "HTTP method not allowed, supported methods: PUT, GET, DELETE"
@@ -70,7 +70,7 @@ async def test_default_is_a_name_for_no_package_and_posting_to_one_is_no_method(
 
 
 @on_a_loop
-async def test_a_package_that_is_not_empty_is_deleted_by_force_alone():
+async def test_a_package_with_contents_is_deleted_only_by_force():
     async with gateway() as g:
         await g.put(f"{PACKAGES}/p", json={})
         await g.put(f"{ACTIONS}/p/one", json=PUT)
@@ -96,7 +96,7 @@ async def test_when_the_store_refuses_a_package_and_its_contents_both_stay():
 
 
 @on_a_loop
-async def test_actions_live_in_packages_and_in_nothing_else():
+async def test_actions_can_be_in_packages_only():
     async with gateway() as g:
         assert await g.say("PUT", f"{ACTIONS}/p/one", json=PUT) == GONE
         assert await g.say("PUT", f"{ACTIONS}/echo/one", json=PUT) == ELSEWHERE
@@ -119,7 +119,7 @@ async def test_actions_live_in_packages_and_in_nothing_else():
 
 
 @on_a_loop
-async def test_feeds_are_told_from_actions_by_their_annotation():
+async def test_feeds_are_actions_with_the_annotation_feed():
     async with gateway() as g:
         await g.put(f"{PACKAGES}/p", json={})
         for name, value in (("action", None), ("feed", True), ("odd", False)):
@@ -188,7 +188,7 @@ async def test_packages_are_listed_newest_first_and_counted():
 
 
 @on_a_loop
-async def test_a_binding_shows_what_it_binds_with_its_own_parameters_on_top():
+async def test_a_binding_shows_its_package_with_overridden_parameters():
     async with gateway() as g:
         await with_library(g)
         binding = {"namespace": "lib", "name": "utils"}
@@ -220,7 +220,7 @@ async def test_nothing_is_written_through_a_binding():
 
 
 @on_a_loop
-async def test_what_cannot_be_bound():
+async def test_an_invalid_binding_is_refused():
     async with gateway() as g:
         await with_library(g)
         await g.put(f"{PACKAGES}/p", json={})
@@ -255,7 +255,7 @@ async def test_a_binding_keeps_its_package_when_an_update_names_none():
 
 
 @on_a_loop
-async def test_a_binding_whose_package_is_gone_says_so():
+async def test_a_binding_of_an_unpublished_package_is_forbidden():
     async with gateway() as g:
         lib = await with_library(g)
         await g.put(f"{PACKAGES}/mine", json={"binding": {"namespace": "lib", "name": "utils"}})
@@ -267,7 +267,7 @@ async def test_a_binding_whose_package_is_gone_says_so():
 
 
 @on_a_loop
-async def test_what_another_namespace_has_published_is_read_and_invoked_but_not_written():
+async def test_published_packages_of_others_can_be_read_and_invoked_but_not_written():
     async with gateway() as g:
         lib = await with_library(g)
         await lib.put(f"{PACKAGES}/bound", json={"publish": True, "binding": {"namespace": "_", "name": "utils"}})
@@ -311,14 +311,14 @@ async def test_names_of_packages_are_checked(name):
 
 @pytest.mark.parametrize("verb", ["PUT", "POST", "DELETE", "PATCH"])
 @on_a_loop
-async def test_what_is_in_a_package_can_only_be_listed(verb):
+async def test_the_list_of_a_package_is_read_only(verb):
     async with gateway() as g:
         refused = (405, "HTTP method not allowed, supported methods: GET")
         assert await g.say(verb, f"{ACTIONS}/echo/", json=PUT) == refused
 
 
 @on_a_loop
-async def test_what_is_inherited_may_be_final_too():
+async def test_inherited_parameters_may_be_final():
     async with gateway() as g:
         await g.put(f"{PACKAGES}/p", json={"parameters": [{"key": "x", "value": 1}]})
         await g.put(f"{ACTIONS}/p/fixed", json={**PUT, "annotations": [{"key": "final", "value": True}]})

@@ -1,4 +1,4 @@
-"""Rules over HTTP, to the letter."""
+"""Rules over HTTP, with exact responses."""
 
 import pytest
 from gateway_client import ACTIONS, ELSEWHERE, EXISTS, GONE, PACKAGES, PUT, RULES, TRIGGERS, gateway, on_a_loop
@@ -42,7 +42,7 @@ async def test_a_rule_is_created_read_and_deleted(ends):
 
 
 @on_a_loop
-async def test_an_update_keeps_the_status_and_what_it_does_not_name():
+async def test_an_update_keeps_the_status_and_absent_fields():
     async with gateway() as g:
         await with_trigger(g)
         await with_trigger(g, "u")
@@ -70,7 +70,7 @@ async def test_a_rule_is_switched_off_and_on():
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"status":"off"}', b'{"status":1}', b"[]"])
 @on_a_loop
-async def test_there_are_two_states(body):
+async def test_a_rules_status_is_active_or_inactive(body):
     async with gateway() as g:
         await with_trigger(g)
         await g.put(f"{RULES}/r", json=ENDS)
@@ -171,7 +171,7 @@ async def test_names_are_shared_with_triggers():
 
 
 @on_a_loop
-async def test_rules_and_triggers_are_there_again_after_a_restart():
+async def test_rules_and_triggers_survive_a_restart():
     async with gateway() as g:
         await with_trigger(g)
         await g.put(f"{RULES}/r", json=ENDS)

@@ -1,4 +1,4 @@
-"""Sequences as entities: what they may be made of, and what becomes of an action that is one."""
+"""Sequences as entities: their components, and changes from and to plain actions."""
 
 import pytest
 from gateway_client import ACTIONS, PACKAGES, PUT, gateway, on_a_loop
@@ -58,7 +58,7 @@ async def test_a_sequence_shows_its_components_and_has_no_other_parameters():
     ],
 )
 @on_a_loop
-async def test_what_a_sequence_cannot_be_made_of(components, text):
+async def test_invalid_components_are_refused(components, text):
     async with gateway() as g:
         await g.put(f"{PACKAGES}/p", json={})
         body = {"exec": {"kind": "sequence", "components": components}}
@@ -66,7 +66,7 @@ async def test_what_a_sequence_cannot_be_made_of(components, text):
 
 
 @on_a_loop
-async def test_nested_sequences_are_counted_by_what_would_run():
+async def test_nested_sequences_count_with_the_actions_that_would_run():
     async with gateway() as g:
         assert (await put(g, "ten", *["/_/echo"] * 10))[0] == 200
         assert (await put(g, "fifty", *["/_/ten"] * 5))[0] == 200
@@ -86,7 +86,7 @@ async def test_a_sequence_cannot_contain_itself_however_deep():
 
 
 @on_a_loop
-async def test_nor_through_a_binding_of_its_own_package():
+async def test_a_sequence_cannot_contain_itself_through_a_binding():
     async with gateway() as g:
         await g.put(f"{PACKAGES}/p", json={})
         await g.put(f"{PACKAGES}/b", json={"binding": {"namespace": "_", "name": "p"}})
@@ -96,7 +96,7 @@ async def test_nor_through_a_binding_of_its_own_package():
 
 
 @on_a_loop
-async def test_a_long_chain_of_sequences_is_no_trouble():
+async def test_a_long_chain_of_sequences_is_accepted():
     async with gateway() as g:
         await put(g, "s0", "/_/echo")
         for number in range(1, 1500):
@@ -109,7 +109,7 @@ async def test_a_long_chain_of_sequences_is_no_trouble():
 
 
 @on_a_loop
-async def test_components_may_be_what_another_has_published_and_nothing_else_of_theirs():
+async def test_components_of_other_namespaces_must_be_published():
     async with gateway() as g:
         lib = await g.beside("lib")
         await lib.put(f"{ACTIONS}/hidden", json=PUT)
@@ -126,7 +126,7 @@ async def test_components_may_be_what_another_has_published_and_nothing_else_of_
 
 
 @on_a_loop
-async def test_an_action_may_become_a_sequence_and_one_an_action():
+async def test_an_action_can_become_a_sequence_and_back():
     async with gateway(action={**PUT, "parameters": [{"key": "p", "value": 1}]}) as g:
         await g.put(f"{ACTIONS}/other", json=PUT)
         _, action = await put(g, "echo", "/_/other")
@@ -143,7 +143,7 @@ async def test_an_action_may_become_a_sequence_and_one_an_action():
 
 
 @on_a_loop
-async def test_a_sequence_lives_in_a_package_like_any_action():
+async def test_a_sequence_can_be_in_a_package():
     async with gateway() as g:
         await g.put(f"{PACKAGES}/p", json={})
         _, action = await put(g, "p/s", "/_/echo")

@@ -1,4 +1,4 @@
-"""Sessions through the gateway: who may begin, see, use, change and end one, and when it ends by itself."""
+"""Sessions through the gateway: creation, use, changes, permissions and expiry."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ async def until_ended(g, session_id):
 
 
 def next_book(g, **settings):
-    """The sessions as a server that comes after knows them, on the same store."""
+    """Return the sessions as the next server loads them from the same store."""
     return SessionRegistry(g.store, FakePlatform(g.store), SessionSettings(**settings))
 
 
@@ -46,7 +46,7 @@ def annotations(record):
 
 
 @on_a_loop
-async def test_a_session_is_begun_read_changed_and_ended():
+async def test_a_session_is_created_read_changed_and_ended():
     async with gateway() as g:
         before_ms = time.time_ns() // 1_000_000
         made = await begin(g, name="analysis", user="ann", metadata={"deep": [1, {"é": None}]})
@@ -85,7 +85,7 @@ async def test_a_session_needs_no_body():
     ],
 )
 @on_a_loop
-async def test_what_cannot_be_a_user_is_refused_by_its_name(user, text):
+async def test_the_refusal_of_a_wrong_user_names_the_field(user, text):
     async with gateway() as g:
         assert await g.say("POST", ALL, json={"user": user}) == (400, text)
         assert await g.say("GET", ALL) == (200, [])
@@ -104,7 +104,7 @@ async def test_what_cannot_be_a_user_is_refused_by_its_name(user, text):
     ],
 )
 @on_a_loop
-async def test_a_body_that_does_not_fit_is_refused(body, status, text):
+async def test_a_wrong_body_is_refused(body, status, text):
     async with gateway() as g:
         assert await g.say("POST", ALL, json=body) == (status, text)
         made = await begin(g, name="kept")
@@ -125,7 +125,7 @@ async def test_lists_are_paged_newest_first():
 
 
 @on_a_loop
-async def test_a_namespace_has_no_more_sessions_than_it_may():
+async def test_the_number_of_sessions_is_limited():
     async with gateway(sessions=SessionSettings(max_live=2)) as g:
         answers = await asyncio.gather(*(g.say("POST", ALL) for _ in range(4)))
         assert sorted(status for status, _ in answers) == [201, 201, 429, 429]
@@ -159,7 +159,7 @@ async def test_an_invocation_names_its_session_by_query_or_header():
 
 
 @on_a_loop
-async def test_an_invocation_that_names_no_living_session_does_not_run():
+async def test_an_invocation_with_an_unknown_session_does_not_run():
     async with gateway() as g:
         session_id = (await begin(g))["sessionId"]
         other = (await begin(g))["sessionId"]
@@ -221,7 +221,7 @@ async def test_a_session_whose_invocation_runs_is_not_idle(monkeypatch):
 
 
 @on_a_loop
-async def test_what_runs_goes_on_when_its_session_is_ended():
+async def test_a_running_call_continues_after_its_session():
     async with gateway() as g:
         session_id = (await begin(g))["sessionId"]
         g.platform.hold = True
@@ -233,7 +233,7 @@ async def test_what_runs_goes_on_when_its_session_is_ended():
 
 
 @on_a_loop
-async def test_a_namespace_takes_its_sessions_with_it():
+async def test_sessions_end_with_their_namespace():
     async with gateway() as g:
         stranger = basic(await g.catalogue.create_namespace("stranger"))
         _, made = await g.say("POST", ALL, auth=stranger)
@@ -245,12 +245,12 @@ async def test_a_namespace_takes_its_sessions_with_it():
 
 
 @on_a_loop
-async def test_the_next_server_knows_the_sessions_and_when_they_were_used():
+async def test_sessions_and_their_last_use_survive_a_restart():
     async with gateway() as g:
         used = await begin(g, name="used", user="ann", metadata={"a": 1})
         idle = await begin(g, name="idle")
         await g.post(f"{RESULT}&session={used['sessionId']}")
-        assert await g.store.scan(USES) == []  # a use is not worth a write of its own
+        assert await g.store.scan(USES) == []  # a single use is not written at once
         await g.app.sessions.write_uses()
         assert len(await g.store.scan(USES)) == 1
         shown = (await g.get(f"{ALL}/{used['sessionId']}")).json()
@@ -266,7 +266,7 @@ async def test_the_next_server_knows_the_sessions_and_when_they_were_used():
 
 
 @on_a_loop
-async def test_idle_time_goes_on_while_no_server_runs():
+async def test_idle_time_counts_while_no_server_runs():
     async with gateway() as g:
         await begin(g)
         await asyncio.sleep(0.06)
@@ -278,7 +278,7 @@ async def test_idle_time_goes_on_while_no_server_runs():
 
 
 @on_a_loop
-async def test_sessions_of_a_namespace_that_is_gone_or_was_made_anew_are_forgotten():
+async def test_sessions_of_a_deleted_or_recreated_namespace_are_dropped():
     async with gateway() as g:
         anew = replace(g.catalogue.namespace("guest"), created=2**50)
         for owner in (anew, None):

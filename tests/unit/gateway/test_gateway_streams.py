@@ -1,4 +1,4 @@
-"""Streams of events from a gateway before a fake platform."""
+"""Streams of events from a gateway with a fake platform."""
 
 import asyncio
 
@@ -11,12 +11,12 @@ BLOCKING = {"blocking": "true"}
 
 
 @on_a_loop
-async def test_a_quiet_stream_says_that_it_is_there():
+async def test_a_quiet_stream_sends_keep_alive_comments():
     async with gateway(stream_keep_alive_s=0.01) as g:
         g.platform.hold = True
         asked = asyncio.create_task(g.post(f"{ACTIONS}/echo", params=BLOCKING, json={}, headers=STREAM))
         await g.until_called()
-        for _ in range(5):  # in each of these at least one sign of life is due
+        for _ in range(5):  # each of these periods has at least one keep-alive comment
             await asyncio.sleep(0.02)
         g.platform.finish(g.platform.calls[0])
         kinds = [event.kind for event in events_of(await asked)]
@@ -35,7 +35,7 @@ async def test_lines_within_a_result_are_lines_of_its_event():
 
 
 @on_a_loop
-async def test_a_call_that_the_platform_refuses_after_all_ends_in_an_error():
+async def test_a_call_that_is_refused_later_ends_the_stream_with_an_error():
     async with gateway() as g:
         g.platform.hold = True
         asked = asyncio.create_task(g.post(f"{ACTIONS}/echo", params=BLOCKING, json={}, headers=STREAM))

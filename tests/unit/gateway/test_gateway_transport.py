@@ -1,4 +1,4 @@
-"""The gateway behind a real server on a real socket: slow, large, broken and vanished requests."""
+"""The gateway behind a real server on a real socket: slow, large, broken and disconnected requests."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ BLOCKING = f"{ACTIONS}/echo?blocking=true&result=true"
 
 
 class Wire:
-    """A connection on which bytes are written as the test likes."""
+    """A raw connection to the gateway."""
 
     def __init__(self, reader, writer, key):
         self.reader, self.writer = reader, writer
@@ -51,24 +51,24 @@ class Wire:
         self.writer.close()
 
 
-@pytest.fixture(params=["uvicorn", "short"], autouse=True)
+@pytest.fixture(params=["uvicorn", "fast"], autouse=True)
 def protocol(request, monkeypatch):
-    """Everything here holds on both ways to the gateway."""
-    monkeypatch.setitem(SERVED, "short", request.param == "short")
+    """Run each test with the fast path and with ASGI."""
+    monkeypatch.setitem(SERVED, "fast", request.param == "fast")
 
 
-SERVED = {"short": False, "keep_alive_s": 5}
+SERVED = {"fast": False, "keep_alive_s": 5}
 
 
 @asynccontextmanager
 async def served(**settings):
-    """The gateway's client, and a function that connects. Whatever goes wrong on the loop fails the test."""
+    """Yield a client and a function that connects. Any error on the event loop fails the test."""
     trouble = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: trouble.append(context))
     async with gateway(**settings) as g:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            short = make_protocol(g.app.invoke, g.app.request_ids, GatewaySettings(**settings))
-            http = short if SERVED["short"] else "httptools"
+            fast = make_protocol(g.app.invoke, g.app.request_ids, GatewaySettings(**settings))
+            http = fast if SERVED["fast"] else "httptools"
             config = uvicorn.Config(
                 g.app,
                 http=http,
@@ -111,7 +111,7 @@ async def test_calls_follow_one_another_on_one_connection():
 
 
 @in_virtual_time
-async def test_a_body_that_does_not_come_is_not_waited_for():
+async def test_a_missing_body_is_a_408():
     async with served(body_s=0.05) as (g, connect):
         for method, path in (("POST", BLOCKING), ("PUT", f"{ACTIONS}/new")):
             for begun in (b"", b'{"a"'):
@@ -126,7 +126,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for():
 
 @pytest.mark.parametrize("chunked", [False, True])
 @in_virtual_time
-async def test_a_body_that_drips_is_not_waited_for_either(chunked):
+async def test_a_slow_body_is_a_408(chunked):
     async with served(body_s=0.1) as (_, connect):
         wire = await connect()
         length = {"Transfer_Encoding": "chunked"} if chunked else {"Content_Length": 10**6}
@@ -145,22 +145,22 @@ async def test_a_body_that_drips_is_not_waited_for_either(chunked):
 
 @pytest.mark.parametrize("chunked", [False, True])
 @in_virtual_time
-async def test_a_body_that_comes_on_may_take_its_time(chunked):
+async def test_a_body_with_enough_progress_may_take_long(chunked):
     async with served(body_s=0.4, body_least_bytes=2) as (_, connect):
         wire = await connect()
         length = {"Transfer_Encoding": "chunked"} if chunked else {"Content_Length": 100}
         await wire.send(wire.head("POST", BLOCKING, **length))
-        for _ in range(25):  # a second in all, and never long without a byte
+        for _ in range(25):  # a second in total, without a long pause
             await wire.send(b"4\r\n    \r\n" if chunked else b"    ")
             await asyncio.sleep(0.04)
         if chunked:
             await wire.send(b"0\r\n\r\n")
-        assert (await wire.error())[0] == 400  # blanks are no JSON, but they are whole
+        assert (await wire.error())[0] == 400  # blanks are not JSON, but the body is complete
 
 
 @in_virtual_time
-async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch):
-    monkeypatch.setitem(SERVED, "short", True)  # uvicorn's own protocol waits for ever
+async def test_an_incomplete_head_is_a_408(monkeypatch):
+    monkeypatch.setitem(SERVED, "fast", True)  # uvicorn's own protocol waits forever
     async with served(head_s=0.1) as (g, connect):
         for line in ("GET /health", f"POST {BLOCKING}"):
             wire = await connect()
@@ -177,19 +177,19 @@ async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch):
             assert headers["connection"] == "close"
             dripping.cancel()
             await asyncio.gather(dripping, return_exceptions=True)
-        wire = await connect()  # in pieces, and in time
+        wire = await connect()  # in pieces, but in time
         for piece in (b"GET /health HT", b"TP/1.1\r\nHo", b"st: gateway\r\n", b"\r\n"):
             await wire.send(piece)
             await asyncio.sleep(0.01)
         assert (await wire.answer())[0] == 200
         await asyncio.sleep(0.15)
-        await wire.send(wire.head("GET", "/health"))  # its time is over, not the connection's
+        await wire.send(wire.head("GET", "/health"))  # the head was late, but the connection stays open
         assert (await wire.answer())[0] == 200
         assert g.platform.calls == []
 
 
 @on_a_loop
-async def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes():
+async def test_a_body_with_a_too_large_length_is_refused_before_it_arrives():
     async with served(payload_bytes=1000) as (g, connect):
         wire = await connect()
         await wire.send(wire.head("POST", BLOCKING, Content_Length=10**12, Expect="100-continue"))
@@ -199,7 +199,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes():
 
 
 @on_a_loop
-async def test_a_body_that_does_not_say_its_size_is_refused_when_it_is_too_large():
+async def test_a_body_without_a_length_is_refused_when_it_is_too_large():
     async with served(payload_bytes=1000) as (_, connect):
         wire = await connect()
         await wire.send(wire.head("POST", BLOCKING, Transfer_Encoding="chunked"))
@@ -212,7 +212,7 @@ async def test_a_body_that_does_not_say_its_size_is_refused_when_it_is_too_large
 
 
 @on_a_loop
-async def test_a_client_that_sent_too_much_still_reads_why_and_may_go_on():
+async def test_a_client_that_sent_too_much_can_read_the_refusal_and_continue():
     async with served(payload_bytes=1000) as (_, connect):
         wire = await connect()
         await wire.send(wire.head("POST", BLOCKING, Content_Length=3_000_000) + b" " * 3_000_000)
@@ -222,7 +222,7 @@ async def test_a_client_that_sent_too_much_still_reads_why_and_may_go_on():
 
 
 @on_a_loop
-async def test_a_large_body_comes_and_goes_whole():
+async def test_a_large_body_is_passed_on_and_returned_unchanged():
     async with served() as (_, connect):
         body = json.dumps({"x": "é" * 3_000_000}).encode()
         wire = await connect()
@@ -232,7 +232,7 @@ async def test_a_large_body_comes_and_goes_whole():
 
 
 @on_a_loop
-async def test_a_body_in_pieces_is_one_body():
+async def test_a_body_in_pieces_is_joined():
     async with served() as (_, connect):
         wire = await connect()
         await wire.send(wire.head("POST", BLOCKING, Transfer_Encoding="chunked"))
@@ -244,7 +244,7 @@ async def test_a_body_in_pieces_is_one_body():
 
 
 @on_a_loop
-async def test_a_caller_that_hangs_up_while_it_waits_leaves_its_run_alone():
+async def test_a_caller_that_disconnects_does_not_affect_its_run():
     async with served(concurrent_invocations=1) as (g, connect):
         g.platform.hold = True
         wire = await connect()
@@ -261,7 +261,7 @@ async def test_a_caller_that_hangs_up_while_it_waits_leaves_its_run_alone():
 
 
 @on_a_loop
-async def test_a_caller_that_hangs_up_before_its_body_is_whole_has_asked_for_nothing():
+async def test_an_incomplete_request_has_no_effect():
     async with served() as (g, connect):
         for method, path in (("POST", BLOCKING), ("PUT", f"{ACTIONS}/new")):
             wire = await connect()
@@ -275,7 +275,7 @@ async def test_a_caller_that_hangs_up_before_its_body_is_whole_has_asked_for_not
 
 
 @on_a_loop
-async def test_requests_of_two_lengths_are_refused():
+async def test_requests_with_two_lengths_are_refused():
     async with served() as (g, connect):
         for more in (
             {"Content_Length": "2\r\nContent-Length: 30"},
@@ -288,7 +288,7 @@ async def test_requests_of_two_lengths_are_refused():
 
 
 @on_a_loop
-async def test_paths_are_taken_as_they_come():
+async def test_paths_are_not_decoded_before_they_are_split():
     async with served() as (_, connect):
         wire = await connect()
         for path, status in (
@@ -305,7 +305,7 @@ async def test_paths_are_taken_as_they_come():
 
 
 @on_a_loop
-async def test_head_answers_without_a_body():
+async def test_head_has_no_body():
     async with served() as (_, connect):
         wire = await connect()
         await wire.send(wire.head("HEAD", "/health"))
@@ -316,7 +316,7 @@ async def test_head_answers_without_a_body():
 
 
 @on_a_loop
-async def test_who_does_not_read_answers_is_not_served_without_end():
+async def test_a_client_that_does_not_read_is_not_served_forever():
     many, body = 300, b'{"x":"%b"}' % (b"x" * 100_000)
     async with served() as (g, connect):
         wire = await connect()
@@ -325,7 +325,7 @@ async def test_who_does_not_read_answers_is_not_served_without_end():
         while asked == len(g.platform.calls) and asked < many:
             wire.writer.write(wire.head("POST", BLOCKING, Content_Length=len(body)) + body)
             asked += 1
-            for _ in range(100):  # until it is served; it may be that it never is
+            for _ in range(100):  # until it is served, which may never happen
                 await asyncio.sleep(0.005)
                 if len(g.platform.calls) == asked:
                     break
@@ -335,11 +335,11 @@ async def test_who_does_not_read_answers_is_not_served_without_end():
 
 
 @on_a_loop
-async def test_a_caller_that_takes_nothing_of_its_answer_is_cut_off(monkeypatch):
-    monkeypatch.setitem(SERVED, "short", True)  # uvicorn's own protocol waits for ever
+async def test_a_caller_that_does_not_read_its_response_is_disconnected(monkeypatch):
+    monkeypatch.setitem(SERVED, "fast", True)  # uvicorn's own protocol waits forever
     body = b'{"x":"%b"}' % (b"x" * 20_000_000)
     async with served(answer_s=0.2) as (g, connect):
-        for chunked in (False, True):  # on the short way, and on ASGI's
+        for chunked in (False, True):  # on the fast path and through ASGI
             wire = await connect()
             wire.reader._transport.pause_reading()
             length = {"Transfer_Encoding": "chunked"} if chunked else {"Content_Length": len(body)}
@@ -354,8 +354,8 @@ async def test_a_caller_that_takes_nothing_of_its_answer_is_cut_off(monkeypatch)
 
 
 @on_a_loop
-async def test_a_slow_reader_gets_all_of_a_large_answer_and_then_the_next(monkeypatch):
-    monkeypatch.setitem(SERVED, "short", True)
+async def test_a_slow_reader_gets_a_large_response_and_then_the_next(monkeypatch):
+    monkeypatch.setitem(SERVED, "fast", True)
     body = b'{"x":"%b"}' % (b"x" * 8_000_000)
     async with served(answer_s=30) as (_, connect):
         wire = await connect()
@@ -373,7 +373,7 @@ async def test_a_slow_reader_gets_all_of_a_large_answer_and_then_the_next(monkey
 
 
 @in_virtual_time
-async def test_an_answer_may_take_longer_than_an_idle_connection_lives(monkeypatch):
+async def test_a_response_may_take_longer_than_the_idle_timeout(monkeypatch):
     monkeypatch.setitem(SERVED, "keep_alive_s", 1)
     async with served() as (g, connect):
         g.platform.hold = True
@@ -390,10 +390,10 @@ async def test_an_answer_may_take_longer_than_an_idle_connection_lives(monkeypat
 
 @pytest.mark.parametrize("chunked", [False, True])
 @on_a_loop
-async def test_large_bodies_have_a_bound_together(chunked):
+async def test_the_memory_of_all_large_bodies_is_limited(chunked):
     body = b'{"x":"%b"}' % (b"x" * 3_000_000)
     room = 2 * 2**20 + (4_000_000 if chunked else len(body))
-    gc.collect()  # what earlier tests left behind
+    gc.collect()  # garbage of earlier tests
     in_use = BodyMapping.in_use
     async with served(payload_bytes=4_000_000, bodies_bytes=in_use + room) as (g, connect):
 
@@ -402,7 +402,7 @@ async def test_large_bodies_have_a_bound_together(chunked):
             chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
             return wire.head("POST", BLOCKING, **length), chunks if chunked else body
 
-        g.platform.answer = lambda _: Outcome(Status.SUCCESS, b"{}", 0.001)  # an echo would be kept in its record
+        g.platform.answer = lambda _: Outcome(Status.SUCCESS, b"{}", 0.001)  # an echo would stay in its record
         first, second, third = await connect(), await connect(), await connect()
         head, sent = request(first)
         await first.send(head + sent[:2_000_000])

@@ -1,4 +1,4 @@
-"""Triggers over HTTP, to the letter."""
+"""Triggers over HTTP, with exact responses."""
 
 import pytest
 from gateway_client import ACTIONS, ELSEWHERE, EXISTS, GONE, RULES, TRIGGERS, gateway, on_a_loop
@@ -36,7 +36,7 @@ async def test_an_empty_body_makes_a_trigger():
 
 
 @on_a_loop
-async def test_a_trigger_knows_its_rules_and_they_survive_its_update():
+async def test_a_trigger_shows_its_rules_also_after_an_update():
     async with gateway() as g:
         await g.put(f"{TRIGGERS}/t", json={})
         await g.put(f"{RULES}/r", json={"trigger": "/_/t", "action": "/_/echo"})
@@ -49,7 +49,7 @@ async def test_a_trigger_knows_its_rules_and_they_survive_its_update():
 
 
 @on_a_loop
-async def test_a_new_trigger_does_not_take_over_the_rules_of_its_namesake():
+async def test_a_new_trigger_does_not_inherit_the_rules_of_a_deleted_one():
     async with gateway() as g:
         await g.put(f"{TRIGGERS}/t", json={})
         await g.put(f"{RULES}/r", json={"trigger": "/_/t", "action": "/_/echo"})
@@ -92,7 +92,7 @@ async def test_names_are_shared_with_actions_and_rules():
 
 
 @on_a_loop
-async def test_triggers_of_another_namespace_are_nobodys():
+async def test_triggers_of_another_namespace_are_forbidden():
     async with gateway() as g:
         other = await g.beside("other")
         await other.put(f"{TRIGGERS}/t", json={"publish": True})

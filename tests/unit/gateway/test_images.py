@@ -1,4 +1,4 @@
-"""Images of other platforms: which runtime stands for which, and what is refused."""
+"""Images of other platforms: their mapping to runtimes, and refusals."""
 
 import pytest
 from gateway_client import ACTIONS, gateway, on_a_loop
@@ -27,7 +27,7 @@ def test_an_image_is_mapped_by_one_text(text, image):
 
 
 @pytest.mark.parametrize("text", ["", "acme", "=python:3", "acme=", "acme=python:3,", "a b=python:3", "m=python:3,-rx"])
-def test_a_text_that_maps_nothing_says_what_it_takes(text):
+def test_the_refusal_of_a_wrong_mapping_says_what_is_accepted(text):
     with pytest.raises(InputError, match="--image: "):
         parse_image(text)
 
@@ -47,17 +47,17 @@ def test_a_text_that_maps_nothing_says_what_it_takes(text):
         ("python", "docker.io/library/python@sha256:abc", True),
     ],
 )
-def test_host_and_tag_count_where_both_are_told(mapped, asked, fits):
+def test_host_and_tag_are_compared_if_both_are_given(mapped, asked, fits):
     assert (find_image((Image(mapped, "python:3.11"),), asked) is not None) is fits
 
 
-def test_the_closest_image_counts():
+def test_the_closest_image_wins():
     images = tuple(Image(name, name) for name in ("acme/model", "acme/model:1", "docker.io/acme/model:1"))
     for asked, found in (("acme/model:1", 1), ("acme/model:2", 0), ("docker.io/acme/model:1", 2), ("acme/model", 0)):
         assert find_image(images, asked) is images[found]
 
 
-def test_an_image_stands_for_a_kind_that_runs_here():
+def test_an_image_is_mapped_to_a_kind_that_runs_here():
     assert check_image(Image("m", "python:3"), nodejs=False).kind == "python:3.11"
     with pytest.raises(InputError, match="'java:8' does not run here; it takes python"):
         check_image(Image("m", "java:8"), nodejs=False)
@@ -65,7 +65,7 @@ def test_an_image_stands_for_a_kind_that_runs_here():
         check_image(Image("m", "nodejs:20", ("x",)), nodejs=True)
 
 
-def test_a_blackbox_is_launched_as_its_kind_with_what_the_image_has():
+def test_a_blackbox_runs_as_its_images_kind_with_its_requirements():
     code = Exec("blackbox", "x", image="acme/model:7")
     action = Action("ns", "a", "0.0.1", code, annotations=(Pair("requirements", ["pillow"]),))
     made = launch(FlowFunctions.alone(resolved := ResolvedAction.own(action)), resolved, ("cpu",), "", (HUB,))
@@ -86,7 +86,7 @@ async def test_a_blackbox_is_stored_and_shown_with_its_image():
 
 
 @on_a_loop
-async def test_an_image_that_is_not_mapped_is_refused_with_those_that_are():
+async def test_an_unmapped_image_is_refused_with_the_mapped_ones():
     def text(mapped):
         return (
             f"The image 'x/y' is not mapped to a runtime of this platform. Mapped are: {mapped}. "

@@ -1,4 +1,4 @@
-"""The page on OpenWhisk is true: its routes are the gateway's, its figures the settings', its claims are run."""
+"""The reference page on OpenWhisk is true: its routes, limits and claims are compared with the gateway."""
 
 import re
 
@@ -14,7 +14,7 @@ PAGE = (DOCS / "reference" / "openwhisk.md").read_text(encoding="utf-8")
 
 
 def rows(title):
-    """The cells of the table under a heading, without its head."""
+    """Return the cells of the table under a heading, without the header row."""
     section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
     table = [[cell.strip() for cell in line.split(" | ")] for line in section.splitlines() if line.startswith("| ")]
     return [[cells[0].removeprefix("| "), *cells[1:-1], cells[-1].removesuffix(" |")] for cells in table[1:]]
@@ -27,14 +27,14 @@ def routes(title):
 
 
 @on_a_loop
-async def test_the_routes_are_the_gateways_each_once():
+async def test_the_page_has_every_route_once():
     named = routes("OpenWhisk's verbs") + routes("Beyond OpenWhisk")
     assert len(named) == len(set(named))
     async with gateway() as g:
         assert set(named) == {(endpoint.method, endpoint.path) for endpoint in [*g.app.endpoints, *web_endpoints()]}
 
 
-def test_the_figures_are_the_settings():
+def test_the_page_has_the_default_settings():
     settings, checked = GatewaySettings(), set()
     for what, _, here, setting in rows("Limits and throttles"):
         for name in re.findall(r"`([a-z_]+)`", setting):
@@ -77,7 +77,7 @@ async def test_refusals_are_worded_as_the_page_says(body, status, text):
 
 
 @on_a_loop
-async def test_kinds_lead_where_the_page_says():
+async def test_aliases_of_kinds_are_as_the_page_says():
     async with gateway(nodejs=True) as g:
         for asked, kind in (
             ("python:3", "python:3.11"),
@@ -91,7 +91,7 @@ async def test_kinds_lead_where_the_page_says():
 
 
 @on_a_loop
-async def test_the_other_claims():
+async def test_the_other_claims_of_the_page_are_true():
     async with gateway() as g:
         assert (await g.say("GET", "/api/v1/namespaces/guest"))[0] == 404
         _, limits = await g.say("GET", f"{NS}/limits")

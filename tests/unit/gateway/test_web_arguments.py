@@ -1,4 +1,4 @@
-"""What a web action gets of a request: one row for every kind of body, and properties that hold for any."""
+"""Arguments of web actions: one row for every kind of body, and properties that hold for any request."""
 
 import json
 from base64 import b64decode, b64encode
@@ -28,7 +28,7 @@ def body_of(content_type, body, *, raw=False):
 
 
 BODIES = [
-    # content type, body, what is added to the arguments
+    # content type, body, added arguments
     (b"application/json", b'{"a": {"b": [1, 2.50]}, "c": null}', {"a": {"b": [1, 2.5]}, "c": None}),
     (b"application/json; charset=utf-8", '{"a": "ü"}'.encode(), {"a": "ü"}),
     (b"APPLICATION/JSON", b' {"a": 1} ', {"a": 1}),
@@ -64,7 +64,7 @@ RAW_BODIES = [
 
 
 @pytest.mark.parametrize(("content_type", "body", "given"), RAW_BODIES)
-def test_a_raw_action_gets_body_and_query_as_they_came(content_type, body, given):
+def test_a_raw_action_gets_body_and_query_undecoded(content_type, body, given):
     args = args_of(raw=True, content_type=content_type, body=body, query=b"a=1&__ow_user=me&a=%20")
     assert args["__ow_body"] == given
     assert args["__ow_query"] == "a=1&__ow_user=me&a=%20"
@@ -72,12 +72,12 @@ def test_a_raw_action_gets_body_and_query_as_they_came(content_type, body, given
     assert "__ow_user" not in args
 
 
-def test_query_lies_below_the_body_and_its_last_value_counts():
+def test_the_body_overrides_the_query_and_its_last_value_counts():
     args = args_of(query=b"a=1&a=2&b=3&empty=&alone", content_type=b"application/json", body=b'{"b": 4}')
     assert (args["a"], args["b"], args["empty"], args["alone"]) == ("2", 4, "", "")
 
 
-def test_method_path_and_headers_are_told():
+def test_the_action_gets_method_path_and_headers():
     headers = ((b"x-one", b"1"), (b"x-one", b"2"), (b"cookie", b"a=1"), (b"cookie", b"b=2"), (b"content-length", b"0"))
     args = args_of("PATCH", path="/a%20b/c", headers=headers)
     assert args == {
@@ -87,18 +87,18 @@ def test_method_path_and_headers_are_told():
     }
 
 
-def test_who_has_a_key_is_told_by_name():
+def test_the_action_gets_the_callers_namespace():
     assert args_of(user="guest")["__ow_user"] == "guest"
     assert "__ow_user" not in args_of()
 
 
-def test_names_of_a_routes_path_cannot_be_overridden():
+def test_path_parameters_cannot_be_overridden():
     args = args_of(query=b"id=1", content_type=b"application/json", body=b'{"id": 2}', named={"id": "3"})
     assert args["id"] == "3"
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
-def test_reserved_names_are_refused_wherever_they_stand(name):
+def test_reserved_names_are_refused_everywhere(name):
     places = [
         {"query": f"{name}=x".encode()},
         {"content_type": b"application/json", "body": json.dumps({name: 1}).encode()},
@@ -118,19 +118,19 @@ def test_final_parameters_are_refused_too():
 
 
 @pytest.mark.parametrize("body", [b"{", b"nope", b'{"a":}', b"\xff", b'{"a": "\xff"}', b"[" * 100_000])
-def test_json_that_is_none_is_the_callers_fault(body):
+def test_malformed_json_is_a_400(body):
     with pytest.raises(PayloadError, match=r"^The request content was malformed:\n") as refused:
         args_of(content_type=b"application/json", body=body)
     assert refusal_for(refused.value).status == 400
 
 
-def test_a_flood_of_parameters_is_refused():
+def test_too_many_parameters_are_refused():
     with pytest.raises(Refusal) as refused:
         args_of(query=b"&".join([b"a=1"] * 5000))
     assert refused.value.status == 400
 
 
-def test_a_form_that_would_keep_others_waiting_is_refused():
+def test_a_form_that_would_block_the_event_loop_is_refused():
     with pytest.raises(Refusal) as refused:
         args_of(content_type=b"application/x-www-form-urlencoded", body=b"a=" + b"%41" * 400_000)
     assert refused.value.status == 413
@@ -152,7 +152,7 @@ TYPES = st.one_of(
     TYPES,
     st.booleans(),
 )
-def test_any_request_is_arguments_or_a_refusal(method, headers, path, query, body, content_type, raw):
+def test_any_request_gives_arguments_or_a_refusal(method, headers, path, query, body, content_type, raw):
     asked = WebRequest(method, tuple(headers), path, query, body, content_type)
     try:
         args = arguments(asked, raw=raw, final=NOTHING)
@@ -163,7 +163,7 @@ def test_any_request_is_arguments_or_a_refusal(method, headers, path, query, bod
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=5))
-def test_a_form_and_a_query_say_the_same(fields):
+def test_a_form_and_a_query_are_decoded_alike(fields):
     encoded = urlencode(fields).encode()
     if RESERVED.isdisjoint(fields):
         by_query = args_of(query=encoded)
@@ -173,7 +173,7 @@ def test_a_form_and_a_query_say_the_same(fields):
 
 
 @given(st.binary(max_size=100))
-def test_bytes_come_back_whole(body):
+def test_bytes_are_returned_unchanged(body):
     if body:
         args = args_of(content_type=b"application/octet-stream", body=body)
         assert b64decode(args["__ow_body"]) == body

@@ -1,4 +1,4 @@
-"""Web actions when the platform is slow, busy or refuses, and requests that are too large or too slow."""
+"""Web actions on a slow, busy or refusing platform, and requests that are too large or too slow."""
 
 import asyncio
 import json
@@ -20,12 +20,12 @@ def web_gateway(**settings):
     return gateway(action=WEB, **settings)
 
 
-def gate(g):
+def limiter(g):
     return g.app.rate_limiters.limiter(g.catalogue.namespace("guest"))
 
 
 @on_a_loop
-async def test_what_takes_too_long_is_a_202_with_its_id_and_runs_on():
+async def test_a_long_run_is_a_202_with_its_id_and_continues():
     async with web_gateway(blocking_ms=10) as g:
         g.platform.hold = True
         answer = await g.get(ECHO)
@@ -34,35 +34,35 @@ async def test_what_takes_too_long_is_a_202_with_its_id_and_runs_on():
         assert answer.json() == {"error": NOT_READY, "code": answer.headers["x-request-id"]}
         assert answer.headers["x-openwhisk-activation-id"] == call.id
         assert g.platform.detached == [call.id]
-        assert gate(g).running == 1
+        assert limiter(g).running == 1
         g.platform.finish(call)
-        assert gate(g).running == 0
+        assert limiter(g).running == 0
 
 
 @on_a_loop
-async def test_a_caller_that_goes_away_leaves_the_run_alone():
+async def test_a_caller_that_disconnects_does_not_affect_the_run():
     async with web_gateway() as g:
         g.platform.hold = True
         asking = asyncio.create_task(g.get(ECHO))
         await g.until_called()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        assert gate(g).running == 1
+        assert limiter(g).running == 1
         g.platform.finish(g.platform.calls[0])
-        assert gate(g).running == 0
+        assert limiter(g).running == 0
         assert not g.platform.cancelled
 
 
 @on_a_loop
-async def test_a_platform_that_does_not_take_it_is_a_503():
+async def test_a_refusal_of_the_platform_is_a_503():
     async with web_gateway() as g:
         g.platform.complaint = "the disk is full"
         assert await g.say("GET", ECHO) == (503, "the disk is full")
-        assert gate(g).running == 0
+        assert limiter(g).running == 0
 
 
 @on_a_loop
-async def test_more_at_once_than_the_owner_may_is_a_429():
+async def test_exceeding_the_owners_concurrency_is_a_429():
     async with web_gateway() as g:
         await g.catalogue.update_namespace("guest", lambda old: type(old)(old.name, old.keys, 1, Quota(None, 1)))
         g.platform.hold = True
@@ -76,18 +76,18 @@ async def test_more_at_once_than_the_owner_may_is_a_429():
 
 
 @on_a_loop
-async def test_a_body_that_is_too_large_or_becomes_so_is_a_413():
+async def test_a_body_that_is_or_becomes_too_large_is_a_413():
     async with web_gateway(payload_bytes=1000) as g:
         octets = {"content-type": "application/octet-stream"}
         status, text = await g.say("POST", ECHO, content=b"x" * 2000, headers=octets)
         assert (status, text) == (413, "Request larger than allowed: 2000 > 1000 bytes.")
-        status, text = await g.say("POST", ECHO, content=b"x" * 990, headers=octets)  # base64 makes it longer
+        status, text = await g.say("POST", ECHO, content=b"x" * 990, headers=octets)  # base64 is longer than the body
         assert status == 413
         assert not g.platform.calls
 
 
 @on_a_loop
-async def test_a_body_that_does_not_come_is_a_408():
+async def test_a_web_request_without_its_body_is_a_408():
     async def trickle():
         yield b"x"
         await asyncio.sleep(60)
@@ -99,14 +99,14 @@ async def test_a_body_that_does_not_come_is_a_408():
 
 
 @on_a_loop
-async def test_the_platforms_own_failure_says_nothing_of_the_inside():
+async def test_a_failure_of_the_platform_reveals_no_details():
     async with web_gateway() as g:
         g.platform.answer = lambda _: Outcome(Status.INTERNAL_ERROR, b'{"error":"node 7 is on fire"}', 0)
         assert await g.say("GET", ECHO) == (400, "There was an error processing your request.")
 
 
 @on_a_loop
-async def test_parameters_for_the_environment_stay_there():
+async def test_init_parameters_are_not_arguments():
     async with web_gateway() as g:
         body = WEB | {"parameters": [{"key": "token", "value": "t", "init": True}, {"key": "p", "value": 1}]}
         await g.put(f"{ACTIONS}/echo?overwrite=true", json=body)
@@ -116,7 +116,7 @@ async def test_parameters_for_the_environment_stay_there():
 
 
 @on_a_loop
-async def test_what_strangers_send_fills_so_much_memory_and_no_more():
+async def test_the_memory_for_bodies_without_a_key_is_limited():
     async with web_gateway(web_payload_bytes=2 * SMALL_BYTES) as g:
         g.auth = None
         g.platform.hold = True
@@ -136,7 +136,7 @@ async def test_what_strangers_send_fills_so_much_memory_and_no_more():
 
 
 @on_a_loop
-async def test_who_has_a_key_may_send_more_than_strangers():
+async def test_callers_with_a_key_may_send_larger_bodies():
     async with web_gateway(web_payload_bytes=1000) as g:
         large = {"content": b"x" * 2000, "headers": {"content-type": "text/plain"}}
         assert (await g.post(ECHO, **large)).status_code == 204
@@ -148,7 +148,7 @@ LARGE = {"big": "x" * 2**21}
 
 
 async def large(g, value, path=ECHO + ".json", **more):
-    """In parts, as it comes over a wire."""
+    """Yield the body in parts, as a network would."""
     content = value if isinstance(value, bytes) else json.dumps(value).encode()
 
     async def parts():
@@ -161,7 +161,7 @@ async def large(g, value, path=ECHO + ".json", **more):
 
 
 @on_a_loop
-async def test_large_json_becomes_arguments_like_any_other():
+async def test_large_json_becomes_arguments_like_small_json():
     async with web_gateway() as g:
         parameters = [{"key": "p", "value": 1}, {"key": "q", "value": 2}, {"key": "r", "value": 3}]
         await g.put(f"{ACTIONS}/echo?overwrite=true", json=WEB | {"parameters": parameters})
@@ -177,7 +177,7 @@ async def test_large_json_becomes_arguments_like_any_other():
 
 
 @on_a_loop
-async def test_large_json_is_refused_like_any_other():
+async def test_large_json_is_refused_like_small_json():
     async with web_gateway() as g:
         final = [*WEB["annotations"], {"key": "final", "value": True}]
         body = WEB | {"annotations": final, "parameters": [{"key": "fixed", "value": 1}]}

@@ -1,4 +1,4 @@
-"""What goes back for what an action returned: one row for every rule, and no result that can break an answer."""
+"""Responses of web actions: one row for every rule, and no result can break a response."""
 
 import json
 import re
@@ -16,7 +16,7 @@ TEXT, HTML = "text/plain; charset=UTF-8", "text/html; charset=UTF-8"
 
 
 def shown(result, extension=".http", status=Status.SUCCESS):
-    """Status, content type, body."""
+    """Return status, content type and body."""
     made = web_response(Outcome(status, msgspec.json.encode(result), 0), extension)
     return made.status, dict(made.headers).get(b"content-type", b"").decode(), made.body
 
@@ -68,7 +68,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("extension", "result", "status", "kind", "body"), ROWS)
-def test_a_result_is_shown_by_the_extension(extension, result, status, kind, body):
+def test_the_extension_selects_the_form_of_the_result(extension, result, status, kind, body):
     assert shown(result, extension) == (status, kind, body)
 
 
@@ -99,11 +99,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("extension", "result", "status", "text"), REFUSED)
-def test_a_result_that_does_not_fit_is_refused_with_its_reason(extension, result, status, text):
+def test_a_result_that_does_not_fit_the_extension_is_refused_with_the_reason(extension, result, status, text):
     assert refused(result, extension) == (status, text)
 
 
-def test_an_application_error_is_shown_by_the_same_rules():
+def test_an_application_error_follows_the_same_rules():
     error = Status.APPLICATION_ERROR
     assert shown({"error": {"statusCode": 403, "body": "no"}}, status=error) == (403, HTML, b"no")
     assert shown({"error": "broken"}, ".html", error) == (200, HTML, b"broken")
@@ -114,7 +114,7 @@ def test_an_application_error_is_shown_by_the_same_rules():
 
 
 @pytest.mark.parametrize("status", [Status.DEVELOPER_ERROR, Status.INTERNAL_ERROR])
-def test_any_other_error_says_nothing_of_the_inside(status):
+def test_any_other_error_reveals_no_details(status):
     for extension in RENDERERS:
         assert refused({"error": "secret"}, extension, status) == (400, "There was an error processing your request.")
 
@@ -138,23 +138,23 @@ def test_headers_may_be_scalars_and_lists():
 
 
 @pytest.mark.parametrize("value", ["a\r\nSet-Cookie: b", "a\nb", "a\rb", "\x00", ["ok", "a\nb"], "\x7f"])
-def test_a_header_cannot_begin_another(value):
+def test_a_header_cannot_contain_another(value):
     assert refused({"headers": {"x-a": value}}) == (400, "Response is not valid 'message/http'.")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a\r\nb", "ü", "a\x00"])
-def test_a_headers_name_is_a_word(name):
+def test_a_headers_name_is_a_token(name):
     assert refused({"headers": {name: "x"}}) == (400, "Response is not valid 'message/http'.")
 
 
-def test_headers_of_the_connection_are_not_an_actions():
+def test_an_action_cannot_set_headers_of_the_connection():
     names = ["Connection", "Content-Length", "Transfer-Encoding", "Keep-Alive", "Upgrade", "TE", "Trailer"]
     ours = ["X-Request-ID", "x-openwhisk-activation-id"]
     assert headers_for(dict.fromkeys([*names, *ours, "x-mine"], "1")) == [(b"x-mine", b"1")]
 
 
 @pytest.mark.parametrize("name", ["Service-Worker-Allowed", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc"])
-def test_an_action_does_not_speak_for_the_host_that_it_shares(name):
+def test_an_action_cannot_set_headers_for_the_whole_host(name):
     assert headers_for({name: "x"}) == []
 
 
@@ -178,7 +178,7 @@ NAME, VALUE = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+"), re.compile(rb"[^\x00-\x0
 
 
 @given(RESULTS, st.sampled_from(sorted(RENDERERS)), st.sampled_from(Status))
-def test_whatever_an_action_returns_the_answer_is_valid_http(result, extension, status):
+def test_any_result_becomes_valid_http(result, extension, status):
     try:
         made = web_response(Outcome(status, json.dumps(result).encode(), 0), extension)
     except Refusal as refusal:
