@@ -1,4 +1,4 @@
-"""For all tests: profiles of the property tests (`make test` keeps them short), signals, and a server to share."""
+"""Set-up for all tests: profiles of the property tests, signals, the order of tests, and a server to share."""
 
 import os
 import signal

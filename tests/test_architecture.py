@@ -57,7 +57,7 @@ def test_pure_packages_touch_neither_clock_nor_chance_nor_the_world(path):
 
 @pytest.mark.parametrize("path", PURE, ids=name)
 def test_decisions_never_iterate_over_a_set(path):
-    """The order of a set depends on hashes; membership is all that decisions may ask of one."""
+    """The order of a set depends on hashes, so decisions may only test membership."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         places = [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
@@ -106,7 +106,7 @@ def test_every_policy_file_is_in_its_table(kind):
 
 
 def test_the_tables_name_each_policy_once_in_the_source():
-    """A dictionary swallows a repeated key; the source does not."""
+    """A dictionary hides a repeated key, but the source shows it."""
     for kind in TABLES:
         tree = ast.parse((ROOT / "policies" / kind / "__init__.py").read_text(encoding="utf-8"))
         keys = [key.value for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys]

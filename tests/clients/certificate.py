@@ -10,7 +10,7 @@ needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="openssl is not insta
 
 
 def tls_options(folder):
-    """What `aliquot up` takes."""
+    """Return the TLS options of `aliquot up`."""
     cert, key = folder / "cert.pem", folder / "key.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", cert, *subject]

@@ -9,7 +9,7 @@ FORBIDDEN, MISSING, CONFLICT, REFUSED = 403, 404, 409, 400
 
 @dataclass
 class Thing:
-    """An entity; what its collection has no use for stays as it is."""
+    """An entity. Fields that its collection does not use keep their defaults."""
 
     collection: str
     parameters: dict = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Model:
     # What may be written
 
     def put(self, collection, namespace, name, *, overwrite, problems=(), **fields):
-        """The statuses that may come; nothing changes unless all is well. None for a field keeps its value."""
+        """Return the possible statuses. The model changes only on success. A field that is None keeps its value."""
         old = self.things.get((namespace, name))
         wrong = set(problems)
         if old and (not overwrite or old.collection != collection):
@@ -142,7 +142,7 @@ class Model:
         return OK
 
     def packages(self, caller, namespace, name):
-        """The package and, beneath it, the one that it is bound to; or the statuses that say why not."""
+        """Return the package and the package it is bound to, or the statuses of a refusal."""
         found = self.find(PACKAGES, namespace, name)
         if namespace != caller and not (found and found.published):
             return {FORBIDDEN}
@@ -156,7 +156,7 @@ class Model:
         return [found.binding, (namespace, name)]
 
     def reach(self, caller, namespace, name):
-        """The parameters with which an action is called, or None; `why_not` says why."""
+        """Return the parameters with which an action is called, or None. `why_not` has the reason."""
         package, _, leaf = name.rpartition("/")
         if not package:
             found = self.find(ACTIONS, namespace, name) if namespace == caller else None

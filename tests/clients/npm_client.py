@@ -18,7 +18,7 @@ needs_node = pytest.mark.skipif(not HAS_CLIENTS, reason="node or its clients are
 
 
 class ClientError(Exception):
-    """What the client rejected with."""
+    """The error with which the client rejected a promise."""
 
     def __init__(self, said):
         super().__init__(said["message"])

@@ -1,4 +1,4 @@
-"""For schemathesis: cases that reach what lies behind the front door, and a check of its own for 502.
+"""Hooks for schemathesis: cases that name existing entities, and a check for answers with status 502.
 
 `alpha` and `beta` come and go, with a prefix for each collection, as names are shared by all of them. `gamma` stands
 for what the test has put there; nobody takes it away.
@@ -26,13 +26,13 @@ WEB = {"namespace": "guest", "package": "default"}
 
 
 def chance(case, of):
-    """Of what is sent and nothing else, so that a failure can be had again."""
+    """Return a number below `of` that depends on the request alone, so that a failure can be repeated."""
     return zlib.crc32(json.dumps([case.path_parameters, case.body], sort_keys=True, default=repr).encode()) % of
 
 
 @schemathesis.hook
 def before_call(_, case, **__):
-    """Of what may be right, most is made to meet what is there."""
+    """Make most valid requests name entities that exist."""
     _spare_what_stays(case)
     if case.meta is None or not case.meta.generation.mode.is_positive:
         return
@@ -47,7 +47,7 @@ def before_call(_, case, **__):
 
 
 def _spare_what_stays(case):
-    """It has learned the names from lists."""
+    """Rename deletions of the entities that must stay. Schemathesis has learned their names from lists."""
     if case.method in {"PUT", "DELETE"} and str(case.path_parameters.get("name")).endswith(STAYING):
         case.path_parameters["name"] = case.path_parameters["name"].replace(STAYING, PASSING[0])
 
@@ -78,13 +78,13 @@ def _meet_bodies(case, collection):
 
 @schemathesis.hook
 def filter_failure(_, failure, case, __):
-    """Where DELETE takes nothing away: it ends an activation, whose record stays; or it is a word to a web action."""
+    """Ignore failures where DELETE removes nothing: it cancels an activation, or it calls a web action."""
     stays = "/activations/" in case.path or case.path.startswith("/api/v1/web/") or case.path == ROUTE
     return not (stays and type(failure).__name__ == "UseAfterFree")
 
 
 @schemathesis.check
 def a_502_has_its_activation(_, response, __):
-    """Of all 5xx this one alone may be answered, and what it speaks of can be looked up."""
+    """A 502 is the only allowed 5xx answer, and its activation can be looked up."""
     if response.status_code == 502:
         assert "x-openwhisk-activation-id" in response.headers, "a 502 without an activation"

@@ -48,7 +48,7 @@ class Entities(RuleBasedStateMachine):
             assert httpx.delete(url, headers=operator).status_code < 300
 
     def ask(self, method, who, path, expected, *, whose=None, **more):
-        """The answer's body; its status must be one of those expected."""
+        """Return the answer's body. Its status must be an expected one."""
         space = self.spaces[who if whose is None else whose]
         answer = self.clients[who].request(method, f"{space}/{path}", **more)
         assert answer.status_code in expected, (method, path, answer.status_code, answer.text, expected)

@@ -1,4 +1,4 @@
-"""How the npm client speaks: keys, tokens, request ids, TLS, retries, other namespaces."""
+"""The transport of the npm client: keys, tokens, request ids, TLS, retries, other namespaces."""
 
 import pytest
 from certificate import needs_openssl, tls_options

@@ -64,7 +64,7 @@ def run(server, tmp_path, *options, scenarios=40):
 
 
 def put_what_stays(server):
-    """See `schemathesis_hooks`."""
+    """Create the entities that `schemathesis_hooks` names."""
     echo = {"exec": {"kind": "python:3.11", "code": "def main(args): return args"}}
     ends = {"trigger": "/_/t-gamma", "action": "/_/a-gamma"}
     with server.client() as client:

@@ -35,7 +35,7 @@ class Serverless:
         }
 
     def run(self, *command):
-        """What it printed."""
+        """Run the Serverless framework and return its output."""
         ran = subprocess.run(
             [NODE, "../node_modules/serverless/bin/serverless.js", *command],
             cwd=self.service,

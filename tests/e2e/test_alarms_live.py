@@ -1,4 +1,4 @@
-"""Alarms on a real server, as clients make them: a trigger, its feed invoked, a rule; and a server that is killed."""
+"""Alarms on a real server, as clients make them: a trigger, a feed action, a rule. They survive a killed server."""
 
 import re
 import subprocess
@@ -13,11 +13,10 @@ from aliquot.testing.server import LiveServer
 from aliquot.testing.waiting import wait_until
 
 EVERY_SECOND = "* * * * * *"
-PATIENCE_S = 60
 
 
 class Tenant:
-    """Whoever has the key, doing what the npm client and wsk do."""
+    """A client that sends what the npm client and `wsk` send."""
 
     def __init__(self, server, key=None, **more):
         self.server, self.key = server, key or server.key
@@ -37,7 +36,7 @@ class Tenant:
         return answer.status_code, answer.json()
 
     def make_alarm(self, name, feed="alarm", **params):
-        """With an action `NAME-seen` that the trigger sets off."""
+        """Make an alarm, its trigger, and an action `NAME-seen` that the trigger invokes."""
         self.make_trigger(name, feed)
         self.make_rule(name)
         assert self.feed("CREATE", name, feed, **params) == (200, {"status": "success"})

@@ -19,7 +19,7 @@ THESIS_FUNCTIONS = "name,run_s,cold_s,memory_mib\nbert,8,10,500\nresnet,2,4,100\
 
 
 def aliquot(*arguments, cwd, code=0, **environment):
-    """Runs `aliquot …`; returns what it printed to stdout, or to stderr if it was to fail."""
+    """Run `aliquot …` and return its stdout, or its stderr if it is expected to fail."""
     done = subprocess.run(
         [sys.executable, "-c", "from aliquot.cli import main; main()", *map(str, arguments)],
         cwd=cwd,

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory):
-    """On which two functions have worked side by side: what was seen meanwhile is in `seen`, `screen`, `figures`."""
+    """A platform on which two functions worked side by side. `seen`, `screen` and `figures` were taken meanwhile."""
     folder = tmp_path_factory.mktemp("usage")
     with QuickPlatform(folder, "--devices", "host:1", "--sharing", "hard", "--usage-size", "1MiB") as platform:
         shares = {"less": 0.25, "more": 0.5}

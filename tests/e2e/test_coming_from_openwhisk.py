@@ -61,7 +61,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """What each line printed to stdout, by line."""
+    """The stdout of each line of the page, by line."""
     folder = tmp_path_factory.mktemp("platform")
     (folder / "hello.py").write_text(re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1])
     with QuickPlatform(folder) as platform:

@@ -1,4 +1,4 @@
-"""`kill -9` at any moment: what was acknowledged reaches its one record, nothing is half written, nobody is orphaned.
+"""`kill -9` at any moment: every acknowledged call gets one record, nothing is half written, no process is left.
 
 `make test` kills a few times; `make test-long` sets ALIQUOT_KILLS to 50.
 """
@@ -140,7 +140,7 @@ class Load:
 
 
 def possible(sent):
-    """What an action may read after a crash: the last acknowledged text, or one sent after it."""
+    """Return the texts that an action may have after a crash: the last acknowledged one, or one sent after it."""
     acknowledged = max((index for index, (_, done) in enumerate(sent) if done), default=0)
     return [text for text, _ in sent[acknowledged:]]
 

@@ -118,7 +118,7 @@ def test_two_sandboxes_that_ask_for_one_file_share_a_transfer(server, link):
 
 
 def test_the_data_is_there_before_a_cold_function_asks(server):
-    """Users do what those before them did; it is learned; the node is made cold; the next one's session begins."""
+    """Users repeat a workflow and a model learns it. On a cold node, the next session finds its files prefetched."""
     for _ in range(12):
         session = server.begin_session()
         record = server.read(*FLOW_PATHS, session=session)
@@ -145,7 +145,7 @@ def test_the_data_is_there_before_a_cold_function_asks(server):
 
 
 def evict(server):
-    """What a sandbox has just closed may stay a moment longer."""
+    """Empty the cache. A file that a sandbox has just closed may stay a moment longer."""
 
     def emptied():
         server.as_operator("POST", "/nas/evict").raise_for_status()

@@ -1,4 +1,4 @@
-"""Datasets on bad days: the agent is killed, the server is killed, the origin goes; every call ends, and right."""
+"""Datasets on bad days: the agent or the server is killed, or the origin goes away. Every call ends correctly."""
 
 import errno
 import os
@@ -48,7 +48,7 @@ def stands_still(link):
 
 
 def moves(link):
-    """Whether files are on their way since now."""
+    """Return a function that tells whether the origin has sent anything since now."""
     before = sent(link)
     return lambda: sent(link) > before
 

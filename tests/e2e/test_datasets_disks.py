@@ -48,7 +48,7 @@ def origin():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, origin, small_disk):
-    """It is told that it may keep more than its disk can hold."""
+    """A server whose cache limit is larger than its disk."""
     options = ("--cache-size", "200MB", "--cache-dir", str(small_disk))
     with FabricServer(tmp_path_factory.mktemp("disks") / "data", *options) as server:
         server.add("nas", origin[1])

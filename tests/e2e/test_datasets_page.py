@@ -16,7 +16,7 @@ BYTES = "5002000"
 
 
 def perform(platform, line, names):
-    """As a shell would; what it printed to stdout."""
+    """Run a line as a shell would and return its stdout."""
     if assigned := re.fullmatch(r"(\w)=\$\((.*)\)", line):
         names[assigned[1]] = perform(platform, assigned[2], names).strip()
         return ""
@@ -30,7 +30,7 @@ def perform(platform, line, names):
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """Each line with what it printed."""
+    """The stdout of each line of the page."""
     folder = tmp_path_factory.mktemp("platform")
     (folder / "lab.py").write_text(LAB)
     (folder / "users.py").write_text(USERS)

@@ -36,7 +36,7 @@ def read_own(server, session, user):
 
 
 def evict(server):
-    """What a sandbox has just closed may stay a moment longer."""
+    """Empty the cache. A file that a sandbox has just closed may stay a moment longer."""
 
     def emptied():
         server.as_operator("POST", "/nas/evict").raise_for_status()

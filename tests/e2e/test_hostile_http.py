@@ -198,7 +198,7 @@ def test_a_key_is_its_own_namespaces_wherever_it_is_used(server, attacker):
 
 
 def test_a_caller_key_is_not_handed_to_whose_action_it_is(server, victim, attacker):
-    """Who calls another's web action with a key, as `require-whisk-auth` demands, must not lose it."""
+    """A caller who sends a key to another's web action, as `require-whisk-auth` demands, must not reveal it."""
     attacker.action("thief", annotations=[*WEB, {"key": "require-whisk-auth", "value": True}])
     attacker.action("raw", annotations=[*WEB, {"key": "raw-http", "value": True}])
     for name in ("thief", "raw"):
@@ -341,7 +341,7 @@ def main(args):
 
 @pytest.fixture(scope="module")
 def probed(server, victim, attacker, tmp_path_factory):
-    """What the attacker's code finds, while another's sandbox is alive beside it."""
+    """The findings of the attacker's code while another tenant's sandbox runs beside it."""
     folder = tmp_path_factory.mktemp("outside")
     listeners = []
     names = [str(folder / "socket"), f"@aliquot-test-{os.getpid()}"]

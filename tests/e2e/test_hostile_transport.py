@@ -91,14 +91,14 @@ def runs(server):
 
 
 def refusal(wire):
-    """The status of the one answer, an error that says why; and nothing after it."""
+    """Return the status of the only answer, which is an error with a reason."""
     ((status, answer),) = wire.answers()
     assert set(answer) == {"error", "code"}
     return (status,)
 
 
 def is_cut_off(wire, piece):
-    """Whether it can send but so many of these."""
+    """Send the piece again and again, and return true if the server closes the connection."""
     try:
         for _ in range(10_000):
             wire.send(piece)
@@ -206,7 +206,7 @@ def test_a_head_that_never_ends_is_cut_off(server):
 
 @pytest.mark.parametrize("rest", [b"X-More: ", b"2;", b""])
 def test_a_body_that_is_mostly_wrapping_is_cut_off(server, rest):
-    """A trailer, or a chunk's extension, without an end; and trailers without number."""
+    """Bodies with an endless trailer, an endless chunk extension, or endlessly many trailers."""
     with Wire(server) as wire:
         begun = b"0\r\n" if rest != b"2;" else b""
         wire.send(wire.head(WAYS["asgi"], "Transfer-Encoding: chunked") + begun + rest)

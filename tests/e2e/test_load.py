@@ -59,7 +59,7 @@ def remove(client, names):
 
 
 class Held:
-    """What the server holds on to when nobody asks for anything."""
+    """The resources that an idle server holds."""
 
     def __init__(self, server):
         process = psutil.Process(server.process.pid)
@@ -83,14 +83,14 @@ def until_no_calls(server):
 
 
 def trouble(server):
-    """What is needed to find out why."""
+    """Return the server's state for an error message."""
     found = status(server)
     flows = [flow for flow in found["flows"] if flow["queued"] or flow["in_flight"]]
     return found["calls"], flows, found["sandboxes"], server.log.read_text()[-5000:]
 
 
 def all_records(client):
-    """By id, each of which the list shows once."""
+    """Return all records by id, and check that each is listed once."""
     found = {}
     while page := client.get("activations", params={"limit": 200, "skip": len(found)}).raise_for_status().json():
         for item in page:

@@ -1,4 +1,4 @@
-"""Whatever routes there are: what a namespace has is out of reach for all others, unless it has published it.
+"""Isolation of namespaces on every route: entities are out of reach for others unless they are published.
 
 The routes come from the server's own OpenAPI page, so a new one is tried without a change here. One that shows what a
 namespace has must show it to its owner below: whoever adds such a route adds such a thing to `furnished`.

@@ -43,7 +43,7 @@ def client(server):
 
 
 def test_functions_that_do_not_fit_together_take_turns_in_device_memory(server, client):
-    """Each is called twice at most: from a third call on, the platform expects the next one and loads memory early."""
+    """No function is called three times: then the platform would predict its next call and load its memory early."""
 
     def starts(*names):
         return [told(call(client, name))["start"] for name in names]
@@ -161,7 +161,7 @@ def test_https(tmp_path):
 
 
 def test_old_records_and_journal_segments_go(tmp_path):
-    """What `--keep-days` and `--keep-size` say is done now and then; the newest journal segment stays."""
+    """The server prunes by `--keep-days` and `--keep-size` now and then. The newest journal segment stays."""
     with LiveServer(tmp_path / "data") as server:
         server.deploy("echo", ECHO)
         with server.client() as client:

@@ -1,4 +1,4 @@
-"""What code is told of who it runs for, the key it may call back with, and that no sandbox outlives what it serves."""
+"""The identity of a sandbox: its environment, the key for calling back, and its end with the action it serves."""
 
 import time
 

@@ -48,7 +48,7 @@ def driver():
 
 @pytest.fixture
 def loops(driver):
-    """Start loops with these slices; afterwards they are gone."""
+    """Start loops with these slices, and end them after the test."""
     processes = []
 
     def start(*slices):

@@ -1,4 +1,4 @@
-"""Ending what is under way, from outside a real server; and records that are there the moment an answer is."""
+"""Cancelling running calls on a real server. A record is there as soon as the answer is."""
 
 import time
 

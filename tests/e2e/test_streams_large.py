@@ -48,7 +48,7 @@ def invoke(client, name, body, **query):
 
 
 def peak_of(server, work):
-    """How much larger the server's own process was at its largest than before, in bytes."""
+    """Return by how many bytes the server's memory grew at its peak."""
     process = Path(f"/proc/{server.process.pid}")
 
     def read(name):

@@ -11,7 +11,6 @@ from aliquot.live.catalogue.system.contents import PACKAGES
 from aliquot.testing.waiting import wait_until
 
 PAGE = (DOCS / "reference" / "system-packages.md").read_text(encoding="utf-8")
-PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -113,7 +113,7 @@ def test_headers_go_out_lists_as_several(web):
 
 
 def test_a_204_is_nothing_but_its_head(server):
-    """By hand: a client library would hide a length or a body that must not be there."""
+    """The request is written by hand, because a client library would hide a length or body that must not be there."""
     host, port = server.url.removeprefix("http://").split(":")
     body = json.dumps({"result": {"statusCode": 204, "body": "x"}})
     head = f"POST /api/v1/web/{server.namespace}/default/give HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

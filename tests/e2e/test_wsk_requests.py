@@ -1,4 +1,4 @@
-"""What `wsk` sends for each of its lines, byte for byte as its Go client writes it, and what it reads of the answers.
+"""The requests of `wsk`, byte for byte as its Go client writes them, and the parts of answers that it reads.
 
 The program itself is not in the registries that tests may install from; these are its requests, read from its source:
 bodies end with a line feed, absent fields may be null, and nothing to say is `null`.

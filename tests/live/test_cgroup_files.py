@@ -57,7 +57,7 @@ def loops():
 
 
 def played(root, *groups, controllers="cpuset cpu memory pids", own="/app"):
-    """A tree with the files that the kernel would make in these groups; written to, but nothing follows from it."""
+    """Make a tree with the files that the kernel would make in these groups. Writing to them has no effect."""
     for group in ("", own.strip("/"), *groups):
         directory = root / group
         directory.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def played(root, *groups, controllers="cpuset cpu memory pids", own="/app"):
 
 
 def said(directory):
-    """What was written there."""
+    """Return the settings written to this group."""
     names = ("cpu.weight", "cpu.max", "cpuset.cpus", "memory.max", "pids.max", "cgroup.procs")
     return {name: text for name in names if (text := (directory / name).read_text())}
 
@@ -143,7 +143,7 @@ def test_where_no_controller_is_to_be_had_it_says_so_and_leaves_nothing(hierarch
 
 
 def test_a_group_that_passes_controllers_on_has_no_processes_so_the_server_steps_aside_and_comes_back(hierarchy):
-    """In a process of its own, which is the server here."""
+    """The check runs in a process of its own, which plays the server."""
     if "hugetlb" not in (hierarchy / "cgroup.controllers").read_text():
         pytest.skip("no controller at all")
     own = f"aliquot-test-{os.getpid()}"

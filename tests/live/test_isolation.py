@@ -1,4 +1,4 @@
-"""What a sandbox cannot do: see, read, write, signal or trace what is not its own. And what it still can."""
+"""The isolation of sandboxes: they cannot see, read, write, signal or trace what is not their own."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ RUN = "def main(args):\n    space = {'args': args}\n    exec(args['code'], space
 
 
 def ask(tmp_path, code, *, env=None, isolation=None, **args):
-    """What a snippet finds in a sandbox."""
+    """Run a snippet in a sandbox and return its finding."""
     found = []
 
     async def scene(rig):
@@ -339,7 +339,7 @@ uvloop.run(main())
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="it is what the other tests do without root")
 def test_a_server_without_root_isolates_too():
-    """As `nobody`, with the system's Python if this one is in a home that is closed to others."""
+    """The server runs as `nobody`, with the system's Python if other users cannot reach this one."""
     import aliquot
 
     python = Path(sys.base_prefix, "bin", "python3")

@@ -1,4 +1,4 @@
-"""Who looks large bodies over is bounded itself: a flood of keys costs nobody but its sender anything."""
+"""The process that checks large bodies has limits: a flood of keys harms only its sender."""
 
 import asyncio
 import resource

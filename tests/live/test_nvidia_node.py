@@ -44,14 +44,14 @@ walled = pytest.mark.skipif(not strongest().mount, reason="mount namespaces do n
 
 @pytest.fixture
 def tmp_path():
-    """With a short name: sockets of MPS lie in it."""
+    """A directory with a short name, because it holds the sockets of MPS."""
     with TemporaryDirectory(prefix="aliquot-") as name:
         yield Path(name)
 
 
 @pytest.fixture
 def gpus(monkeypatch, tmp_path):
-    """GPUs as they were asked for; what NVML says and what was run can be looked at."""
+    """A machine with two scripted GPUs, whose driver's commands are recorded."""
 
     class Machine:
         nvml = ScriptedNvml(FIRST, SECOND)

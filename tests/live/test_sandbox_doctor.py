@@ -1,4 +1,4 @@
-"""What `aliquot doctor` learns of a machine."""
+"""The findings of `aliquot doctor` on this machine."""
 
 from pathlib import Path
 

@@ -69,7 +69,7 @@ async def victim(directory, first):
 
 
 def kill_one(directory, first, random):
-    """What the victim was promised before it died."""
+    """Kill a victim at a random moment and return what the store had promised it."""
     command = [sys.executable, __file__, directory, str(first)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SUPPORT)})
     lines = [process.stdout.readline()]  # it is under way

@@ -7,7 +7,7 @@ WEB = [{"key": "web-export", "value": True}]
 
 
 def apidoc(action="echo", base="/club", path="/books", verb="GET", **more):
-    """As today's npm client sends it."""
+    """Return a document as today's npm client sends it."""
     name = action.rpartition("/")[2] if action.startswith("/") else action
     said = {"name": name, "namespace": "_", "backendMethod": "GET", "authkey": "uuid:verysecret"}
     said |= {"backendUrl": f"http://host/api/v1/web/_/default/{name}.http"} | more.pop("said", {})
@@ -16,7 +16,7 @@ def apidoc(action="echo", base="/club", path="/books", verb="GET", **more):
 
 
 def swagger(base="/", host="host", key="s3cret"):
-    """As serverless-openwhisk sends it."""
+    """Return a document as serverless-openwhisk sends it."""
     target = f"https://{host}/api/v1/web/guest/default/echo.json"
     header = {"set": "message.headers.X-Require-Whisk-Auth", "value": key}
     case = {"operations": ["get-/hi/{name}"]}

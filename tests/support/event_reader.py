@@ -13,7 +13,7 @@ class Event(NamedTuple):
 
 
 def events_of(response):
-    """Each as it comes; a comment is one of kind `:`."""
+    """Yield each event as it arrives. A comment is an event of kind `:`."""
     fields = {}
     for line in response.iter_lines():
         if not line:
@@ -28,5 +28,5 @@ def events_of(response):
 
 
 def text(event):
-    """What was printed, without its time."""
+    """Return the text of a log line without its time."""
     return event.data.partition(" ")[2].strip()

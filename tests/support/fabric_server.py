@@ -42,7 +42,7 @@ class FabricServer(LiveServer):
         self.deploy(name, code, annotations=[{"key": "datasets", "value": list(datasets)}])
 
     def read(self, *paths: str, session: str = "", key: str | None = None, name: str = "reader", **args: object):
-        """The record of a call that reads these; annotations by name."""
+        """Call a reader of these paths and return its record, with annotations by name."""
         with self.client(key) as client:
             params = {"blocking": "true", **({"session": session} if session else {})}
             answer = client.post(f"actions/{name}", params=params, json={"paths": list(paths), **args})
@@ -71,7 +71,7 @@ class FabricServer(LiveServer):
         return self.status().get("fabric", {})
 
     def learn(self) -> dict:
-        """Train a model from what was read so far; what is told of models then."""
+        """Train a model from the accesses so far, and return the state of the models."""
         headers = {"authorization": f"Bearer {self.operator}"}
         url = f"{self.url}/operator/v1/models"
         httpx.post(f"{url}/train", headers=headers, timeout=60).raise_for_status()
@@ -97,7 +97,7 @@ class FabricServer(LiveServer):
 
 
 def digest(path: str, size: int) -> str:
-    """Of what the origin has there."""
+    """Return the checksum of a file of the origin."""
     found = hashlib.sha256()
     for piece in pieces(path, 0, size):
         found.update(piece)
@@ -105,7 +105,7 @@ def digest(path: str, size: int) -> str:
 
 
 def mounts_of(server: LiveServer) -> list[str]:
-    """On this machine, as all processes see it that have no namespace of their own."""
+    """Return the mounts of the server that this process sees."""
     return [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(server.data) in line]
 
 

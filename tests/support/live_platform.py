@@ -36,7 +36,7 @@ class LivePlatform(LiveServer):
         )
 
     def run(self, *command, cwd=None, code=0, given=None, **environment):
-        """What it printed to stdout, or to stderr if it was to fail."""
+        """Return what the command printed to stdout, or to stderr if it is expected to fail."""
         process = self.begin(*command, cwd=cwd, **environment)
         out, err = process.communicate(given)
         assert process.returncode == code, out + err
@@ -73,7 +73,7 @@ class LivePlatform(LiveServer):
 
 
 class QuickPlatform(LivePlatform):
-    """Its commands run within the process of the test: a process of its own for each takes most of a test's time."""
+    """A platform whose commands run within the test's process, because starting a process for each is slow."""
 
     def run(self, *command, cwd=None, code=0, given=None, **environment):
         if command[0] != "aliquot" or given is not None or any(name.startswith("_") for name in environment):

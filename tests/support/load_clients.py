@@ -1,4 +1,4 @@
-"""Clients that call a real server at random, hang up, cancel and kill its sandboxes; they keep what they were told.
+"""Clients that call a real server at random, hang up, cancel and kill its sandboxes. They keep every answer.
 
 Raw connections: a client that costs more than the server would measure itself.
 """
@@ -44,7 +44,7 @@ def action_names(count):
 
 
 def entity(name, sequence):
-    """What to PUT for an action of that name; a sequence is made of these components."""
+    """Return the body to PUT for an action of that name. A sequence consists of these components."""
     sort = sort_of(name)
     if sort == "sequence":
         return {"exec": {"kind": "sequence", "components": sequence}}
@@ -142,7 +142,7 @@ class Load:
             group.create_task(self._killer())
 
     def _acts(self):
-        """What a client may do, and how often beside the rest."""
+        """Return what a client may do, with weights."""
         return [
             (self.wait, 35),
             (self.wait_a_moment, 20),

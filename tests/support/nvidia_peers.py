@@ -47,7 +47,7 @@ class ScriptedNvml(Nvml):
 
 
 class Recorder:
-    """Runs nothing; says that all went well, or what a test has it say of some."""
+    """A recorder of commands that runs nothing and reports success, or the result that a test has set."""
 
     def __init__(self, **failing):
         self.commands = []

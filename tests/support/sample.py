@@ -1,4 +1,4 @@
-"""An app as people write one; the tests call it here and on the stand-in."""
+"""An app as people write one. The tests call it in this process and on a server."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""For the tests of sandboxes: a real node, and a listener that can be waited on."""
+"""A real node for the tests of sandboxes, and a listener that can be awaited."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ with_and_without_walls = pytest.mark.parametrize("walls", [True, False], ids=["w
 
 @functools.cache
 def strongest() -> Isolation:
-    """What this machine offers; tried once for all tests."""
+    """Return the strongest isolation that this machine offers. It is probed once."""
     return choose(probe(Path("/nowhere")))
 
 
@@ -185,7 +185,7 @@ def result(outcome: Outcome) -> object:
 
 
 def texts(outcome: Outcome, stream: str = "stdout") -> list[str]:
-    """What was printed, without the times."""
+    """Return the printed lines without their times."""
     return [line[39:] for line in outcome.logs if line[31:37] == stream]
 
 

@@ -1,4 +1,4 @@
-"""One server for all modules of a test process that do not harm it; each module finds it empty."""
+"""One server for all modules of a test process that do not harm it. Each module finds it empty."""
 
 from aliquot.testing.server import LiveServer
 
