@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 from starlette.routing import Route, Router
 
 from aliquot.live.gateway.http.asgi import BodyReader, Disconnected, Receive, Scope, Send, check_headers, send_response
@@ -23,7 +22,6 @@ from aliquot.live.gateway.http.refusal import (
 )
 from aliquot.live.gateway.http.responses import JSON, Body, Headers
 
-_log = structlog.get_logger(__name__)
 _JSON_TYPE = b"application/json"
 
 

@@ -7,8 +7,6 @@ lookups and one check of its body.
 import asyncio
 from collections.abc import Coroutine
 
-import structlog
-
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.http.auth import Auth, InvocationTarget, Principal
@@ -16,9 +14,7 @@ from aliquot.live.gateway.http.deadlines import Deadlines
 from aliquot.live.gateway.http.names import check_name, check_namespace, decoded
 from aliquot.live.gateway.http.query import InvokeOptions, check_timeout, invoke_options
 from aliquot.live.gateway.http.refusal import (
-    ELSEWHERE,
     Refusal,
-    forbidden,
     not_allowed,
     not_found,
     refusal_for,
@@ -39,11 +35,9 @@ from aliquot.live.store.ids import Ids
 from aliquot.live.store.records import FullName
 
 PREFIX = b"/api/v1/namespaces/"
-_MAX_CACHED = 1024
-_MAX_CACHED_BYTES = 256
+_MAX_CACHED_ENTRIES = 1024
+_MAX_CACHED_KEY_BYTES = 256
 _JSON_TYPES = frozenset([None, b"", b"application/json", b"application/json; charset=utf-8"])
-
-_log = structlog.get_logger(__name__)
 
 
 def is_invocation(method: str, path: bytes) -> bool:
@@ -194,15 +188,11 @@ class InvokeHandler:
         check_namespace(namespace)
         try:
             resolved = self._catalogue.resolve_with_components(principal.name, FullName(namespace, "/".join(names)))
-        except WrongCollectionError as error:
-            raise Refusal(409, ELSEWHERE) from error
-        except NotFoundError as error:
-            raise not_found() from error
-        except AccessDeniedError as error:
-            raise forbidden(str(error)) from error
+        except (WrongCollectionError, NotFoundError, AccessDeniedError) as error:
+            raise refusal_for(error) from error
         target = InvocationTarget(resolved, self._metrics.of_action(principal.name, resolved.function))
-        if len(path) <= _MAX_CACHED_BYTES:
-            if len(principal.targets) >= _MAX_CACHED:
+        if len(path) <= _MAX_CACHED_KEY_BYTES:
+            if len(principal.targets) >= _MAX_CACHED_ENTRIES:
                 principal.targets.clear()
             principal.targets[path] = target
         return target
@@ -218,8 +208,8 @@ class InvokeHandler:
 
     def _read_options(self, query: bytes) -> InvokeOptions:
         options = invoke_options(query, self._settings)
-        if len(query) <= _MAX_CACHED_BYTES and not options.session:  # there are too many sessions to cache
-            if len(self._options) >= _MAX_CACHED:
+        if len(query) <= _MAX_CACHED_KEY_BYTES and not options.session:  # there are too many sessions to cache
+            if len(self._options) >= _MAX_CACHED_ENTRIES:
                 self._options.clear()
             self._options[query] = options
         return options
