@@ -69,7 +69,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.lock = None
         self.model.fail(None)
         self.run(self.store.flush())
-        assert self.store.health.complaint is None
+        assert self.store.health.problem is None
 
     @rule(name=names, body=bodies, collection=st.sampled_from(["action", "namespace"]))
     def put(self, collection, name, body):

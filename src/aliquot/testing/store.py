@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from aliquot.live.store.base import (
     ActivationQuery,
-    Change,
     Document,
+    DocumentChange,
     JournalEntry,
     Put,
     Retention,
@@ -29,17 +29,17 @@ class MemoryStore(Store):
         self._journal: list[JournalEntry] = []
         self.health = StoreHealth()
 
-    def fail(self, complaint: str | None) -> None:
+    def fail(self, problem: str | None) -> None:
         """Refuse durable writes with this text from now on, or accept them again after None."""
-        self.health.complaint = complaint
+        self.health.problem = problem
 
     def _check(self) -> None:
-        if self.health.complaint is not None:
-            raise StoreError(self.health.complaint)
+        if self.health.problem is not None:
+            raise StoreError(self.health.problem)
 
     # --- documents --------------------------------------------------------------------------------------
 
-    async def apply(self, changes: Sequence[Change]) -> None:
+    async def apply(self, changes: Sequence[DocumentChange]) -> None:
         self._check()
         for change in changes:
             if isinstance(change, Put):

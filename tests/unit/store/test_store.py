@@ -267,7 +267,7 @@ def test_what_was_written_is_there_after_a_restart(opened):
 
 def test_all_is_well_at_first(run):
     async def scenario(store):
-        assert store.health.complaint is None
+        assert store.health.problem is None
         await store.flush()
 
     run(scenario)

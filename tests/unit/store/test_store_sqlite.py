@@ -166,7 +166,7 @@ def test_old_journal_segments_are_forgotten(tmp_path):
 
 def test_a_segment_whose_deletion_is_cut_short_is_still_a_beginning(tmp_path, monkeypatch):
     """The pruner deletes a segment from its end, in transactions: what is left after each begins with the snapshot."""
-    monkeypatch.setattr(prune, "ROWS", 1)
+    monkeypatch.setattr(prune, "MAX_STEP_ROWS", 1)
     left = []
 
     async def scenario():

@@ -19,9 +19,7 @@ from aliquot.testing.waiting import wait_on_loop
 
 
 async def until_well(store):
-    await wait_on_loop(
-        lambda: store.health.complaint, lambda complaint: complaint is None, what="the store to be well again"
-    )
+    await wait_on_loop(lambda: store.health.problem, lambda problem: problem is None, what="the store to be well again")
 
 
 async def fill(store):
@@ -32,7 +30,7 @@ async def fill(store):
         for number in itertools.islice(numbers, 50):
             store.record(activation(number, response=b"x" * 3000))
             store.journal(b"%d" % number)
-        return store.health.complaint
+        return store.health.problem
 
     await wait_on_loop(write, what="the disk to be full", pause_s=0.005)
     return next(numbers) - 1001
@@ -59,7 +57,7 @@ def test_a_full_disk_is_told_refused_and_overcome(tmp_path):
             await store.accept(accepted(1))
             disk = Disk(store)
             written = await fill(store)
-            assert "disk is full" in store.health.complaint
+            assert "disk is full" in store.health.problem
             for refused in (
                 store.accept(accepted(2)),
                 store.put("action", Document("ns", "a", b"x" * 9000)),
@@ -89,7 +87,7 @@ def test_a_full_disk_is_told_refused_and_overcome(tmp_path):
     asyncio.run(scenario())
 
 
-def test_the_complaint_ends_by_itself_when_nothing_waits_to_be_written(tmp_path):
+def test_the_problem_ends_by_itself_when_nothing_waits_to_be_written(tmp_path):
     async def scenario():
         async with opened(tmp_path) as store:
             disk = Disk(store)
@@ -143,7 +141,7 @@ def test_a_store_that_cannot_flush_lets_go_of_the_file_all_the_same(tmp_path):
         with pytest.raises(StoreError, match="disk is full"):
             await store.close()
         async with opened(tmp_path) as store:
-            assert store.health.complaint is None
+            assert store.health.problem is None
 
     asyncio.run(scenario())
 
@@ -160,7 +158,7 @@ def test_a_file_locked_by_another_process_is_told_and_overcome(tmp_path):
                 store.record(activation(1))
                 with pytest.raises(StoreError, match=r"locked by another process.*fuser"):
                     await store.accept(accepted(2))
-                assert "locked" in store.health.complaint
+                assert "locked" in store.health.problem
                 assert await starts(store) == [1]
                 assert await store.scan("action") == [Document("ns", "a", b"1")]
                 other.execute("ROLLBACK")
@@ -182,7 +180,7 @@ def test_a_file_locked_at_the_start_is_told(tmp_path):
             with pytest.raises(StoreError, match="locked by another process"):
                 await SqliteStore.open(tmp_path, busy_ms=20)
         async with opened(tmp_path) as store:  # the failed start left no lock behind
-            assert store.health.complaint is None
+            assert store.health.problem is None
 
     asyncio.run(scenario())
 
@@ -309,7 +307,7 @@ def test_a_value_that_cannot_be_stored_harms_itself_alone(tmp_path):
             assert isinstance(error, StoreError)
             assert "cannot be stored" in str(error)
             await store.flush()
-            assert store.health.complaint is None
+            assert store.health.problem is None
             assert await starts(store, limit=1000) == list(range(299, -1, -1))
             assert len(await store.scan("action")) == 1
 
@@ -329,21 +327,21 @@ def test_documents_that_change_together_all_stay_when_one_cannot_be_stored(tmp_p
     asyncio.run(scenario())
 
 
-def test_too_much_on_its_way_is_a_complaint(tmp_path):
+def test_too_many_queued_writes_are_a_problem(tmp_path):
     async def scenario():
         async with opened(tmp_path, max_backlog_bytes=100_000, max_backlog_rows=50) as store:
             for number in range(30):
                 store.record(activation(number, response=b"x" * 4000))
-            assert "MiB wait" in store.health.complaint
+            assert "MiB wait" in store.health.problem
             await store.flush()
-            assert store.health.complaint is None
+            assert store.health.problem is None
             store.open_segment(b"")
             for _ in range(60):
                 store.journal(b"")
-            assert "writes wait" in store.health.complaint
+            assert "writes wait" in store.health.problem
             assert store.backlog == 61
             await store.flush()
             assert store.backlog == 0
-            assert store.health.complaint is None
+            assert store.health.problem is None
 
     asyncio.run(scenario())

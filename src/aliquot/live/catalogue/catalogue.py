@@ -20,7 +20,7 @@ from aliquot.live.catalogue.entities import COLLECTIONS, Entities
 from aliquot.live.catalogue.keys import EphemeralKeys, make_key
 from aliquot.live.catalogue.names import MAX_NAME_LENGTH, is_name
 from aliquot.live.catalogue.resolving import ResolvedAction, full_name, resolve_action
-from aliquot.live.store.base import Change, Delete, Document, Put, Store
+from aliquot.live.store.base import Delete, Document, DocumentChange, Put, Store
 from aliquot.live.store.errors import AccessDeniedError, NotFoundError
 from aliquot.live.store.records import SYSTEM, Action, Entity, FullName, Namespace, Package, Quota, Rule, Trigger
 
@@ -53,7 +53,7 @@ class FunctionHost(Protocol):
 class NamespaceCompanion(Protocol):
     """Keeps something else of the namespaces', which goes when they go."""
 
-    def deletions(self, namespace: str) -> list[Change]: ...
+    def deletions(self, namespace: str) -> list[DocumentChange]: ...
 
     def forget(self, namespace: str) -> None:
         """They are done."""
@@ -254,7 +254,7 @@ class Catalogue:
         document = Document(namespace.name, namespace.name, msgspec.json.encode(namespace))
         await self._write([Put(NAMESPACES, document)], lambda: self._show_namespace(namespace))
 
-    async def _write(self, changes: list[Change], show: Callable[[], None]) -> None:
+    async def _write(self, changes: list[DocumentChange], show: Callable[[], None]) -> None:
         """In the store first, then in memory; a caller that is cancelled in between must not leave them different."""
 
         async def write() -> None:
@@ -273,7 +273,7 @@ class Catalogue:
         self._host.set_weight(namespace)
 
 
-def _gone(entity: Entity) -> Change:
+def _gone(entity: Entity) -> DocumentChange:
     return Delete(COLLECTIONS[type(entity)], entity.namespace, entity.name)
 
 

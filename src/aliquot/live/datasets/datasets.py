@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
-from aliquot.live.store.base import Change, Delete, Document, Put, Store
+from aliquot.live.store.base import Delete, Document, DocumentChange, Put, Store
 from aliquot.live.store.errors import NotFoundError
 from aliquot.storage.records import Dataset
 
@@ -89,7 +89,7 @@ class Datasets:
             await self._write([Delete(COLLECTION, "", name)], lambda: self._show(old, None))
         return old
 
-    async def _write(self, changes: list[Change], show: Callable[[], None]) -> None:
+    async def _write(self, changes: list[DocumentChange], show: Callable[[], None]) -> None:
         """A caller that is cancelled between the store and memory would leave them different."""
 
         async def write() -> None:
@@ -108,7 +108,7 @@ class Datasets:
 
     # --- a namespace goes ---------------------------------------------------------------------------------
 
-    def deletions(self, namespace: str) -> list[Change]:
+    def deletions(self, namespace: str) -> list[DocumentChange]:
         return [_put(new) for _, new in self._without(namespace)]
 
     def forget(self, namespace: str) -> None:

@@ -36,7 +36,7 @@ class CallRegistry:
 
     def check_open(self) -> None:
         """Raise `OverloadedError` if no call can be taken now."""
-        complaint = STOPPING if self.stopping else self._store.health.complaint
+        complaint = STOPPING if self.stopping else self._store.health.problem
         if complaint is not None:
             raise OverloadedError(complaint)
 

@@ -1,4 +1,4 @@
-"""What must survive: documents, activations, the queue of accepted invocations, the journal."""
+"""The durable store: documents, activations, the queue of accepted invocations and the journal."""
 
 from aliquot.live.store.base import (
     ActivationQuery,

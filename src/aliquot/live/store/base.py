@@ -1,11 +1,11 @@
-"""The store's interface: SQLite keeps it on one machine, others may elsewhere.
+"""The interface of the store. `SqliteStore` implements it on one machine.
 
-Three strengths of promise, and each method says which it gives:
+Each method gives one of three guarantees:
 
-- *durable*: when the call returns, a crash of the process or the machine does not undo it;
-- *behind*: written within milliseconds, together with others (group commit), in the order of the calls; a crash may
-  lose the last of them, never one from the middle;
-- *read*: sees all that is durable, and what was recorded behind.
+- *durable*: when the call returns, a crash of the process or the machine does not undo it.
+- *behind*: written within milliseconds, in the order of the calls, in groups. A crash may lose the last of these
+  writes, but never one from the middle.
+- *read*: sees everything that is durable, and activations that were recorded behind.
 """
 
 from abc import ABC, abstractmethod
@@ -19,20 +19,20 @@ from aliquot.live.store.records import Accepted, Activation
 
 
 class StoreError(Exception):
-    """The store cannot do what was asked now: the disk is full, the file is locked or damaged. The text says which."""
+    """The store cannot do this now: the disk is full, or the file is locked or damaged. The message says which."""
 
 
 class StoreHealth:
-    """Whether the store can write. It is read for every call, so it is a plain attribute."""
+    """The current ability to write. Every call reads it, so it is a plain attribute."""
 
-    __slots__ = ("complaint",)
+    __slots__ = ("problem",)
 
     def __init__(self) -> None:
-        self.complaint: str | None = None  # why writing fails at present, or None
+        self.problem: str | None = None  # why writes fail at present, or None
 
 
 class Document(Struct, frozen=True):
-    """A small thing that its owner keeps in memory too: a namespace, an action."""
+    """A small named value in a collection, such as a namespace or an action. Its owner also holds it in memory."""
 
     namespace: str
     name: str
@@ -40,27 +40,27 @@ class Document(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """Create or replace it."""
+    """A change that creates or replaces a document."""
 
     collection: str
     document: Document
 
 
 class Delete(Struct, frozen=True):
-    """Nothing happens when it is not there."""
+    """A change that deletes a document, if it exists."""
 
     collection: str
     namespace: str
     name: str
 
 
-Change: TypeAlias = Put | Delete
+DocumentChange: TypeAlias = Put | Delete
 
 
 class ActivationQuery(Struct, frozen=True):
     namespace: str
-    name: str | None = None  # of the action
-    since: int | None = None  # epoch ms of the start, inclusive, as `upto`
+    name: str | None = None  # name of the action
+    since: int | None = None  # earliest start, in ms since the epoch; both bounds are inclusive
     upto: int | None = None
     skip: int = 0
     limit: int = 30
@@ -68,15 +68,15 @@ class ActivationQuery(Struct, frozen=True):
 
 
 class JournalEntry(Struct, frozen=True):
-    """One entry: a segment begins with a snapshot, steps follow."""
+    """One entry of the journal. The first of a segment is a snapshot, the others are steps."""
 
     segment: int
-    number: int  # within the segment, from 0
+    number: int  # position in the segment, from 0
     body: bytes
 
 
 class Retention(Struct, frozen=True):
-    """How much of the past is kept. The newest journal segment always stays."""
+    """Limits on the age and size of stored history. The newest journal segment always stays."""
 
     activations_s: float = 7 * 86400
     activations_bytes: int = 4 * GIB
@@ -85,66 +85,70 @@ class Retention(Struct, frozen=True):
 
 
 class Store(ABC):
+    """Documents, activations, the queue of accepted invocations and the journal."""
+
     health: StoreHealth
+
     # --- documents --------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def apply(self, changes: Sequence[Change]) -> None:
-        """All of them or none, whatever happens: one transaction. Durable."""
+    async def apply(self, changes: Sequence[DocumentChange]) -> None:
+        """Apply all changes in one transaction. Durable."""
 
     async def put(self, collection: str, document: Document) -> None:
-        """Create or replace. Durable."""
+        """Create or replace a document. Durable."""
         await self.apply([Put(collection, document)])
 
     async def delete(self, collection: str, namespace: str, name: str) -> None:
-        """Durable. Nothing happens when it is not there."""
+        """Delete a document, if it exists. Durable."""
         await self.apply([Delete(collection, namespace, name)])
 
     @abstractmethod
     async def scan(self, collection: str) -> list[Document]:
-        """All of them, by namespace and name."""
+        """Return all documents of a collection, sorted by namespace and name."""
 
     # --- activations ------------------------------------------------------------------------------------
 
     @abstractmethod
     def record(self, activation: Activation) -> None:
-        """Behind, but readable at once."""
+        """Add an activation. Behind, but readable at once."""
 
     @abstractmethod
     async def finish(self, activation: Activation) -> None:
-        """The end of an accepted invocation: its record comes and its place in the queue goes, in one transaction.
+        """Finish an accepted invocation: add its record and remove it from the queue in one transaction.
 
-        Durable, and not readable before it is. The first end stands: a second one for the same id changes nothing.
+        Durable, and not readable earlier. If the id already has a record, that record stays.
         """
 
     @abstractmethod
-    async def activation(self, namespace: str, activation_id: str) -> Activation | None: ...
+    async def activation(self, namespace: str, activation_id: str) -> Activation | None:
+        """Return one activation of the namespace."""
 
     @abstractmethod
     async def activations(self, query: ActivationQuery) -> list[Activation]:
-        """Newest start first."""
+        """Return one page of matching activations, latest start first."""
 
     @abstractmethod
     async def count_activations(self, query: ActivationQuery) -> int:
-        """How many there are after `skip`; `limit` is not looked at."""
+        """Return the number of matching activations after the first `skip`. `limit` is ignored."""
 
     # --- the queue of accepted invocations --------------------------------------------------------------
 
     @abstractmethod
     async def accept(self, accepted: Accepted) -> None:
-        """Durable: now it may be acknowledged."""
+        """Add an invocation to the queue. Durable, so the caller may be answered afterwards."""
 
     @abstractmethod
     async def accept_all(self, accepted: Sequence[Accepted], record: Activation) -> None:
-        """Invocations and the record of what set them off, in one transaction: all of it or nothing. Durable."""
+        """Add the invocations of one event and the event's own record in one transaction. Durable."""
 
     @abstractmethod
     async def mark_started(self, activation_id: str) -> None:
-        """Durable: it must not run a second time unless it may."""
+        """Note that a queued invocation has begun to run. Durable. After a crash it runs again only if it may."""
 
     @abstractmethod
     async def unfinished(self) -> list[Accepted]:
-        """What was accepted and has no record yet, in order of acceptance; read at start."""
+        """Return accepted invocations without a record, in order of acceptance. The server reads them at start."""
 
     # --- the journal ------------------------------------------------------------------------------------
 
@@ -154,27 +158,27 @@ class Store(ABC):
 
     @abstractmethod
     def journal(self, step: bytes) -> None:
-        """The next entry of the open segment. Behind."""
+        """Append an entry to the open segment. Behind."""
 
     @abstractmethod
     def read_journal(self) -> AsyncIterator[JournalEntry]:
-        """Every entry that is durable, in order."""
+        """Yield every durable entry, in order."""
 
     # --- housekeeping -----------------------------------------------------------------------------------
 
     @property
     def backlog(self) -> int:
-        """How many writes wait for the disk."""
+        """The number of writes that are not on disk yet."""
         return 0
 
     @abstractmethod
     async def flush(self) -> None:
-        """Durable: all that was written before. Raises `StoreError` if it cannot be."""
+        """Wait until every earlier write is durable. Raises `StoreError` if that fails."""
 
     @abstractmethod
     async def prune(self, retention: Retention, *, now_ms: int) -> None:
-        """Forget what is too old or too much."""
+        """Delete activations and journal segments that exceed the retention limits."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Flush and let go."""
+        """Flush, then release the file."""

@@ -1,30 +1,31 @@
-"""One group of writes as one transaction, in few statements.
+"""Write one group of operations as one transaction, in few statements.
 
-Every `sqlite3_step` gives the interpreter lock away and must win it back from a busy event loop, which can take the
-whole switch interval (5 ms). So the number of statements must not grow with the number of rows: rows go in by
-hundreds, in statements of a few fixed sizes that stay compiled, filled up with rows of NULLs that `OR IGNORE` passes
-over.
+Every `sqlite3_step` releases the interpreter lock. Getting it back from a busy event loop can take a whole switch
+interval (5 ms), so the number of statements must not grow with the number of rows. Rows are inserted by hundreds, in
+statements of a few fixed sizes that stay compiled. Unused places hold rows of NULLs, which `OR IGNORE` skips.
 """
 
 import json
 import sqlite3
+from asyncio import Future
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import astuple
 
 from aliquot.clock import now_ms
-from aliquot.live.store.base import Change, Put
+from aliquot.live.store.base import DocumentChange, Put
 from aliquot.live.store.journal import pack
-from aliquot.live.store.operations import Kind, Operation, Snapshot
-from aliquot.live.store.pieces import set_aside, set_payload_aside
+from aliquot.live.store.large_bodies import write_large_bodies, write_large_payload
 from aliquot.live.store.records import Accepted, Activation
 from aliquot.live.store.schema import VERSION
 
 CHECKPOINT_ROWS = 8192
-COMMIT_ROWS = 16  # a small commit still changes several pages
+COMMIT_ROWS = 16  # cost of a commit in rows, because even a small one changes several pages
 SIZES = (1, 4, 16, 64, 256, 1024)
 ACTIVATION = "activation (seq, id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session, bytes)"
 QUEUE = "queue (id, namespace, name, accepted_ms, payload, pickled, rerun, started, cause, session)"
@@ -33,8 +34,38 @@ STARTED = "UPDATE queue SET started = 1 WHERE id IN (SELECT value FROM json_each
 FINISHED = "DELETE FROM queue WHERE id IN (SELECT value FROM json_each(?))"
 PUT = "INSERT OR REPLACE INTO document (collection, namespace, name, body) VALUES (?, ?, ?, ?)"
 DELETE = "DELETE FROM document WHERE collection = ? AND namespace = ? AND name = ?"
-# A write that changes nothing: it shows whether the disk takes one.
+# A write that changes nothing. It shows if the disk can be written.
 PROBE = f"PRAGMA user_version = {VERSION}"
+
+
+class WriteKind(Enum):
+    """The kinds of durable writes. Each comment gives the type of the write's value."""
+
+    APPLY = auto()  # list[DocumentChange]
+    ACCEPT = auto()  # (invocations to queue, records of the events that caused them)
+    STARTED = auto()  # activation id
+    FINISH = auto()  # Activation
+    BARRIER = auto()  # None: it changes nothing, and is done when everything before it is durable
+
+
+class SegmentStart(Struct, frozen=True):
+    """The first entry of a new journal segment."""
+
+    body: bytes
+
+
+class DurableWrite:
+    """A write that a caller waits for. If it fails, none of it is ever written."""
+
+    __slots__ = ("future", "kind", "value")
+
+    def __init__(self, kind: WriteKind, value: Any, future: "Future[None]") -> None:  # noqa: ANN401 - by kind
+        self.kind = kind
+        self.value = value
+        self.future = future
+
+
+Operation: TypeAlias = Activation | bytes | SegmentStart | DurableWrite  # bytes are a journal step
 
 
 @cache
@@ -45,7 +76,7 @@ def _insert(target: str, rows: int) -> str:
 
 
 def insert(connection: sqlite3.Connection, target: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Rows whose key is there already are passed over."""
+    """Insert rows, except those whose key exists already."""
     columns = target.count(",") + 1
     for begin in range(0, len(rows), SIZES[-1]):
         chunk = rows[begin : begin + SIZES[-1]]
@@ -58,18 +89,18 @@ def insert(connection: sqlite3.Connection, target: str, rows: Sequence[tuple[Any
 
 
 class BatchWriter:
-    """Writes groups in order; lives on the writer's thread."""
+    """Writes groups in order. Runs on the writer thread."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         (self.seq,) = connection.execute("SELECT ifnull(max(seq), 0) FROM activation").fetchone()
         (self.segment,) = connection.execute("SELECT ifnull(max(segment), 0) FROM journal").fetchone()
-        self.number = 0  # of the next entry in the segment
+        self.number = 0  # position of the next entry in the segment
         self.commits = 0
         self._since_checkpoint = 0
 
     def write(self, operations: Sequence[Operation]) -> int:
-        """All of them or none. Returns the number of the last record in the file."""
+        """Write all operations, or none if one fails. Return the number of the last record in the file."""
         before = self.seq, self.segment, self.number
         execute = self._connection.execute
         try:
@@ -78,7 +109,8 @@ class BatchWriter:
             execute("COMMIT")
         except BaseException:
             self.seq, self.segment, self.number = before
-            self._since_checkpoint = CHECKPOINT_ROWS  # once it is in the file, the log begins anew: that is room too
+            # The disk may be full. A checkpoint lets the log start again from its beginning, which frees space.
+            self._since_checkpoint = CHECKPOINT_ROWS
             if self._connection.in_transaction:
                 execute("ROLLBACK")
             raise
@@ -87,10 +119,10 @@ class BatchWriter:
         return int(self.seq)
 
     def checkpoint(self) -> None:
-        """Move the log into the file now and then; called when nobody waits.
+        """Move the write-ahead log into the file if it has grown. Called after callers have their results.
 
-        Only this connection ever does so: SQLite before 3.51.3 may damage a file when two reset its log at once. If it
-        fails, the log holds what the file lacks, and a disk that is full shows itself when the log cannot grow.
+        Only this connection does so, because SQLite before 3.51.3 may damage a file when two connections reset its log
+        at once. A failure is harmless: the log still holds the data. A full disk is reported when the log cannot grow.
         """
         if self._since_checkpoint >= CHECKPOINT_ROWS:
             self._since_checkpoint = 0
@@ -111,21 +143,21 @@ class BatchWriter:
                 steps.append(operation)
             elif isinstance(operation, Activation):
                 records.append(operation)
-            elif isinstance(operation, Snapshot):
+            elif isinstance(operation, SegmentStart):
                 self._write_journal(steps)
                 self.segment, self.number, steps = self.segment + 1, 0, [operation.body]
-            elif operation.kind is Kind.ACCEPT:
+            elif operation.kind is WriteKind.ACCEPT:
                 accepted += operation.value[0]
                 records += operation.value[1]
-            elif operation.kind is Kind.STARTED:
+            elif operation.kind is WriteKind.STARTED:
                 started.append(operation.value)
-            elif operation.kind is Kind.FINISH:
+            elif operation.kind is WriteKind.FINISH:
                 records.append(operation.value)
                 finished.append(operation.value.id)
-            elif operation.kind is Kind.APPLY:
+            elif operation.kind is WriteKind.APPLY:
                 self._write_documents(operation.value)
-        # For one id these come in this order, whoever waits for what; so the group needs one statement for each.
-        insert(self._connection, QUEUE, [astuple(set_payload_aside(self._connection, one)) for one in accepted])
+        # One id is accepted, started and finished in this order, so one statement per kind keeps the order.
+        insert(self._connection, QUEUE, [astuple(write_large_payload(self._connection, one)) for one in accepted])
         self._write_ids(STARTED, started)
         self._write_records(records)
         self._write_ids(FINISHED, finished)
@@ -136,7 +168,7 @@ class BatchWriter:
         for seq, record in enumerate(records, start=self.seq + 1):
             *fields, large = astuple(record)
             if large is not None or type(record.pickled) is memoryview:
-                *fields, _ = astuple(set_aside(self._connection, record))
+                *fields, _ = astuple(write_large_bodies(self._connection, record))
             rows.append((seq, *fields, body_bytes(record)))
         insert(self._connection, ACTIVATION, rows)
         self.seq += len(rows)
@@ -153,7 +185,7 @@ class BatchWriter:
             self._connection.execute(JOURNAL, row)
             self.number += len(entries)
 
-    def _write_documents(self, changes: Iterable[Change]) -> None:
+    def _write_documents(self, changes: Iterable[DocumentChange]) -> None:
         for change in changes:
             if isinstance(change, Put):
                 self._connection.execute(PUT, (change.collection, *astuple(change.document)))

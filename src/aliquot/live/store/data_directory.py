@@ -1,4 +1,4 @@
-"""The data directory: who has it, and what lies in it."""
+"""The data directory of a server: its lock, and the paths of its files."""
 
 import fcntl
 import json
@@ -12,7 +12,7 @@ DATABASE, LOCAL, LOCK, USAGE = "aliquot.db", "local.json", "lock", "usage.ring"
 
 
 class DataDirectory:
-    """Held by one server at a time, as long as its process lives: the kernel lets go of the lock whatever happens."""
+    """A data directory locked by this process. The kernel releases the lock when the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -43,7 +43,7 @@ class DataDirectory:
         return self.path / USAGE
 
     def publish(self, ready: dict[str, Any]) -> None:
-        """Tell the commands of the same user where the server is; gone with the server."""
+        """Write the server's address and key for commands of the same user. `release` deletes the file."""
         write_private(self.path / LOCAL, ready)
 
     def release(self) -> None:
@@ -52,7 +52,7 @@ class DataDirectory:
 
 
 def write_private(path: Path, content: dict[str, Any]) -> None:
-    """Whole or not at all, and for the owner's eyes: it holds a key."""
+    """Write a file atomically and readable by its owner only, because it holds a key."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

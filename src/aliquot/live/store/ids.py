@@ -1,6 +1,7 @@
-"""Random identifiers, cheaply: the kernel is asked for many at once.
+"""Random identifiers, made in blocks so that one call of the kernel serves many.
 
-They begin with the time, so that those of one moment lie together in the store's index; that halves what it costs.
+They begin with the time. Identifiers of one moment are therefore neighbours in the store's index, which halves the cost
+of inserting them.
 """
 
 import os
@@ -11,7 +12,7 @@ _BLOCK = 256
 
 
 class Ids:
-    """Each call gives 32 new lower-case hexadecimal digits."""
+    """A generator of identifiers. Each call returns 32 new lower-case hexadecimal digits."""
 
     def __init__(self) -> None:
         self._pool: list[str] = []

@@ -1,4 +1,4 @@
-"""The journal in the file: many entries in one row, and a reader that needs no server."""
+"""Pack journal entries into rows, and read the journal of a file without a server."""
 
 import sqlite3
 from array import array
@@ -8,16 +8,16 @@ from pathlib import Path
 
 from aliquot.live.store.base import JournalEntry, StoreError
 from aliquot.live.store.schema import connect_reader, locate
-from aliquot.live.store.trouble import as_store_error
+from aliquot.live.store.sqlite_errors import as_store_error
 
 Row = tuple[int, int, int, bytes, bytes]
 
-# Rows are read one at a time: a long read would keep the log of a running server from being reused.
+# Rows are read one at a time, because a long read would keep a running server from reusing its write-ahead log.
 NEXT_ROW = "SELECT seq, segment, first, lengths, bodies FROM journal WHERE seq > ? ORDER BY seq LIMIT 1"
 
 
 def pack(entries: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """The lengths (32 bit each, little end first) and the entries end to end."""
+    """Return the lengths (32 bits each, little-endian) and the concatenated entries."""
     lengths = array("I", map(len, entries))
     return lengths.tobytes(), b"".join(entries)
 
@@ -42,9 +42,9 @@ def read_row(connection: sqlite3.Connection, after: int) -> Row | None:
 
 
 def read_journal(path: Path) -> Iterator[JournalEntry]:
-    """Every durable entry of a database file, or of the one in a data directory, in order. Raises `StoreError`.
+    """Yield every durable entry of a database file, or of the one in a data directory. Raises `StoreError`.
 
-    It writes nothing, and a server may have the file open; what that commits meanwhile is read too.
+    It writes nothing. A server may have the file open, and entries that it commits meanwhile are read, too.
     """
     file = locate(path)
     if not file.exists():

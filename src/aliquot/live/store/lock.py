@@ -1,4 +1,4 @@
-"""One server to a database: a lock that the kernel takes back when its holder dies, however it dies."""
+"""A lock that lets one server use a database. The kernel releases it when the process ends, however it ends."""
 
 import fcntl
 import os
@@ -9,13 +9,13 @@ from aliquot.live.store.base import StoreError
 
 
 class OwnerLock:
-    """A lock of its own file, because closing any descriptor of the database would drop SQLite's locks on it.
+    """A lock on a separate file, because closing any descriptor of the database would drop SQLite's locks on it.
 
-    It is a POSIX record lock: a child that was forked does not inherit it, so a sandbox that outlives a killed server
-    does not keep the next one out. The price: a process does not exclude itself, hence the table of what is held here.
+    It is a POSIX record lock. Forked children do not inherit it, so a sandbox that outlives a killed server does not
+    block the next server. Such a lock does not exclude its own process, so the class also keeps a set of held paths.
     """
 
-    _held: set[Path] = set()  # noqa: RUF012 - shared by all on purpose
+    _held: set[Path] = set()  # noqa: RUF012 - shared by all instances on purpose
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(database.name + "-lock").resolve()
@@ -45,7 +45,7 @@ class OwnerLock:
                 f"{self._database} is in use by another server (process {holder}); "
                 "stop it, or choose another data directory"
             ) from error
-        # Best effort: on a full disk the lock holds without the note of who has it.
+        # On a full disk the lock holds without the process id of its owner.
         with suppress(OSError):
             os.truncate(self._file, 0)
             os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)

@@ -1,11 +1,11 @@
-"""Reading: what is in the file, merged with what is on its way there."""
+"""Read documents, activations and queued invocations from the file, merged with activations not written yet."""
 
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 from aliquot.live.store.base import ActivationQuery, Document
-from aliquot.live.store.pieces import in_list, payload_of
+from aliquot.live.store.large_bodies import read_large_payload, without_large_bodies
 from aliquot.live.store.records import Accepted, Activation
 
 COLUMNS = "id, namespace, name, start_ms, end_ms, summary, response, logs, pickled, session"
@@ -28,7 +28,7 @@ def matches(query: ActivationQuery, activation: Activation) -> bool:
 
 
 def newest_first(activations: Sequence[Activation]) -> list[Activation]:
-    """By start; of equal ones the one recorded later is first. They come in order of recording."""
+    """Sort activations, given in order of recording, by start. Of equal starts the last recorded comes first."""
     latest_first = activations[::-1]
     return sorted(latest_first, key=lambda activation: -activation.start)
 
@@ -41,9 +41,9 @@ def one(connection: sqlite3.Connection, namespace: str, activation_id: str) -> A
 def page(
     connection: sqlite3.Connection, query: ActivationQuery, pending: Sequence[Activation], last_seq: int
 ) -> list[Activation]:
-    """`pending`: those that match and are not in the file up to `last_seq`, in order of recording."""
+    """Return one page. `pending` are the matching activations after `last_seq`, in order of recording."""
     where, values = _where(query, last_seq)
-    # However the pending ones fall, the file's first `skip - pending` records come before the page.
+    # Wherever the pending ones sort, the first `skip - len(pending)` records of the file come before the page.
     begin = max(0, query.skip - len(pending))
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM activation WHERE {where} "  # noqa: S608 - our own names
@@ -51,7 +51,7 @@ def page(
         (*values, query.skip + query.limit - begin, begin),
     )
     stored = [Activation(*row) for row in rows]
-    both = newest_first([in_list(one) for one in (*reversed(stored), *pending)])
+    both = newest_first([without_large_bodies(one) for one in (*reversed(stored), *pending)])
     return both[query.skip - begin :][: query.limit]
 
 
@@ -68,7 +68,7 @@ def documents(connection: sqlite3.Connection, collection: str) -> list[Document]
 def unfinished(connection: sqlite3.Connection) -> list[Accepted]:
     found = []
     for id_, namespace, name, accepted, payload, pickled, rerun, started, *more in connection.execute(UNFINISHED):
-        body = payload or payload_of(connection, id_)
+        body = payload or read_large_payload(connection, id_)
         found.append(Accepted(id_, namespace, name, accepted, body, bool(pickled), bool(rerun), bool(started), *more))
     return found
 

@@ -1,6 +1,6 @@
-"""What the live platform keeps: namespaces, entities, activations. Frozen, and stored as they are.
+"""The records that the store keeps: namespaces, entities and activations.
 
-Field names are OpenWhisk's where OpenWhisk has one, so that an entity's JSON is the record itself.
+Field names are OpenWhisk's where OpenWhisk has one, so that the JSON of an entity is the record itself.
 """
 
 from typing import Any, TypeAlias
@@ -11,18 +11,18 @@ PYTHON = "python:3.11"
 NODEJS = "nodejs:20"
 SEQUENCE = "sequence"
 BLACKBOX = "blackbox"
-SYSTEM = "whisk.system"  # the namespace of what comes with the platform; nobody's
+SYSTEM = "whisk.system"  # the namespace of the packages that come with the platform; it has no keys
 
 
 class Key(Struct, frozen=True):
-    """One credential of a namespace: `uuid:secret`, of which the secret is known to its owner alone."""
+    """A credential of a namespace. The key itself is `uuid:secret`, and only its owner has the secret."""
 
     uuid: str
-    digest: str  # SHA-256 of the secret, in hex; secrets are long and random, so no slow hash is needed
+    digest: str  # SHA-256 of the secret in hex. Secrets are long and random, so no slow hash is needed.
 
 
 class Quota(Struct, frozen=True):
-    """How much one namespace may ask for; None: no bound."""
+    """The limits of one namespace. None means no limit."""
 
     invocations_per_minute: int | None = None
     concurrent_invocations: int | None = None
@@ -30,17 +30,17 @@ class Quota(Struct, frozen=True):
 
 
 class Namespace(Struct, frozen=True):
-    """A tenant."""
+    """A tenant with its keys, weight and quota."""
 
     name: str
     keys: tuple[Key, ...] = ()
-    weight: float = 1  # the operator's
+    weight: float = 1  # share in the scheduler, set by the operator
     quota: Quota = Quota()
     created: int = 0  # epoch ms
 
 
 class Pair(Struct, frozen=True, omit_defaults=True):
-    """One annotation, or one parameter. An `init` parameter goes to the environment, not to the arguments."""
+    """An annotation or a parameter. An `init` parameter goes to the environment, not to the arguments."""
 
     key: str
     value: Any = None
@@ -58,7 +58,7 @@ class FullName(Struct, frozen=True, order=True):
 
     @property
     def package(self) -> str:
-        """Empty when it is in none."""
+        """The package's name, or an empty text."""
         return self.name.rpartition("/")[0]
 
     @property
@@ -67,7 +67,7 @@ class FullName(Struct, frozen=True, order=True):
 
     @property
     def path(self) -> str:
-        """What stands before the last name: `namespace`, or `namespace/package`."""
+        """The part before the last name: `namespace`, or `namespace/package`."""
         return f"{self.namespace}/{self.package}" if self.package else self.namespace
 
 
@@ -76,8 +76,8 @@ class Exec(Struct, frozen=True, omit_defaults=True):
     code: str = ""
     binary: bool = False
     main: str | None = None
-    image: str | None = None  # of a blackbox
-    components: tuple[FullName, ...] = ()  # of a sequence
+    image: str | None = None  # container image of a blackbox action
+    components: tuple[FullName, ...] = ()  # actions of a sequence
 
 
 class Limits(Struct, frozen=True):
@@ -85,11 +85,11 @@ class Limits(Struct, frozen=True):
     memory: int = 256  # MB
     logs: int = 10  # MB
     concurrency: int = 1
-    instances: int | UnsetType = UNSET  # sandboxes at once; unset: as many as the devices hold
+    instances: int | UnsetType = UNSET  # sandboxes at once; if unset, as many as the devices hold
 
 
 class _Entity(Struct, frozen=True, kw_only=True):
-    """What all entities of a namespace have. No two of one namespace have the same name, whatever they are."""
+    """The common fields of all entities. Names are unique within a namespace, across all kinds of entities."""
 
     parameters: tuple[Pair, ...] = ()
     annotations: tuple[Pair, ...] = ()
@@ -101,7 +101,7 @@ class _Entity(Struct, frozen=True, kw_only=True):
 
 
 def is_truthy(value: object) -> bool:
-    """As annotations are read: empty lists and objects are true."""
+    """Return the truth value of an annotation, as in JavaScript: empty lists and objects are true."""
     return value not in (None, False, 0, "") or isinstance(value, list | dict)
 
 
@@ -113,7 +113,7 @@ class Action(_Entity, frozen=True):
     version: str
     exec: Exec
     limits: Limits = Limits()
-    revision: str = ""  # new with every write: a sandbox serves exactly one
+    revision: str = ""  # new with every write; a sandbox serves exactly one revision
 
     @property
     def full_name(self) -> FullName:
@@ -121,7 +121,7 @@ class Action(_Entity, frozen=True):
 
 
 class Package(_Entity, frozen=True):
-    """Actions that share parameters; or another package under a name and with parameters of one's own: a binding."""
+    """A set of actions with common parameters, or a binding: another package under a new name, with own parameters."""
 
     namespace: str
     name: str
@@ -130,54 +130,56 @@ class Package(_Entity, frozen=True):
 
 
 class Trigger(_Entity, frozen=True):
-    """A name for events. Rules say which actions one sets off."""
+    """A named source of events. Rules say which actions an event invokes."""
 
     namespace: str
     name: str
     version: str
-    identity: str = ""  # given once: what was tied to a trigger is not tied to its namesake of later
+    identity: str = ""  # unique, so that rules and alarms do not pass to a later trigger of the same name
 
 
 class Rule(_Entity, frozen=True):
+    """A rule invokes an action whenever a trigger fires."""
+
     namespace: str
     name: str
     version: str
     trigger: FullName
     action: FullName
     active: bool = True
-    tied: str = ""  # the trigger's identity: when it is another's, the rule is inactive
+    tied: str = ""  # identity of its trigger; with a later trigger of the same name the rule is inactive
 
 
 Entity: TypeAlias = Action | Package | Trigger | Rule
 
 
 class Activation(Struct, frozen=True, gc=False):
-    """The record of one invocation, ready to be stored: what lists need apart from what may be large."""
+    """The record of one invocation in stored form. What lists show is separate from what may be large."""
 
     id: str  # 32 lower-case hexadecimal digits
     namespace: str
-    name: str  # of the action, as in lists: `name` or `package/name`
+    name: str  # name of the action in lists: `name` or `package/name`
     start: int  # epoch ms
     end: int
     summary: bytes  # JSON object: the list item, `statusCode` included
     response: bytes  # JSON object: status, success, result, size
     logs: bytes  # JSON array of lines
-    pickled: bytes | memoryview | None = None  # the result as the SDK's client wants it, when it asked for that
+    pickled: bytes | memoryview | None = None  # the pickled result, if the SDK's client asked for it
     session: str | None = None
-    # A result too large to be copied: then `response` ends where it belongs, and a brace follows.
+    # A result too large to be copied. `response` then ends where the result belongs, and a brace must follow it.
     large: bytes | memoryview | None = None
 
 
 class Accepted(Struct, frozen=True, gc=False):
-    """An invocation that was acknowledged before it ran; it is in the queue until its activation is stored."""
+    """An invocation that was acknowledged before it ran. It is in the queue until its activation is stored."""
 
     id: str
-    namespace: str  # the caller's
-    name: str  # of the flow: how the caller reaches the action
+    namespace: str  # the caller's namespace
+    name: str  # name of the flow in the caller's namespace
     accepted: int  # epoch ms
-    payload: bytes | memoryview  # as the sandbox will get it
-    pickled: bool = False  # the payload is the SDK's, not JSON
+    payload: bytes | memoryview  # as the sandbox gets it
+    pickled: bool = False  # the payload is a pickle of the SDK, not JSON
     rerun: bool = False  # may run again after a crash
     started: bool = False
-    cause: str = ""  # the activation that it is part of
+    cause: str = ""  # id of the activation that it is part of
     session: str = ""

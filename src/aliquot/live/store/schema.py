@@ -1,4 +1,4 @@
-"""The database file: its tables, its versions, and how a connection to it is made."""
+"""The database file: its tables, its migrations, and connections to it."""
 
 import os
 import sqlite3
@@ -7,13 +7,13 @@ from urllib.parse import quote
 
 from aliquot.core.units import MIB
 from aliquot.live.store.base import StoreError
-from aliquot.live.store.trouble import as_store_error
+from aliquot.live.store.sqlite_errors import as_store_error
 
 FILE_NAME = "aliquot.db"
-APPLICATION_ID = 0x416C6971  # "Aliq": `file` and we can tell whose it is
+APPLICATION_ID = 0x416C6971  # "Aliq", by which the command `file` and this module recognise the file
 
-# Each script takes the file one version further; what is released is never edited, the next one is appended.
-# NOT NULL matters beyond tidiness: `batch.py` pads statements with rows of NULLs, which OR IGNORE passes over.
+# Each script migrates the file to the next version. Released scripts are never edited, new ones are appended.
+# The NOT NULL constraints are needed: `batch.py` pads statements with rows of NULLs, which OR IGNORE skips.
 MIGRATIONS = (
     """
     CREATE TABLE document (
@@ -69,12 +69,12 @@ WAL_LIMIT_BYTES = 64 * MIB
 
 
 def locate(path: Path) -> Path:
-    """The database file that a data directory or a file stands for."""
+    """Return the database file of a data directory, or the path itself if it is a file."""
     return path / FILE_NAME if path.is_dir() else path
 
 
 def prepare(path: Path) -> Path:
-    """The same for a server, which makes the directory if it must. Raises `StoreError`."""
+    """Return the database file for a server, and create its directory. Raises `StoreError`."""
     file = path if path.suffix == ".db" else path / FILE_NAME
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,12 +84,12 @@ def prepare(path: Path) -> Path:
 
 
 def connect_writer(path: Path, *, busy_ms: int) -> sqlite3.Connection:
-    """The one connection that writes, with the file made or brought to this version. Raises `StoreError`."""
+    """Open the only writing connection. Create the file or migrate it to this version. Raises `StoreError`."""
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(path, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False)
         _check(connection, path)
-        # Before anything else: pages can be given back later only in a file that was made so.
+        # First, because pages can be returned later only if the file was created with this setting.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
@@ -98,7 +98,7 @@ def connect_writer(path: Path, *, busy_ms: int) -> sqlite3.Connection:
         connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
-        # The writer moves the log itself, after it has told those who wait.
+        # `BatchWriter.checkpoint` moves the log, after callers have their results.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         _migrate(connection)
     except (sqlite3.Error, StoreError) as error:
@@ -109,13 +109,14 @@ def connect_writer(path: Path, *, busy_ms: int) -> sqlite3.Connection:
 
 
 def connect_reader(path: Path, *, busy_ms: int) -> sqlite3.Connection:
-    """A connection that cannot write; the file must be there. Raises `StoreError`."""
+    """Open a read-only connection to an existing file. Raises `StoreError`."""
     connection: sqlite3.Connection | None = None
-    # Even a reader keeps a note of its place beside the file. Where it cannot, and no log is there, nobody writes.
-    alone = not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists()
+    # A reader needs a shared-memory file beside the database. If the directory is read-only and has no log, the
+    # database cannot change either, and is opened as immutable.
+    immutable = not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists()
     try:
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if alone else ""),
+            f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if immutable else ""),
             uri=True, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False,
         )  # fmt: skip
         if _check(connection, path) == 0:
@@ -128,7 +129,7 @@ def connect_reader(path: Path, *, busy_ms: int) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the file, 0 for a new one."""
+    """Return the version of the file, 0 for a new one. Raises `StoreError` for a file that is not usable."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

@@ -1,4 +1,4 @@
-"""The store in one SQLite file: one thread writes in groups, another reads, the event loop waits for neither."""
+"""The store in one SQLite file. One thread writes in groups, another reads, and the event loop never blocks."""
 
 import asyncio
 import sqlite3
@@ -10,41 +10,43 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from aliquot.core.units import MIB
-from aliquot.live.store import pieces, reads
-from aliquot.live.store.backlog import Backlog
+from aliquot.live.store import large_bodies, reads
 from aliquot.live.store.base import (
     ActivationQuery,
-    Change,
     Document,
+    DocumentChange,
     JournalEntry,
     Retention,
     Store,
     StoreError,
     StoreHealth,
 )
-from aliquot.live.store.batch import BatchWriter
+from aliquot.live.store.batch import BatchWriter, WriteKind
 from aliquot.live.store.journal import read_row, unpack
 from aliquot.live.store.lock import OwnerLock
-from aliquot.live.store.operations import Kind
 from aliquot.live.store.prune import Pruner
 from aliquot.live.store.records import Accepted, Activation
 from aliquot.live.store.schema import connect_reader, connect_writer, prepare
-from aliquot.live.store.trouble import as_store_error, explain
-from aliquot.live.store.writer import Writer
+from aliquot.live.store.sqlite_errors import as_store_error, explain
+from aliquot.live.store.write_queue import WriteQueue
+from aliquot.live.store.writer import WriterThread
 
 T = TypeVar("T")
 
 
 class SqliteStore(Store):
-    """Made by `await SqliteStore.open(path)`; used on one event loop, and from its thread only."""
+    """Implements `Store` with SQLite. Create it with `await SqliteStore.open(path)`.
+
+    It belongs to one event loop, and is used from that loop's thread only.
+    """
 
     def __init__(
         self,
         path: Path,
         lock: OwnerLock,
-        writer: Writer,
+        writer: WriterThread,
         batches: BatchWriter,
-        backlog: Backlog,
+        write_queue: WriteQueue,
         pruner: Pruner,
         health: StoreHealth,
     ) -> None:
@@ -53,13 +55,13 @@ class SqliteStore(Store):
         self._lock = lock
         self._writer = writer
         self._batches = batches
-        self._backlog = backlog
+        self._write_queue = write_queue
         self._pruner = pruner
         self._segment_open = False
         self._closed = False
-        # Point reads are so short that the loop does them itself; the other connection belongs to the thread.
-        self._near = connect_reader(path, busy_ms=0)
-        self._far = connect_reader(path, busy_ms=1000)
+        # Reads of a single row are short enough for the event loop. The other connection belongs to the read thread.
+        self._loop_reader = connect_reader(path, busy_ms=0)
+        self._thread_reader = connect_reader(path, busy_ms=1000)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="aliquot-store-read")
 
     @classmethod
@@ -72,7 +74,7 @@ class SqliteStore(Store):
         max_backlog_rows: int = 200_000,
         busy_ms: int = 1000,
     ) -> Self:
-        """Open `aliquot.db` in this data directory, or this `.db` file, and make it if need be. Raises `StoreError`."""
+        """Open or create `aliquot.db` in this data directory, or this `.db` file. Raises `StoreError`."""
         loop = asyncio.get_running_loop()
         path = prepare(path)
         lock = OwnerLock(path)
@@ -87,14 +89,14 @@ class SqliteStore(Store):
             connection.close()
             lock.release()
             raise as_store_error(error, path) from error
-        writer = Writer(loop, connection, batches.checkpoint)
+        writer = WriterThread(loop, connection, batches.checkpoint)
         try:
             health = StoreHealth()
-            backlog = Backlog(
+            write_queue = WriteQueue(
                 loop, writer, batches.write, lambda error: explain(error, path), health,
                 gather_s=gather_s, max_bytes=max_backlog_bytes, max_rows=max_backlog_rows, last_seq=batches.seq,
             )  # fmt: skip
-            return cls(path, lock, writer, batches, backlog, Pruner(connection, writer), health)
+            return cls(path, lock, writer, batches, write_queue, Pruner(connection, writer), health)
         except StoreError:
             writer.stop()
             lock.release()
@@ -102,13 +104,13 @@ class SqliteStore(Store):
 
     @property
     def commits(self) -> int:
-        """How many groups have been written."""
+        """The number of groups written."""
         return self._batches.commits
 
     # --- documents --------------------------------------------------------------------------------------
 
-    async def apply(self, changes: Sequence[Change]) -> None:
-        await self._backlog.durable(Kind.APPLY, list(changes))
+    async def apply(self, changes: Sequence[DocumentChange]) -> None:
+        await self._write_queue.add_durable(WriteKind.APPLY, list(changes))
 
     async def scan(self, collection: str) -> list[Document]:
         return await self._read(lambda connection: reads.documents(connection, collection))
@@ -116,23 +118,23 @@ class SqliteStore(Store):
     # --- activations ------------------------------------------------------------------------------------
 
     def record(self, activation: Activation) -> None:
-        self._backlog.record(activation)
+        self._write_queue.record(activation)
 
     async def finish(self, activation: Activation) -> None:
-        await self._backlog.durable(Kind.FINISH, activation)
+        await self._write_queue.add_durable(WriteKind.FINISH, activation)
 
     async def activation(self, namespace: str, activation_id: str) -> Activation | None:
-        pending = self._backlog.records.get(activation_id)
+        pending = self._write_queue.records.get(activation_id)
         if pending is not None:
             return pending if pending.namespace == namespace else None
         try:
-            found = reads.one(self._near, namespace, activation_id)
-        except sqlite3.Error:  # locked, perhaps: wait for it where waiting harms nobody
+            found = reads.one(self._loop_reader, namespace, activation_id)
+        except sqlite3.Error:  # perhaps locked: the read thread may wait, the event loop may not
             found = await self._read(lambda connection: reads.one(connection, namespace, activation_id))
-        if found is None or pieces.is_whole(found):
+        if found is None or large_bodies.is_complete(found):
             return found
         partial_record = found
-        return await self._read(lambda connection: pieces.completed(connection, partial_record))
+        return await self._read(lambda connection: large_bodies.read_large_bodies(connection, partial_record))
 
     async def activations(self, query: ActivationQuery) -> list[Activation]:
         pending, last_seq = self._pending(query)
@@ -143,20 +145,23 @@ class SqliteStore(Store):
         return await self._read(lambda connection: reads.count(connection, query, len(pending), last_seq))
 
     def _pending(self, query: ActivationQuery) -> tuple[list[Activation], int]:
-        """What the file up to that number does not hold: taken together, nothing is missed or seen twice."""
-        found = [record for record in self._backlog.records.values() if reads.matches(query, record)]
-        return found, self._backlog.last_seq
+        """Return the matching records that are not durable yet, and the number of the last durable one.
+
+        Both are read at the same moment, so a list neither misses nor repeats a record.
+        """
+        found = [record for record in self._write_queue.records.values() if reads.matches(query, record)]
+        return found, self._write_queue.last_seq
 
     # --- the queue of accepted invocations --------------------------------------------------------------
 
     async def accept(self, accepted: Accepted) -> None:
-        await self._backlog.durable(Kind.ACCEPT, ((accepted,), ()))
+        await self._write_queue.add_durable(WriteKind.ACCEPT, ((accepted,), ()))
 
     async def accept_all(self, accepted: Sequence[Accepted], record: Activation) -> None:
-        await self._backlog.durable(Kind.ACCEPT, (tuple(accepted), (record,)))
+        await self._write_queue.add_durable(WriteKind.ACCEPT, (tuple(accepted), (record,)))
 
     async def mark_started(self, activation_id: str) -> None:
-        await self._backlog.durable(Kind.STARTED, activation_id)
+        await self._write_queue.add_durable(WriteKind.STARTED, activation_id)
 
     async def unfinished(self) -> list[Accepted]:
         return await self._read(reads.unfinished)
@@ -165,12 +170,12 @@ class SqliteStore(Store):
 
     def open_segment(self, snapshot: bytes) -> None:
         self._segment_open = True
-        self._backlog.open_segment(snapshot)
+        self._write_queue.open_segment(snapshot)
 
     def journal(self, step: bytes) -> None:
         if not self._segment_open:
             raise StoreError("no journal segment is open: open_segment comes first")
-        self._backlog.journal(step)
+        self._write_queue.journal(step)
 
     async def read_journal(self) -> AsyncIterator[JournalEntry]:
         after = -1
@@ -183,15 +188,15 @@ class SqliteStore(Store):
 
     @property
     def backlog(self) -> int:
-        return self._backlog.rows
+        return self._write_queue.rows
 
     async def flush(self) -> None:
-        if not self._backlog.idle:
-            await self._backlog.durable(Kind.BARRIER, None)
+        if not self._write_queue.idle:
+            await self._write_queue.add_durable(WriteKind.BARRIER, None)
 
     async def prune(self, retention: Retention, *, now_ms: int) -> None:
-        with suppress(StoreError):  # a disk that takes nothing more needs this all the more
-            await self.flush()  # what is on its way is judged too
+        with suppress(StoreError):  # a full disk needs pruning even more
+            await self.flush()  # so that queued records are considered, too
         try:
             await self._pruner.run(retention, now_ms)
         except sqlite3.Error as error:
@@ -204,16 +209,16 @@ class SqliteStore(Store):
         try:
             await self.flush()
         finally:
-            self._backlog.stop()
+            self._write_queue.stop()
             self._readers.shutdown()
-            self._near.close()
-            self._far.close()
-            # Last, so that it puts the log away: that is done by the connection that is closed last.
+            self._loop_reader.close()
+            self._thread_reader.close()
+            # The writer closes last, because the last connection to close removes the write-ahead log.
             await asyncio.to_thread(self._writer.stop)
             self._lock.release()
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._readers, query, self._far)
+            return await asyncio.get_running_loop().run_in_executor(self._readers, query, self._thread_reader)
         except sqlite3.Error as error:
             raise as_store_error(error, self.path) from error

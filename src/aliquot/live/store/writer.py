@@ -1,4 +1,4 @@
-"""The thread that owns the writing connection: jobs go in, answers come back to the event loop."""
+"""The thread that owns the writing connection. It runs jobs, and reports their results to the event loop."""
 
 import sqlite3
 from asyncio import AbstractEventLoop, Future
@@ -9,23 +9,24 @@ from threading import Thread
 from typing import Any
 
 Job = Callable[[], Any]
-Answer = Callable[[Any, Exception | None], None]
+JobCallback = Callable[[Any, Exception | None], None]
 
 
-class Writer:
+class WriterThread:
     def __init__(self, loop: AbstractEventLoop, connection: sqlite3.Connection, tidy: Callable[[], None]) -> None:
         self._loop = loop
-        self._tidy = tidy  # after each job, once its answer is on its way
+        self._tidy = tidy  # called after each job, once its result is on its way to the event loop
         self._connection = connection
-        self._jobs: SimpleQueue[tuple[Job, Answer] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Job, JobCallback] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="aliquot-store", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job, answer: Answer) -> None:
-        """Run the job on the thread, after those before it; `answer(result, error)` comes on the loop."""
+    def submit(self, job: Job, answer: JobCallback) -> None:
+        """Run the job on the thread, after earlier jobs. `answer(result, error)` is called on the event loop."""
         self._jobs.put((job, answer))
 
     async def call(self, job: Job) -> Any:  # noqa: ANN401 - what the job returns
+        """Run the job on the thread and return its result."""
         future: Future[Any] = self._loop.create_future()
 
         def answer(result: Any, error: Exception | None) -> None:  # noqa: ANN401
@@ -40,7 +41,7 @@ class Writer:
         return await future
 
     def stop(self) -> None:
-        """Finish what was submitted, then close the connection."""
+        """Run the submitted jobs, close the connection and end the thread."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -50,9 +51,9 @@ class Writer:
             result, failure = None, None
             try:
                 result = job()
-            except Exception as error:  # noqa: BLE001 - the one who asked gets it
+            except Exception as error:  # noqa: BLE001 - the submitter gets it
                 failure = error
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            with suppress(RuntimeError):  # the event loop is closed
                 self._loop.call_soon_threadsafe(answer, result, failure)
             self._tidy()
         self._connection.close()

@@ -8,7 +8,7 @@ from msgspec import Struct
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.gateway.apis.documents import Document
 from aliquot.live.gateway.apis.routes import RouteTable
-from aliquot.live.store.base import Change, Delete, Store
+from aliquot.live.store.base import Delete, DocumentChange, Store
 from aliquot.live.store.base import Document as Stored
 
 COLLECTION = "apis"
@@ -101,7 +101,7 @@ class ApiRegistry:
 
     # --- when a namespace is deleted ----------------------------------------------------------------------
 
-    def deletions(self, namespace: str) -> list[Change]:
+    def deletions(self, namespace: str) -> list[DocumentChange]:
         return [Delete(COLLECTION, namespace, path) for path in self._by_namespace.get(namespace, ())]
 
     def forget(self, namespace: str) -> None:

@@ -102,7 +102,7 @@ class AboutEndpoints:
         return json_response(ApiInfo("Aliquot API", "1.0.0", "v1", __version__, __version__, paths))
 
     async def health(self, _: Request) -> Response:
-        complaint = self._store.health.complaint
+        complaint = self._store.health.problem
         return json_response(Health("ok")) if complaint is None else json_response(Health("failing", complaint), 503)
 
     async def namespaces(self, request: Request) -> Response:

@@ -46,7 +46,7 @@ class PlatformCollector(Collector):
         yield from self._state(self._platform.status())
         yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers that wait", value=self._invoke.waiting)
         yield GaugeMetricFamily("aliquot_store_backlog", "Writes that are not on disk yet", value=self._store.backlog)
-        well = self._store.health.complaint is None
+        well = self._store.health.problem is None
         yield GaugeMetricFamily("aliquot_store_well", "1 when the store can write", value=int(well))
 
     def _activations(self) -> Iterator[Metric]:

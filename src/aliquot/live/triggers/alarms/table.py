@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 import msgspec
 
 from aliquot.live.catalogue.catalogue import Catalogue
-from aliquot.live.store.base import Change, Delete, Document, Store
+from aliquot.live.store.base import Delete, Document, DocumentChange, Store
 from aliquot.live.store.records import Trigger
 from aliquot.live.triggers.alarms.alarm import Alarm
 from aliquot.live.triggers.alarms.due_queue import Key
@@ -79,7 +79,7 @@ class AlarmTable:
 
     # --- a namespace goes, and its alarms with it -------------------------------------------------------
 
-    def deletions(self, namespace: str) -> list[Change]:
+    def deletions(self, namespace: str) -> list[DocumentChange]:
         return [Delete(ALARMS, *key) for key in self.alarms if key[0] == namespace]
 
     def forget(self, namespace: str) -> None:

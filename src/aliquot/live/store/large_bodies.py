@@ -1,6 +1,6 @@
-"""Bodies too large for a row, in pieces: neither SQLite nor we hold one a second time while it is written or read.
+"""Store large bodies in pieces, so that no second copy is in memory while one is written or read.
 
-In its row a payload or a pickle that is in pieces is empty, and a response is not closed.
+The row of such a body is recognisable: its payload or pickle is empty, or its response ends before the result.
 """
 
 import sqlite3
@@ -12,15 +12,15 @@ from aliquot.live.store.records import Accepted, Activation
 
 PIECE_BYTES = 4 * MIB
 PAYLOAD, RESULT, PICKLED = 0, 1, 2
-_OPEN = b":"  # how a response ends that is not closed
-LEFT_OUT = b"null"  # for a result, in lists
+_RESULT_FOLLOWS = b":"  # last byte of a response whose result is in pieces
+OMITTED_RESULT = b"null"  # stands for a large result in lists
 WRITE = "INSERT OR IGNORE INTO piece (id, kind, number, body) VALUES (?, ?, ?, ?)"
 SIZE = "SELECT total(length(body)) FROM piece WHERE id = ? AND kind = ?"
 READ = "SELECT body FROM piece WHERE id = ? AND kind = ? ORDER BY number"
 
 
-def set_aside(connection: sqlite3.Connection, record: Activation) -> Activation:
-    """The record as its row has it."""
+def write_large_bodies(connection: sqlite3.Connection, record: Activation) -> Activation:
+    """Write the large bodies of a record in pieces. Return the record as its row holds it."""
     if record.large is not None:
         _write(connection, record.id, RESULT, record.large)
     if isinstance(record.pickled, memoryview):
@@ -29,36 +29,38 @@ def set_aside(connection: sqlite3.Connection, record: Activation) -> Activation:
     return record
 
 
-def set_payload_aside(connection: sqlite3.Connection, accepted: Accepted) -> Accepted:
+def write_large_payload(connection: sqlite3.Connection, accepted: Accepted) -> Accepted:
+    """Write a large payload in pieces. Return the invocation as its row holds it."""
     if isinstance(accepted.payload, memoryview):
         _write(connection, accepted.id, PAYLOAD, accepted.payload)
         return replace(accepted, payload=b"")
     return accepted
 
 
-def is_whole(record: Activation) -> bool:
-    return record.pickled != b"" and record.response[-1:] != _OPEN
+def is_complete(record: Activation) -> bool:
+    """Return True if no body of the record is in pieces."""
+    return record.pickled != b"" and record.response[-1:] != _RESULT_FOLLOWS
 
 
-def completed(connection: sqlite3.Connection, record: Activation) -> Activation:
-    """With what is in pieces; it is gone when the record has been forgotten meanwhile."""
+def read_large_bodies(connection: sqlite3.Connection, record: Activation) -> Activation:
+    """Return the record with its pieces. They are missing if the record was pruned meanwhile."""
     large = pickled = None
-    if record.response[-1:] == _OPEN:
-        large = _read(connection, record.id, RESULT) or LEFT_OUT
+    if record.response[-1:] == _RESULT_FOLLOWS:
+        large = _read(connection, record.id, RESULT) or OMITTED_RESULT
     if record.pickled == b"":
         pickled = _read(connection, record.id, PICKLED)
     return replace(record, large=large, pickled=pickled or record.pickled)
 
 
-def in_list(record: Activation) -> Activation:
-    """Without what may be large: a page of them would be a server's memory."""
-    if record.response[-1:] == _OPEN:
-        record = replace(record, large=LEFT_OUT)
+def without_large_bodies(record: Activation) -> Activation:
+    """Return the record for a list. A page of large bodies could fill the server's memory."""
+    if record.response[-1:] == _RESULT_FOLLOWS:
+        record = replace(record, large=OMITTED_RESULT)
     is_large = record.pickled == b"" or isinstance(record.pickled, memoryview)
     return replace(record, pickled=None) if is_large else record
 
 
-def payload_of(connection: sqlite3.Connection, activation_id: str) -> memoryview:
+def read_large_payload(connection: sqlite3.Connection, activation_id: str) -> memoryview:
     return _read(connection, activation_id, PAYLOAD)
 
 

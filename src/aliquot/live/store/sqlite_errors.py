@@ -1,4 +1,4 @@
-"""What went wrong, in plain words and with what to do: SQLite's errors as the operator should read them."""
+"""Explain SQLite's errors to the operator, with advice on what to do."""
 
 import sqlite3
 from pathlib import Path
@@ -9,7 +9,7 @@ PRIMARY = 0xFF  # an extended result code has the primary one in its low byte
 
 
 def explain(error: Exception, path: Path) -> str:
-    """One line for people."""
+    """Return one line that says what is wrong and what to do."""
     code = getattr(error, "sqlite_errorcode", None)
     detail = getattr(error, "sqlite_errorname", None) or type(error).__name__
     if code is None:
