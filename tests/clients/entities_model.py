@@ -38,7 +38,7 @@ class Model:
         things = self.things.items()
         return sorted(name for (own, name), thing in things if (own, thing.collection) == (namespace, collection))
 
-    # What may be written
+    # --- writing
 
     def put(self, collection, namespace, name, *, overwrite, problems=(), **fields):
         """Return the possible statuses. The model changes only on success. A field that is None keeps its value."""
@@ -104,7 +104,7 @@ class Model:
         if found := self.find(TRIGGERS, namespace, trigger):
             found.links.pop(rule, None)
 
-    # What may be taken away
+    # --- deleting
 
     def delete(self, collection, namespace, name, *, force=False):
         thing = self.find(collection, namespace, name)
@@ -125,7 +125,7 @@ class Model:
     def inside(self, namespace, package):
         return [name for name in self.names(ACTIONS, namespace) if name.startswith(f"{package}/")]
 
-    # What is read, called and fired
+    # --- reading, calling and firing
 
     def is_active(self, namespace, rule):
         trigger = self.find(TRIGGERS, namespace, self.find(RULES, namespace, rule).trigger)

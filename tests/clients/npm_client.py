@@ -32,7 +32,7 @@ class NpmClient:
 
     def __init__(self, environment=None, **options):
         assert MODULES.is_dir(), "`make .venv/clients.stamp` sets up the clients"
-        # The client reads its environment for what it is not told.
+        # The client takes missing options from its environment.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("__OW_")}
         kept |= {"NODE_PATH": str(MODULES), "NODE_NO_WARNINGS": "1"}
         self.options = options

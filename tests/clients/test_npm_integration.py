@@ -10,7 +10,7 @@ from npm_client import MODULES, NODE, needs_node
 
 pytestmark = needs_node
 
-# What is changed in their tests, and why; everything else runs as it was shipped.
+# Changes to the client's own tests, with reasons. The rest runs as it was shipped.
 WITH_A_RULE = """
     const rules = new (require('../../lib/rules.js'))(new Client(options))
     const ends = {action: '/whisk.system/utils/echo', trigger: `/${NAMESPACE}/random_fire_test`}

@@ -23,7 +23,7 @@ max-examples = {scenarios}
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "3xx", "4xx", 502] # a failed action's, which has its own check
 
-# Where a body or a query may be refused for what a schema cannot say.
+# Routes that may refuse a body or a query for reasons that a schema cannot express.
 [[operations]]
 include-path-regex = "^/operator/v1/datasets/.*/warm$" # of one whose origin gives nothing, as those made up here
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 404, 424]

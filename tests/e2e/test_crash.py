@@ -25,7 +25,7 @@ def main(args):
     print("ran", args["n"])
     return {"n": args["n"]}
 """
-# Calls `work` once, then answers with what came of it.
+# Calls `work` once, then returns its result.
 LEAD = """
 def main(args):
     if args.get("asked"):

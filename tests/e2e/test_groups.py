@@ -192,7 +192,7 @@ def test_a_sequence_of_a_group_hands_on_the_very_object(server):
     assert all(step["cause"] == whole["activationId"] for step in steps)
     assert [annotation(step, "causedBy") for step in steps] == ["sequence"] * 3
     assert [annotation(step, "start") for step in steps] == ["cold", "warm", "warm"]
-    # What JSON cannot hold, or is large, is told of; nothing was encoded that went on.
+    # Large values and values without a JSON form are described. Values passed on were never encoded.
     assert steps[0]["response"]["result"] == {
         "value": {"type": "bytes", "bytes": 200_000}, "more": [1, 2, {"type": "object"}],
     }  # fmt: skip

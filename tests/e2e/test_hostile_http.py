@@ -164,7 +164,7 @@ def test_a_host_that_is_not_ours_is_told_to_nobody_else(server, attacker):
         )
         assert status == 200
         assert b"evil.example" not in body
-    # Where it was reached is told to who reached it there, and not kept.
+    # The caller learns the host it used, but the server does not keep it.
     answer = httpx.get(f"{server.url}{MANAGE}/getApi", headers={"host": "evil.example"}, auth=attacker.auth)
     assert answer.json()["apis"][0]["value"]["gwApiUrl"] == "http://evil.example/api/attacker/shop"
     answer = httpx.get(f"{server.url}{MANAGE}/getApi", auth=attacker.auth)

@@ -20,7 +20,7 @@ from aliquot.testing.waiting import wait_until
 SECONDS = float(os.environ.get("ALIQUOT_LOAD_S", "5"))
 CLIENTS = int(os.environ.get("ALIQUOT_LOAD_CLIENTS", "20"))
 ACTIONS = int(os.environ.get("ALIQUOT_LOAD_ACTIONS", "12"))
-# Beyond what it held after half as long under the same load: a process keeps memory that it has once used, in pieces.
+# Growth allowed since the first half of the load: a process keeps fragments of the memory that it has once used.
 # It levels out after some thousand calls, so in a long run this is little more than 1 KiB a call: less than a record.
 ALLOWED_BYTES = 32 * 2**20
 ALLOWED_THREADS = (os.cpu_count() or 1) + 4  # the event loop's own, made when first needed

@@ -17,13 +17,13 @@ MARK = "for-the-owner-alone"
 ECHO = f"# {MARK}\ndef main(args): return args"
 PAIRS = [{"key": "mark", "value": MARK}]
 READ_FIRST = ("get", "head", "post", "patch", "put", "delete")
-# They have placeholders, and nothing of what their owner put into them to show.
+# These routes have placeholders, but show no content of a namespace.
 SHOW_NOTHING = {
     "/api/v1/namespaces/{namespace}/limits",
     "/api/v1/namespaces/{namespace}/activations/{id}/logs",
     "/api/v1/web/{namespace}/{package}/{name}",
 }
-# Whatever of the owner's a body can name.
+# Bodies that name entities of the owner.
 REFERRING = {
     "exec": {"kind": "sequence", "components": ["/owner/own", "/owner/box/inner"]},
     "trigger": "/owner/bell",

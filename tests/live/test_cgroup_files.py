@@ -21,7 +21,7 @@ from aliquot.testing.waiting import wait_until
 
 LOOP = "while True: pass"
 DEVICES = [DeviceSpec("host-1", "host"), DeviceSpec("host-2", "host")]
-# What the kernel puts into a group, as far as it is used here.
+# The files of a group that are used here.
 FILES = ("cgroup.procs", "cgroup.subtree_control", "cgroup.freeze", "cgroup.kill")
 CONTROLLED = (
     *("cpu.weight", "cpu.max", "cpuset.cpus", "memory.max", "memory.swap.max", "memory.events", "memory.current"),

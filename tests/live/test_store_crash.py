@@ -92,7 +92,7 @@ async def check(store, promised):
             assert number in ends or queue[number].started
         elif what == "finished":
             assert number in ends
-    # Of each document the last that was promised, or one that was on its way; whole in any case.
+    # Each document is the last acknowledged one, or a later one that was being written. It is whole in any case.
     for document in await store.scan("action"):
         number, _, body = document.body.partition(b" ")
         assert body == BODY * (int(number) % 7)

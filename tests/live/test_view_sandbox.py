@@ -115,7 +115,7 @@ found = [
     async def scene(rig, _shown):
         sandbox = await rig.started(RUN, datasets=("pictures",))
         seen = await found(rig, sandbox, code)
-        # Landlock answers what would change the file system before it is asked.
+        # Landlock refuses changes before the file system is asked.
         assert set(seen[:5]) <= {"Read-only file system", "Permission denied"}
         assert seen[5:] == ["No such file or directory"] * 3
 
