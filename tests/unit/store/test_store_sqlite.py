@@ -206,7 +206,7 @@ def test_a_clock_that_jumped_does_not_keep_old_records(tmp_path):
 
 
 def test_the_file_gives_back_what_it_does_not_need(tmp_path, monkeypatch):
-    monkeypatch.setattr(prune, "SPARE_PAGES", 100)
+    monkeypatch.setattr(prune, "MIN_SPARE_PAGES", 100)
 
     async def scenario():
         async with opened(tmp_path) as store:
