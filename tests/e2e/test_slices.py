@@ -68,10 +68,10 @@ def loops(driver):
 
 def parts(driver):
     """Return each sandbox's part of the next second of processor time that all of them use together."""
-    before = {used.sandbox: used.compute_s for used in driver.used()}
+    before = {used.sandbox: used.compute_s for used in driver.usage()}
 
     def spent():
-        return {used.sandbox: used.compute_s - before[used.sandbox] for used in driver.used()}
+        return {used.sandbox: used.compute_s - before[used.sandbox] for used in driver.usage()}
 
     found = wait_until(spent, lambda found: sum(found.values()) >= 1, what="a second of processor time")
     return [found[number] / sum(found.values()) for number in sorted(found)]
@@ -87,9 +87,9 @@ def test_weights_divide_a_device_that_all_want(driver, loops):
 def test_a_hard_slice_gets_no_more_though_nobody_else_wants_it(driver, loops):
     loops((0.25, 0.25))
     began = time.monotonic()
-    (before,) = driver.used()
+    (before,) = driver.usage()
     time.sleep(1)
-    (after,) = driver.used()
+    (after,) = driver.usage()
     assert (after.compute_s - before.compute_s) / (time.monotonic() - began) < 0.3
 
 
@@ -105,12 +105,12 @@ def test_a_slice_can_be_changed_while_it_is_in_use(driver, loops):
 def test_what_is_swapped_out_uses_nothing_until_it_is_back(driver, loops):
     loops((0.5, 1))
     assert driver.swap_out(1)
-    (before,) = driver.used()
+    (before,) = driver.usage()
     time.sleep(0.3)
-    (still,) = driver.used()
+    (still,) = driver.usage()
     assert still.compute_s - before.compute_s < 0.05
     driver.swap_in(1)
-    wait_until(lambda: driver.used()[0].compute_s, lambda now: now > still.compute_s + 0.01, what="the loop to go on")
+    wait_until(lambda: driver.usage()[0].compute_s, lambda now: now > still.compute_s + 0.01, what="the loop to go on")
 
 
 @enforced
@@ -135,21 +135,21 @@ def test_the_memory_of_a_sandbox_is_counted_and_none_of_it_on_the_device_while_i
         drivers.place(1, ("host-1",))
         drivers.attach(1, [process.pid])
         drivers.count_memory(1, held)
-        assert [used.memory_bytes for used in drivers.used()] == [4096]
+        assert [used.memory_bytes for used in drivers.usage()] == [4096]
         held.write_text("8192\n")
         # It is looked up when the sandbox has run again.
         wait_until(
-            lambda: [used.memory_bytes for used in drivers.used()], lambda held: held == [8192], what="the memory"
+            lambda: [used.memory_bytes for used in drivers.usage()], lambda held: held == [8192], what="the memory"
         )
         drivers.swap_out(1)
-        assert [used.memory_bytes for used in drivers.used()] == [0]
+        assert [used.memory_bytes for used in drivers.usage()] == [0]
         drivers.swap_in(1)
-        assert [used.memory_bytes for used in drivers.used()] == [8192]
+        assert [used.memory_bytes for used in drivers.usage()] == [8192]
     finally:
         process.kill()
         process.wait()
         drivers.detach(1)
-        assert drivers.used() == []
+        assert drivers.usage() == []
         drivers.close()
 
 
@@ -165,11 +165,11 @@ def test_without_control_groups_it_says_that_nothing_is_enforced(monkeypatch, tm
         assert "no controller cpu" in driver.enforcement.lacking[0]
         assert os.sched_getaffinity(process.pid) == {0}
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == 10
-        wait_until(lambda: driver.used()[0].compute_s, what="the loop to use the processor")
+        wait_until(lambda: driver.usage()[0].compute_s, what="the loop to use the processor")
         assert not driver.swap_out(1)  # the node sends signals instead
         process.kill()
     driver.detach(1)
-    assert driver.used() == []
+    assert driver.usage() == []
 
 
 def test_a_short_quota_gets_a_longer_period_and_never_less_than_the_kernel_takes():

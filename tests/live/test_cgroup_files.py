@@ -84,14 +84,14 @@ def test_a_part_is_really_frozen_counted_and_left(hierarchy, loops):
     assert directory == tree.path / "host-1" / "7"
     assert pids_in(directory) == [process.pid]
     assert len(os.sched_getaffinity(process.pid)) == 1  # there is no cpuset here
-    wait_until(lambda: driver.used()[0].compute_s, what="the loop to use the processor")
+    wait_until(lambda: driver.usage()[0].compute_s, what="the loop to use the processor")
     assert driver.swap_out(7)
     wait_until((directory / "cgroup.events").read_text, lambda text: "frozen 1" in text, what="the group to be frozen")
-    still = driver.used()[0].compute_s
+    still = driver.usage()[0].compute_s
     time.sleep(0.1)
-    assert driver.used()[0].compute_s == still
+    assert driver.usage()[0].compute_s == still
     assert driver.swap_in(7)
-    wait_until(lambda: driver.used()[0].compute_s, lambda used: used > still, what="the loop to go on")
+    wait_until(lambda: driver.usage()[0].compute_s, lambda used: used > still, what="the loop to go on")
     assert driver.enforcement.compute == "not enforced"  # it is, as long as there is no controller for it
     process.kill()
     process.wait()
@@ -217,10 +217,10 @@ def test_what_is_bounded_of_a_sandbox_is_written_as_the_kernel_documents_it(tmp_
     assert (said(directory)["cpu.weight"], said(directory)["cpu.max"]) == ("10000", "max 20000")
     driver.swap_out(7)
     assert (directory / "cgroup.freeze").read_text() == "1"
-    assert [used.compute_s for used in driver.used()] == [3]
+    assert [used.compute_s for used in driver.usage()] == [3]
     both = driver.attach(8, ["host-1", "host-2"], [124])
     assert said(both.parent)["cpuset.cpus"] == "0,1"
-    assert [used.compute_s for used in driver.used()] == [3, 1.5]  # on average of both
+    assert [used.compute_s for used in driver.usage()] == [3, 1.5]  # on average of both
 
 
 def test_more_devices_than_cores_are_bounded_as_a_whole(tmp_path):

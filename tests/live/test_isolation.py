@@ -11,6 +11,7 @@ from sandboxes import NO_ISOLATION, isolation, play, result, strongest
 
 from aliquot.live.node.isolation import Isolation, probe
 from aliquot.runtime.isolation import visible_paths
+from aliquot.testing.waiting import wait_on_loop
 
 # Runs a snippet that leaves its finding in `found`.
 RUN = "def main(args):\n    space = {'args': args}\n    exec(args['code'], space)\n    return {'found': space['found']}"

@@ -59,14 +59,14 @@ def gpus(monkeypatch, tmp_path):
         asked = ""
         library = None
 
-        def make(self, tag, devices, surroundings):
+        def make(self, tag, devices, context):
             self.driver = NvidiaDriver(
-                tag, devices, read_choice(self.asked), surroundings.data, self.nvml, self.run, self.library
+                tag, devices, read_choice(self.asked), context.data, self.nvml, self.run, self.library
             )
             return self.driver
 
         def play(self, scene):
-            play(tmp_path, scene, devices=DEVICES, asked=self.asked)
+            play(tmp_path, scene, devices=DEVICES, driver_options=self.asked)
 
     machine = Machine()
     monkeypatch.setitem(DRIVERS, "nvidia", machine.make)
@@ -97,10 +97,10 @@ def test_a_sandbox_sees_its_devices_files_and_may_write_what_it_must_share(gpus,
     given = {"device": device, "paths": [memory, shared, other]}
 
     async def scene(rig):
-        opened = gpus.driver.opening(["nvidia-0"])
+        opened = gpus.driver.access(["nvidia-0"])
         for directory in opened.writable[1:]:
             os.chmod(directory, 0o777)  # noqa: PTH101, S103 - here sandboxes have user ids of their own
-        gpus.driver.opening = lambda _device: replace(opened, files=(device,))
+        gpus.driver.access = lambda _device: replace(opened, files=(device,))
         inside = await rig.started(LOOK, place=("nvidia-0",), env={"DEVICE": "nvidia-0"})
         assert result(await rig.run(inside, given)) == {"seen": True, "written": [memory, shared]}
         outside = await rig.started(LOOK, place=("cpu",))

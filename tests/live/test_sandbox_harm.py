@@ -144,7 +144,7 @@ def main(args):
 
     if not (isolation(walls=True).pid and (isolation(walls=True).own_uid or isolation(walls=True).user)):
         pytest.skip("this machine has nothing that counts a sandbox's processes")
-    play(tmp_path, scene, processes=64)
+    play(tmp_path, scene, max_processes=64)
 
 
 @with_and_without_walls
@@ -386,7 +386,7 @@ def main(args):
         sandbox = rig.node._sandboxes[torn]
         rig.request(torn, {"pause": pause})
         if pause:
-            await wait_on_loop(lambda: sandbox._partial, what="a part of a reply")
+            await wait_on_loop(lambda: sandbox._connection.received > 0, what="a part of a reply")
         # The loop stands still meanwhile, so that it hears of everything at once.
         wait_until(sandbox.cell.process.is_over, what="the sandbox's end")
         what, of, outcome = await rig.next()
@@ -410,11 +410,11 @@ def test_a_driver_that_raises_as_it_swaps_holds_up_nobody_else_on_the_device():
     )
 
     async def scene():
-        lanes = DeviceQueues(["a"])
-        with ThreadPoolExecutor(1) as swapper:
-            SandboxSwapper(Broken(), lanes, asyncio.get_running_loop(), swapper).out(sandbox)
+        queues = DeviceQueues(["a"])
+        with ThreadPoolExecutor(1) as executor:
+            SandboxSwapper(Broken(), queues, asyncio.get_running_loop(), executor).swap_out(sandbox)
             freed = asyncio.Event()
-            lanes.do("a", freed.set)
+            queues.run("a", freed.set)
             assert not freed.is_set()
             await asyncio.wait_for(freed.wait(), TIMEOUT_S)
 

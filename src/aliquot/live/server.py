@@ -89,7 +89,7 @@ async def _serve(
         settings.devices,
         result_bytes=settings.gateway.payload_bytes,
         json_checker=json_checker,
-        asked=settings.devices_asked,
+        driver_options=settings.devices_asked,
         shared_buffers_bytes=settings.host_memory_bytes // 8,
         views=fabric.readers,
     )

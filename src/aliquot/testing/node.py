@@ -45,7 +45,7 @@ class ScriptedNode:
         self.running.pop(sandbox, None)
         self.stopped.append(sandbox)
 
-    def keeps(self, _device: str) -> bool:
+    def enforces(self, _device: str) -> bool:
         return True
 
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
@@ -60,7 +60,7 @@ class ScriptedNode:
     def usage(self) -> list[SandboxUsage]:
         return []
 
-    def used(self) -> list[DeviceUsage]:
+    def device_usage(self) -> list[DeviceUsage]:
         """Return the usage that the test has set."""
         return list(self.used_so_far.values())
 

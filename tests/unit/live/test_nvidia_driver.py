@@ -29,7 +29,7 @@ from aliquot.testing.waiting import wait_until
 
 CONTROL = "nvidia-cuda-mps-control"
 FILES = ("/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
-FREE = DriverContext(own_files=True)
+FREE = DriverContext(own_root=True)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_without_nvidias_library_it_says_so():
 @pytest.mark.parametrize(
     ("asked", "around", "missing", "version", "machine", "why"),
     [
-        ("mps", DriverContext(own_uid=True, own_files=True), (), "570", "x86_64", "MPS serves one user id at a time"),
+        ("mps", DriverContext(own_uid=True, own_root=True), (), "570", "x86_64", "MPS serves one user id at a time"),
         ("mps", FREE, (CONTROL,), "570", "x86_64", f"`{CONTROL}` is not on the PATH"),
         ("mps:swap", FREE, (), "570", "x86_64", "cuda-checkpoint is not known to take processes that compute through"),
         ("hami", DriverContext(), (), "570", "x86_64", "HAMi-core keeps its files in /tmp"),
@@ -203,7 +203,7 @@ def test_under_mps_a_sandbox_has_its_part_of_the_processors_and_of_the_memory(tm
     assert pipes["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in pipes  # it would be no memory at all
     shared = ("/dev/shm", f"{tmp_path}/mps/nvidia-0/pipe", f"{tmp_path}/mps/nvidia-0/log")  # noqa: S108
-    assert driver.opening(["nvidia-0"]) == DeviceAccess(FILES, writable=shared)
+    assert driver.access(["nvidia-0"]) == DeviceAccess(FILES, writable=shared)
 
 
 def test_under_hami_each_sandbox_has_limits_and_a_cache_file_of_its_own(tmp_path):
@@ -215,26 +215,26 @@ def test_under_hami_each_sandbox_has_limits_and_a_cache_file_of_its_own(tmp_path
         "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/tag-7.vgpu",  # noqa: S108
     }
     assert driver.environment(8, ["nvidia-0"], 0.3, 0)["CUDA_DEVICE_MEMORY_SHARED_CACHE"] == "/tmp/tag-8.vgpu"  # noqa: S108
-    assert driver.opening(["nvidia-0"]) == DeviceAccess(FILES, ("/opt/libvgpu.so",), preload="/opt/libvgpu.so")
+    assert driver.access(["nvidia-0"]) == DeviceAccess(FILES, ("/opt/libvgpu.so",), preload="/opt/libvgpu.so")
 
 
 def test_under_mig_a_sandbox_sees_its_instance(tmp_path):
     driver, _, _ = made(tmp_path, "mig", nvml=ScriptedNvml(CUT))
     assert driver.environment(7, ["nvidia-2-mig-1"], 0.5, GIB) == {"CUDA_VISIBLE_DEVICES": "MIG-2"}
-    assert driver.opening(["nvidia-2-mig-1"]).files == ("/dev/nvidia5", *FILES[1:], "/dev/nvidia-caps")
+    assert driver.access(["nvidia-2-mig-1"]).files == ("/dev/nvidia5", *FILES[1:], "/dev/nvidia-caps")
 
 
 def test_on_several_gpus_a_sandbox_sees_all_of_them(tmp_path):
     both = ["nvidia-0", "nvidia-1"]
     driver, _, _ = made(tmp_path, "timeslice")
     assert driver.environment(7, both, 1, GIB) == {"CUDA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb"}
-    assert driver.opening(both).files == ("/dev/nvidia3", "/dev/nvidia4", *FILES[1:])
+    assert driver.access(both).files == ("/dev/nvidia3", "/dev/nvidia4", *FILES[1:])
     driver, _, _ = made(tmp_path, "hami", library=Path("/opt/libvgpu.so"))
     told = driver.environment(7, both, 1, GIB)
     assert (told["CUDA_VISIBLE_DEVICES"], told["CUDA_DEVICE_SM_LIMIT"]) == ("GPU-aaaa,GPU-bbbb", "100")
     driver, _, _ = made(tmp_path, "mps")  # a client of MPS has one daemon, and so one GPU
     assert driver.environment(7, both, 1, GIB) == {"CUDA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb"}
-    assert driver.opening(both) == DeviceAccess(("/dev/nvidia3", "/dev/nvidia4", *FILES[1:]))
+    assert driver.access(both) == DeviceAccess(("/dev/nvidia3", "/dev/nvidia4", *FILES[1:]))
     assert any("a function on several GPUs has them whole without MPS" in line for line in driver.enforcement.lacking)
 
 
@@ -250,7 +250,7 @@ SHARES = (0.01, 0.07, 0.125, 0.29, 0.57, 1)
 def test_time_slicing_shows_the_gpu_and_says_that_nothing_is_enforced(tmp_path):
     driver, _, run = made(tmp_path)
     assert driver.environment(7, ["nvidia-1"], 0.5, GIB) == {"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}
-    assert driver.opening(["nvidia-0"]) == DeviceAccess(FILES)
+    assert driver.access(["nvidia-0"]) == DeviceAccess(FILES)
     assert (driver.enforcement.compute, driver.enforcement.memory) == ("not enforced", "not enforced")
     assert "nvidia:timeslice: nothing is enforced" in driver.enforcement.lacking[0]
     assert run.commands == []
@@ -318,16 +318,16 @@ def test_a_data_folder_with_a_name_too_long_for_sockets_is_refused(tmp_path):
 
 def test_a_device_whose_daemon_has_died_is_not_fit_for_use(tmp_path):
     driver, _, run = made(tmp_path, "mps")
-    assert driver.complaint("nvidia-0") is None
+    assert driver.fault("nvidia-0") is None
     run.failing["get_server_list"] = "cannot connect"
-    assert driver.complaint("nvidia-0") == "the control daemon of MPS does not answer: cannot connect"
+    assert driver.fault("nvidia-0") == "the control daemon of MPS does not answer: cannot connect"
 
 
 def test_a_device_with_a_fault_is_not_fit_for_use(tmp_path):
     driver, nvml, _ = made(tmp_path)
     nvml.faults["GPU-aaaa"] = "it does not answer: GPU is lost"
-    assert driver.complaint("nvidia-0") == "it does not answer: GPU is lost"
-    assert driver.complaint("nvidia-1") is None
+    assert driver.fault("nvidia-0") == "it does not answer: GPU is lost"
+    assert driver.fault("nvidia-1") is None
 
 
 def test_programs_are_run_by_their_words_and_what_they_say_is_kept(monkeypatch):
@@ -390,20 +390,20 @@ def test_samples_and_memory_are_added_up_for_the_sandbox_whose_process_it_is(tmp
     nvml.running["GPU-aaaa"] = [GpuProcess(10, 1), GpuProcess(11, 2), GpuProcess(20, 4), GpuProcess(300, 8)]
     nvml.sampled["GPU-aaaa"] = [GpuSample(10, 1_000_000, 0.5), GpuSample(20, 1_000_000, 0.5)]
     driver.meters.look()
-    assert driver.used() == [DeviceUsage(1, 0, 3), DeviceUsage(2, 0, 4), DeviceUsage(3, 0, 0)]
+    assert driver.usage() == [DeviceUsage(1, 0, 3), DeviceUsage(2, 0, 4), DeviceUsage(3, 0, 0)]
     nvml.sampled["GPU-aaaa"] += [
         GpuSample(11, 1_200_000, 0.5), GpuSample(10, 1_200_000, 0.25), GpuSample(20, 1_400_000, 1),
         GpuSample(300, 1_400_000, 1),
     ]  # fmt: skip
     driver.meters.look()
     driver.meters.look()  # what was taken once is not taken again
-    assert driver.used() == [
+    assert driver.usage() == [
         DeviceUsage(1, pytest.approx(0.15), 3),
         DeviceUsage(2, pytest.approx(0.4), 4),
         DeviceUsage(3, 0, 0),
     ]
     driver.detach(1)
-    assert [used.sandbox for used in driver.used()] == [2, 3]
+    assert [used.sandbox for used in driver.usage()] == [2, 3]
 
 
 def test_usage_of_several_gpus_is_added_up(tmp_path):
@@ -413,10 +413,10 @@ def test_usage_of_several_gpus_is_added_up(tmp_path):
         nvml.running[uuid] = [GpuProcess(10, 4)]
         nvml.sampled[uuid] = [GpuSample(10, 1_000_000, busy), GpuSample(10, 1_400_000, busy)]
     driver.meters.look()
-    assert driver.used() == [DeviceUsage(1, pytest.approx(0.3), 8)]  # on average of both, and bytes of both
+    assert driver.usage() == [DeviceUsage(1, pytest.approx(0.3), 8)]  # on average of both, and bytes of both
     assert driver.meters.pids_on_device(1) == [10]
     driver.detach(1)
-    assert driver.used() == []
+    assert driver.usage() == []
 
 
 def test_a_gpu_that_does_not_tell_keeps_what_it_told_last(tmp_path):
@@ -426,7 +426,7 @@ def test_a_gpu_that_does_not_tell_keeps_what_it_told_last(tmp_path):
     driver.meters.look()
     nvml.silent = True
     driver.meters.look()
-    assert driver.used() == [DeviceUsage(1, 0, 5)]
+    assert driver.usage() == [DeviceUsage(1, 0, 5)]
 
 
 def test_nvml_is_asked_in_a_thread_that_ends_with_the_driver(tmp_path, monkeypatch):
@@ -435,7 +435,7 @@ def test_nvml_is_asked_in_a_thread_that_ends_with_the_driver(tmp_path, monkeypat
     driver.attach(1, ["nvidia-0"], [10])
     driver.meters.start()
     nvml.running["GPU-aaaa"] = [GpuProcess(10, 5)]
-    wait_until(driver.used, lambda used: used == [DeviceUsage(1, 0, 5)], what="the thread's first measurement")
+    wait_until(driver.usage, lambda usage: usage == [DeviceUsage(1, 0, 5)], what="the thread's first measurement")
     driver.close()
     assert not driver.meters._thread.is_alive()
 

@@ -16,9 +16,9 @@ from aliquot.live.device.records import DeviceAccess, DeviceUsage, Enforcement
 
 class DriverContext(Struct, frozen=True):
     data: Path = Path()  # the node's folder
-    asked: str = ""  # what `--devices` said after the driver's name
+    options: str = ""  # what `--devices` said after the driver's name
     own_uid: bool = False  # each sandbox has a user id of its own
-    own_files: bool = False  # and a root directory
+    own_root: bool = False  # and a root directory
 
 
 DEFAULT_CONTEXT = DriverContext()
@@ -52,7 +52,7 @@ class Driver(Protocol):
         """How much of the host's memory a sandbox may need on account of so much of a device's."""
         ...
 
-    def opening(self, devices: Sequence[str]) -> DeviceAccess: ...
+    def access(self, devices: Sequence[str]) -> DeviceAccess: ...
 
     def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> Path | None:
         """These processes are the sandbox's; what they start later belongs to it, too.
@@ -75,11 +75,11 @@ class Driver(Protocol):
         """It is gone, or going; passed over when it is not known."""
         ...
 
-    def used(self) -> list[DeviceUsage]:
+    def usage(self) -> list[DeviceUsage]:
         """Of those attached. Asked every 10 ms while anything runs: it must take microseconds."""
         ...
 
-    def complaint(self, device: str) -> str | None:
+    def fault(self, device: str) -> str | None:
         """Why the device is not fit for use; None when it is. Takes a moment; not for the event loop."""
         ...
 

@@ -17,7 +17,7 @@ from aliquot.live.device.records import NO_ACCESS, DeviceAccess, DeviceUsage, En
 Make = Callable[[str, Sequence[DeviceSpec], DriverContext], Driver]
 
 
-def _host(tag: str, devices: Sequence[DeviceSpec], _surroundings: DriverContext) -> Driver:
+def _host(tag: str, devices: Sequence[DeviceSpec], _context: DriverContext) -> Driver:
     return HostDriver(tag, devices, sorted(os.sched_getaffinity(0)))
 
 
@@ -33,7 +33,7 @@ DEVICE_CHECK_INTERVAL_S = 5
 class Drivers:
     """`cpu` is nobody's: what runs there has no slice."""
 
-    def __init__(self, tag: str, devices: Sequence[DeviceSpec], surroundings: DriverContext = DEFAULT_CONTEXT) -> None:
+    def __init__(self, tag: str, devices: Sequence[DeviceSpec], context: DriverContext = DEFAULT_CONTEXT) -> None:
         """`tag` is the node's own on this machine. Takes a moment. Raises `InputError` for what cannot go together."""
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
@@ -42,16 +42,16 @@ class Drivers:
         for kind, make in DRIVERS.items():
             mine = [device for device in devices if device.kind == kind]
             if mine:
-                self._by_kind[kind] = make(tag, mine, surroundings)
+                self._by_kind[kind] = make(tag, mine, context)
 
     @property
     def enforcement(self) -> dict[str, Enforcement]:
         return {kind: driver.enforcement for kind, driver in self._by_kind.items()}
 
-    def keeps(self, place: Place) -> bool:
+    def enforces(self, place: Place) -> bool:
         """Whether sandboxes are kept to their compute there."""
         driver = self._on(place)
-        return driver is not None and driver.enforcement.keeps_compute
+        return driver is not None and driver.enforcement.enforces_compute
 
     def place(self, sandbox: int, place: Place) -> None:
         """Note which devices the sandbox will be on."""
@@ -71,9 +71,9 @@ class Drivers:
         driver = self._on(place)
         return 0 if driver is None else driver.host_bytes(memory_bytes) * len(place)
 
-    def opening(self, place: Place) -> DeviceAccess:
+    def access(self, place: Place) -> DeviceAccess:
         driver = self._on(place)
-        return NO_ACCESS if driver is None else driver.opening(place)
+        return NO_ACCESS if driver is None else driver.access(place)
 
     def attach(self, sandbox: int, pids: Sequence[int]) -> Path | None:
         """The control group it is in now, if it had to leave its own."""
@@ -99,7 +99,7 @@ class Drivers:
         driver = self._of(sandbox)
         return driver is not None and driver.swap_in(sandbox)
 
-    def let_go(self, sandbox: int) -> None:
+    def thaw(self, sandbox: int) -> None:
         """It is to end: what is frozen cannot."""
         driver = self._of(sandbox)
         if driver is not None and not driver.has_own_memory:
@@ -112,18 +112,16 @@ class Drivers:
             if (counted := self._memory.pop(sandbox, None)) is not None:
                 counted[0].close()
 
-    def complaints(self) -> dict[str, str]:
+    def faults(self) -> dict[str, str]:
         """Why devices are not fit for use any more. Takes a moment; not for the event loop."""
         found = {
-            device.name: driver.complaint(device.name)
-            for driver in self._by_kind.values()
-            for device in driver.inventory
+            device.name: driver.fault(device.name) for driver in self._by_kind.values() for device in driver.inventory
         }
         return {device: why for device, why in found.items() if why is not None}
 
-    def used(self) -> list[DeviceUsage]:
+    def usage(self) -> list[DeviceUsage]:
         """Microseconds: see `Driver.used`."""
-        return [self._with_memory(used) for driver in self._by_kind.values() for used in driver.used()]
+        return [self._with_memory(used) for driver in self._by_kind.values() for used in driver.usage()]
 
     def _with_memory(self, used: DeviceUsage) -> DeviceUsage:
         """Where it has not run since it was asked last, it has what it had: half of what a look costs is saved."""
@@ -156,13 +154,13 @@ class Drivers:
         return None if devices is None else self._by_kind[self._kind_of[devices[0]]]
 
 
-async def watch_devices(complaints: Callable[[], dict[str, str]], lost: Callable[[str, str], None]) -> None:
-    """Until it is cancelled. `complaints` is asked in a thread; `lost` is called once for each device."""
+async def watch_devices(faults: Callable[[], dict[str, str]], lost: Callable[[str, str], None]) -> None:
+    """Until it is cancelled. `faults` is asked in a thread; `lost` is called once for each device."""
     loop = asyncio.get_running_loop()
     told: set[str] = set()
     while True:
         await asyncio.sleep(DEVICE_CHECK_INTERVAL_S)
-        for device, why in (await loop.run_in_executor(None, complaints)).items():
+        for device, why in (await loop.run_in_executor(None, faults)).items():
             if device not in told:
                 told.add(device)
                 lost(device, why)

@@ -50,7 +50,7 @@ class HostDriver(Driver):
     def host_bytes(self, memory_bytes: int) -> int:
         return memory_bytes  # a virtual device's memory is the host's
 
-    def opening(self, devices: Sequence[str]) -> DeviceAccess:
+    def access(self, devices: Sequence[str]) -> DeviceAccess:
         return NO_ACCESS
 
     def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> Path | None:
@@ -101,7 +101,7 @@ class HostDriver(Driver):
         if part is not None:
             part.remove()
 
-    def used(self) -> list[DeviceUsage]:
+    def usage(self) -> list[DeviceUsage]:
         """A virtual device's memory is the host's: mostly the node counts it. What is swapped out has none of it."""
         found: list[DeviceUsage] = []
         for sandbox, part in self._made.items():
@@ -111,7 +111,7 @@ class HostDriver(Driver):
                 continue
         return found
 
-    def complaint(self, device: str) -> str | None:
+    def fault(self, device: str) -> str | None:
         return None
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ class Enforcement(Struct, frozen=True):
     lacking: tuple[str, ...] = ()
 
     @property
-    def keeps_compute(self) -> bool:
+    def enforces_compute(self) -> bool:
         return not self.compute.startswith(NOT_ENFORCED)
 
 

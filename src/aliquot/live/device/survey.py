@@ -50,7 +50,7 @@ def survey_host() -> DriverReport:
     return DriverReport("host devices", not kept.lacking, _kept(kept), "; ".join(kept.lacking))
 
 
-def survey_nvidia(nvml: Nvml, surroundings: DriverContext) -> list[DriverReport]:
+def survey_nvidia(nvml: Nvml, context: DriverContext) -> list[DriverReport]:
     """The GPUs, and each way of sharing them. Raises `NvmlError`."""
     gpus = nvml.gpus()
     shown = ", ".join(f"{gpu.index}: {gpu.model}, {gpu.memory_bytes / GIB:.0f} GiB" for gpu in gpus)
@@ -61,7 +61,7 @@ def survey_nvidia(nvml: Nvml, surroundings: DriverContext) -> list[DriverReport]
         kept = enforcement(choice)
         try:
             targets(nvml, choice)
-            check(choice, surroundings, nvml)
+            check(choice, context, nvml)
             if mode is SharingMode.HAMI:
                 find_library()
         except InputError as error:

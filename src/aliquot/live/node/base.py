@@ -214,7 +214,7 @@ class Node(Protocol):
         """Kill it with all its children; nothing is reported. One that is gone already is passed over."""
         ...
 
-    def keeps(self, place: Place) -> bool:
+    def enforces(self, place: Place) -> bool:
         """Whether sandboxes are kept to their slices there."""
         ...
 
@@ -232,6 +232,6 @@ class Node(Protocol):
 
     def usage(self) -> list[SandboxUsage]: ...
 
-    def used(self) -> list[DeviceUsage]:
+    def device_usage(self) -> list[DeviceUsage]:
         """What sandboxes have used of accelerators so far, and hold there. Takes microseconds."""
         ...

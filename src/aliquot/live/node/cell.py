@@ -1,7 +1,7 @@
-"""A cell: a forked process with its walls up and its channels open, in which no function has moved in yet.
+"""A cell: a forked and isolated process with open channels, in which no function has been loaded yet.
 
-It is the costly part of a cold start and knows nothing of any tenant, so one is kept ready for each zygote. Nobody
-moves into a cell twice.
+Making a cell is the costly part of a cold start and does not depend on a tenant, so one is kept ready for each zygote.
+A cell serves one sandbox only.
 """
 
 import contextlib
@@ -17,13 +17,11 @@ from aliquot.live.node.base import Status
 from aliquot.live.node.cgroups import SandboxCgroup
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class EventLoop(Protocol):
-    """What is used of an event loop."""
+    """The methods of an event loop that channels and processes use."""
 
     def add_reader(self, fd: int, callback: Callable[..., object], *args: object) -> None: ...
     def remove_reader(self, fd: int) -> bool: ...
@@ -32,17 +30,19 @@ class EventLoop(Protocol):
 
 
 class ProcessHandle:
-    __slots__ = ("_loop", "_pidfd", "group", "pid", "slot")
+    """A sandbox's process, held by a pidfd so that a signal never reaches another process with the same pid."""
 
-    def __init__(self, loop: EventLoop) -> None:
+    __slots__ = ("_loop", "_pidfd", "cgroup", "pid", "slot")
+
+    def __init__(self, slot: int, cgroup: SandboxCgroup | None, loop: EventLoop) -> None:
         self._loop = loop
         self._pidfd: int | None = None
-        self.pid = 0
-        self.slot = 0  # of the node's: which user it is
-        self.group: SandboxCgroup | None = None
+        self.pid = 0  # until it has been forked
+        self.slot = slot  # the node's number for the user id it runs with
+        self.cgroup = cgroup
 
     def forked(self, pid: int, pidfd: int, ended: Callable[[], None]) -> None:
-        """It lives. `ended` is called once when it and, in a pid namespace, all its children have ended."""
+        """Watch the process. `ended` is called once, when it and the children in its pid namespace have ended."""
         self.pid = pid
         self._pidfd = pidfd
 
@@ -55,7 +55,7 @@ class ProcessHandle:
         self._loop.add_reader(pidfd, has_ended)
 
     def is_over(self) -> bool:
-        """Whether it has ended, though the loop has not told of it yet."""
+        """Return whether the process has ended, even if the event loop has not reported it yet."""
         if self._pidfd is None:
             return False
         poll = select.poll()
@@ -64,12 +64,12 @@ class ProcessHandle:
 
     def send(self, number: Signals) -> None:
         if self._pidfd is not None:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended; the pidfd will say so
+            with contextlib.suppress(ProcessLookupError):  # it has just ended; the pidfd will report it
                 pidfd_send_signal(self._pidfd, number)
 
     def pids(self) -> list[int]:
-        """It and its children, where they can be told."""
-        return list(dict.fromkeys([self.pid, *(self.group.pids() if self.group is not None else ())]))
+        """Return the pids of the process and, if it has a control group, of its children."""
+        return list(dict.fromkeys([self.pid, *(self.cgroup.pids() if self.cgroup is not None else ())]))
 
     def send_all(self, number: Signals) -> None:
         for pid in self.pids()[1:]:
@@ -78,47 +78,42 @@ class ProcessHandle:
         self.send(number)
 
     def usage(self) -> tuple[int, float] | None:
-        """Bytes and seconds of CPU; nothing if it does not live yet, or any more.
+        """Return bytes of memory and seconds of CPU, or None when the process is not running.
 
-        The bytes are what it has added to its zygote's, children and scratch files included, where that is counted.
+        With a control group, the bytes are those that the sandbox added to its zygote's, with children and scratch
+        files.
         """
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-            used = self.group.used_bytes() if self.group is not None else int(fields[21]) * _PAGE_BYTES
+            used = self.cgroup.used_bytes() if self.cgroup is not None else int(fields[21]) * _PAGE_BYTES
         except OSError:
             return None
-        return used, (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
+        return used, (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
     def ran_out_of_memory(self) -> bool:
-        return self.group is not None and self.group.ran_out_of_memory()
+        return self.cgroup is not None and self.cgroup.ran_out_of_memory()
 
 
 class CellListener(Protocol):
-    """The sandbox that has moved in."""
+    """Receives the end of a cell's process: the sandbox that the cell serves."""
 
     def process_ended(self) -> None: ...
     def never_forked(self, status: Status, why: str) -> None: ...
 
 
-class Owner(Protocol):
-    def ended(self, cell: "Cell") -> None:
-        """The process is no more, or never was."""
-
-
 class Cell:
-    def __init__(self, number: int, owner: Owner, loop: EventLoop) -> None:
-        self.number = number
-        self.process = ProcessHandle(loop)
-        self.tenant: CellListener | None = None
-        self.has_ended = False
-        self.view: int | None = None  # where the kernel asks about its datasets, until somebody answers there
-        self._owner = owner
-        self._unwanted = False
-        self._open = False
-        self._when_alive: list[Callable[[], None]] = []
+    """A process to be, with the server's ends of its channels."""
 
-    def open(self) -> tuple[int, int, int]:
-        """Make the channels. Returns the other ends, which the caller closes."""
+    def __init__(self, number: int, process: ProcessHandle, ended: Callable[["Cell"], None]) -> None:
+        """Make the channels. `ended` is called when the process has ended or could not be forked. Raises `OSError`."""
+        self.number = number
+        self.process = process
+        self.listener: CellListener | None = None
+        self.has_ended = False
+        self._tell_ended = ended
+        self._unwanted = False
+        self._view: int | None = None  # the descriptor on which the kernel asks about the datasets
+        self._on_fork: list[Callable[[], None]] = []
         with contextlib.ExitStack() as undo:
             self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             undo.callback(self.sock.close)
@@ -128,10 +123,15 @@ class Cell:
             undo.pop_all()
         self.sock.setblocking(False)
         self._open = True
-        return theirs.detach(), their_out, their_err
+        self._theirs: tuple[int, ...] = (theirs.detach(), their_out, their_err)
+
+    def take_process_ends(self) -> tuple[int, ...]:
+        """Return the process's ends of the channels. The caller closes them."""
+        theirs, self._theirs = self._theirs, ()
+        return theirs
 
     def close(self) -> None:
-        """Our ends of the channels."""
+        """Close the server's ends of the channels."""
         if self._open:
             self._open = False
             self.sock.close()
@@ -141,51 +141,58 @@ class Cell:
         if view is not None:
             os.close(view)
 
+    def keep_view(self, view: int) -> None:
+        self._view = view
+
     def take_view(self) -> int | None:
-        """From now on the caller's."""
-        view, self.view = self.view, None
+        """Return the descriptor for the datasets, if there is one. The caller closes it."""
+        view, self._view = self._view, None
         return view
 
+    def assign(self, listener: CellListener) -> None:
+        """Let a sandbox use the cell."""
+        self.listener = listener
+
     def kill(self) -> None:
-        """End it and all its children; `ended` tells when."""
+        """Kill the process with all its children. `ended` is called when they have ended."""
         self._unwanted = True
         self.process.send(Signals.SIGKILL)
 
-    def when_alive(self, then: Callable[[], None]) -> None:
-        """Now, if it has a process; otherwise as soon as it has."""
+    def on_fork(self, then: Callable[[], None]) -> None:
+        """Call `then` when the process exists, which may be now."""
         if self.process.pid:
             then()
         else:
-            self._when_alive.append(then)
+            self._on_fork.append(then)
 
-    # --- what its zygote tells --------------------------------------------------------------------------
+    # --- reports of its zygote --------------------------------------------------------------------------
 
     def forked(self, pid: int, pidfd: int) -> None:
-        self.process.forked(pid, pidfd, self._ended)
-        for then in self._when_alive:
+        self.process.forked(pid, pidfd, self._process_ended)
+        for then in self._on_fork:
             then()
         if self._unwanted:
             self.process.send(Signals.SIGKILL)
 
     def never_forked(self, status: Status, why: str) -> None:
-        """The zygote could not, or died before it told."""
+        """Report that the zygote could not fork, or ended before it did."""
         try:
-            if self.tenant is not None:
-                self.tenant.never_forked(status, why)
+            if self.listener is not None:
+                self.listener.never_forked(status, why)
         finally:
-            self._gone()
+            self._end()
 
-    def _ended(self) -> None:
+    def _process_ended(self) -> None:
         try:
-            if self.tenant is not None:
-                self.tenant.process_ended()
-        finally:  # whatever became of that: others wait for what it held
-            self._gone()
+            if self.listener is not None:
+                self.listener.process_ended()
+        finally:  # others wait for the resources of the cell, even if the listener fails
+            self._end()
 
-    def _gone(self) -> None:
+    def _end(self) -> None:
         self.has_ended = True
         self.close()
-        self._owner.ended(self)
+        self._tell_ended(self)
 
 
 def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:

@@ -1,11 +1,11 @@
-"""Makes cells, and keeps one ready for each zygote: a start then waits for neither the fork nor the walls."""
+"""A pool of cells: one is kept ready for each zygote, so that a start waits neither for fork nor for isolation."""
 
 import asyncio
 import contextlib
 import os
 from collections.abc import Callable
 
-from aliquot.live.node.cell import Cell
+from aliquot.live.node.cell import Cell, ProcessHandle
 from aliquot.live.node.dataset_views import ViewMounts
 from aliquot.live.node.sandbox_resources import SandboxResources
 from aliquot.live.node.zygotes import ZygoteProcess
@@ -13,63 +13,78 @@ from aliquot.live.node.zygotes import ZygoteProcess
 
 class CellPool:
     def __init__(
-        self, quarters: SandboxResources, ended: Callable[[Cell], None], loop: asyncio.AbstractEventLoop
+        self, resources: SandboxResources, ended: Callable[[Cell], None], loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._quarters = quarters
+        """`ended` is called for each cell when its process has ended."""
+        self._resources = resources
         self._tell_ended = ended
         self._loop = loop
-        self._views = ViewMounts()
+        self._mounts = ViewMounts()
         self._cells: dict[int, Cell] = {}
         self._last = 0
-        self._none_left: asyncio.Future[None] | None = None  # when all shall end
+        self._none_left: asyncio.Future[None] | None = None  # set when the pool shuts down
 
-    def take(self, zygote: ZygoteProcess) -> Cell:
-        """The one that is ready, or a new one. Raises `OSError` when there is no room for one."""
-        cell, zygote.blank = zygote.blank, None
-        return self._make(zygote) if cell is None or cell.has_ended or cell.process.is_over() else cell
+    def take(self, zygote: ZygoteProcess, memory_bytes: int) -> tuple[Cell, int | None]:
+        """Take the zygote's ready cell, or make one, and limit its memory. Raises `OSError`.
+
+        Returns the cell, and the limit that its process has to set for itself, if there is no control group for it.
+        """
+        cell = zygote.take_ready_cell()
+        if cell is None or cell.has_ended or cell.process.is_over():
+            cell = self._make(zygote)
+        try:
+            return cell, self._resources.limit_memory(cell, memory_bytes)
+        except OSError:
+            cell.kill()
+            raise
 
     def keep_ready(self, zygote: ZygoteProcess) -> None:
-        if zygote.alive and self._none_left is None and (zygote.blank is None or zygote.blank.has_ended):
-            with contextlib.suppress(OSError):  # no room for one: the next start will say so, if it lasts
-                zygote.blank = self._make(zygote)
+        """Have a cell ready for the next start from this zygote."""
+        if zygote.alive and self._none_left is None and zygote.needs_cell:
+            with contextlib.suppress(OSError):  # the next start reports it, if the reason persists
+                zygote.keep_cell(self._make(zygote))
 
     def _make(self, zygote: ZygoteProcess) -> Cell:
         self._last += 1
-        cell = Cell(self._last, self, self._loop)
+        process, settings = self._resources.allocate(self._last, self._loop)
         fds: tuple[int, ...] = ()
+        cell: Cell | None = None
         try:
-            settings = self._quarters.make(cell)
-            fds = cell.open()
-            fds += cell.process.group.doors() if cell.process.group else ()
+            cell = Cell(self._last, process, self._ended)
+            fds = cell.take_process_ends()
+            fds += process.cgroup.open_procs() if process.cgroup else ()
             if zygote.views:
-                cell.view, mount = self._views.make()
+                view, mount = self._mounts.make()
+                cell.keep_view(view)
                 fds += (mount,)
                 settings["view"] = True
         except OSError:
             for fd in fds:
                 os.close(fd)
-            cell.close()
-            self._clear(cell)
+            if cell is not None:
+                cell.close()
+            self._release(self._last, process)
             raise
         self._cells[cell.number] = cell
         zygote.fork(cell, fds, settings)
         return cell
 
-    def ended(self, cell: Cell) -> None:
+    def _ended(self, cell: Cell) -> None:
         del self._cells[cell.number]
-        self._clear(cell)
+        self._release(cell.number, cell.process)
         self._tell_ended(cell)
         if self._none_left is not None and not self._cells:
             self._none_left.set_result(None)
 
-    def _clear(self, cell: Cell) -> None:
-        self._quarters.give_back(cell)
-        self._loop.run_in_executor(None, self._quarters.clear, cell)
+    def _release(self, number: int, process: ProcessHandle) -> None:
+        self._resources.release_slot(process)
+        self._loop.run_in_executor(None, self._resources.remove, number, process)
 
     async def end_all(self) -> None:
+        """Kill all cells and wait for their end. No cell is made any more."""
         self._none_left = self._loop.create_future()
         for cell in self._cells.values():
             cell.kill()
         if self._cells:
             await self._none_left
-        self._views.close()
+        self._mounts.close()

@@ -38,7 +38,7 @@ class SandboxCgroup:
         self.usage = directories[0] / usage  # the file in which its bytes are counted
         (directories[-1] / "pids.max").write_text(str(self._processes))
 
-    def doors(self) -> tuple[int, ...]:
+    def open_procs(self) -> tuple[int, ...]:
         """Descriptors by which a process enters: it writes `0`. The caller closes them."""
         return tuple(os.open(path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in self._directories)
 

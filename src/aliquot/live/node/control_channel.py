@@ -8,16 +8,19 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
+from aliquot.core.units import KIB
 from aliquot.live.node.base import NestedRun, Status
 from aliquot.live.node.cell import EventLoop
 from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
 
-_PACKET = 256 * 1024
-_NOT_SO = "it is not asked like this"
+_PACKET_BYTES = 256 * KIB
+_MALFORMED = "the request is not understood"
 _check_json = msgspec.json.Decoder(Raw).decode
 
 
 class ControlRequest(Struct, forbid_unknown_fields=True):
+    """One request of a sandbox: exactly one of the fields besides `printed` is given."""
+
     begin: str | None = None
     end: int | None = None
     printed: bool = True
@@ -31,7 +34,7 @@ _read = msgspec.json.Decoder(ControlRequest).decode
 
 
 class NestedRunner(Protocol):
-    """Whose side it is: the sandbox, while it runs something."""
+    """Begins and ends activations inside a run: the sandbox."""
 
     def begin_inside(self, function: str, *, printed: bool) -> NestedRun | str: ...
     def end_inside(self, status: Status, result: bytes, *, printed: bool) -> NestedRun | None: ...
@@ -48,7 +51,7 @@ class SandboxChannel:
         loop.add_reader(self._sock.fileno(), self._readable)
 
     def introduce(self, sock: socket.socket) -> Callable[[bytes], int]:
-        """What sends the first frame, and with its first bytes the other end of this channel."""
+        """Return a function that sends the first frame together with the sandbox's end of this channel."""
 
         def send(data: bytes) -> int:
             sent = socket.send_fds(sock, [data], [self._theirs.fileno()])
@@ -65,46 +68,46 @@ class SandboxChannel:
 
     def _readable(self) -> None:
         try:
-            data = self._sock.recv(_PACKET)
+            data = self._sock.recv(_PACKET_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            self.close()  # what becomes of the sandbox is learnt elsewhere
+            self.close()  # the end of the sandbox is noticed elsewhere
             return
         head, _, body = data.partition(b"\n")
         try:
-            question = _read(head)
+            request = _read(head)
         except (msgspec.DecodeError, RecursionError):
-            self._answer({"error": _NOT_SO})
+            self._answer({"error": _MALFORMED})
             return
         try:
-            self._take(question, body)
+            self._handle(request, body)
         except SharedBufferError as error:
             self._answer({"error": str(error)})
 
-    def _take(self, question: ControlRequest, body: bytes) -> None:
+    def _handle(self, request: ControlRequest, body: bytes) -> None:
         buffers = self.buffers
-        if question.begin is not None:
-            inner = self._runner.begin_inside(question.begin, printed=question.printed)
+        if request.begin is not None:
+            inner = self._runner.begin_inside(request.begin, printed=request.printed)
             self._answer({"error": inner} if isinstance(inner, str) else {"id": inner.invocation, "env": inner.env})
-        elif question.end is not None:
-            self._end(question.end, body, printed=question.printed)
-        elif question.allocate is not None:
-            number, buffer = buffers.allocate(question.allocate)
+        elif request.end is not None:
+            self._end(request.end, body, printed=request.printed)
+        elif request.allocate is not None:
+            number, buffer = buffers.allocate(request.allocate)
             self._answer({"number": number}, buffer.fd)
-        elif question.close is not None:
-            buffers.seal(question.close)
+        elif request.close is not None:
+            buffers.seal(request.close)
             self._answer({})
-        elif question.drop is not None:
-            buffers.drop(question.drop)
+        elif request.drop is not None:
+            buffers.drop(request.drop)
             self._answer({})
-        elif question.take is not None:
-            taken = buffers.take(question.take)
+        elif request.take is not None:
+            taken = buffers.take(request.take)
             self._answer({"size": taken.size}, taken.fd)
         else:
-            self._answer({"error": _NOT_SO})
+            self._answer({"error": _MALFORMED})
 
     def _end(self, status: int, result: bytes, *, printed: bool) -> None:
         try:
@@ -115,12 +118,12 @@ class SandboxChannel:
             self._runner.misbehaved()
             return
         if known is Status.INTERNAL_ERROR:
-            known = Status.DEVELOPER_ERROR  # whatever a function did, the platform did not
+            known = Status.DEVELOPER_ERROR  # the platform is not to blame for what a function reports
         following = self._runner.end_inside(known, result, printed=printed)
         self._answer({"env": following.env} if following is not None else {})
 
     def _answer(self, answer: dict[str, Any], *fds: int) -> None:
-        if self._sock.fileno() < 0:  # it was lost meanwhile
+        if self._sock.fileno() < 0:  # the sandbox was lost meanwhile
             return
-        with contextlib.suppress(OSError):  # it asks, but does not listen; or has gone
+        with contextlib.suppress(OSError):  # the sandbox does not read its replies, or has gone
             socket.send_fds(self._sock, [msgspec.json.encode(answer)], fds)

@@ -1,52 +1,61 @@
-"""A device's commands in order: what needs its memory waits for what is giving memory back."""
+"""Queues per device: commands that need device memory wait while other sandboxes release theirs."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from aliquot.core.places import Place
 
-Giver = int | tuple[str, int]  # a sandbox that ends, or something else that a sandbox does
+Releaser = int | tuple[str, int]  # a sandbox that ends, or a swap with the number of its sandbox
 
 
 class DeviceQueue:
+    """The commands that wait for the memory of one device."""
+
     def __init__(self) -> None:
-        self._ending: set[Giver] = set()
+        self._releasing: set[Releaser] = set()
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def ending(self, giver: Giver) -> None:
-        self._ending.add(giver)
+    def begin_release(self, releaser: Releaser) -> None:
+        self._releasing.add(releaser)
 
-    def ended(self, giver: Giver) -> None:
-        self._ending.discard(giver)
-        while self._waiting and not self._ending:
+    def end_release(self, releaser: Releaser) -> None:
+        self._releasing.discard(releaser)
+        while self._waiting and not self._releasing:
             self._waiting.popleft()()
 
-    def do(self, command: Callable[[], None]) -> None:
-        """Now, or when nothing is ending any more."""
-        if self._ending:
+    def run(self, command: Callable[[], None]) -> None:
+        """Run the command as soon as no memory is being released, which may be now."""
+        if self._releasing:
             self._waiting.append(command)
         else:
             command()
 
 
 class DeviceQueues:
-    """Of all devices. `place` is one of them, or several that a sandbox holds together."""
+    """The queues of all devices. A place is one device, or several that a sandbox holds together."""
 
     def __init__(self, devices: Iterable[str]) -> None:
-        self._lanes = {device: DeviceQueue() for device in devices}
+        self._queues = {device: DeviceQueue() for device in devices}
 
-    def ending(self, place: Place, giver: Giver) -> None:
+    def begin_release(self, place: Place, releaser: Releaser) -> None:
         for device in place:
-            self._lanes[device].ending(giver)
+            self._queues[device].begin_release(releaser)
 
-    def ended(self, place: Place, giver: Giver) -> None:
+    def end_release(self, place: Place, releaser: Releaser) -> None:
         for device in place:
-            self._lanes[device].ended(giver)
+            self._queues[device].end_release(releaser)
 
-    def do(self, place: Place, command: Callable[[], None]) -> None:
-        """When nothing is ending any more on any of them."""
+    def run(self, place: Place, command: Callable[[], None]) -> None:
+        """Run the command as soon as no memory is being released on any device of the place."""
         first, *others = place
         for device in others:
-            command = partial(self._lanes[device].do, command)
-        self._lanes[first].do(command)
+            command = partial(self._queues[device].run, command)
+        self._queues[first].run(command)
+
+    async def wait(self, place: Place) -> None:
+        """Wait until no memory is being released on any device of the place."""
+        released = asyncio.Event()
+        self.run(place, released.set)
+        await released.wait()

@@ -131,7 +131,7 @@ def _cgroups() -> DoctorFinding:
 
 
 def _devices(isolation: Isolation) -> list[DoctorFinding]:
-    around = DriverContext(own_uid=isolation.own_uid, own_files=isolation.mount)
+    around = DriverContext(own_uid=isolation.own_uid, own_root=isolation.mount)
     try:
         with closing(open_nvml()) as nvml:
             gpus = survey_nvidia(nvml, around)

@@ -105,7 +105,7 @@ def walls(
     isolation: Isolation,
     data: Path,
     visible: tuple[str, ...] = (),
-    opening: DeviceAccess = NO_ACCESS,
+    access: DeviceAccess = NO_ACCESS,
     *,
     views: bool = False,
 ) -> dict[str, Any]:
@@ -118,9 +118,9 @@ def walls(
         "uids": uid_range(data) if isolation.own_uid else None,
         "landlock": isolation.landlock,
         "seccomp": isolation.seccomp,
-        "visible": (*visible, *opening.visible),
+        "visible": (*visible, *access.visible),
         "hidden": str(data),
-        "writable": list(opening.writable),
-        "devices": list(opening.files),
+        "writable": list(access.writable),
+        "devices": list(access.files),
         "views": views,
     }

@@ -1,20 +1,21 @@
-"""One sandbox as the server sees it: its socket, its output, its process. Plain callbacks, no task a call."""
+"""One sandbox of the local node: its runs, time limits and output, from the launch to its end.
 
+Everything here is a plain callback on the event loop. A task per call would cost more than the rest of a warm call.
+"""
+
+import asyncio
 import math
 import time
-from collections.abc import Callable
 
 import msgspec
 
-from aliquot.core.units import MIB
 from aliquot.live.bodies.json_check import CheckResult
-from aliquot.live.bodies.large import LARGE_BODY_BYTES
 from aliquot.live.node.base import BufferHandle, Launch, NestedRun, Outcome, OutputListener, RunRequest, Status
-from aliquot.live.node.cell import Cell, EventLoop
+from aliquot.live.node.cell import Cell
 from aliquot.live.node.control_channel import SandboxChannel
+from aliquot.live.node.launcher_connection import LargeReply, LauncherConnection, describe_launch, describe_run
 from aliquot.live.node.logs import Logs
-from aliquot.live.node.messages import LargeReply, description_of, run_more
-from aliquot.live.node.shared_buffers import SharedBufferError
+from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
 from aliquot.live.node.states import (
     CHECKING,
     EXITED,
@@ -32,122 +33,162 @@ from aliquot.live.node.states import (
     error,
 )
 from aliquot.runtime import frames
-from aliquot.runtime.frames import REPLY, REQUEST
-
-_RECV_BYTES = 65536
-_SLACK_BYTES = MIB  # what a launcher may send beyond the result: the JSON of an error
+from aliquot.runtime.frames import REQUEST
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _encode_env = msgspec.json.Encoder().encode
 _STATUSES = {int(status): status for status in Status}
 _DEVELOPER_ERROR, _INTERNAL_ERROR = Status.DEVELOPER_ERROR, Status.INTERNAL_ERROR
+_QUOTED_BYTES = 1024  # of a result that is not JSON, in the error
 
 
 class LocalSandbox:
     __slots__ = (
-        "_begun_s", "_expected", "_fds", "_large", "_loop", "_outbox", "_outer", "_owner", "_partial", "_printed",
-        "_reading", "_recv", "_result_bytes", "_runs", "_steps", "_timeout_ms", "_transmit", "_unread", "cell",
-        "deadline_s", "launch", "logs", "number", "side", "state",
+        "_begun_s", "_connection", "_died", "_fds", "_listener", "_loop", "_outer", "_reading", "_result_bytes",
+        "_runs", "_steps", "_timeout_ms", "_unread", "cell", "channel", "deadline_s", "launch", "logs", "number",
+        "start_over", "state",
     )  # fmt: skip
 
-    def __init__(self, number: int, launch: Launch, owner: SandboxListener, loop: EventLoop, result_bytes: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        launch: Launch,
+        cell: Cell,
+        buffers: SandboxBuffers | None,
+        listener: SandboxListener,
+        loop: asyncio.AbstractEventLoop,
+        result_bytes: int,
+    ) -> None:
+        """A sandbox gets a control channel if it has shared buffers."""
         self.number = number
         self.launch = launch
-        self.cell: Cell | None = None  # until it has moved in
+        self.cell = cell
         self.state = STARTING
         self.deadline_s = 0.0
-        self._owner = owner
+        self.logs = Logs(cell.out, cell.err)
+        self.start_over: asyncio.Future[None] = loop.create_future()  # it is initialised, or it has ended
+        self._listener = listener
         self._loop = loop
         self._result_bytes = result_bytes
-        self._runs = 0
-        self._unread = False  # its last request never reached it
-        self._partial: bytearray | None = None
-        self._printed = True  # whether the last reply said that its output is in the pipes
-        self._expected = 0
-        self._large: LargeReply | None = None  # a reply that is not to be copied
-        self._outbox: list[memoryview] = []
-        self._reading = [False, False]
-        self.side: SandboxChannel | None = None
-        self._steps = 0  # of a chain, that come after the one that runs
-        # The activations that wait for one that they called: their output, deadline, time limit and beginning.
-        self._outer: list[tuple[Logs, float, int, float]] = []
-
-    # --- its life ---------------------------------------------------------------------------------------
-
-    def move_in(
-        self, cell: Cell, command: list[str] | None, data_bytes: int | None, side: SandboxChannel | None = None
-    ) -> None:
-        """Make the cell this function's: send the init. The command, if any, is what runs functions of its kind."""
-        launch = self.launch
-        self.cell = cell
-        cell.tenant = self
-        self._transmit, self._recv = cell.sock.send, cell.sock.recv
         self._fds = (cell.out, cell.err)
-        self.logs = Logs(cell.out, cell.err)
-        self._loop.add_reader(cell.sock.fileno(), self._readable)
+        self._reading = [False, False]  # whether the output pipes are read while it runs
+        self._begun_s = 0.0
+        self._timeout_ms = 0
+        self._runs = 0
+        self._unread = False  # its launcher never read the last request
+        self._died = False  # while its result was checked
+        self._steps = 0  # how many steps of a chain follow the one that runs
+        # Activations that wait for one that they called: their output, deadline, time limit and beginning.
+        self._outer: list[tuple[Logs, float, int, float]] = []
+        self.channel = SandboxChannel(self, buffers, loop) if buffers is not None else None
+        self._connection = LauncherConnection(cell, self, loop, result_bytes)
+        cell.assign(self)
+
+    # --- start and end ----------------------------------------------------------------------------------
+
+    def start(self, command: list[str] | None, data_bytes: int | None) -> None:
+        """Send the init. `command` runs functions of other kinds than Python, `data_bytes` is their RLIMIT_DATA."""
+        launch, channel = self.launch, self.channel
+        token = channel.buffers.token if channel is not None else None
         self._begin(launch.timeout_ms, launch.logs_bytes)
-        body = description_of(launch, self._result_bytes, command, data_bytes, side)
+        body = describe_launch(launch, self._result_bytes, command, data_bytes, token)
         init = REQUEST.pack(frames.INIT, 0, len(body), 0) + body
-        self.side = side
-        self._write(init, side.introduce(cell.sock) if side is not None else None)
+        transmit = channel.introduce(self.cell.sock) if channel is not None else None
+        self._unread = not self._connection.send(init, transmit=transmit)
 
     def kill(self) -> None:
-        """End it and all its children. Nothing is reported any more."""
-        if self.state != GONE:
-            self.state = GONE
-            if self.cell is not None:
-                self._leave(self.cell)
-
-    def _leave(self, cell: Cell) -> None:
-        loop = self._loop
-        fd = cell.sock.fileno()
-        if self._outbox:
-            self._outbox.clear()
-            loop.remove_writer(fd)
-        loop.remove_reader(fd)
+        """End the sandbox with all its children. Nothing is reported any more."""
+        if self.state == GONE:
+            return
+        self.state = GONE
+        self._connection.close()
         self._stop_reading()
-        if self.side is not None:
-            self.side.close()
-        cell.close()
-        cell.kill()
+        if self.channel is not None:
+            self.channel.close()
+        self.cell.close()
+        self.cell.kill()
+        self._end_start()
+
+    def fail(self, status: Status, text: str) -> None:
+        """Report the sandbox as lost, unless it has gone already."""
+        if self.state != GONE:
+            self._lose(status, text)
+
+    def _end_start(self) -> None:
+        if not self.start_over.done():
+            self.start_over.set_result(None)
+
+    def _lose(self, status: Status, result: str | bytes, *, timed_out: bool = False) -> None:
+        seconds = time.perf_counter() - self._begun_s if self.state != IDLE else 0.0
+        logs = self.logs.finish(failed=True)
+        self.kill()
+        body = result if isinstance(result, bytes) else error(result)
+        self._listener.lost(self, Outcome(status, body, seconds, logs, timed_out=timed_out, outer=self.waiting))
+
+    # --- events of the cell and of the connection -------------------------------------------------------
+
+    def never_forked(self, status: Status, why: str) -> None:
+        self.fail(status, why)
 
     def process_ended(self) -> None:
-        if self.state != GONE:
-            self._readable()  # its last words, if there are any
-            have = -1
-            while self.state not in (GONE, CHECKING) and self._arrived > have:
-                have = self._arrived
-                self._readable()
+        """Read what the launcher sent before it ended, then report the end."""
+        received = -2
+        while self.state not in (GONE, CHECKING) and self._connection.received > received:
+            received = self._connection.received
+            self._connection.read()
         if self.state == CHECKING:
-            self._unread = True  # for later: it answered before it died
+            self._died = True
         elif self.state != GONE:
-            self._hang_up()
+            self.hung_up(unread=False)
 
-    @property
-    def _arrived(self) -> int:
-        """Of a reply that is not whole."""
-        if self._large is not None:
-            return self._large.have
-        return len(self._partial) if self._partial is not None else -1
+    def hung_up(self, *, unread: bool) -> None:
+        """Report the end of a launcher that has closed its connection.
+
+        A launcher that ended before it read the request is replaced by another: an empty cell, or a sandbox that ended
+        while it was idle. A sandbox that never finished a run is not replaced, since the next one may end the same way.
+        """
+        self._unread = self._unread or unread
+        if self._unread and (self.state == STARTING or (self.state == RUNNING and self._runs)):
+            self.kill()
+            self._listener.refused(self)
+        elif self.cell.process.ran_out_of_memory():
+            self._lose(_DEVELOPER_ERROR, OUT_OF_MEMORY)
+        else:
+            self._lose(_DEVELOPER_ERROR, EXITED_IN_INIT if self.state == STARTING else EXITED)
+
+    def malformed_reply(self) -> None:
+        """End a sandbox that has sent what no launcher sends: the function has written to its channels."""
+        self._lose(_DEVELOPER_ERROR, EXITED)
+
+    def misbehaved(self) -> None:
+        """End a busy sandbox that has sent what no launcher sends over its control channel."""
+        if self.state in (STARTING, RUNNING):
+            self._lose(_DEVELOPER_ERROR, EXITED)
 
     # --- runs -------------------------------------------------------------------------------------------
 
     def run(self, request: RunRequest) -> bool:
-        """False when the sandbox has gone and has not seen the request."""
+        """Send a run. Return False when the launcher has gone and has not seen the request."""
         self._begin(request.timeout_ms, request.logs_bytes, request.listener)
         self.state = RUNNING
         payload, buffer = request.payload, request.shared_buffer
-        number = self.side.buffers.put(buffer) if buffer is not None and self.side is not None else 0
+        number = self.channel.buffers.put(buffer) if buffer is not None and self.channel is not None else 0
         if request.steps or request.handed or request.hand_on:
-            what, env = frames.RUN_GROUP if request.steps else frames.RUN_HANDED, run_more(request)
+            what, env = frames.RUN_GROUP if request.steps else frames.RUN_HANDED, describe_run(request)
             self._steps = max(0, len(request.steps) - 1)
         else:
             env = _encode_env(request.env)
             what = (frames.RUN_SHARED if request.share else frames.RUN_PICKLED) if request.pickled else frames.RUN
         head = REQUEST.pack(what, number, len(env), len(payload)) + env
-        if type(payload) is bytes:
-            return self._write(head + payload)
-        return self._write(head, large=payload)
+        small = type(payload) is bytes
+        sent = self._connection.send(head + payload) if small else self._connection.send(head, payload)
+        self._unread = not sent
+        return sent
+
+    def run_not_sent(self) -> None:
+        """Report the end of a launcher that had gone before the run was sent."""
+        if self.state == RUNNING:
+            self.hung_up(unread=True)
 
     def _begin(self, timeout_ms: int, logs_bytes: int, listener: OutputListener | None = None) -> None:
         self._timeout_ms = timeout_ms
@@ -156,176 +197,112 @@ class LocalSandbox:
         self.logs.begin(logs_bytes, listener)
 
     def tick(self, now_s: float, before_s: float) -> None:
-        """From time to time while it is busy: its time limit, and its output if it was busy `before_s` already."""
+        """Enforce the time limit, and read the output of a run that was already going on at `before_s`."""
         if now_s >= self.deadline_s:
             text = TIME_IN_INIT if self.state == STARTING else TIME
-            self._lose(Status.DEVELOPER_ERROR, text.format(self._timeout_ms), timed_out=True)
+            self._lose(_DEVELOPER_ERROR, text.format(self._timeout_ms), timed_out=True)
         elif self._begun_s < before_s:
             for stream in (0, 1):
                 if not self._reading[stream]:
                     self._reading[stream] = True
-                    self._loop.add_reader(self._fds[stream], self._print, stream)
+                    self._loop.add_reader(self._fds[stream], self._read_output, stream)
 
-    def _print(self, stream: int) -> None:
+    def _read_output(self, stream: int) -> None:
         if not self.logs.read(stream):
             self._loop.remove_reader(self._fds[stream])
             self._reading[stream] = False
 
-    def _write(
-        self, data: bytes, transmit: Callable[[bytes], int] | None = None, large: bytes | memoryview = b""
-    ) -> bool:
-        try:
-            sent = (transmit or self._transmit)(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self._unread = True
-            return False
-        if (sent < len(data) or large) and self.cell is not None:
-            self._outbox = [part for part in (memoryview(data)[sent:], memoryview(large)) if part]
-            self._loop.add_writer(self.cell.sock.fileno(), self._writable)
-        return True
+    def _stop_reading(self) -> None:
+        for stream in (0, 1):
+            if self._reading[stream]:
+                self._loop.remove_reader(self._fds[stream])
+                self._reading[stream] = False
 
-    def _writable(self) -> None:
-        outbox = self._outbox
-        try:
-            while outbox:
-                outbox[0] = outbox[0][self._transmit(outbox[0]) :]
-                if outbox[0]:
-                    return
-                del outbox[0]
-        except BlockingIOError:
-            return
-        except OSError:
-            outbox.clear()  # the reader will learn why
-        if self.cell is not None:
-            self._loop.remove_writer(self.cell.sock.fileno())
+    # --- replies ----------------------------------------------------------------------------------------
 
-    # --- answers ----------------------------------------------------------------------------------------
-
-    def _readable(self) -> None:
-        if self._large is not None:
-            self._receive_large(self._large)
+    def replied(
+        self, status: int, result: bytes, pickled: bytes | memoryview | None, buffer_number: int, *, printed: bool
+    ) -> None:
+        """Check a reply of the launcher and settle the start or the run."""
+        if self.state not in (STARTING, RUNNING) or self._outer:
+            self.malformed_reply()
             return
-        try:
-            data = self._recv(_RECV_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            # Reset, not closed: it died with the request unread.
-            self._unread = True
-            self._hang_up()
-            return
-        if not data:
-            self._hang_up()
-            return
-        if self._partial is not None:
-            self._partial += data
-            if len(self._partial) < self._expected:
-                return
-            data = bytes(self._partial)
-        if len(data) < REPLY.size:
-            self._partial, self._expected = bytearray(data), REPLY.size
-            return
-        status, self._printed, buffer_number, size, pickled = REPLY.unpack_from(data)
-        expected = REPLY.size + size + pickled
-        if len(data) < expected <= self._result_bytes + _SLACK_BYTES:
-            large = expected > LARGE_BODY_BYTES and self.state == RUNNING
-            self._large = LargeReply(status, buffer_number, size, pickled, data) if large else None
-            self._partial, self._expected = None if large else bytearray(data), expected
-            return
-        self._partial = None
-        if len(data) != expected or self.state not in (STARTING, RUNNING) or self._outer:
-            self._lose(Status.DEVELOPER_ERROR, EXITED)  # it speaks out of turn: not the launcher's words
-            return
-        middle = REPLY.size + size
-        self._answered(status, data[REPLY.size : middle], data[middle:] or None, buffer_number)
-
-    def _receive_large(self, large: LargeReply) -> None:
-        try:
-            got = self.cell.sock.recv_into(large.room) if self.cell is not None else 0
-        except BlockingIOError:
-            return
-        except OSError:
-            got = 0
-        if not got:
-            self._large = None
-            self._hang_up()
-            return
-        large.have += got
-        if large.have < len(large.whole):
-            return
-        self._large = None
-        seconds = time.perf_counter() - self._begun_s
-        result = large.result
-        if len(result) <= LARGE_BODY_BYTES:
-            self._answered(large.status, bytes(result), large.pickled, large.buffer_number)
-            return
-        # Its run is over; nothing it does until it has been judged counts.
-        self.state, self.deadline_s = CHECKING, math.inf
-        if self.cell is not None:
-            self._loop.remove_reader(self.cell.sock.fileno())
-        self._owner.check_json(result, lambda checked: self._json_checked(large, seconds, checked))
-
-    def _json_checked(self, large: LargeReply, seconds: float, checked: CheckResult) -> None:
-        if self.state != CHECKING or self.cell is None:
-            return
-        self.state = RUNNING
-        self._loop.add_reader(self.cell.sock.fileno(), self._readable)
-        died, self._unread = self._unread, False
-        if checked.why is not None:
-            self._lose(Status.DEVELOPER_ERROR, NOT_JSON.format(bytes(large.result[:1024]).decode(errors="replace")))
-            return
-        self._settle(large.status, large.result, large.pickled, seconds, large.buffer_number)
-        if died and self.state == IDLE:
-            self._hang_up()
-
-    def _answered(self, code: int, result: bytes, pickled: bytes | memoryview | None, buffer_number: int) -> None:
         seconds = time.perf_counter() - self._begun_s
         try:
             _check_json(result)
             if not result.isascii():
                 result.decode()
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            text = NOT_JSON.format(result[:1024].decode(errors="replace"))
-            self._lose(Status.DEVELOPER_ERROR, text)
+            self._lose(_DEVELOPER_ERROR, NOT_JSON.format(result[:_QUOTED_BYTES].decode(errors="replace")))
             return
-        self._settle(code, result, pickled, seconds, buffer_number)
+        self._settle(status, result, pickled, seconds, buffer_number, printed=printed)
+
+    def replied_large(self, reply: LargeReply) -> None:
+        """Have a large result checked by another process. The run is over, and the function cannot change it."""
+        if self.state != RUNNING or self._outer:
+            self.malformed_reply()
+            return
+        seconds = time.perf_counter() - self._begun_s
+        self.state, self.deadline_s = CHECKING, math.inf
+        self._connection.pause()
+        self._listener.check_json(reply.result, lambda checked: self._json_checked(reply, seconds, checked))
+
+    def _json_checked(self, reply: LargeReply, seconds: float, checked: CheckResult) -> None:
+        if self.state != CHECKING:
+            return
+        self.state = RUNNING
+        self._connection.resume()
+        if checked.why is not None:
+            text = bytes(reply.result[:_QUOTED_BYTES]).decode(errors="replace")
+            self._lose(_DEVELOPER_ERROR, NOT_JSON.format(text))
+            return
+        self._settle(reply.status, reply.result, reply.pickled, seconds, reply.buffer_number, printed=reply.printed)
+        if self._died and self.state == IDLE:
+            self.hung_up(unread=False)
 
     def _settle(
-        self, code: int, result: bytes | memoryview, pickled: bytes | memoryview | None, seconds: float, number: int
+        self,
+        code: int,
+        result: bytes | memoryview,
+        pickled: bytes | memoryview | None,
+        seconds: float,
+        buffer_number: int,
+        *,
+        printed: bool,
     ) -> None:
+        """Report the end of the start or of the run."""
         status = _STATUSES.get(code, _DEVELOPER_ERROR)
         starting = self.state == STARTING
         if status is _INTERNAL_ERROR and not starting:
-            status = _DEVELOPER_ERROR  # only a sandbox that could not be made may blame us
+            status = _DEVELOPER_ERROR  # only a start can fail by the platform's fault
         if status is _DEVELOPER_ERROR or status is _INTERNAL_ERROR:
             self._lose(status, bytes(result))
             return
         shared_buffer: BufferHandle | None = None
-        if number:
+        if buffer_number and self.channel is not None:
             try:
-                shared_buffer = self.side.buffers.hand_on(number, pickled or b"") if self.side is not None else None
+                shared_buffer = self.channel.buffers.hand_on(buffer_number, pickled or b"")
             except (SharedBufferError, ValueError):
-                self._lose(Status.DEVELOPER_ERROR, EXITED)  # not the launcher's words
+                self.malformed_reply()
                 return
         self.state = IDLE
-        logs = self.logs.finish(printed=self._printed)
+        logs = self.logs.finish(printed=printed)
         if self._reading[0] or self._reading[1]:
             self._stop_reading()
         if starting:
-            self._owner.initialised(self, seconds, logs)
+            self._listener.initialised(self, seconds, logs)
+            self._end_start()
         else:
             self._runs += 1
-            self._owner.finished(self, Outcome(status, result, seconds, logs, pickled, shared_buffer=shared_buffer))
+            self._listener.finished(self, Outcome(status, result, seconds, logs, pickled, shared_buffer=shared_buffer))
 
     # --- activations inside a run -----------------------------------------------------------------------
 
     def begin_inside(self, function: str, *, printed: bool) -> NestedRun | str:
-        """What runs waits, and another function's activation begins."""
+        """Begin the activation of a function that the running one calls, or return why it cannot begin."""
         if self.state != RUNNING:
             return NOTHING_RUNS
-        inner = self._owner.began_inside(self, function)
+        inner = self._listener.began_inside(self, function)
         if isinstance(inner, NestedRun):
             self.logs.pause(printed=printed)
             self._outer.append((self.logs, self.deadline_s, self._timeout_ms, self._begun_s))
@@ -336,65 +313,22 @@ class LocalSandbox:
         return inner
 
     def end_inside(self, status: Status, result: bytes, *, printed: bool) -> NestedRun | None:
-        """The innermost has ended: what waits for it goes on, or the chain's next activation begins."""
+        """End the innermost activation. Its caller continues, or the chain's next activation begins."""
         if self.state != RUNNING or not (self._outer or self._steps):
             self.misbehaved()
             return None
         outcome = Outcome(status, result, time.perf_counter() - self._begun_s, self.logs.finish(printed=printed))
         if self._outer:
             self.logs, self.deadline_s, self._timeout_ms, self._begun_s = self._outer.pop()
-            self._owner.ended_inside(self, outcome)
+            self._listener.ended_inside(self, outcome)
             return None
         self._steps -= 1
-        following = self._owner.ended_inside(self, outcome)
+        following = self._listener.ended_inside(self, outcome)
         if following is not None:
             self._begin(following.timeout_ms, following.logs_bytes, following.listener)
         return following
 
     @property
     def waiting(self) -> tuple[tuple[str, ...], ...]:
-        """What those have printed that wait for one that they called, innermost first."""
+        """The output of the activations that wait for one that they called, innermost first."""
         return tuple(outer[0].lines for outer in reversed(self._outer))
-
-    def misbehaved(self) -> None:
-        if self.state in (STARTING, RUNNING):
-            self._lose(Status.DEVELOPER_ERROR, EXITED)
-
-    def _stop_reading(self) -> None:
-        for stream in (0, 1):
-            if self._reading[stream]:
-                self._loop.remove_reader(self._fds[stream])
-                self._reading[stream] = False
-
-    def _hang_up(self) -> None:
-        """It closed the channel: it has ended, or is about to."""
-        # Whoever died before it read what was asked may be replaced: an empty cell, or a sandbox that died idle.
-        # One that never served a run is not tried again elsewhere: it may well die each time.
-        if self._unread and (self.state == STARTING or (self.state == RUNNING and self._runs)):
-            self.kill()
-            self._owner.refused(self)
-        elif self.cell is not None and self.cell.process.ran_out_of_memory():
-            self._lose(Status.DEVELOPER_ERROR, OUT_OF_MEMORY)
-        else:
-            self._lose(Status.DEVELOPER_ERROR, EXITED_IN_INIT if self.state == STARTING else EXITED)
-
-    def not_begun(self) -> None:
-        """Its request could not be sent."""
-        if self.state == RUNNING:
-            self._hang_up()
-
-    def never_forked(self, status: Status, why: str) -> None:
-        if self.state != GONE:
-            self._lose(status, why)
-
-    def fail(self, status: Status, text: str) -> None:
-        """It could not even move in."""
-        self._lose(status, text)
-
-    def _lose(self, status: Status, result: str | bytes, *, timed_out: bool = False) -> None:
-        busy = self.cell is not None and self.state != IDLE
-        seconds = time.perf_counter() - self._begun_s if busy else 0.0
-        logs = self.logs.finish(failed=True) if self.cell is not None else ()
-        self.kill()
-        body = result if isinstance(result, bytes) else error(result)
-        self._owner.lost(self, Outcome(status, body, seconds, logs, timed_out=timed_out, outer=self.waiting))

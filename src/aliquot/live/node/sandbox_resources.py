@@ -1,4 +1,4 @@
-"""Where sandboxes live: a user id, a scratch directory and a control group for each, and none left when it is gone."""
+"""The resources of sandboxes: a user id, a scratch directory and a control group for each."""
 
 import heapq
 import os
@@ -9,8 +9,8 @@ from typing import Any
 
 from aliquot.core.units import MIB
 from aliquot.durable_files import remove_directory
-from aliquot.live.node.cell import Cell
-from aliquot.live.node.cgroups import NodeCgroups
+from aliquot.live.node.cell import Cell, EventLoop, ProcessHandle
+from aliquot.live.node.cgroups import NodeCgroups, SandboxCgroup
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, uid_range
 from aliquot.live.node.zygotes import BARE_ENVIRONMENT
 
@@ -19,17 +19,17 @@ MAX_PROCESSES = 512  # of one sandbox, threads included
 
 
 def tag_of(data: Path) -> str:
-    """The name of a node's control groups: its own on this machine, and the same after a crash."""
+    """Return the name of a node's control groups: unique on this machine, and the same after a restart."""
     return f"aliquot-{zlib.crc32(str(data).encode()):08x}"
 
 
 class SandboxResources:
-    def __init__(self, data: Path, isolation: Isolation, scratch_bytes: int, processes: int) -> None:
-        """Removes what an earlier server left behind; takes a moment."""
+    def __init__(self, data: Path, isolation: Isolation, scratch_bytes: int, max_processes: int) -> None:
+        """Remove what an earlier server left behind. Blocks for a moment."""
         self._isolation = isolation
         self._scratch = data / "scratch"
         self._scratch_bytes = scratch_bytes
-        self._processes = processes
+        self._max_processes = max_processes
         self._first_uid = uid_range(data)[0]
         self._free_slots: list[int] = []
         self._slots = 0
@@ -39,62 +39,73 @@ class SandboxResources:
         remove_directory(self._scratch)  # renames it first: a process left behind may still write there
         self._scratch.mkdir(parents=True, mode=0o711)
 
-    def make(self, cell: Cell) -> dict[str, Any]:
-        """What the cell will be told of its place; its process gets its slot and its group."""
-        self._take_slot(cell)
-        if self._cgroups is not None and self._cgroups.version:
-            cell.process.group = self._cgroups.make(cell.number, self._processes)
-        return {
-            "env": self._environment(cell),
-            "uid": self._uid(cell),
+    def allocate(self, number: int, loop: EventLoop) -> tuple[ProcessHandle, dict[str, Any]]:
+        """Return the handle of a process to be forked, and its settings for the zygote. Raises `OSError`."""
+        slot = self._take_slot()
+        cgroup: SandboxCgroup | None = None
+        try:
+            if self._cgroups is not None and self._cgroups.version:
+                cgroup = self._cgroups.make(number, self._max_processes)
+            environment = self._environment(number, slot)
+        except OSError:
+            heapq.heappush(self._free_slots, slot)
+            if cgroup is not None:
+                cgroup.remove()  # it is empty, so this takes no time
+            raise
+        settings = {
+            "env": environment,
+            "uid": self._uid(slot),
             "scratch_bytes": self._scratch_bytes,
-            "processes": self._processes,
+            "processes": self._max_processes,
             "view": False,
         }
+        return ProcessHandle(slot, cgroup, loop), settings
 
     def limit_memory(self, cell: Cell, size: int) -> int | None:
-        """Now, where the kernel counts it; otherwise the answer is what the function's process must bound by itself."""
-        if cell.process.group is not None:
-            cell.process.group.limit_memory(size)
+        """Limit the memory of the whole sandbox by its control group.
+
+        Without one, return the limit that the function's process has to set for itself.
+        """
+        if cell.process.cgroup is not None:
+            cell.process.cgroup.limit_memory(size)
             return None
         return None if self._isolation == NO_ISOLATION else size
 
-    def _take_slot(self, cell: Cell) -> None:
+    def _take_slot(self) -> int:
         if self._free_slots:
-            cell.process.slot = heapq.heappop(self._free_slots)
-        else:
-            self._slots += 1
-            cell.process.slot = self._slots
+            return heapq.heappop(self._free_slots)
+        self._slots += 1
+        return self._slots
 
-    def _uid(self, cell: Cell) -> int | None:
-        """As the cell's own namespace counts; None: the server's."""
+    def _uid(self, slot: int) -> int | None:
+        """Return the user id as the cell's own namespace numbers it, or None for the server's."""
         if not self._isolation.own_uid:
             return None
-        return cell.process.slot if self._isolation.user else self._first_uid + cell.process.slot
+        return slot if self._isolation.user else self._first_uid + slot
 
-    def _environment(self, cell: Cell) -> dict[str, str]:
+    def _environment(self, number: int, slot: int) -> dict[str, str]:
         if self._isolation.mount:
             return BARE_ENVIRONMENT  # its scratch directory is made inside
-        scratch = self._scratch / str(cell.number)
+        scratch = self._scratch / str(number)
         scratch.mkdir(mode=0o700)
         if self._isolation.own_uid:
-            owner = self._first_uid + cell.process.slot
+            owner = self._first_uid + slot
             os.chown(scratch, owner, owner)
         return {**BARE_ENVIRONMENT, "HOME": str(scratch), "TMPDIR": str(scratch)}
 
-    def give_back(self, cell: Cell) -> None:
-        """Its process is no more, or never was: the user id may be another's."""
-        heapq.heappush(self._free_slots, cell.process.slot)
+    def release_slot(self, process: ProcessHandle) -> None:
+        """Let another process have the user id of one that has ended or was never forked."""
+        heapq.heappush(self._free_slots, process.slot)
 
-    def clear(self, cell: Cell) -> None:
-        """Remove what is left of it. Takes a moment; not for the event loop."""
-        if cell.process.group is not None:
-            cell.process.group.remove()
+    def remove(self, number: int, process: ProcessHandle) -> None:
+        """Remove the control group and the scratch directory. Blocks, so it is called from a thread."""
+        if process.cgroup is not None:
+            process.cgroup.remove()
         if not self._isolation.mount:
-            shutil.rmtree(self._scratch / str(cell.number), ignore_errors=True)
+            shutil.rmtree(self._scratch / str(number), ignore_errors=True)
 
     def close(self) -> None:
-        """Takes a moment, too."""
+        """Remove all control groups. Blocks, so it is called from a thread."""
         if self._cgroups is not None:
             self._cgroups.sweep()
             self._cgroups.close()

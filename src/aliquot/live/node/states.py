@@ -1,11 +1,11 @@
-"""A sandbox's states, what is said of one that is lost, and to whom."""
+"""The states of a sandbox, the errors of one that is lost, and the listener to which it reports."""
 
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from aliquot.live.bodies.json_check import CheckResult
-from aliquot.live.node.base import NestedRun, Outcome
+from aliquot.live.node.base import NestedRun, Outcome, Status
 
 if TYPE_CHECKING:
     from aliquot.live.node.local_sandbox import LocalSandbox
@@ -18,12 +18,20 @@ NOTHING_RUNS = "nothing runs here that could call another function"
 TIME = "The action exceeded its time limits of {} milliseconds."
 TIME_IN_INIT = "The action exceeded its time limits of {} milliseconds during initialization."
 
-# A sandbox's states: plain numbers, for they are looked at several times a call.
+# Plain numbers, because a warm call compares them several times.
 STARTING = 0  # being forked and initialised
 IDLE = 1
 RUNNING = 2
-GONE = 3  # reported, or told to stop
-CHECKING = 4  # it has answered, and its answer is being looked over
+GONE = 3  # reported as lost, or told to stop
+CHECKING = 4  # it has replied, and another process checks that the result is JSON
+
+
+class StartError(Exception):
+    """A sandbox cannot be started. The status says whose fault it is, and the text says why."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 def error(text: str) -> bytes:
@@ -31,7 +39,7 @@ def error(text: str) -> bytes:
 
 
 class SandboxListener(Protocol):
-    """Who is told: the node."""
+    """Receives the events of sandboxes: the node."""
 
     def initialised(self, sandbox: "LocalSandbox", seconds: float, logs: tuple[str, ...]) -> None: ...
     def finished(self, sandbox: "LocalSandbox", outcome: Outcome) -> None: ...

@@ -1,4 +1,4 @@
-"""Sandboxes that leave a device's memory and come back: by its driver, or by standing still."""
+"""Swaps sandboxes out of a device's memory and in again, by the device's driver or by stopping their processes."""
 
 import asyncio
 import signal
@@ -21,62 +21,55 @@ NOT_IN = "The sandbox could not be swapped in, and was ended."
 
 class SandboxSwapper:
     def __init__(
-        self, drivers: Drivers, lanes: DeviceQueues, loop: asyncio.AbstractEventLoop, swapper: ThreadPoolExecutor
+        self, drivers: Drivers, queues: DeviceQueues, loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor
     ) -> None:
-        """`swapper`: of one thread, so that what leaves a device does so before what comes."""
+        """The executor has one thread, so that one sandbox leaves a device before the next one enters it."""
         self._drivers = drivers
-        self._lanes = lanes
+        self._queues = queues
         self._loop = loop
-        self._swapper = swapper
+        self._executor = executor
 
-    def out(self, sandbox: LocalSandbox) -> None:
-        if sandbox.cell is None:
-            return
+    def swap_out(self, sandbox: LocalSandbox) -> None:
         if self._drivers.has_own_memory(sandbox.launch.place):
-            self._out_of_memory(sandbox)
+            self._copy_out(sandbox)
         elif not self._drivers.swap_out(sandbox.number):
             sandbox.cell.process.send_all(signal.SIGSTOP)
 
-    def _out_of_memory(self, sandbox: LocalSandbox) -> None:
+    def _copy_out(self, sandbox: LocalSandbox) -> None:
         place, swap = sandbox.launch.place, ("swap", sandbox.number)
-        self._lanes.ending(place, swap)
+        self._queues.begin_release(place, swap)
 
         def done(ok: bool) -> None:
             try:
                 if not ok:
-                    _give_up(sandbox, NOT_OUT)
-                elif sandbox.state != GONE and sandbox.cell is not None:
+                    sandbox.fail(Status.INTERNAL_ERROR, NOT_OUT)
+                elif sandbox.state != GONE:
                     sandbox.cell.process.send_all(signal.SIGSTOP)
-            finally:  # whatever became of that: others wait for the memory
-                self._lanes.ended(place, swap)
+            finally:  # others wait for the memory, even if this fails
+                self._queues.end_release(place, swap)
 
-        self._aside(lambda: self._drivers.swap_out(sandbox.number), done)
+        self._run_in_thread(lambda: self._drivers.swap_out(sandbox.number), done)
 
-    def back(self, sandbox: LocalSandbox, then: Callable[[LocalSandbox], None]) -> None:
-        """Then `then`, later."""
-        if sandbox.cell is not None and self._drivers.has_own_memory(sandbox.launch.place):
+    def swap_in(self, sandbox: LocalSandbox, then: Callable[[LocalSandbox], None]) -> None:
+        """Let the sandbox go on, and call `then` later, when its memory is on the device again."""
+        if self._drivers.has_own_memory(sandbox.launch.place):
             sandbox.cell.process.send_all(signal.SIGCONT)
-            self._aside(
+            self._run_in_thread(
                 lambda: self._drivers.swap_in(sandbox.number),
-                lambda ok: then(sandbox) if ok else _give_up(sandbox, NOT_IN),
+                lambda ok: then(sandbox) if ok else sandbox.fail(Status.INTERNAL_ERROR, NOT_IN),
             )
             return
-        if sandbox.cell is not None and not self._drivers.swap_in(sandbox.number):
+        if not self._drivers.swap_in(sandbox.number):
             sandbox.cell.process.send_all(signal.SIGCONT)
         self._loop.call_soon(then, sandbox)
 
-    def _aside(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
-        """What takes a while, in a thread; one after the other. What raises has not worked."""
+    def _run_in_thread(self, work: Callable[[], bool], then: Callable[[bool], None]) -> None:
+        """Run `work` in the executor's thread and pass its result to `then`. An exception counts as False."""
 
-        def settled(done: asyncio.Future[bool]) -> None:
+        def finish(done: asyncio.Future[bool]) -> None:
             error = None if done.cancelled() else done.exception()
             if error is not None:
                 log.error("a sandbox could not be swapped", exc_info=error)
             then(not done.cancelled() and error is None and done.result())
 
-        self._loop.run_in_executor(self._swapper, work).add_done_callback(settled)
-
-
-def _give_up(sandbox: LocalSandbox, why: str) -> None:
-    if sandbox.state != GONE:
-        sandbox.fail(Status.INTERNAL_ERROR, why)
+        self._loop.run_in_executor(self._executor, work).add_done_callback(finish)

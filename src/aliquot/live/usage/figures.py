@@ -33,7 +33,7 @@ def with_usage(status: dict[str, Any], sampler: UsageSampler) -> dict[str, Any]:
         taken = borrowed.get(name, 0.0)
         device |= {
             "utilisation": sampler.utilisation(name) if device["kind"] != "cpu" else None,
-            "enforced": sampler.keeps((name,)) if device["kind"] != "cpu" else None,  # what functions ask for
+            "enforced": sampler.enforces((name,)) if device["kind"] != "cpu" else None,  # what functions ask for
             "borrowed": round(taken, _DECIMALS),  # used beyond what was asked for
             "lent": round(min(taken, spare.get(name, 0.0)), _DECIMALS),  # of that, what others at work asked for
         }

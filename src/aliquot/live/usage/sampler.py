@@ -81,9 +81,9 @@ class UsageSampler:
             return None
         return 0.0 if self._is_stale(time.monotonic()) else account.share
 
-    def keeps(self, place: Place) -> bool:
+    def enforces(self, place: Place) -> bool:
         """Whether functions are kept to what they asked for there."""
-        return self._node.keeps(place)
+        return self._node.enforces(place)
 
     # --- time -------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class UsageSampler:
 
     def look(self, now_s: float) -> None:
         """Take a sample of each sandbox."""
-        found = self._node.used()
+        found = self._node.device_usage()
         for used in found:
             if used.sandbox not in self.accounts:
                 self._open(used.sandbox, now_s)
@@ -164,7 +164,7 @@ class UsageSampler:
         if sandbox is not None:  # otherwise the core has sent it away, and it is still dying
             # What it has used before it was first seen counts as used since waking, or in the last look's time.
             since_s = max(self._woke_s, now_s - SAMPLE_INTERVAL_S)
-            self.accounts[number] = MeasuredSandbox(sandbox, since_s, enforced=self._node.keeps(sandbox.place))
+            self.accounts[number] = MeasuredSandbox(sandbox, since_s, enforced=self._node.enforces(sandbox.place))
 
     def _close(self, number: int) -> None:
         account = self.accounts.pop(number)

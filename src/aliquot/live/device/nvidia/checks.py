@@ -22,7 +22,7 @@ Which = Callable[[str], str | None]
 
 def check(
     choice: NvidiaChoice,
-    surroundings: DriverContext,
+    context: DriverContext,
     nvml: Nvml,
     *,
     which: Which = shutil.which,
@@ -30,8 +30,8 @@ def check(
 ) -> None:
     """Raises `InputError` for the first conflict."""
     if choice.mode is SharingMode.MPS:
-        _check_mps(surroundings, which)
-    if choice.mode is SharingMode.HAMI and not surroundings.own_files:
+        _check_mps(context, which)
+    if choice.mode is SharingMode.HAMI and not context.own_root:
         raise InputError(
             "--devices: nvidia:hami: HAMi-core keeps its files in /tmp, of which each sandbox needs its own, and mount "
             "namespaces do not work here (`aliquot doctor`); take nvidia:timeslice or nvidia:mig"
@@ -40,12 +40,12 @@ def check(
         _check_swap(choice, nvml, which, machine)
 
 
-def _check_mps(surroundings: DriverContext, which: Which) -> None:
+def _check_mps(context: DriverContext, which: Which) -> None:
     if which(CONTROL) is None:
         raise InputError(
             f"--devices: nvidia:mps: `{CONTROL}` is not on the PATH; it comes with the driver's compute utilities"
         )
-    if surroundings.own_uid:
+    if context.own_uid:
         raise InputError(
             "--devices: nvidia:mps: MPS serves one user id at a time, and here each sandbox has its own; start the "
             "server as a user that is not root, or take nvidia:hami, nvidia:mig or nvidia:timeslice"

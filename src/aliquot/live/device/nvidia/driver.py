@@ -22,13 +22,13 @@ from aliquot.live.device.records import DeviceAccess, DeviceUsage, Enforcement
 _log = structlog.get_logger(__name__)
 
 
-def make_driver(tag: str, devices: Sequence[DeviceSpec], surroundings: DriverContext) -> Driver:
-    choice = read_choice(surroundings.asked)
+def make_driver(tag: str, devices: Sequence[DeviceSpec], context: DriverContext) -> Driver:
+    choice = read_choice(context.options)
     try:
         nvml = open_nvml()
-        check(choice, surroundings, nvml)
+        check(choice, context, nvml)
         library = find_library() if choice.mode is SharingMode.HAMI else None
-        driver = NvidiaDriver(tag, devices, choice, surroundings.data, nvml, run, library)
+        driver = NvidiaDriver(tag, devices, choice, context.data, nvml, run, library)
     except NvmlError as error:
         raise InputError(f"--devices: nvidia: {error}") from error
     driver.meters.start()
@@ -97,9 +97,9 @@ class NvidiaDriver(Driver):
     def host_bytes(self, memory_bytes: int) -> int:
         return memory_bytes if self._choice.swap else 0  # cuda-checkpoint copies it into the process's own memory
 
-    def opening(self, devices: Sequence[str]) -> DeviceAccess:
+    def access(self, devices: Sequence[str]) -> DeviceAccess:
         targets = [self._targets[device] for device in devices]
-        return modes.opening(self._choice.mode, targets, self._daemon(devices), self._library)
+        return modes.access(self._choice.mode, targets, self._daemon(devices), self._library)
 
     def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> None:
         self.meters.begin(sandbox, devices, pids)
@@ -124,16 +124,16 @@ class NvidiaDriver(Driver):
         if self._checkpoints is not None:
             self._checkpoints.forget(sandbox)
 
-    def used(self) -> list[DeviceUsage]:
-        return self.meters.used()
+    def usage(self) -> list[DeviceUsage]:
+        return self.meters.usage()
 
-    def complaint(self, device: str) -> str | None:
+    def fault(self, device: str) -> str | None:
         try:
             why = self._nvml.fault(self._targets[device].gpu.uuid)
         except NvmlError as error:
             why = str(error)
         daemon = self._daemons.get(device)
-        return why if why is not None or daemon is None else daemon.complaint()
+        return why if why is not None or daemon is None else daemon.fault()
 
     def close(self) -> None:
         self.meters.stop()

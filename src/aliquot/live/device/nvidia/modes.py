@@ -91,7 +91,7 @@ def environment(
     return env
 
 
-def opening(
+def access(
     mode: SharingMode, targets: Sequence[GpuTarget], daemon: MpsDaemon | None, library: Path | None
 ) -> DeviceAccess:
     files: tuple[str, ...] = (*(f"/dev/nvidia{target.gpu.minor}" for target in targets), *_CONTROL_FILES)

@@ -40,10 +40,10 @@ class MpsDaemon:
         done = self._run([CONTROL, "-d"], self.environment)
         if not done.ok:
             raise InputError(f"--devices: nvidia:mps: the control daemon does not start: {done.said or done.status}")
-        if (why := self.complaint()) is not None:
+        if (why := self.fault()) is not None:
             raise InputError(f"--devices: nvidia:mps: {why}")
 
-    def complaint(self) -> str | None:
+    def fault(self) -> str | None:
         """A client that finds no daemon runs without MPS, and so without its limits: that must not go unseen."""
         done = self._tell("get_server_list")
         return None if done.ok else f"the control daemon of MPS does not answer: {done.said or done.status}"

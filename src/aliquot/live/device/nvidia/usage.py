@@ -86,7 +86,7 @@ class DeviceMeter:
         self._sampled_us = {pid: at_us for pid, at_us in self._sampled_us.items() if at_us > oldest}
         self._used = {sandbox: (self._used[sandbox][0] + spent[sandbox], held[sandbox]) for sandbox in held}
 
-    def used(self) -> list[DeviceUsage]:
+    def usage(self) -> list[DeviceUsage]:
         return [DeviceUsage(sandbox, *amounts) for sandbox, amounts in self._used.items()]
 
 
@@ -135,11 +135,11 @@ class GpuMeters:
             pids = [process.pid for process in found if self._processes.sandbox_of(process.pid) == sandbox]
         return list(dict.fromkeys(pids))
 
-    def used(self) -> list[DeviceUsage]:
+    def usage(self) -> list[DeviceUsage]:
         """Of several devices: their memory together, their compute on average."""
         together: dict[int, DeviceUsage] = {}
         with self._lock:
-            for used in (used for meter in self._meters.values() for used in meter.used()):
+            for used in (used for meter in self._meters.values() for used in meter.usage()):
                 before = together.get(used.sandbox, DeviceUsage(used.sandbox, 0.0, 0))
                 part_s = used.compute_s / len(self._devices_of[used.sandbox])
                 memory_bytes = (before.memory_bytes or 0) + (used.memory_bytes or 0)

@@ -1,0 +1,219 @@
+"""The server's connection to the launcher in a sandbox: request frames go out, reply frames come back.
+
+The connection knows frames and nothing of runs. A reply above a mebibyte is received into the memory in which it stays.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import asdict
+
+from aliquot.core.units import MIB
+from aliquot.live.bodies.large import LARGE_BODY_BYTES, allocate
+from aliquot.live.node.base import Launch, RunRequest
+from aliquot.live.node.cell import Cell, EventLoop
+from aliquot.runtime.frames import REPLY
+
+_RECV_BYTES = 65536
+_SLACK_BYTES = MIB  # a reply may be larger than the result limit by the JSON of an error
+
+
+def describe_launch(
+    launch: Launch, result_bytes: int, command: list[str] | None, data_bytes: int | None, buffers_token: str | None
+) -> bytes:
+    """Return the body of an init, as `aliquot.runtime.launcher` reads it."""
+    description = {
+        "name": launch.function,
+        "code": launch.code,
+        "binary": launch.binary,
+        "main": launch.main or "main",
+        "env": launch.env,
+        "sdk": launch.sdk,
+        "result_bytes": result_bytes,
+        "command": command,
+        "data_bytes": data_bytes,
+        "buffers_token": buffers_token,
+    }
+    if launch.members:
+        description |= {"members": [asdict(member) for member in launch.members], "first": launch.main}
+    return msgspec.json.encode(description)
+
+
+def describe_run(request: RunRequest) -> bytes:
+    """Return the first part of the frame of a run in a group or in a sequence of SDK functions."""
+    return msgspec.json.encode({
+        "env": request.env,
+        "steps": request.steps,
+        "pickled": request.pickled,
+        "share": request.share,
+        "handed": request.handed,
+        "hand_on": request.hand_on,
+        "defaults": request.defaults,
+    })  # fmt: skip
+
+
+class LargeReply:
+    """A reply that is received into a memory mapping of its own."""
+
+    __slots__ = ("_size", "buffer_number", "printed", "received", "status", "whole")
+
+    def __init__(self, data: bytes) -> None:
+        """`data` is the reply's head with the first part of its body."""
+        self.status, self.printed, self.buffer_number, self._size, pickled_size = REPLY.unpack_from(data)
+        self.whole = allocate(self._size + pickled_size)
+        self.received = len(data) - REPLY.size
+        self.whole[: self.received] = data[REPLY.size :]
+
+    @property
+    def missing(self) -> memoryview:
+        return self.whole[self.received :]
+
+    @property
+    def result(self) -> memoryview:
+        return self.whole[: self._size]
+
+    @property
+    def pickled(self) -> memoryview | None:
+        return self.whole[self._size :] or None
+
+
+class ReplyListener(Protocol):
+    """Receives the events of a connection: the sandbox."""
+
+    def replied(
+        self, status: int, result: bytes, pickled: bytes | memoryview | None, buffer_number: int, *, printed: bool
+    ) -> None: ...
+
+    def replied_large(self, reply: LargeReply) -> None:
+        """Handle a reply whose result is larger than `LARGE_BODY_BYTES`."""
+
+    def malformed_reply(self) -> None:
+        """Handle bytes that no launcher sends."""
+
+    def hung_up(self, *, unread: bool) -> None:
+        """Handle the end of the connection. `unread`: the launcher has not read the last request."""
+
+
+class LauncherConnection:
+    __slots__ = ("_expected", "_large", "_listener", "_loop", "_max_reply_bytes", "_outbox", "_partial", "_sock")
+
+    def __init__(self, cell: Cell, listener: ReplyListener, loop: EventLoop, result_bytes: int) -> None:
+        self._sock = cell.sock
+        self._listener = listener
+        self._loop = loop
+        self._max_reply_bytes = result_bytes + _SLACK_BYTES
+        self._partial: bytearray | None = None  # the first bytes of a reply
+        self._expected = 0  # how many bytes that reply has
+        self._large: LargeReply | None = None
+        self._outbox: list[memoryview] = []
+        self.resume()
+
+    def pause(self) -> None:
+        """Stop reading replies."""
+        self._loop.remove_reader(self._sock.fileno())
+
+    def resume(self) -> None:
+        self._loop.add_reader(self._sock.fileno(), self.read)
+
+    def close(self) -> None:
+        """Stop reading and writing. The socket belongs to the cell, which closes it."""
+        if self._outbox:
+            self._outbox.clear()
+            self._loop.remove_writer(self._sock.fileno())
+        self.pause()
+
+    def send(
+        self, head: bytes, large: bytes | memoryview = b"", transmit: Callable[[bytes], int] | None = None
+    ) -> bool:
+        """Send a request, whose body may follow as `large`. Return False when the launcher has gone."""
+        try:
+            sent = (transmit or self._sock.send)(head)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return False
+        if sent < len(head) or large:
+            self._outbox = [part for part in (memoryview(head)[sent:], memoryview(large)) if part]
+            self._loop.add_writer(self._sock.fileno(), self._write)
+        return True
+
+    def _write(self) -> None:
+        outbox = self._outbox
+        try:
+            while outbox:
+                outbox[0] = outbox[0][self._sock.send(outbox[0]) :]
+                if outbox[0]:
+                    return
+                del outbox[0]
+        except BlockingIOError:
+            return
+        except OSError:
+            outbox.clear()  # reading will find the connection closed
+        self._loop.remove_writer(self._sock.fileno())
+
+    @property
+    def received(self) -> int:
+        """The number of bytes that have arrived of an incomplete reply, or -1 when there is none."""
+        if self._large is not None:
+            return self._large.received
+        return len(self._partial) if self._partial is not None else -1
+
+    def read(self) -> None:
+        """Receive some bytes, and report the reply when it is complete."""
+        if self._large is not None:
+            self._read_large(self._large)
+            return
+        try:
+            data = self._sock.recv(_RECV_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            # The connection was reset, not closed: the launcher ended with the request unread.
+            self._listener.hung_up(unread=True)
+            return
+        if not data:
+            self._listener.hung_up(unread=False)
+            return
+        if self._partial is not None:
+            self._partial += data
+            if len(self._partial) < self._expected:
+                return
+            data = bytes(self._partial)
+        if len(data) < REPLY.size:
+            self._partial, self._expected = bytearray(data), REPLY.size
+            return
+        status, printed, buffer_number, size, pickled_size = REPLY.unpack_from(data)
+        expected = REPLY.size + size + pickled_size
+        if len(data) < expected <= self._max_reply_bytes:
+            large = expected > LARGE_BODY_BYTES
+            self._large = LargeReply(data) if large else None
+            self._partial, self._expected = None if large else bytearray(data), expected
+            return
+        self._partial = None
+        if len(data) != expected:
+            self._listener.malformed_reply()
+            return
+        end = REPLY.size + size
+        self._listener.replied(status, data[REPLY.size : end], data[end:] or None, buffer_number, printed=printed)
+
+    def _read_large(self, reply: LargeReply) -> None:
+        try:
+            received = self._sock.recv_into(reply.missing)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = 0
+        if not received:
+            self._large = None
+            self._listener.hung_up(unread=False)
+            return
+        reply.received += received
+        if reply.received < len(reply.whole):
+            return
+        self._large = None
+        if len(reply.result) > LARGE_BODY_BYTES:
+            self._listener.replied_large(reply)
+        else:
+            result, pickled = bytes(reply.result), reply.pickled
+            self._listener.replied(reply.status, result, pickled, reply.buffer_number, printed=reply.printed)
