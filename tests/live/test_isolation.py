@@ -247,6 +247,8 @@ def test_each_sandbox_is_a_user_of_its_own_and_never_root(tmp_path):
     async def scene(rig):
         for _ in range(2):
             await rig.started(RUN)
+        # A zygote may report its fork after the sandbox has replied.
+        await wait_on_loop(lambda: len(rig.node.usage()) == 2, what="the pids of both sandboxes")
         users.extend(os.stat(f"/proc/{usage.pid}").st_uid for usage in rig.node.usage())  # noqa: PTH116
 
     play(tmp_path, scene)
