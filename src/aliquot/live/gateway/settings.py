@@ -46,7 +46,7 @@ class GatewaySettings(Struct, frozen=True):
     # Whenever `body_s` has passed, a body must be complete, or must have grown by `body_least_bytes`.
     body_s: float = 30
     body_least_bytes: int = MIB
-    answer_s: float = 60  # how long a response is kept for a client that reads nothing of it
+    answer_s: float = 60  # timeout for a client that does not read its response
     # Limits on a request's head. A path of three escaped names of 256 characters each fits `url_bytes`.
     head_s: float = 5
     head_bytes: int = 65_536
@@ -81,7 +81,7 @@ class GatewaySettings(Struct, frozen=True):
 
 # Settings that have an option of their own, are detected, or cannot change: a sandbox runs one call at a time.
 _NOT_LIMITS = {"api_host", "nodejs", "images", "sessions", "concurrency"}
-_RANGE_FIELDS = {"least": "minimum", "most": "maximum", "usual": "default"}  # what operators write
+_RANGE_FIELDS = {"least": "minimum", "most": "maximum", "usual": "default"}  # by the words that operators use
 
 
 def parse_limits(texts: list[str], key: str) -> GatewaySettings:

@@ -10,7 +10,7 @@ Segments = tuple[str, ...]
 class ApiPath(Struct):
     """One path of an API."""
 
-    segments: Segments  # of the whole path, with parameters in braces
+    segments: Segments  # the whole path, with parameters in braces
     base: int  # number of segments of the API's base path
     cors: bool
     operations: dict[str, ApiOperation]  # by verb in capitals

@@ -39,7 +39,7 @@ class EventStream:
     def __init__(self, keep_alive_s: float, transaction: str, *, bare: bool = False, last_id: bytes = b"") -> None:
         self._keep_alive_s = keep_alive_s
         self._transaction = transaction
-        self.bare = bare  # send the result alone, not the record
+        self._bare = bare  # send the result alone, not the record
         # The number of the last line that the client has seen.
         self._last_line = int(last_id) if last_id.isdigit() and len(last_id) < 19 else -1  # noqa: PLR2004 - 64 bits
         self._lines = 0
@@ -49,7 +49,9 @@ class EventStream:
 
     # --- adding events ------------------------------------------------------------------------------------
 
-    def accepted(self, activation_id: str) -> None:
+    def accepted(self, activation_id: str, *, bare: bool) -> None:
+        """Send the id of the accepted call. `bare` ends the stream with the result alone, not the record."""
+        self._bare = bare
         self._add(b"accepted", b"0", b'{"activationId":"%b"}' % activation_id.encode())
 
     def printed(self, line: str) -> None:
@@ -69,7 +71,7 @@ class EventStream:
         self._close()
 
     def result(self, activation: Activation) -> None:
-        data = result_body(activation) if self.bare else record_body(activation, logs=activation.logs)
+        data = result_body(activation) if self._bare else record_body(activation, logs=activation.logs)
         self._add(b"result", END, data)
         self._close()
 

@@ -87,7 +87,7 @@ class Endpoint(NamedTuple):
     """A method of a path, with its handler and its description for the OpenAPI page."""
 
     method: str
-    path: str  # as OpenAPI writes it
+    path: str  # with parameters in braces
     handler: Handler
     summary: str
     responses: dict[int, Any]  # body types by status; None: no JSON

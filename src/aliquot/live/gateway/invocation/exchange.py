@@ -5,7 +5,7 @@ on:
 
 - `respond(status, headers, body)` is called exactly once, now or later, on the event loop. It must not raise. `headers`
   are those that vary. The transport adds `responses.CORS` and the content's length.
-- The transport calls `disconnected()` when the client is gone. The run goes on, and `respond` is not called.
+- The transport calls `disconnected()` when the client has disconnected. The run continues, and `respond` is not called.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Exchange:
         self.options: InvokeOptions
 
     def disconnected(self) -> None:
-        """Drop the response, because the client is gone."""
+        """Drop the response, because the client has disconnected."""
         self.answered = True
         self.stop_waiting()
 
@@ -192,8 +192,7 @@ class StreamingExchange(Exchange):
             super().acknowledge()
         elif not self.answered:
             self.answered = True
-            self.events.bare = self.options.result
-            self.events.accepted(self.call.id)
+            self.events.accepted(self.call.id, bare=self.options.result)
             request_id = (b"x-request-id", self.transaction.encode())
             self.stream((request_id, (b"x-openwhisk-activation-id", self.call.id.encode())))
 

@@ -36,7 +36,7 @@ _SEEN, _SEEN_ONE = "/api/v1/datasets", "/api/v1/datasets/{dataset}"
 _Url: TypeAlias = Annotated[str, Meta(extra_json_schema={"examples": ["s3://bucket/folder", "/srv/data"]})]
 _ORIGIN_TIMEOUT_S = 30  # with origins
 _SKIP_HINT = "(--no-check or check=false adds it all the same)"
-_MAX_NAMED_USERS = 5  # that are named
+_MAX_NAMED_USERS = 5  # functions that an error message lists
 
 
 class DatasetPut(Struct, forbid_unknown_fields=True):

@@ -23,7 +23,7 @@ def render_metrics(collector: "PlatformCollector") -> bytes:
 
 
 class PlatformCollector(Collector):
-    """Collects all metrics anew for each page."""
+    """Collects the current values of all metrics for each page."""
 
     def __init__(
         self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, clock: AlarmClock

@@ -13,14 +13,14 @@ from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.ids import Ids
 
 SMALL_BYTES = MIB  # smaller bodies are always admitted, so that large ones cannot keep them out
-_MAX_LARGE_BODIES = 8  # of the largest size
+_MAX_LARGE_BODIES = 8  # number of bodies of the largest size
 
 
 class AnonymousBodyLimit:
     """Limits the memory for bodies of callers without a key. Each body stays in memory until its call ends."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes  # of one body
+        self._max_bytes = max_bytes  # limit for one body
         self._free_bytes = _MAX_LARGE_BODIES * max_bytes
 
     @contextmanager
