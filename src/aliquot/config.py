@@ -1,4 +1,4 @@
-"""Parse settings once into frozen records. Every error names the key and what it takes."""
+"""Parse settings once into frozen records. Every error names the key and the values it accepts."""
 
 import re
 from collections.abc import Mapping

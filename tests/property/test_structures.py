@@ -78,17 +78,17 @@ def test_a_fair_clock_chooses_as_a_full_scan_would(changes):
         urgency = (amount, index)
         match what:
             case "wait":
-                clock.wait(members[index], urgency)
+                clock.set_waiting(members[index], urgency)
                 model.wait(index, urgency)
             case "rest":
-                clock.rest(members[index])
+                clock.set_idle(members[index])
                 model.urgency.pop(index, None)
                 model.passed_over.discard(index)
             case "charge":
                 for each in (clock, model):
                     each.starts[index] = each.starts.get(index, each.now) + amount
                 if index in model.urgency:
-                    clock.wait(members[index], urgency)
+                    clock.set_waiting(members[index], urgency)
                     model.wait(index, urgency)
             case "pass_over" if index in model.urgency:
                 clock.pass_over(members[index])
@@ -109,17 +109,17 @@ def test_the_only_choice_would_be_first_if_it_waited(changes, index):
     for what, number, amount in changes:
         match what:
             case "wait":
-                clock.wait(members[number], (amount, number))
+                clock.set_waiting(members[number], (amount, number))
             case "rest":
-                clock.rest(members[number])
+                clock.set_idle(members[number])
             case "charge" if number not in clock._urgency:
                 clock.starts[number] = clock.starts.get(number, clock.now) + amount
             case "pass_over" if number in clock._urgency:
                 clock.pass_over(members[number])
-    only = clock.only(members[index])
+    only = clock.is_only_choice(members[index])
     tags = clock.now, clock.starts.get(index)
     others = len(clock._urgency.keys() - clock._passed_over)
-    clock.wait(members[index], (0, index))
+    clock.set_waiting(members[index], (0, index))
     assert only == (not others and clock.first() is members[index])
     if only:
         assert (clock.now, clock.starts[index]) == tags

@@ -8,6 +8,8 @@ from aliquot.core.records import Sandbox, Slice
 
 
 class Device:
+    """One device: its slots, the memory in use, and the sandboxes on it."""
+
     __slots__ = (
         "active_slices", "evictable_bytes", "index", "kept", "kept_bytes", "last_dispatch", "measured_utilisation",
         "memory_order", "pool_order", "releases", "resident_bytes", "running", "sandboxes", "shares_used", "slots",
@@ -19,11 +21,11 @@ class Device:
     ) -> None:
         self.index = index
         self.spec = spec
-        self.slots = slots  # maximum of invocations in flight
+        self.slots = slots  # maximum number of invocations in flight
         self.memory_order = memory  # idle, resident sandboxes that may be swapped out
         self.pool_order = pool  # idle sandboxes that may be stopped; used only when the pool is bounded
         self.running = 0
-        self.releases = 0  # times that a slot or memory has been freed
+        self.releases = 0  # number of times that a slot or memory was freed
         self.shares_used: float = 0
         self.measured_utilisation: float | None = None
         self.resident_bytes = 0

@@ -39,15 +39,15 @@ class Dispatcher:
         """
         count, refused = len(domains), 0
         if count == 1:
-            while self._next_of(domains[0], now):
+            while self._dispatch_next(domains[0], now):
                 pass
             return
         while refused < count:
             self._turn %= count
-            refused = 0 if self._next_of(domains[self._turn], now) else refused + 1
+            refused = 0 if self._dispatch_next(domains[self._turn], now) else refused + 1
             self._turn += 1
 
-    def _next_of(self, domain: Domain, now: float) -> bool:
+    def _dispatch_next(self, domain: Domain, now: float) -> bool:
         """Make one dispatch of this domain, and return False if its policy waits."""
         for advice in domain.policy.advise(domain.view):
             flow = self._registry.flows[advice.flow.key]

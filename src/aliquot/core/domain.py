@@ -2,7 +2,7 @@
 
 Functions without a GPU share compete for the `cpu` devices, and the others for the accelerators. Functions that declare
 times for both compete for all devices. Each domain has its own policy instance, so a full GPU never delays a CPU
-function, and a policy need not ask which devices a flow may use.
+function, and a policy need not check which devices a flow may use.
 """
 
 from collections.abc import Iterable
@@ -22,6 +22,8 @@ def domain_of(function: FunctionSpec) -> str:
 
 
 class Domain:
+    """The devices, queueing policy and view that a group of competing flows shares."""
+
     def __init__(self, name: str, policy: Queueing, packing: Packing) -> None:
         self.name = name
         self.policy = policy
@@ -35,7 +37,7 @@ class Domain:
         self.policy.devices_changed(self.view)
 
     def has_slot(self) -> bool:
-        """Return whether any device has a free slot, so that the policy needs to be asked."""
+        """Return whether any device has a free slot. Without one the policy need not be called."""
         for device in self.devices:  # a generator would be slower  # noqa: SIM110
             if device.running < device.slots:
                 return True

@@ -1,7 +1,7 @@
-"""The root of Aliquot's errors, and those of the core, by who is at fault.
+"""The root of Aliquot's errors, and the errors of the core, sorted by who is at fault.
 
 AliquotError
-├── InputError        the user: a file, option or request; the text names the field and what it takes
+├── InputError        the user: a file, option or request; the text names the field and accepted values
 └── SchedulerError    inside the core
     ├── EventError      the shell: an event that cannot happen now; the state is unchanged
     ├── PolicyError     the policy: a decision that cannot be carried out
@@ -14,7 +14,7 @@ class AliquotError(Exception):
 
 
 class InputError(AliquotError):
-    """The user's input cannot be used. The text names the field and what it takes."""
+    """The user's input cannot be used. The text names the field and the values it accepts."""
 
 
 class SchedulerError(AliquotError):

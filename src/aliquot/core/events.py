@@ -105,7 +105,7 @@ class SessionEnded(Struct, frozen=True, tag=True, gc=False):
 
 
 class SessionBegan(Struct, frozen=True, tag=True, gc=False):
-    """A user began a session. Calls will follow, and the files they read can be fetched before."""
+    """A user began a session. Calls will follow, and the files they read can be fetched in advance."""
 
     tenant: str
     session: str

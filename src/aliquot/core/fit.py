@@ -62,7 +62,7 @@ def _misfit_on(function: FunctionSpec, device: DeviceSpec) -> str | None:
             return f"kind {device.kind}, but without a GPU share it runs on kind cpu alone"
         return "kind cpu, and the function declares no time there"
     if device.alone and function.device_count > 1:
-        return "a sandbox on it cannot use another device beside it"
+        return "a sandbox on it cannot use a second device"
     if device.memory_bytes is not None and function.memory_bytes > device.memory_bytes:
         return f"needs {function.memory_bytes} bytes of {device.memory_bytes}"
     return None

@@ -1,4 +1,4 @@
-"""A flow: the queue of one tenant's function, its idle sandboxes, and what has been learned about it."""
+"""A flow: the queue of one tenant's function, its idle sandboxes, and the estimates learned from its calls."""
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING
@@ -29,6 +29,8 @@ class IdleSandboxes:
 
 
 class Flow:
+    """The queue of one tenant's function, with its sandboxes and estimates."""
+
     __slots__ = (
         "arrivals", "closed", "domain", "expiry", "first_arrival", "held_back", "idle_by_device", "in_flight", "index",
         "interarrival_deviation_s", "kept", "key", "last_arrival", "last_serviced", "misfit", "queue", "queued",
@@ -72,11 +74,11 @@ class Flow:
         """Return whether nothing waits and nothing is in flight."""
         return not self.queued and not self.in_flight
 
-    # --- what is learned --------------------------------------------------------------------------------
+    # --- estimates --------------------------------------------------------------------------------------
 
     @property
     def mean_interarrival_s(self) -> float | None:
-        if self.arrivals < 2:  # noqa: PLR2004 - one arrival has no distance
+        if self.arrivals < 2:  # noqa: PLR2004 - a gap needs two arrivals
             return None
         return (self.last_arrival - self.first_arrival) / (self.arrivals - 1)
 
@@ -120,6 +122,7 @@ class Flow:
     # --- idle sandboxes ---------------------------------------------------------------------------------
 
     def idle_at(self, device: Device) -> IdleSandboxes:
+        """Return the record of the flow's idle sandboxes on the device, which the pool updates."""
         idle = self.idle_by_device.get(device.index)
         if idle is None:
             idle = self.idle_by_device[device.index] = IdleSandboxes(device)
@@ -154,8 +157,8 @@ class Flow:
         if not self.kept:
             return 0
         session = self.head.session if self.queue else None
-        keeper = sandbox.session
-        return 0 if keeper is session else 1 if keeper is None else 2
+        kept_for = sandbox.session
+        return 0 if kept_for is session else 1 if kept_for is None else 2
 
     def _nearest(self, candidates: dict[int, Sandbox]) -> Sandbox:
         """Return the most recently used of the nearest, or the least recently used when all are kept for others.

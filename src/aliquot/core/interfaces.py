@@ -60,7 +60,7 @@ class Companions(Struct, frozen=True):
     keepalive: str = "none"
     eviction: str = "lru"
     keepalive_params: dict[str, float] = {}
-    pool_slots: int | None = None  # maximum of sandboxes per device; None means no limit
+    pool_slots: int | None = None  # maximum number of sandboxes per device; None means no limit
 
 
 class Queueing(ABC):
@@ -142,7 +142,7 @@ class Expiry(Struct, frozen=True, gc=False):
 
 
 class KeepAlive:
-    """Decides how long idle flows and sandboxes stay. It is asked when one becomes idle. None means until evicted."""
+    """Decides how long idle flows and sandboxes stay. None means until they are evicted."""
 
     params_type: ClassVar[type[Params]] = Params
 
@@ -154,7 +154,7 @@ class KeepAlive:
         return None
 
     def flow_idled(self, flow: FlowView, *, now: float) -> Expiry | None:
-        """Return when the sandboxes of a flow expire that has nothing queued and nothing in flight."""
+        """Return when the sandboxes of a flow expire, now that nothing of it is queued or in flight."""
         return None
 
     def flow_closed(self, flow: FlowView) -> None:
@@ -174,7 +174,7 @@ class Packing(ABC):
         self.params = params
 
     def opened(self, flow: FlowView) -> None:
-        """Called when a flow is new, or asks for another slice than before."""
+        """Called when a flow is new, or requests another slice than before."""
 
     def closed(self, flow: FlowView) -> None:
         """Called when a flow is removed."""
@@ -185,7 +185,7 @@ class Packing(ABC):
 
 
 class SliceView(Protocol):
-    """A running sandbox's slice of a device: the share it asked for, and the limit up to which it may borrow."""
+    """A running sandbox's slice of a device: the share it requested, and the limit up to which it may borrow."""
 
     @property
     def sandbox(self) -> int: ...
@@ -234,7 +234,7 @@ class Prefetching(ABC):
     """Decides which of the predicted files are fetched to the node before they are opened."""
 
     params_type: ClassVar[type[Params]] = Params
-    wants_predictions: ClassVar[bool] = True  # whether predictions are asked for at all
+    wants_predictions: ClassVar[bool] = True  # whether the core requests predictions
 
     def __init__(self, params: Params) -> None:
         self.params = params

@@ -93,9 +93,9 @@ def _sandbox(sandbox: Sandbox, scheduler: Scheduler) -> Iterator[str]:
     if invocation is not None and (
         invocation.sandbox is not sandbox or scheduler.invocations.get(invocation.id) is not invocation
     ):
-        yield f"holds what it should not: {sandbox.describe()}, {invocation.describe()}"
+        yield f"has an invocation that is not its own: {sandbox.describe()}, {invocation.describe()}"
     if invocation is not None and sandbox.state in {SandboxState.WARM, SandboxState.HOST_WARM}:
-        yield f"held but not on its way: {sandbox.describe()}, {invocation.describe()}"
+        yield f"has an invocation that is not started: {sandbox.describe()}, {invocation.describe()}"
 
 
 def _kept(scheduler: Scheduler) -> Iterator[str]:

@@ -28,10 +28,10 @@ class DeviceSpec(Struct, frozen=True):
     name: str
     kind: str = "gpu"
     memory_bytes: int | None = None  # None means unbounded: everything stays resident
-    concurrency: int = 2  # D: the maximum of invocations that run on it at once
+    concurrency: int = 2  # D: maximum number of invocations that run on it at once
     bandwidth_bytes_s: float | None = None  # host to device
     speed: float = 1  # relative to the device for which times are declared
-    alone: bool = False  # a sandbox on it cannot use another device beside it
+    alone: bool = False  # a sandbox on it cannot use a second device
 
 
 class Times(Struct, frozen=True):
@@ -43,17 +43,17 @@ class Times(Struct, frozen=True):
 
 
 class FunctionSpec(Struct, frozen=True):
-    """A function and its needs. A share of 0 asks for no GPU, and runs on the node's `cpu` device."""
+    """A function and the resources it needs. One with a share of 0 needs no GPU and runs on the node's `cpu` device."""
 
     name: str
     memory_bytes: int = 0
     share: float | None = None  # guaranteed part of compute; None means 1/D of the device it gets
     times: Times = field(default_factory=Times)
     times_by_kind: dict[str, Times] = field(default_factory=dict)
-    weight: float = 1  # among the tenant's own functions
+    weight: float = 1  # relative to the tenant's other functions
     host_bytes: int = 0  # host memory that each of its sandboxes claims
-    instances: int | None = None  # maximum of sandboxes at once; None means no limit
-    share_limit: float | None = None  # up to which it may borrow where sharing is elastic; None means all
+    instances: int | None = None  # maximum number of sandboxes at once; None means no limit
+    share_limit: float | None = None  # how far it may borrow under elastic sharing; None means the whole device
     datasets: tuple[str, ...] = ()  # names of the datasets it reads
 
     def runs_on(self, device: DeviceSpec) -> bool:
@@ -64,11 +64,11 @@ class FunctionSpec(Struct, frozen=True):
 
     @property
     def device_count(self) -> int:
-        """Return the number of devices that each of its sandboxes is on."""
+        """Return the number of devices that each of its sandboxes occupies."""
         return 1 if self.share is None or self.share <= 1 else int(self.share)
 
     def share_on(self, device: DeviceSpec) -> float:
-        """Return its share of that one device."""
+        """Return the share that it takes of this device."""
         share = self.share
         if not share:
             return 1 / device.concurrency

@@ -34,7 +34,7 @@ def place_text(place: Place) -> str:
 def other_devices(
     flow: "FlowView", first: D, devices: Iterable[D], fits: Callable[["FlowView", D], bool]
 ) -> tuple[D, ...]:
-    """Return the devices that complete the flow's place beside `first`, or fewer when too few fit now.
+    """Return the devices that complete the flow's place after `first`, or fewer when too few fit now.
 
     Devices on which nothing has to be swapped out come first.
     """

@@ -42,7 +42,7 @@ class Pool:
         if self.sandboxes:
             raise EventError("the host's memory must be known before the first sandbox starts")
         if limit < 0:
-            raise EventError(f"a host has no {limit} bytes of memory")
+            raise EventError(f"a host cannot have {limit} bytes of memory")
         self.host_limit = self.session_sandboxes.host_limit = limit
         self._host_order = order
 
@@ -142,7 +142,7 @@ class Pool:
             self.expire(sandbox, sandbox.deferred_expiry)
 
     def ready(self, sandbox: Sandbox, *, now: float) -> None:
-        """Note that the sandbox's bytes are on its devices."""
+        """Record that the sandbox's bytes are on its devices."""
         sandbox.change(SandboxChange.READY)
         if sandbox.invocation is None:
             sandbox.flow.idle_at(sandbox.device).not_resident.pop(sandbox.id)
@@ -183,7 +183,7 @@ class Pool:
         self._keepalive.flow_closed(flow)
 
     def expire_flow(self, flow: Flow, expiry: Expiry, *, now: float) -> None:
-        """Do what keep-alive wants for an idle flow now, and ask it for the next stage."""
+        """Carry out the keep-alive action of an idle flow, and schedule the next one."""
         if expiry.action is ExpiryAction.LOAD:
             self.swap_in(flow, displace=False, now=now)
             for sandbox in flow.idle_sandboxes() if flow.kept else ():
@@ -284,7 +284,7 @@ class Pool:
                     raise PolicyError(f"{device.spec.name}: no room for {needed} bytes, all else is in use")
 
     def _free_instance(self, flow: Flow, instances: int, *, now: float) -> None:
-        """Stop idle sandboxes of a flow that has as many as it may, since those cannot be used now."""
+        """Stop idle sandboxes of a flow at its limit, because the policy could use none of them for this call."""
         while len(flow.sandboxes) >= instances and (idle := flow.idle_sandboxes()):
             self.stop_keeping(idle[-1], now=now)
             if idle[-1].id in flow.sandboxes:  # a deferred expiry may have stopped it

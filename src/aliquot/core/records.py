@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SessionState:
-    """Invocations that belong together. While it is alive, sandboxes that served it are kept for it."""
+    """A session of related invocations. While it is alive, sandboxes that served it are kept for it."""
 
     __slots__ = ("alive", "kept", "key")
 
@@ -135,7 +135,7 @@ class Sandbox:
         self.session: SessionState | None = None  # the session it is kept for; it is idle and warm then
         self.slice: Slice | None = None  # only on accelerators
         self.expiry: Expiry | None = None
-        self.deferred_expiry: ExpiryAction | None = None  # what keep-alive wanted while a session kept it
+        self.deferred_expiry: ExpiryAction | None = None  # keep-alive action that fell due while a session kept it
         self.timer_at: float | None = None
 
     def change(self, change: SandboxChange) -> None:

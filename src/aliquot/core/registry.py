@@ -82,11 +82,11 @@ class Registry:
     def open(self, key: FlowKey, function: FunctionSpec, domain: Domain) -> Flow:
         flow = self.flows[key] = Flow(self._flows_seen, key, function, domain)
         self._flows_seen += 1
-        self.describe(flow, function)
+        self.set_function(flow, function)
         domain.policy.opened(flow, domain.view)
         return flow
 
-    def describe(self, flow: Flow, function: FunctionSpec) -> None:
+    def set_function(self, flow: Flow, function: FunctionSpec) -> None:
         """Set the flow's function, and forget the run times of an older version."""
         flow.spec = function
         self._packing.opened(flow)

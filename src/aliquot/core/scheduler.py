@@ -53,6 +53,8 @@ from aliquot.core.waiting import admit, all_waiting, enqueue, hold_back, withdra
 
 
 class Scheduler:
+    """The state of all devices, flows, sandboxes and invocations, and the policies that decide about them."""
+
     def __init__(
         self,
         make_queueing: Callable[[str], Queueing],
@@ -95,8 +97,8 @@ class Scheduler:
             RunFinished: self._run_finished,
             SessionBegan: lambda event: self.prefetcher.session_began(event, now=self.now),
             SessionEnded: self._session_ended,
-            FilesPredicted: lambda event: self.prefetcher.predicted(event, now=self.now),
-            FetchEnded: lambda event: self.prefetcher.ended(event, now=self.now),
+            FilesPredicted: lambda event: self.prefetcher.files_predicted(event, now=self.now),
+            FetchEnded: lambda event: self.prefetcher.fetch_ended(event, now=self.now),
             DatasetRemoved: self.prefetcher.dataset_removed,
             Woke: lambda _: self._timers.woke(),
         }
@@ -183,7 +185,7 @@ class Scheduler:
             self.registry.open(key, event.function, domain)
             return
         self._retire(flow, "its function has a newer version")
-        self.registry.describe(flow, event.function)
+        self.registry.set_function(flow, event.function)
         domain.policy.redeployed(flow, domain.view)
         hold_back(flow)
         admit(flow)
@@ -232,7 +234,7 @@ class Scheduler:
         self.invocations[invocation.id] = invocation
         enqueue(flow, invocation)
         if flow.spec.datasets:
-            self.prefetcher.called(event.tenant, event.function, event.session, now=self.now)
+            self.prefetcher.function_called(event.tenant, event.function, event.session, now=self.now)
 
     def _invocation_cancelled(self, event: InvocationCancelled) -> None:
         invocation = self.invocations.get(event.invocation)
@@ -260,7 +262,7 @@ class Scheduler:
         if invocation is None or invocation.id != event.invocation or sandbox.state is not BUSY:
             raise EventError(f"{event.invocation} cannot have finished in {sandbox.describe()}")
         if not 0 <= event.run_s < inf:
-            raise EventError(f"a run time of {event.run_s} s cannot be: {invocation.describe()}")
+            raise EventError(f"a run time of {event.run_s} s is impossible: {invocation.describe()}")
         flow = invocation.flow
         invocation.run_s = event.run_s
         if sandbox.retired is None:  # run times of an older version do not count
@@ -294,6 +296,7 @@ class Scheduler:
             flow.domain.policy.finished(flow, invocation, flow.domain.view)
 
     def _settle(self, flow: Flow) -> None:
+        """Queue invocations that were held back, and start keep-alive if the flow is idle."""
         admit(flow)
         if flow.idle and not flow.closed:
             self.pool.flow_idled(flow, now=self.now)

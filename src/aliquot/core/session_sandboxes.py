@@ -1,9 +1,9 @@
 """Idle, warm sandboxes that are kept for the session they served last.
 
-Kept sandboxes are the last to be evicted, and keep-alive does not apply to them. What keep-alive wanted in the meantime
-is done when a sandbox is no longer kept. All kept sandboxes together take at most half of a device's memory, of its
-pool slots and of the host's memory. Above that the least recently used is no longer kept, so sessions cannot crowd
-others out.
+Kept sandboxes are the last to be evicted, and keep-alive does not apply to them. A keep-alive action that falls due in
+the meantime is carried out when the sandbox is no longer kept. All kept sandboxes together take at most half of a
+device's memory, of its pool slots and of the host's memory. Above that the least recently used is no longer kept, so
+sessions cannot crowd others out.
 """
 
 from aliquot.core.device import Device

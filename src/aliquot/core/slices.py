@@ -1,6 +1,6 @@
 """Allot each sandbox its slice of the device's compute, and tell the shell when a slice changes.
 
-Only accelerators have slices. Functions on a node's `cpu` device have asked for none.
+Only accelerators have slices. Functions on a node's `cpu` device request none.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Expiry timers of flows and sandboxes. The shell is asked for one wake-up at a time.
+"""Expiry timers of flows and sandboxes. The core requests one wake-up at a time from the shell.
 
 Timers are re-armed lazily. A sandbox that is used a thousand times a second keeps one entry in the heap. When the entry
 comes first, it is put back if the expiry has moved to a later time.
@@ -19,7 +19,7 @@ class Timers:
         self.heap: list[tuple[float, int, Flow | Sandbox]] = []  # nothing is due before the first entry
         self._order = 0
         self._armed = 0  # number of entries that are not stale
-        self._announced = inf  # the wake-up that the shell has been asked for
+        self._announced = inf  # time of the wake-up that was requested from the shell
 
     def arm(self, subject: Flow | Sandbox) -> None:
         """Make sure that the subject has an entry no later than its expiry."""
@@ -54,7 +54,7 @@ class Timers:
         return None
 
     def woke(self) -> None:
-        """Note that the shell's wake-up has come. It may be early, so the next step asks again if needed."""
+        """Record that the shell's wake-up has come. It may be early, so the next step requests another if needed."""
         self._announced = inf
 
     def next_wake(self, now: float, requested: float) -> float | None:

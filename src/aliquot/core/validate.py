@@ -8,6 +8,7 @@ from aliquot.core.places import SEPARATOR
 
 
 def function_problems(function: FunctionSpec) -> Iterator[str]:
+    """Yield a text for each invalid field of a function."""
     if not (function.weight > 0 and isfinite(function.weight)):
         yield f"weight {function.weight} is not above 0"
     yield from _share_problems(function)
@@ -32,8 +33,9 @@ def _share_problems(function: FunctionSpec) -> Iterator[str]:
 
 
 def device_problems(device: DeviceSpec) -> Iterator[str]:
+    """Yield a text for each invalid field of a device."""
     if SEPARATOR in device.name:
-        yield f"there is a {SEPARATOR} in its name, which stands between devices that are held together"
+        yield f"its name contains '{SEPARATOR}', which separates the devices of one sandbox"
     if device.concurrency < 1:
         yield f"concurrency {device.concurrency} is below 1"
     if not (device.speed > 0 and isfinite(device.speed)):

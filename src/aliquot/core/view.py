@@ -11,7 +11,7 @@ from aliquot.core.lifecycle import HOLDS_DEVICE_MEMORY, SandboxState
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
 from aliquot.core.places import other_devices
 
-SHARE_TOLERANCE = 1e-9  # three thirds are a whole
+SHARE_TOLERANCE = 1e-9  # so that three shares of 1/3 fit on one device
 
 
 class InvocationView(Protocol):
@@ -45,7 +45,7 @@ class SandboxView(Protocol):
     @property
     def device(self) -> "DeviceView": ...
     @property
-    def devices(self) -> "Sequence[DeviceView]": ...  # that one first; several only if whole devices are asked for
+    def devices(self) -> "Sequence[DeviceView]": ...  # `device` first; several only if the function takes whole devices
     @property
     def state(self) -> SandboxState: ...
     @property
@@ -62,7 +62,7 @@ class DeviceView(Protocol):
     @property
     def running(self) -> int: ...
     @property
-    def releases(self) -> int: ...  # times that a slot or memory has been freed, after which more may fit
+    def releases(self) -> int: ...  # number of times that a slot or memory was freed
     @property
     def shares_used(self) -> float: ...
     @property

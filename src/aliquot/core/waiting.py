@@ -10,6 +10,7 @@ from aliquot.core.records import Invocation
 
 
 def enqueue(flow: Flow, invocation: Invocation) -> None:
+    """Queue the invocation, or hold it back if its function is at its limit."""
     if flow.spec.instances is not None and (flow.held_back or not _has_instance(flow)):
         flow.held_back[invocation.id] = invocation
     else:

@@ -155,13 +155,13 @@ def test_hole_5_no_more_calls_run_at_once_than_raise_the_throughput():
         pair(3)  # side by side: three times as long
     occupancy = harness.policy()._occupancy
     gpu = harness.scheduler.registry.device("gpu-1")
-    assert occupancy.worthwhile(gpu) == 1
+    assert occupancy.max_worthwhile(gpu) == 1
     commands = harness.call("f", "f")
     assert len(dispatched(commands)) == 1
     tried_again = False
     for _ in range(900):
         commands = harness.run_all(commands) or harness.call("f")
-        tried_again |= occupancy.worthwhile(gpu) == 2
+        tried_again |= occupancy.max_worthwhile(gpu) == 2
     assert tried_again
 
 
@@ -175,7 +175,7 @@ def test_hole_5_mild_interference_is_worth_it():
             harness.finish(name, run_s=1.28)
     occupancy = harness.policy()._occupancy
     gpu = harness.scheduler.registry.device("gpu-1")
-    assert occupancy.worthwhile(gpu) == 2
+    assert occupancy.max_worthwhile(gpu) == 2
     assert occupancy.stretch(gpu, 2) == pytest.approx(1.28, abs=0.1)
 
 

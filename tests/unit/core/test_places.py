@@ -151,5 +151,5 @@ def test_it_could_be_on_a_device_that_has_enough_others_of_its_kind():
 
 
 def test_a_device_whose_name_would_read_as_two_is_refused():
-    with pytest.raises(EventError, match="there is a , in its name"):
+    with pytest.raises(EventError, match="its name contains ','"):
         Harness(devices=[device("gpu-1,gpu-2")])

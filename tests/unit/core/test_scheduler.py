@@ -362,7 +362,7 @@ def test_anticipatory_swaps_out_a_flow_that_is_idle_longer_than_usual():
             InvocationArrived("0", "default", "f"),
             r"arrived twice: invocation 0 of f \(arrived at 0, dispatch at 0, run at 0",
         ),
-        (RunFinished("0", 1, float("nan")), "a run time of nan s cannot be: invocation 0 of f"),
+        (RunFinished("0", 1, float("nan")), "a run time of nan s is impossible: invocation 0 of f"),
         (FunctionDeployed("default", function("f", weight=0)), "function f: weight 0 is not above 0"),
         (FunctionDeployed("default", function("f", share=-1)), "function f: share -1 is neither from 0 to 1 nor"),
         (FunctionDeployed("default", function("f", run_s=float("inf"))), "function f: run_s inf is not 0 or more"),

@@ -103,7 +103,7 @@ def test_each_instance_of_mig_is_a_device_on_which_one_runs_at_a_time():
         DeviceSpec("nvidia-2-mig-1", "nvidia", 40 * GIB, 1, alone=True),
     ]
     text = misfit(FunctionSpec("two", share=2), device_specs(nvml, read_choice("2:mig"), None, 100))
-    assert "nvidia-2-mig-0: a sandbox on it cannot use another device beside it" in text
+    assert "nvidia-2-mig-0: a sandbox on it cannot use a second device" in text
     assert text.endswith(f"the largest that would fit is a share of 1 with {40 * GIB} bytes")
 
 

@@ -31,8 +31,8 @@ class Backoff:
 
     def failed(self, key: FileKey, *, now: float) -> None:
         file, dataset = self._files.pop(key, None), self._datasets.pop(key[0], None)
-        self._files[key] = _once_more(file, 1, now)
-        self._datasets[key[0]] = _once_more(dataset, MAX_DATASET_FAILURES, now)
+        self._files[key] = _add_failure(file, 1, now)
+        self._datasets[key[0]] = _add_failure(dataset, MAX_DATASET_FAILURES, now)
         if len(self._files) > MAX_FILES:
             del self._files[next(iter(self._files))]
 
@@ -46,7 +46,7 @@ class Backoff:
             del self._files[key]
 
 
-def _once_more(failure: Failure | None, free: int, now: float) -> Failure:
+def _add_failure(failure: Failure | None, free: int, now: float) -> Failure:
     """Count one more failure. The delay doubles with each one after the first `free`."""
     times = 1 if failure is None else failure.times + 1
     return Failure(times, after(now, min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** max(0, min(times, 32) - free))))

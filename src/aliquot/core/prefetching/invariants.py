@@ -22,12 +22,12 @@ def _files(prefetcher: Prefetcher) -> Iterator[str]:
         if file.fetch is None and not file.wanted_by:
             yield f"{name} is neither wanted nor being fetched"
         if file.fetch is not None and not file.cancelled and not file.wanted_by:
-            yield f"{name} is being fetched for nobody"
+            yield f"{name} is being fetched although no audience wants it"
         if (file.fetch is not None) != (prefetcher.in_flight.get(file.fetch or 0) is file):
             yield f"{name} is being fetched as {file.fetch}, which is not counted"
-        for whose, audience in file.wanted_by.items():
-            if prefetcher.audiences.get(whose) is not audience or key not in audience.wants:
-                yield f"{name} counts {whose} among those who want it"
+        for audience_key, audience in file.wanted_by.items():
+            if prefetcher.audiences.get(audience_key) is not audience or key not in audience.wants:
+                yield f"{name} lists {audience_key}, which does not want it"
 
 
 def _audiences(prefetcher: Prefetcher) -> Iterator[str]:
@@ -35,14 +35,14 @@ def _audiences(prefetcher: Prefetcher) -> Iterator[str]:
     listed = {audience.key: audience for own in queue.tenants.values() for audience in own.audiences.values()}
     if listed != prefetcher.audiences:
         yield f"audiences are {list(prefetcher.audiences)}, by tenant {list(listed)}"
-    for whose, audience in prefetcher.audiences.items():
+    for audience_key, audience in prefetcher.audiences.items():
         for key, want in audience.wants.items():
-            if prefetcher.files.get(key) is not want.file or whose not in want.file.wanted_by:
-                yield f"{whose} wants {key}, which does not know it"
-            if not prefetcher.readers.reads(whose[0], key[0]):
-                yield f"{whose} wants {key}, which no function of its tenant reads"
+            if prefetcher.files.get(key) is not want.file or audience_key not in want.file.wanted_by:
+                yield f"{audience_key} wants {key}, which does not list it"
+            if not prefetcher.readers.reads(audience_key[0], key[0]):
+                yield f"{audience_key} wants {key}, which no function of its tenant reads"
         if audience.first() is not None and audience.session not in audience.queue.waiting:
-            yield f"{whose} has something to fetch and is not queued"
+            yield f"{audience_key} has something to fetch and is not queued"
     if queue.ready and not prefetcher.in_flight:
         yield f"{list(queue.ready)} wait for their turn, though nothing is being fetched"
 
@@ -67,10 +67,10 @@ def _budget(prefetcher: Prefetcher) -> Iterator[str]:
 
 
 def _count(
-    whose: str, files: list[PrefetchFile], counted_bytes: int, counted: int, limits: FetchLimits
+    owner: str, files: list[PrefetchFile], counted_bytes: int, counted: int, limits: FetchLimits
 ) -> Iterator[str]:
     total = sum(file.size for file in files)
     if (counted_bytes, counted) != (total, len(files)):
-        yield f"{whose}: {counted} fetches of {counted_bytes} bytes are counted, there are {len(files)} of {total}"
+        yield f"{owner}: {counted} fetches of {counted_bytes} bytes are counted, there are {len(files)} of {total}"
     if len(files) > limits.fetches or (total > limits.bytes and len(files) > 1):
-        yield f"{whose}: {len(files)} fetches of {total} bytes are more than the budget of {limits}"
+        yield f"{owner}: {len(files)} fetches of {total} bytes are more than the budget of {limits}"

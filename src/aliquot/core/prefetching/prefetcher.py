@@ -31,7 +31,7 @@ from aliquot.core.prefetching.records import (
     audience_of,
 )
 
-PREDICTION_TIMEOUT_S = 5  # after that the audience may be asked about again
+PREDICTION_TIMEOUT_S = 5  # after that another prediction may be requested
 
 
 class Prefetcher:
@@ -52,22 +52,22 @@ class Prefetcher:
 
     def session_began(self, event: SessionBegan, *, now: float) -> None:
         if self.policy.wants_predictions and self.readers.has_any(event.tenant):
-            self._ask(self._audience(event.tenant, event.session), "the session began", now)
+            self._request_prediction(self._audience(event.tenant, event.session), "the session began", now)
 
-    def called(self, tenant: str, function: str, session: str | None, *, now: float) -> None:
-        """Ask for a prediction after a call of a function that reads datasets."""
+    def function_called(self, tenant: str, function: str, session: str | None, *, now: float) -> None:
+        """Request a prediction after a call of a function that reads datasets."""
         if self.policy.wants_predictions:
             audience = self._audience(tenant, audience_of(session, function))
             audience.function = function
-            self._ask(audience, f"a call of {function} has come", now)
+            self._request_prediction(audience, f"a call of {function} has come", now)
 
     def session_ended(self, tenant: str, session: str) -> None:
         audience = self.audiences.get((tenant, session))
         if audience is not None:
-            self._dismiss(audience, "its session ended")
+            self._remove_audience(audience, "its session ended")
 
     def function_changed(self, tenant: str, before: Sequence[str], after: Sequence[str]) -> None:
-        """Note that a function reads other datasets than before."""
+        """Update the datasets that a function reads."""
         queue = self.queue.tenants.get(tenant)
         for dataset in self.readers.change(tenant, before, after):
             for audience in list(queue.audiences.values()) if queue is not None else ():
@@ -76,7 +76,7 @@ class Prefetcher:
     def function_removed(self, tenant: str, function: str, datasets: Sequence[str]) -> None:
         audience = self.audiences.get((tenant, audience_of("", function)))
         if audience is not None:
-            self._dismiss(audience, "its function was removed")
+            self._remove_audience(audience, "its function was removed")
         self.function_changed(tenant, datasets, ())
 
     def dataset_removed(self, event: DatasetRemoved) -> None:
@@ -87,14 +87,16 @@ class Prefetcher:
 
     # --- predictions ------------------------------------------------------------------------------------
 
-    def predicted(self, event: FilesPredicted, *, now: float) -> None:
+    def files_predicted(self, event: FilesPredicted, *, now: float) -> None:
         for file in event.files:
             if not 0 <= file.probability <= 1 or file.size < 0:
-                raise EventError(f"{file.dataset}/{file.path}: P {file.probability}, {file.size} bytes cannot be")
+                raise EventError(
+                    f"{file.dataset}/{file.path}: P {file.probability} with {file.size} bytes is impossible"
+                )
         audience = self.audiences.get((event.tenant, event.session))
         if audience is None:  # it has ended in the meantime
             return
-        audience.asked_at = None
+        audience.requested_at = None
         in_flight = audience.in_flight()
         useful = [file for file in event.files if self._is_useful(audience, file, in_flight, now)]
         chosen = self.policy.choose(event.model, useful, in_flight)
@@ -104,7 +106,7 @@ class Prefetcher:
             f"{event.model} does not expect it any more" if event.model else "no model expects it any more",
         )
         if audience.next_reason is not None:
-            self._ask(audience, audience.next_reason, now)
+            self._request_prediction(audience, audience.next_reason, now)
 
     def _is_useful(self, audience: Audience, file: LikelyFile, in_flight: Iterable[FileKey], now: float) -> bool:
         key = (file.dataset, file.path)
@@ -112,12 +114,12 @@ class Prefetcher:
             key in in_flight or not self.backoff.must_wait(key, now=now)
         )
 
-    def _ask(self, audience: Audience, reason: str, now: float) -> None:
-        """Ask for one prediction at a time, because calls may come faster than a model answers."""
-        if audience.asked_at is not None and now < audience.asked_at + PREDICTION_TIMEOUT_S:
+    def _request_prediction(self, audience: Audience, reason: str, now: float) -> None:
+        """Request one prediction at a time, because calls may arrive faster than a model answers."""
+        if audience.requested_at is not None and now < audience.requested_at + PREDICTION_TIMEOUT_S:
             audience.next_reason = reason
             return
-        audience.asked_at, audience.next_reason = now, None
+        audience.requested_at, audience.next_reason = now, None
         self._outbox.append(Predict(audience.queue.tenant, audience.session, audience.function, reason))
 
     def _audience(self, tenant: str, session: str) -> Audience:
@@ -127,7 +129,7 @@ class Prefetcher:
             audience = self.audiences[tenant, session] = queue.audiences[session] = Audience(queue, session)
         return audience
 
-    def _dismiss(self, audience: Audience, reason: str) -> None:
+    def _remove_audience(self, audience: Audience, reason: str) -> None:
         self._replace(audience, (), reason)
         queue = audience.queue
         del self.audiences[audience.key], queue.audiences[audience.session]
@@ -189,7 +191,7 @@ class Prefetcher:
             self.queue.begin(file, audience.queue)
             self._outbox.append(Fetch(file.fetch, audience.queue.tenant, audience.session, *file.key, reason))
 
-    def ended(self, event: FetchEnded, *, now: float) -> None:
+    def fetch_ended(self, event: FetchEnded, *, now: float) -> None:
         file = self.in_flight.pop(event.fetch, None)
         if file is None:
             known = "has ended already" if 0 < event.fetch <= self.started else "never began"

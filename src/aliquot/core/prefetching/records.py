@@ -41,13 +41,13 @@ class WantedFile(NamedTuple):
 class Audience:
     """A session, or a function's calls without one, with the files it is expected to open, most urgent first."""
 
-    __slots__ = ("asked_at", "function", "next_reason", "queue", "session", "wants")
+    __slots__ = ("function", "next_reason", "queue", "requested_at", "session", "wants")
 
     def __init__(self, queue: "TenantQueue", session: str) -> None:
         self.queue = queue
         self.session = session
         self.function = ""  # called last
-        self.asked_at: float | None = None  # when a prediction was asked for that has not come yet
+        self.requested_at: float | None = None  # time of a prediction request that is not answered yet
         self.next_reason: str | None = None  # why another prediction is needed after that one
         self.wants: dict[FileKey, WantedFile] = {}
 

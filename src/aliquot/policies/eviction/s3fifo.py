@@ -1,4 +1,4 @@
-"""S3-FIFO (Yang et al., SOSP 2023): three FIFO queues that evict entries early which are used only once.
+"""S3-FIFO (Yang et al., SOSP 2023): three FIFO queues that soon evict entries which are used only once.
 
 New entries wait in a small queue. An entry that is used twice more moves to the main queue. Any other is evicted, and
 its number enters a ghost queue. An entry that comes back while its number is there goes directly to the main queue. An
@@ -23,7 +23,7 @@ class S3Fifo(Eviction[E]):
         super().__init__(params)
         self._small: OrderedDict[int, E] = OrderedDict()
         self._main: OrderedDict[int, E] = OrderedDict()
-        self._uses: dict[int, int] = {}  # since it came, or since its last turn
+        self._uses: dict[int, int] = {}  # since it was added, or since its last turn
         self._busy: set[int] = set()  # in use; they stay in their queue and cannot be evicted
         self._ghosts: OrderedDict[int, int] = OrderedDict()  # bytes by number
         self._bytes = 0

@@ -20,7 +20,7 @@ class HybridHistogramParams(Params, frozen=True):
     tail: float = 0.99  # percentile after which no call is expected any more
     head_margin: float = 0.9
     tail_margin: float = 1.1
-    enough: int = 5  # minimum of idle times in the histogram
+    enough: int = 5  # minimum number of idle times in the histogram
 
 
 class IdleTimeHistogram:

@@ -1,4 +1,4 @@
-"""No prefetching: files are fetched when they are opened, and no predictions are asked for."""
+"""No prefetching: files are fetched when they are opened, and no predictions are requested."""
 
 from collections.abc import Container, Sequence
 

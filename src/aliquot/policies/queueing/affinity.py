@@ -28,8 +28,8 @@ class Affinity(Queueing):
         self._vtime: dict[int, float] = {}
         self._smallest = 0.0  # vTime of the non-empty flows, or the last one when all are empty
         self._by_vtime: FlowHeap[float] = FlowHeap()
-        self._elsewhere: FlowHeap[float] = FlowHeap()
-        self._here: dict[int, FlowHeap[float]] = {}  # by device
+        self._penalised: FlowHeap[float] = FlowHeap()
+        self._resident: dict[int, FlowHeap[float]] = {}  # by device
 
     def enqueued(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         if flow.queued == 1:
@@ -50,7 +50,7 @@ class Affinity(Queueing):
         self._place(flow, view)
 
     def devices_changed(self, view: View) -> None:
-        self._here = {device.index: self._here.get(device.index, FlowHeap()) for device in view.devices}
+        self._resident = {device.index: self._resident.get(device.index, FlowHeap()) for device in view.devices}
 
     def residency_changed(self, flow: FlowView, device: DeviceView) -> None:
         self._place_on(flow, device)
@@ -70,28 +70,28 @@ class Affinity(Queueing):
 
     def _ranked(self, device: DeviceView) -> list[tuple[FlowView, str]]:
         """Return the best resident flow and the best of all flows, the better one first."""
-        here = self._here.get(device.index)
+        here = self._resident.get(device.index)
         ranked = []
         if here is not None and (flow := here.first()) is not None:
             ranked.append((self._vtime[flow.index], 0, flow, "smallest vTime, resident"))
-        if (flow := self._elsewhere.first()) is not None:
-            ranked.append((self._elsewhere.first_key() or 0.0, 1, flow, "smallest vTime"))
+        if (flow := self._penalised.first()) is not None:
+            ranked.append((self._penalised.first_key() or 0.0, 1, flow, "smallest vTime"))
         return [(flow, reason) for _, _, flow, reason in sorted(ranked, key=lambda entry: entry[:2])]
 
     def _place(self, flow: FlowView, view: View) -> None:
         if flow.queued:
             self._by_vtime.set(flow, self._vtime[flow.index])
-            self._elsewhere.set(flow, self._vtime[flow.index] + self._penalty * self._tau(flow))
+            self._penalised.set(flow, self._vtime[flow.index] + self._penalty * self._tau(flow))
         else:
             self._by_vtime.discard(flow)
-            self._elsewhere.discard(flow)
+            self._penalised.discard(flow)
         for device in view.devices:
             self._place_on(flow, device)
         smallest = self._by_vtime.first_key()
         self._smallest = self._smallest if smallest is None else smallest
 
     def _place_on(self, flow: FlowView, device: DeviceView) -> None:
-        here = self._here.setdefault(device.index, FlowHeap())
+        here = self._resident.setdefault(device.index, FlowHeap())
         if flow.queued and flow.resident_on(device):
             here.set(flow, self._vtime[flow.index])
         else:

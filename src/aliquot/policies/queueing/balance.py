@@ -1,4 +1,4 @@
-"""Balance, from the thesis: first come, first served, on any free device, whatever is resident there."""
+"""Balance, from the thesis: first come, first served, on any free device, without regard to residency."""
 
 from aliquot.core.interfaces import Choice
 from aliquot.core.view import View

@@ -63,7 +63,7 @@ class Exclusive(Queueing):
         group.order.push(flow, invocation.number)
         group.queued += 1
         if self._rebalance:
-            self._move_a_device()
+            self._move_device()
 
     def withdrawn(self, flow: FlowView, invocation: InvocationView, view: View) -> None:
         self._group_of[_client(flow)].queued -= 1
@@ -103,7 +103,7 @@ class Exclusive(Queueing):
         for flow in seen.values():
             self._group_of[_client(flow)].queued += flow.queued
 
-    def _move_a_device(self) -> None:
+    def _move_device(self) -> None:
         fullest = max(self._groups, key=lambda group: group.queued)
         donors = [group for group in self._groups if group is not fullest and len(group.devices) > 1]
         if not donors:

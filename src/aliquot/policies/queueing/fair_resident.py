@@ -113,7 +113,7 @@ class FairResident(Queueing):
         if flow.queued:
             self._changed[flow.index] = flow
         else:
-            self._clock.rest(flow)
+            self._clock.set_idle(flow)
         if params.adaptive:
             self._typical += LEARNING_RATE * (charge - self._typical) if self._typical else charge
             self._window.size = params.window_steps * self._typical / len(view.devices) ** 1.5
@@ -144,7 +144,7 @@ class FairResident(Queueing):
             self._changed[flow.index] = flow
         if len(self._changed) == 1:
             (flow,) = self._changed.values()
-            if flow.queued and self._clock.only(flow):
+            if flow.queued and self._clock.is_only_choice(flow):
                 return self._choose_only(view, flow)
         for flow in self._changed.values():
             self._blocked.discard(flow)
@@ -219,13 +219,13 @@ class FairResident(Queueing):
 
     def _update_urgency(self, flow: FlowView) -> None:
         if not flow.queued:
-            self._clock.rest(flow)
+            self._clock.set_idle(flow)
             return
         head = flow.head
         estimator = self._estimator
         service_s = estimator.typical_run_s(flow) + (estimator.best_start_s(flow) if self._params.joint else 0)
         due = head.arrived + self._params.patience * service_s if head.deadline is None else head.deadline - service_s
-        self._clock.wait(flow, (due, head.number))
+        self._clock.set_waiting(flow, (due, head.number))
 
     def _schedule_swap_in(self, flow: FlowView, device: DeviceView) -> None:
         """Schedule the swap-in of a flow that was swapped out, before its next call is expected."""

@@ -35,7 +35,7 @@ class MqfqParams(Params, frozen=True):
     overrun_s: float = field(default=5, name="T")
     alpha: float = 1.5  # anticipation, in mean inter-arrival times
     cap: float = 0.95  # no dispatch to a device with a higher utilisation
-    pool_slots: int = 32  # maximum of sandboxes per device
+    pool_slots: int = 32  # maximum number of sandboxes per device
     unknown_s: float | None = None  # tau of a function without a declared or measured run time; T/10 by default
 
 

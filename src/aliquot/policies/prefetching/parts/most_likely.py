@@ -11,9 +11,9 @@ PROBABILITY_DECIMALS = 1  # for the order; among equal ones the model lists firs
 
 
 class MostLikelyParams(Params, frozen=True):
-    top_n: int = 16  # maximum of files of one prediction
+    top_n: int = 16  # maximum number of files of one prediction
     budget_mib: float = 512  # in flight at once, for all tenants together
-    at_once: int = 64  # maximum of fetches in flight
+    at_once: int = 64  # maximum number of fetches in flight
 
 
 class MostLikelyFirst(Prefetching):
@@ -24,7 +24,7 @@ class MostLikelyFirst(Prefetching):
 
     @abstractmethod
     def is_worth_it(self, file: LikelyFile, *, in_flight: bool) -> bool:
-        """Return whether to fetch the file or, if that is in flight, to continue."""
+        """Return whether to fetch the file, or to continue a fetch that is in flight."""
 
     def reason(self, file: LikelyFile, model: str) -> str:
         return f"P {file.probability:.2f} of being opened, by {model}"

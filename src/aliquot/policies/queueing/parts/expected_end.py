@@ -56,7 +56,7 @@ class EndEstimator:
     def allowed(self, device: DeviceView) -> bool:
         """Return whether one more call on the device is worthwhile."""
         if self._adaptive and self._occupancy.limited:
-            return device.running < self._occupancy.worthwhile(device)
+            return device.running < self._occupancy.max_worthwhile(device)
         return device.running < device.slots
 
     def best(self, view: View, flow: FlowView) -> ExpectedEnd | None:
@@ -111,7 +111,7 @@ class EndEstimator:
         wait_s, idle = self._wait_s(view, flow)
         if wait_s is None or wait_s >= start_s * (1 + _busy_fraction(view.devices)) / 2:
             return None
-        # However idle the devices become, waiting must be quicker than half of the shortest start. If nothing ends
+        # However idle the devices become, waiting must be quicker than half of the shortest start. If no run ends
         # where the flow waits, the expected wait grows at most as fast as time passes.
         sure_s = _min_cold_s(flow) / 2 - wait_s
         return WaitDecision(idle, view.now + sure_s) if sure_s > 0 else WaitDecision(view.devices, inf)

@@ -65,7 +65,7 @@ class Occupancy:
         self._deviation_s: dict[int, float] = {}  # by flow: deviation of run times from their estimates
         self._limits: dict[tuple[str, int], int] = {}  # by kind and D
         self.limited = False  # whether any limit is below D
-        self.raised = 0  # times that a limit has been raised, after which more may fit
+        self.raised = 0  # number of times that a limit was raised, after which more may fit
         self._runs_at_limit: dict[str, int] = {}  # by kind: runs since its limit was last tested
 
     @property
@@ -116,7 +116,7 @@ class Occupancy:
         known = self._known.get((device.spec.kind, at_once))
         return 1 + DEFAULT_STRETCH * (at_once - 1) if known is None else known
 
-    def worthwhile(self, device: DeviceView) -> int:
+    def max_worthwhile(self, device: DeviceView) -> int:
         """Return how many invocations the device should run at once: D, unless fewer are known to do as much."""
         key = (device.spec.kind, device.slots)
         limit = self._limits.get(key)
@@ -139,7 +139,7 @@ class Occupancy:
         known_s = self._deviation_s.get(flow.index, 0.0)
         self._deviation_s[flow.index] = known_s + LEARNING_RATE * (abs(run_s - estimate_s) - known_s)
         kind = device.spec.kind
-        if self.worthwhile(device) < device.slots:
+        if self.max_worthwhile(device) < device.slots:
             self._test_limit(device)
         alone = self._alone.get((flow.index, kind))
         if alone is None:
@@ -157,7 +157,7 @@ class Occupancy:
 
     def _test_limit(self, device: DeviceView) -> None:
         """Forget the measurement above the limit from time to time, because below it nothing is learned about more."""
-        kind, limit = device.spec.kind, self.worthwhile(device)
+        kind, limit = device.spec.kind, self.max_worthwhile(device)
         self._runs_at_limit[kind] = self._runs_at_limit.get(kind, 0) + 1
         if self._runs_at_limit[kind] >= RETRY_AFTER_RUNS:
             self._runs_at_limit[kind] = 0

@@ -1,4 +1,4 @@
-"""Choose where a flow runs, in ways that several policies share. Each function returns None if it fits nowhere now.
+"""Placement rules that several policies share. Each function returns None if the flow fits nowhere now.
 
 For a flow that declares a share, the packing chooses among otherwise equal devices. Free slots and the time since the
 last dispatch, which decide for other flows, say nothing about slices.

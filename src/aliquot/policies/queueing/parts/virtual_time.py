@@ -41,7 +41,7 @@ class FairClock(Generic[M]):
     def __init__(self, window: FairWindow) -> None:
         self.now = 0.0
         self.window = window
-        self.starts: dict[int, float] = {}  # start tags; after the tag of a waiting member changes, call `wait`
+        self.starts: dict[int, float] = {}  # start tags; after the tag of a waiting member changes, call `set_waiting`
         self._urgency: dict[int, Urgency] = {}  # by waiting member
         self._passed_over: set[int] = set()  # waiting members that are skipped; the set is never iterated
         self._by_start: list[tuple[float, int, M]] = []  # every waiting member
@@ -49,8 +49,8 @@ class FairClock(Generic[M]):
         self._ahead: list[tuple[float, int, M]] = []
         self._checked = 0.0  # virtual time when the invariants were last checked
 
-    def wait(self, member: M, urgency: Urgency) -> None:
-        """Note that the member has something waiting, with this urgency."""
+    def set_waiting(self, member: M, urgency: Urgency) -> None:
+        """Record that the member has something waiting, with this urgency."""
         index = member.index
         if index not in self._urgency:
             self._advance()
@@ -66,13 +66,13 @@ class FairClock(Generic[M]):
         if len(self._by_start) > _SLACK + 4 * len(self._urgency):
             self._drop_stale()
 
-    def rest(self, member: M) -> None:
-        """Note that the member has nothing waiting."""
+    def set_idle(self, member: M) -> None:
+        """Record that the member has nothing waiting."""
         self._urgency.pop(member.index, None)
         self._passed_over.discard(member.index)
 
     def forget(self, member: M) -> None:
-        self.rest(member)
+        self.set_idle(member)
         self.starts.pop(member.index, None)
 
     @property
@@ -93,8 +93,8 @@ class FairClock(Generic[M]):
             heappop(heap)
         return None
 
-    def only(self, member: M) -> bool:
-        """Return whether this member, if it waited, would be the only choice, so that `wait` can be skipped."""
+    def is_only_choice(self, member: M) -> bool:
+        """Return whether this member, if it waited, would be the only choice, so that `set_waiting` can be skipped."""
         if len(self._urgency) > len(self._passed_over):
             return False
         self._advance()
@@ -111,7 +111,7 @@ class FairClock(Generic[M]):
         return None if first is None else self._urgency[first.index]
 
     def pass_over(self, member: M) -> None:
-        """Skip this one for now. `wait` makes it eligible again."""
+        """Skip the member for now. `set_waiting` makes it eligible again."""
         self._passed_over.add(member.index)
 
     def violations(self) -> Iterator[str]:
@@ -197,17 +197,17 @@ class TwoLevelClock:
             del self.tenants[flow.key.tenant]
 
     def charge(self, flow: FlowView, amount: float) -> None:
-        """Charge the flow and its tenant. If something of the flow waits, call `wait` afterwards."""
+        """Charge the flow and its tenant. If something of the flow waits, call `set_waiting` afterwards."""
         tenant = self._change(flow)
         own, upper = tenant.clock, self.clock
         own.starts[flow.index] = own.starts.get(flow.index, own.now) + amount / flow.spec.weight
         upper.starts[tenant.index] = upper.starts.get(tenant.index, upper.now) + amount / flow.tenant_weight
 
-    def wait(self, flow: FlowView, urgency: Urgency) -> None:
-        self._change(flow).clock.wait(flow, urgency)
+    def set_waiting(self, flow: FlowView, urgency: Urgency) -> None:
+        self._change(flow).clock.set_waiting(flow, urgency)
 
-    def rest(self, flow: FlowView) -> None:
-        self._change(flow).clock.rest(flow)
+    def set_idle(self, flow: FlowView) -> None:
+        self._change(flow).clock.set_idle(flow)
 
     def start(self, flow: FlowView) -> float:
         """Return the flow's start tag among its tenant's flows."""
@@ -224,16 +224,16 @@ class TwoLevelClock:
         tenant = self.clock.first()
         return tenant.clock.first() if tenant else None
 
-    def only(self, flow: FlowView) -> bool:
+    def is_only_choice(self, flow: FlowView) -> bool:
         """Return whether this flow, if it waited, would be the only choice. It is False with several tenants."""
-        return len(self.tenants) == 1 and self.tenants[flow.key.tenant].clock.only(flow)
+        return len(self.tenants) == 1 and self.tenants[flow.key.tenant].clock.is_only_choice(flow)
 
     def pass_over(self, flow: FlowView) -> None:
-        """Skip this one for now. `wait` makes it eligible again."""
+        """Skip the member for now. `set_waiting` makes it eligible again."""
         self._change(flow).clock.pass_over(flow)
 
     def violations(self) -> list[str]:
-        own = (complaint for tenant in self.tenants.values() for complaint in tenant.clock.violations())
+        own = (violation for tenant in self.tenants.values() for violation in tenant.clock.violations())
         return [*self.clock.violations(), *own]
 
     def _change(self, flow: FlowView) -> TenantClock:
@@ -245,8 +245,8 @@ class TwoLevelClock:
         """Give the tenant the urgency of its most urgent eligible flow."""
         urgency = tenant.clock.first_urgency()
         if urgency is not None:
-            self.clock.wait(tenant, urgency)
+            self.clock.set_waiting(tenant, urgency)
         elif tenant.clock.waiting:
             self.clock.pass_over(tenant)
         else:
-            self.clock.rest(tenant)
+            self.clock.set_idle(tenant)
