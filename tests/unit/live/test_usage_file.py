@@ -120,7 +120,11 @@ def test_a_label_is_said_again_before_it_is_overwritten_and_names_what_came_betw
 def test_a_writer_that_is_killed_leaves_only_whole_samples_and_the_next_one_goes_on(tmp_path, after_s):
     path = tmp_path / "usage.ring"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, path])
-    wait_until(lambda: path.exists() and path.stat().st_size >= MIN_FILE_BYTES // 2, what="half of the file")
+    wait_until(
+        lambda: writer.poll() is not None or (path.exists() and path.stat().st_size >= MIN_FILE_BYTES // 2),
+        what="half of the file",
+    )
+    assert writer.poll() is None
     time.sleep(after_s)
     samples_of(path)  # while it is written
     writer.send_signal(signal.SIGKILL)
