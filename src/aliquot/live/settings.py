@@ -10,7 +10,7 @@ from msgspec import Struct
 from aliquot.config import PolicySettings, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.model import CPU, DeviceSpec
-from aliquot.live.catalogue.images import Image
+from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.device.nvidia.choice import NVIDIA, TAKES, NvidiaChoice, read_choice
 from aliquot.live.device.nvidia.inventory import device_specs
 from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
@@ -48,7 +48,7 @@ class ServerSettings(Struct, frozen=True):
     grace_s: float = 30  # for running calls when the server stops
     retention: Retention = Retention()
     usage_bytes: int = USAGE_BYTES  # disk space for usage samples
-    images: tuple[Image, ...] = ()
+    images: tuple[RuntimeImage, ...] = ()
     fabric: FabricSettings = FabricSettings()
     session_idle_s: float = SessionSettings().idle_s
     gateway: GatewaySettings = GatewaySettings()

@@ -103,10 +103,10 @@ async def test_activations_of_others_are_a_404():
 async def test_a_deleted_key_is_no_longer_valid():
     async with gateway() as g:
         assert (await g.say("POST", BLOCKING))[0] == 200
-        second = await g.catalogue.add_key("guest", alone=False)
+        second = await g.catalogue.add_key("guest", revoke_others=False)
         assert (await g.say("POST", BLOCKING))[0] == 200
         assert (await g.say("POST", BLOCKING, auth=basic(second)))[0] == 200
-        third = await g.catalogue.add_key("guest", alone=True)
+        third = await g.catalogue.add_key("guest", revoke_others=True)
         for old in (g.key, second):
             assert await g.say("POST", BLOCKING, auth=basic(old)) == WRONG
         assert (await g.say("POST", BLOCKING, auth=basic(third)))[0] == 200

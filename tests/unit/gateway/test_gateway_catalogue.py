@@ -31,7 +31,7 @@ async def opened(store=None):
 async def test_the_catalogue_survives_a_restart():
     catalogue, _, store = await opened()
     key = await catalogue.create_namespace("guest", weight=2, quota=Quota(5, None))
-    second = await catalogue.add_key("guest", alone=False)
+    second = await catalogue.add_key("guest", revoke_others=False)
     async with catalogue.writing("guest"):
         action = await catalogue.put(ACTION)
     brief = catalogue.ephemeral_keys.issue("guest")
@@ -48,7 +48,7 @@ async def test_the_catalogue_survives_a_restart():
 @on_a_loop
 async def test_no_secret_is_stored():
     catalogue, _, store = await opened()
-    secrets = [await catalogue.create_namespace("guest"), await catalogue.add_key("guest", alone=False)]
+    secrets = [await catalogue.create_namespace("guest"), await catalogue.add_key("guest", revoke_others=False)]
     stored = b"".join(document.body for document in await store.scan("namespaces")).decode()
     for key in secrets:
         uuid, _, secret = key.partition(":")
@@ -80,7 +80,7 @@ async def test_a_write_that_the_store_refuses_has_no_effect():
     with pytest.raises(StoreError):
         await catalogue.create_namespace("other")
     with pytest.raises(StoreError):
-        await catalogue.add_key("guest", alone=True)
+        await catalogue.add_key("guest", revoke_others=True)
     with pytest.raises(StoreError):
         await catalogue.update_namespace("guest", lambda old: replace(old, weight=3.0))
     with pytest.raises(StoreError):
@@ -123,7 +123,7 @@ async def test_a_missing_entity_raises_not_found():
     with pytest.raises(NotFoundError):
         await catalogue.delete_namespace("guest")
     with pytest.raises(NotFoundError):
-        await catalogue.add_key("guest", alone=True)
+        await catalogue.add_key("guest", revoke_others=True)
     await catalogue.create_namespace("guest")
     with pytest.raises(NotFoundError):
         await catalogue.remove_key("guest", "x")

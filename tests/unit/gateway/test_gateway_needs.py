@@ -3,17 +3,17 @@
 import pytest
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue.needs import Needs, needs_of
+from aliquot.live.catalogue.needs import ActionNeeds, parse_needs
 from aliquot.live.store.records import Action, Exec, Pair
 
 
 def read(**annotations):
     pairs = tuple(Pair(key.replace("_", "-"), value) for key, value in annotations.items())
-    return needs_of(Action("guest", "f", "0.0.1", Exec("python:3.11"), annotations=pairs))
+    return parse_needs(Action("guest", "f", "0.0.1", Exec("python:3.11"), annotations=pairs))
 
 
 def test_a_function_without_annotations_runs_on_the_cpu():
-    assert read() == Needs()
+    assert read() == ActionNeeds()
     function = read().function("f", host_bytes=7)
     assert (function.name, function.share, function.memory_bytes, function.host_bytes) == ("f", 0, 0, 7)
 
@@ -35,7 +35,7 @@ def test_every_annotation_becomes_a_need():
         sdk="true",
         description="the owner's own",
     )
-    assert needs == Needs(
+    assert needs == ActionNeeds(
         0.25, 4 << 30, 0.5, 8192 << 20, 0.2, 1.5, 2, 8, ("faces",), ("numpy", "torch.nn"), ("pillow>=10",), True, True
     )
     function = needs.function("f")

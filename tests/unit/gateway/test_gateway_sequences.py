@@ -103,7 +103,7 @@ async def test_a_long_chain_of_sequences_is_accepted():
             entity = g.catalogue.entities.any("guest", "s0")
             name = f"s{number}"
             code = type(entity.exec)("sequence", components=(type(entity.full_name)("guest", f"s{number - 1}"),))
-            g.catalogue.entities.show(type(entity)("guest", name, "0.0.1", code))
+            g.catalogue.entities.add(type(entity)("guest", name, "0.0.1", code))
         assert (await put(g, "last", "/_/s1499"))[0] == 200
         assert await put(g, "s0", "/_/s1499") == CYCLIC
 

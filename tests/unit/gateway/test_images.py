@@ -5,21 +5,21 @@ from gateway_client import ACTIONS, gateway, on_a_loop
 
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.groups import FlowFunctions
-from aliquot.live.catalogue.images import Image, find_image, parse_image
+from aliquot.live.catalogue.images import RuntimeImage, find_image, parse_image
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.gateway.entities.kinds import check_image
 from aliquot.live.invocations.launches import launch
 from aliquot.live.store.records import Action, Exec, Pair
 
-HUB = Image("docker.io/acme/model", "python:3.11", ("numpy",))
+HUB = RuntimeImage("docker.io/acme/model", "python:3.11", ("numpy",))
 
 
 @pytest.mark.parametrize(
     ("text", "image"),
     [
-        ("acme/model=python:3.11", Image("acme/model", "python:3.11")),
-        ("h:5000/m:1=python:3,lithops==3.8.0", Image("h:5000/m:1", "python:3", ("lithops==3.8.0",))),
-        ("m=python:3, a>=1,<2 ,b[x,y]==1,c", Image("m", "python:3", ("a>=1,<2", "b[x,y]==1", "c"))),
+        ("acme/model=python:3.11", RuntimeImage("acme/model", "python:3.11")),
+        ("h:5000/m:1=python:3,lithops==3.8.0", RuntimeImage("h:5000/m:1", "python:3", ("lithops==3.8.0",))),
+        ("m=python:3, a>=1,<2 ,b[x,y]==1,c", RuntimeImage("m", "python:3", ("a>=1,<2", "b[x,y]==1", "c"))),
     ],
 )
 def test_an_image_is_mapped_by_one_text(text, image):
@@ -48,27 +48,27 @@ def test_the_refusal_of_a_wrong_mapping_says_what_is_accepted(text):
     ],
 )
 def test_host_and_tag_are_compared_if_both_are_given(mapped, asked, fits):
-    assert (find_image((Image(mapped, "python:3.11"),), asked) is not None) is fits
+    assert (find_image((RuntimeImage(mapped, "python:3.11"),), asked) is not None) is fits
 
 
 def test_the_closest_image_wins():
-    images = tuple(Image(name, name) for name in ("acme/model", "acme/model:1", "docker.io/acme/model:1"))
+    images = tuple(RuntimeImage(name, name) for name in ("acme/model", "acme/model:1", "docker.io/acme/model:1"))
     for asked, found in (("acme/model:1", 1), ("acme/model:2", 0), ("docker.io/acme/model:1", 2), ("acme/model", 0)):
         assert find_image(images, asked) is images[found]
 
 
 def test_an_image_is_mapped_to_a_kind_that_runs_here():
-    assert check_image(Image("m", "python:3"), nodejs=False).kind == "python:3.11"
+    assert check_image(RuntimeImage("m", "python:3"), nodejs=False).kind == "python:3.11"
     with pytest.raises(InputError, match="'java:8' does not run here; it takes python"):
-        check_image(Image("m", "java:8"), nodejs=False)
+        check_image(RuntimeImage("m", "java:8"), nodejs=False)
     with pytest.raises(InputError, match="requirements are for python"):
-        check_image(Image("m", "nodejs:20", ("x",)), nodejs=True)
+        check_image(RuntimeImage("m", "nodejs:20", ("x",)), nodejs=True)
 
 
 def test_a_blackbox_runs_as_its_images_kind_with_its_requirements():
     code = Exec("blackbox", "x", image="acme/model:7")
     action = Action("ns", "a", "0.0.1", code, annotations=(Pair("requirements", ["pillow"]),))
-    made = launch(FlowFunctions.alone(resolved := ResolvedAction.own(action)), resolved, ("cpu",), "", (HUB,))
+    made = launch(FlowFunctions.single(resolved := ResolvedAction.own(action)), resolved, ("cpu",), "", (HUB,))
     assert (made.kind, made.requirements, made.code) == ("python:3.11", ("numpy", "pillow"), "x")
 
 

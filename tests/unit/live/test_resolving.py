@@ -23,7 +23,7 @@ BOUND = Package("me", "mine", "0.0.1", FullName("lib", "utils"), parameters=(Pai
 def entities():
     entities = Entities()
     for entity in (UTILS, ECHO, BOUND, Action("me", "own", "0.0.1", CODE), Action("lib", "hidden", "0.0.1", CODE)):
-        entities.show(entity)
+        entities.add(entity)
     return entities
 
 
@@ -55,8 +55,8 @@ def test_a_bindings_parameters_lie_between_the_packages_and_the_actions(entities
 
 @pytest.mark.parametrize("name", ["/lib/hidden", "/lib/nowhere/echo", "/lib/secret/echo", "/nobody/p/a"])
 def test_what_another_has_not_published_is_refused_whether_it_exists_or_not(entities, name):
-    entities.show(Package("lib", "secret", "0.0.1"))
-    entities.show(replace(ECHO, name="secret/echo"))
+    entities.add(Package("lib", "secret", "0.0.1"))
+    entities.add(replace(ECHO, name="secret/echo"))
     with pytest.raises(AccessDeniedError):
         resolved(entities, name)
 
@@ -68,34 +68,34 @@ def test_what_is_not_there_is_missing(entities, name):
 
 
 def test_a_binding_to_what_is_no_longer_published_is_refused(entities):
-    entities.show(replace(UTILS, publish=False))
+    entities.add(replace(UTILS, publish=False))
     with pytest.raises(AccessDeniedError):
         resolved(entities, "mine/echo")
 
 
 def test_bindings_that_came_to_point_at_each_other_lead_nowhere(entities):
-    entities.show(Package("me", "other", "0.0.1", FullName("me", "mine")))
-    entities.show(Package("me", "mine", "0.0.1", FullName("me", "other")))
+    entities.add(Package("me", "other", "0.0.1", FullName("me", "mine")))
+    entities.add(Package("me", "mine", "0.0.1", FullName("me", "other")))
     with pytest.raises(NotFoundError):
         resolved(entities, "mine/echo")
 
 
 def test_only_an_inherited_environment_makes_another_sandbox(entities):
     assert resolved(entities, "mine/echo").action.revision == "r"
-    entities.show(replace(BOUND, parameters=(Pair("TOKEN", "x", init=True),)))
+    entities.add(replace(BOUND, parameters=(Pair("TOKEN", "x", init=True),)))
     assert resolved(entities, "mine/echo").action.revision != "r"
 
 
 def test_a_rule_is_tied_to_the_very_trigger_it_was_made_for(entities):
     trigger = Trigger("me", "t", "0.0.1", identity="1")
     rule = Rule("me", "r", "0.0.1", FullName("me", "t"), FullName("me", "own"), tied="1")
-    entities.show(trigger)
-    entities.show(rule)
+    entities.add(trigger)
+    entities.add(rule)
     assert entities.rules_of(trigger) == [rule]
     assert entities.is_active(rule)
-    entities.show(replace(trigger, identity="2"))
+    entities.add(replace(trigger, identity="2"))
     assert not entities.is_active(rule)
-    entities.hide("me", "t")
+    entities.remove("me", "t")
     assert not entities.is_active(rule)
 
 

@@ -1,7 +1,7 @@
-"""The catalogue: namespaces and their entities, in memory and in the store, and the two never differ for long.
+"""The catalogue: namespaces and their entities, in memory and in the store.
 
-A write is durable before it shows: when the store refuses it, memory is as it was. Writes to one namespace follow one
-another; those to several do not wait for each other.
+A change is made in the store first. If the store refuses it, memory stays as it was. Changes of one namespace are made
+one after another. Different namespaces do not wait for each other.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ E = TypeVar("E", Action, Package, Trigger, Rule)
 
 
 class NameTakenError(Exception):
-    """The name is in use."""
+    """The name is already in use."""
 
 
 class FunctionHost(Protocol):
@@ -50,47 +50,55 @@ class FunctionHost(Protocol):
         ...
 
 
-class NamespaceCompanion(Protocol):
-    """Keeps something else of the namespaces', which goes when they go."""
+class NamespaceData(Protocol):
+    """Data that another component keeps for namespaces. It is deleted in the same transaction as the namespace."""
 
-    def deletions(self, namespace: str) -> list[DocumentChange]: ...
+    def deletions(self, namespace: str) -> list[DocumentChange]:
+        """Return the changes that delete the namespace's data from the store."""
+        ...
 
     def forget(self, namespace: str) -> None:
-        """They are done."""
+        """Remove the namespace's data from memory, after it was deleted from the store."""
         ...
 
 
 class Catalogue:
+    """Reads and changes namespaces, keys and entities, and tells the host which functions can run."""
+
     def __init__(self, store: Store, host: FunctionHost, ephemeral_keys: EphemeralKeys | None = None) -> None:
-        self.generation = 0  # grows with every change: whoever remembers something looks at it
+        self.generation = 0  # grows with every change, so that caches can tell when they are stale
         self._store = store
         self._host = host
         self.entities = Entities()
         self._namespaces: dict[str, Namespace] = {}
-        self._deployed: dict[tuple[str, str], ResolvedAction] = {}  # by tenant and function: what the platform can run
+        self._deployed: dict[tuple[str, str], ResolvedAction] = {}  # by tenant and function; known to the host
         self._keys: dict[str, tuple[str, str]] = {}  # by uuid: namespace and digest
         self.ephemeral_keys = ephemeral_keys or EphemeralKeys()
         self._locks: dict[str, asyncio.Lock] = {}
-        self.companions: list[NamespaceCompanion] = []
+        self._namespace_data: list[NamespaceData] = []
 
     async def load(self) -> None:
-        """Read everything and tell the platform; at start, before the first request."""
+        """Load everything from the store and deploy the actions. Called at start, before the first request."""
         for document in await self._store.scan(NAMESPACES):
-            self._show_namespace(msgspec.json.decode(document.body, type=Namespace))
+            self._set_namespace(msgspec.json.decode(document.body, type=Namespace))
         for kind, collection in COLLECTIONS.items():
             for document in await self._store.scan(collection):
-                self.entities.show(msgspec.json.decode(document.body, type=kind))
+                self.entities.add(msgspec.json.decode(document.body, type=kind))
         for namespace in self._namespaces:
             for action in self.entities.all(Action, namespace):
                 try:
-                    self._settle(namespace, action.name)
-                except InputError as error:  # what was fine when it was written must not keep others from starting
+                    self._update_deployment(namespace, action.name)
+                except InputError as error:  # an action that was valid when it was written must not stop the start
                     _log.warning("action cannot run", namespace=namespace, action=action.name, why=str(error))
 
     def install(self, entity: Entity) -> None:
-        """One that comes with the platform: nobody's namespace, and made anew at every start."""
-        self.entities.show(entity)
+        """Add an entity that comes with the platform. It is not stored, and made again at every start."""
+        self.entities.add(entity)
         self.generation += 1
+
+    def add_namespace_data(self, data: NamespaceData) -> None:
+        """Delete this component's data together with a namespace from now on."""
+        self._namespace_data.append(data)
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -101,21 +109,21 @@ class Catalogue:
         return [self._namespaces[name] for name in sorted(self._namespaces)]
 
     def key(self, key_uuid: str) -> tuple[str, str] | None:
-        """The namespace it opens, and the SHA-256 of its secret."""
+        """Return the key's namespace and the SHA-256 digest of its secret."""
         return self._keys.get(key_uuid) or self.ephemeral_keys.find(key_uuid)
 
     def resolve(self, caller: str, name: FullName) -> ResolvedAction:
-        """The action as the caller reaches it; from now on the platform can run it. Raises as `resolve` does."""
+        """Resolve a name for a caller, and deploy the action if it is new. Raises as `resolve_action` does."""
         resolved = resolve_action(self.entities, caller, name)
         known = self._deployed.get((caller, resolved.function))
         if known is None and not resolved.is_sequence:
-            self._settle(caller, resolved.function)
+            self._update_deployment(caller, resolved.function)
         return resolved
 
     def resolve_with_components(self, caller: str, name: FullName) -> ResolvedAction:
-        """The same for a caller who asks for it by this name: a sequence only with all its components.
+        """Resolve a name that a caller invokes. The caller must also have access to the components of a sequence.
 
-        One that is gone is not looked at here: what has run before it has run.
+        A component that does not exist is no error here. The sequence runs up to it.
         """
         resolved = self.resolve(caller, name)
         for component in resolved.action.exec.components:
@@ -127,41 +135,41 @@ class Catalogue:
 
     @asynccontextmanager
     async def writing(self, namespace: str) -> AsyncIterator[None]:
-        """Read, decide and write in here: nobody else writes to the namespace meanwhile."""
+        """Lock a namespace for reading, deciding and writing. Raises `NotFoundError`."""
         async with self._locks.setdefault(namespace, asyncio.Lock()):
             if namespace not in self._namespaces:
                 raise NotFoundError(f"namespace {namespace}")
             yield
 
     async def put(self, entity: E) -> E:
-        """Durable on return; an action comes back with its new revision. To be called within `writing`."""
+        """Create or replace an entity and return it. An action gets a new revision. Durable. Call within `writing`."""
         if isinstance(entity, Action):
             entity = msgspec.structs.replace(entity, revision=os.urandom(8).hex())
         document = Document(entity.namespace, entity.name, msgspec.json.encode(entity))
 
-        def show() -> None:
-            self.entities.show(entity)
-            self._changed(entity)
+        def update_memory() -> None:
+            self.entities.add(entity)
+            self._update_deployments(entity)
 
-        await self._write([Put(COLLECTIONS[type(entity)], document)], show)
+        await self._write([Put(COLLECTIONS[type(entity)], document)], update_memory)
         return entity
 
     async def delete(self, *entities: Entity) -> None:
-        """All of them, or none. Durable on return. To be called within `writing`."""
-        await self._write([_gone(entity) for entity in entities], lambda: self._hide(entities))
+        """Delete entities in one transaction. Durable. Call within `writing`."""
+        await self._write([_deletion(entity) for entity in entities], lambda: self._remove_entities(entities))
 
-    def _hide(self, entities: Iterable[Entity]) -> None:
+    def _remove_entities(self, entities: Iterable[Entity]) -> None:
         for entity in entities:
-            self.entities.hide(entity.namespace, entity.name)
+            self.entities.remove(entity.namespace, entity.name)
         for entity in entities:
-            self._changed(entity)
+            self._update_deployments(entity)
 
-    def _changed(self, entity: Entity) -> None:
-        """The platform hears of every action that is reached in another way than before, or not at all."""
+    def _update_deployments(self, entity: Entity) -> None:
+        """Tell the host of every action that resolves differently after a change of this entity."""
         self.generation += 1
         namespace, name = entity.namespace, entity.name
         if isinstance(entity, Action):
-            self._settle(namespace, name)
+            self._update_deployment(namespace, name)
         elif not isinstance(entity, Package):
             return
         affected = [
@@ -170,9 +178,9 @@ class Catalogue:
             if (resolved.action.namespace == namespace or key[0] == namespace) and key != (namespace, name)
         ]
         for tenant, function in affected:
-            self._settle(tenant, function)
+            self._update_deployment(tenant, function)
 
-    def _settle(self, tenant: str, function: str) -> None:
+    def _update_deployment(self, tenant: str, function: str) -> None:
         key = (tenant, function)
         old = self._deployed.get(key)
         try:
@@ -190,12 +198,12 @@ class Catalogue:
     # --- namespaces ---------------------------------------------------------------------------------------
 
     async def create_namespace(self, name: str, *, weight: float = 1, quota: Quota | None = None) -> str:
-        """Its first key, `uuid:secret`, which nobody will see again."""
+        """Create a namespace and return its first key, `uuid:secret`. The secret is not stored."""
         if len(name) > MAX_NAME_LENGTH or not is_name(name) or name == "_":
             raise InputError(f"name: '{name}' cannot name a namespace; it takes letters, digits and @ . & - _")
         if name == SYSTEM:
             raise NameTakenError(f"namespace {name} is the platform's own")
-        _check(weight, quota)
+        _check_limits(weight, quota)
         async with self._locks.setdefault(name, asyncio.Lock()):
             if name in self._namespaces:
                 raise NameTakenError(f"namespace {name} exists already")
@@ -204,22 +212,23 @@ class Catalogue:
         return text
 
     async def update_namespace(self, name: str, change: Callable[[Namespace], Namespace]) -> Namespace:
-        """Its weight and quota; `change` sees what is there and says what shall be."""
+        """Change the weight or quota. `change` gets the present record and returns the new one."""
         async with self.writing(name):
             new = change(self._namespaces[name])
-            _check(new.weight, new.quota)
+            _check_limits(new.weight, new.quota)
             await self._put_namespace(new)
         return new
 
-    async def add_key(self, name: str, *, alone: bool) -> str:
-        """A new key, returned this once; `alone`: those before it do not open any more."""
+    async def add_key(self, name: str, *, revoke_others: bool) -> str:
+        """Return a new key. The secret is not stored. With `revoke_others` it replaces all earlier keys."""
         async with self.writing(name):
             old = self._namespaces[name]
             text, key = make_key()
-            await self._put_namespace(msgspec.structs.replace(old, keys=(key,) if alone else (*old.keys, key)))
+            await self._put_namespace(msgspec.structs.replace(old, keys=(key,) if revoke_others else (*old.keys, key)))
         return text
 
     async def remove_key(self, name: str, key_uuid: str) -> None:
+        """Revoke a key. Raises `NotFoundError`."""
         async with self.writing(name):
             old = self._namespaces[name]
             keys = tuple(key for key in old.keys if key.uuid != key_uuid)
@@ -228,42 +237,42 @@ class Catalogue:
             await self._put_namespace(msgspec.structs.replace(old, keys=keys))
 
     async def delete_namespace(self, name: str) -> None:
-        """With all its entities and keys, and what companions keep for it."""
+        """Delete a namespace with its entities, its keys and the data that other components keep for it."""
         async with self.writing(name):
             entities = self.entities.everything(name)
-            more = [change for companion in self.companions for change in companion.deletions(name)]
+            more = [change for data in self._namespace_data for change in data.deletions(name)]
 
-            def show() -> None:
-                self._hide(entities)
+            def update_memory() -> None:
+                self._remove_entities(entities)
                 for key in self._namespaces.pop(name).keys:
                     del self._keys[key.uuid]
-                self.entities.forget(name)
+                self.entities.remove_namespace(name)
                 for tenant, function in [key for key in self._deployed if key[0] == name]:
                     del self._deployed[tenant, function]
                     self._host.remove(tenant, function)
                 self.ephemeral_keys.forget_namespace(name)
-                for companion in self.companions:
-                    companion.forget(name)
+                for data in self._namespace_data:
+                    data.forget(name)
                 self.generation += 1
 
-            await self._write([*map(_gone, entities), *more, Delete(NAMESPACES, name, name)], show)
+            await self._write([*map(_deletion, entities), *more, Delete(NAMESPACES, name, name)], update_memory)
 
     # --- inside -------------------------------------------------------------------------------------------
 
     async def _put_namespace(self, namespace: Namespace) -> None:
         document = Document(namespace.name, namespace.name, msgspec.json.encode(namespace))
-        await self._write([Put(NAMESPACES, document)], lambda: self._show_namespace(namespace))
+        await self._write([Put(NAMESPACES, document)], lambda: self._set_namespace(namespace))
 
-    async def _write(self, changes: list[DocumentChange], show: Callable[[], None]) -> None:
-        """In the store first, then in memory; a caller that is cancelled in between must not leave them different."""
+    async def _write(self, changes: list[DocumentChange], update_memory: Callable[[], None]) -> None:
+        """Change the store, then memory. It is shielded, so that a cancelled caller cannot leave them different."""
 
         async def write() -> None:
             await self._store.apply(changes)
-            show()
+            update_memory()
 
         await asyncio.shield(write())
 
-    def _show_namespace(self, namespace: Namespace) -> None:
+    def _set_namespace(self, namespace: Namespace) -> None:
         old = self._namespaces.get(namespace.name)
         for key in old.keys if old else ():
             del self._keys[key.uuid]
@@ -273,11 +282,11 @@ class Catalogue:
         self._host.set_weight(namespace)
 
 
-def _gone(entity: Entity) -> DocumentChange:
+def _deletion(entity: Entity) -> DocumentChange:
     return Delete(COLLECTIONS[type(entity)], entity.namespace, entity.name)
 
 
-def _check(weight: float, quota: Quota | None) -> None:
+def _check_limits(weight: float, quota: Quota | None) -> None:
     if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
         raise InputError(f"weight: it takes a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}, not {weight}")
     for field in quota.__struct_fields__ if quota else ():

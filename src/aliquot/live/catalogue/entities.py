@@ -1,4 +1,4 @@
-"""All entities in memory: actions, packages, triggers and rules by namespace and name; the rules by trigger too."""
+"""An index of all entities in memory: by namespace and name, and rules also by trigger."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,15 +13,18 @@ E = TypeVar("E", Action, Package, Trigger, Rule)
 
 
 class Entities:
+    """Actions, packages, triggers and rules. A name is unique within its namespace."""
+
     def __init__(self) -> None:
         self._by_name: dict[str, dict[str, Entity]] = {}
         self._rules: dict[FullName, dict[str, Rule]] = {}  # by trigger
 
     def any(self, namespace: str, name: str) -> Entity | None:
-        """Names are shared by all collections of a namespace."""
+        """Return the entity of this name, of whatever kind."""
         return self._by_name.get(namespace, _NONE).get(name)
 
     def one(self, kind: type[E], namespace: str, name: str) -> E | None:
+        """Return the entity of this name if it has this kind."""
         found = self.any(namespace, name)
         return found if isinstance(found, kind) else None
 
@@ -32,27 +35,29 @@ class Entities:
         return list(self._by_name.get(namespace, _NONE).values())
 
     def contents(self, namespace: str, package: str) -> list[Action]:
-        """The actions in a package."""
+        """Return the actions in a package."""
         prefix = f"{package}/"
         return [action for action in self.all(Action, namespace) if action.name.startswith(prefix)]
 
     def rules_of(self, trigger: Trigger) -> list[Rule]:
-        """Those that name it, in order of their names; see `is_active`."""
+        """Return the rules that name the trigger, sorted by name. Not all need be active."""
         rules = self._rules.get(FullName(trigger.namespace, trigger.name), {})
         return [rules[name] for name in sorted(rules)]
 
     def is_active(self, rule: Rule) -> bool:
-        """A rule whose trigger is gone, or is another of the same name, is not."""
+        """Return True if the rule is active and its own trigger exists, not a later one of the same name."""
         trigger = self.one(Trigger, rule.trigger.namespace, rule.trigger.name)
         return rule.active and trigger is not None and trigger.identity == rule.tied
 
-    def show(self, entity: Entity) -> None:
-        self.hide(entity.namespace, entity.name)
+    def add(self, entity: Entity) -> None:
+        """Add an entity, or replace the one of the same name."""
+        self.remove(entity.namespace, entity.name)
         self._by_name.setdefault(entity.namespace, {})[entity.name] = entity
         if isinstance(entity, Rule):
             self._rules.setdefault(entity.trigger, {})[entity.name] = entity
 
-    def hide(self, namespace: str, name: str) -> None:
+    def remove(self, namespace: str, name: str) -> None:
+        """Remove an entity, if it exists."""
         entity = self._by_name.get(namespace, {}).pop(name, None)
         if isinstance(entity, Rule):
             rules = self._rules[entity.trigger]
@@ -60,7 +65,8 @@ class Entities:
             if not rules:
                 del self._rules[entity.trigger]
 
-    def forget(self, namespace: str) -> None:
+    def remove_namespace(self, namespace: str) -> None:
+        """Remove all entities of a namespace."""
         for name in list(self._by_name.get(namespace, ())):
-            self.hide(namespace, name)
+            self.remove(namespace, name)
         self._by_name.pop(namespace, None)

@@ -1,6 +1,6 @@
-"""Functions that share a sandbox: what a group asks for together, and what can be no part of one.
+"""Groups of functions that share sandboxes: their combined needs, and the rules for their members.
 
-To the core a group is one function, with one flow and the requests of all its members together.
+To the core a group is one function with one flow. Its resource requests are the sums of its members' requests.
 """
 
 import re
@@ -15,49 +15,50 @@ from aliquot.core.errors import InputError
 from aliquot.core.fit import misfit
 from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.units import MIB
-from aliquot.live.catalogue.needs import Needs, needs_of
+from aliquot.live.catalogue.needs import ActionNeeds, parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.store.records import NODEJS, PYTHON, SEQUENCE
 
-FLOW = "group:"  # before a group's name; no action's name has a colon
-# What a start takes, as the policies believe it: a fork from a zygote, or a fresh interpreter.
+GROUP_PREFIX = "group:"  # of the name of a group's flow; action names have no colon
+# Start times that the policies assume before any are measured: a new interpreter, or a fork from a zygote.
 COLD_S = {NODEJS: 0.1}
 FORK_S = 0.02
 _PROJECT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 class FlowFunctions(Struct, frozen=True):
-    """What the sandboxes of one flow serve: a function, or the functions of a group, each at one revision."""
+    """The functions that the sandboxes of one flow serve: a single one, or the members of a group."""
 
     tenant: str
     flow: str
     members: tuple[ResolvedAction, ...]
 
     @staticmethod
-    def alone(resolved: ResolvedAction) -> "FlowFunctions":
+    def single(resolved: ResolvedAction) -> "FlowFunctions":
+        """Return a function that is in no group."""
         return FlowFunctions(resolved.tenant, resolved.function, (resolved,))
 
     @property
     def is_group(self) -> bool:
-        return self.flow.startswith(FLOW)
+        return self.flow.startswith(GROUP_PREFIX)
 
     def member(self, function: str) -> ResolvedAction | None:
         return next((resolved for resolved in self.members if resolved.function == function), None)
 
-    def having(self, resolved: ResolvedAction) -> "FlowFunctions":
-        """The same with this one, in its old place if it had one."""
+    def with_member(self, resolved: ResolvedAction) -> "FlowFunctions":
+        """Return a copy with this function, in place of its earlier revision if there is one."""
         others = [resolved if one.function == resolved.function else one for one in self.members]
         return replace(self, members=tuple(others if resolved in others else [*others, resolved]))
 
     def without(self, function: str) -> "FlowFunctions":
         return replace(self, members=tuple(one for one in self.members if one.function != function))
 
-    def needs(self) -> Needs:
-        """Of all together."""
-        return united([needs_of(resolved.action) for resolved in self.members])
+    def needs(self) -> ActionNeeds:
+        """Return the combined needs of all members."""
+        return combine_needs([parse_needs(resolved.action) for resolved in self.members])
 
     def spec(self) -> FunctionSpec:
-        """As the core knows it."""
+        """Return the function that stands for the whole flow in the core."""
         actions = [resolved.action for resolved in self.members]
         bounds = [action.limits.instances for action in actions if action.limits.instances is not UNSET]
         return replace(
@@ -68,57 +69,57 @@ class FlowFunctions(Struct, frozen=True):
 
 
 def flow_of(resolved: ResolvedAction) -> str:
-    return FLOW + resolved.group if resolved.group else resolved.function
+    return GROUP_PREFIX + resolved.group if resolved.group else resolved.function
 
 
-def united(parts: Sequence[Needs]) -> Needs:
-    """What one sandbox needs that serves them all: requests are summed."""
+def combine_needs(parts: Sequence[ActionNeeds]) -> ActionNeeds:
+    """Return the needs of a sandbox that serves all these functions. Resource requests are summed."""
     if len(parts) == 1:
         return parts[0]
     return replace(
         parts[0],
         gpu_share=round(sum(part.gpu_share for part in parts), 9),
         gpu_memory_bytes=sum(part.gpu_memory_bytes for part in parts),
-        gpu_share_limit=_limit([part for part in parts if part.gpu_share]),
+        gpu_share_limit=_combined_limit([part for part in parts if part.gpu_share]),
         gpu_memory_limit_bytes=sum(part.memory_limit_bytes for part in parts),
         weight=sum(part.weight for part in parts),
-        datasets=_all(part.datasets for part in parts),
-        imports=_all(part.imports for part in parts),
-        requirements=_all(part.requirements for part in parts),
+        datasets=_distinct(part.datasets for part in parts),
+        imports=_distinct(part.imports for part in parts),
+        requirements=_distinct(part.requirements for part in parts),
         sdk=any(part.sdk for part in parts),
     )
 
 
-def _limit(parts: Sequence[Needs]) -> float | None:
-    """One that may have all lets the sandbox have all."""
+def _combined_limit(parts: Sequence[ActionNeeds]) -> float | None:
+    """Return the combined share limit. It is None, which means no limit, if one member has no limit."""
     limits = [part.gpu_share_limit for part in parts if part.gpu_share_limit is not None]
     if not limits or len(limits) < len(parts):
         return None
     return min(round(sum(limits), 9), max(1, sum(part.gpu_share for part in parts)))
 
 
-def _all(lists: Iterable[Iterable[str]]) -> tuple[str, ...]:
+def _distinct(lists: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in lists for name in names))
 
 
-def check(functions: FlowFunctions, resolved: ResolvedAction) -> None:
-    """Whether the one may be of the group with the others. Raises an `InputError`."""
+def check_member(functions: FlowFunctions, resolved: ResolvedAction) -> None:
+    """Check that a function may be a member of this group. Raises an `InputError`."""
     kind = resolved.action.exec.kind
     if kind == SEQUENCE:
         raise InputError("annotation group: a sequence has no sandbox to share; it goes on the actions it is made of")
     if kind != PYTHON:
         raise InputError(f"annotation group: it takes Python functions ({PYTHON}) alone, not {kind}")
-    name = functions.flow.removeprefix(FLOW)
+    name = functions.flow.removeprefix(GROUP_PREFIX)
     if (weight := functions.needs().weight) > MAX_WEIGHT:
         raise InputError(
             f"annotation weight: a group has its members' together, which would be {weight:.12g} in group '{name}'; "
             f"it takes at most {MAX_WEIGHT:.12g}"
         )
-    mine = {_project(line): line for line in needs_of(resolved.action).requirements}
+    mine = {_project(line): line for line in parse_needs(resolved.action).requirements}
     for other in functions.members:
         if other.function == resolved.function:
             continue
-        for line in needs_of(other.action).requirements:
+        for line in parse_needs(other.action).requirements:
             wanted = mine.get(_project(line), line)
             if wanted != line:
                 raise InputError(
@@ -132,44 +133,47 @@ def _project(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", found[1]).lower() if found else requirement
 
 
-def complaint_of(functions: FlowFunctions, resolved: ResolvedAction, devices: Sequence[DeviceSpec]) -> str | None:
-    """Why this one cannot be deployed, alone or with the others that its sandboxes would serve; None when it can.
+def reason_not_deployable(
+    functions: FlowFunctions, resolved: ResolvedAction, devices: Sequence[DeviceSpec]
+) -> str | None:
+    """Return why a function cannot be deployed in this flow, or None if it can.
 
-    Neither what is asked for nor how far it may go may be more than any device has.
+    The combined requests and the combined memory limits of the flow must fit on a device.
     """
-    if needs_of(resolved.action).group:
+    if parse_needs(resolved.action).group:
         try:
-            check(functions, resolved)
+            check_member(functions, resolved)
         except InputError as error:
             return str(error)
-    spec, stretched = functions.spec(), _stretched(functions)
+    spec, stretched = functions.spec(), _spec_at_limits(functions)
     share = spec.share or 0
     if share > 1 and share != int(share):
         why: str | None = f"a share of {share:g} is neither at most 1 nor a whole number of devices"
-    elif share > 1 and sum(needs_of(one.action).gpu_share > 0 for one in functions.members) > 1:
-        # Its memory is of each device, and theirs would be summed on each.
+    elif share > 1 and sum(parse_needs(one.action).gpu_share > 0 for one in functions.members) > 1:
+        # Its memory request counts on each device, so the other members' memory would be added on each.
         why = f"a share of {share:g} is of several devices, for which one member alone may ask"
     else:
         why = misfit(spec, devices)
     others: Callable[[FlowFunctions], FunctionSpec] = FlowFunctions.spec
     if why is None and (too_far := misfit(stretched, devices)) is not None:
-        why, others = f"annotation gpu-memory-limit: {too_far}", _stretched
+        why, others = f"annotation gpu-memory-limit: {too_far}", _spec_at_limits
     if why is None or not functions.is_group:
         return why
     names = ", ".join(one.function for one in functions.members)
     rest = functions.without(resolved.function)
-    left = _left(others(rest), devices) if rest.members else ""
-    return f"group '{functions.flow.removeprefix(FLOW)}' ({names}) asks for its members' requests together: {why}{left}"
+    left = _largest_fit(others(rest), devices) if rest.members else ""
+    name = functions.flow.removeprefix(GROUP_PREFIX)
+    return f"group '{name}' ({names}) asks for its members' requests together: {why}{left}"
 
 
-def _stretched(functions: FlowFunctions) -> FunctionSpec:
-    """As it is when it holds as much as it may."""
+def _spec_at_limits(functions: FlowFunctions) -> FunctionSpec:
+    """Return the flow's function with as much device memory as its limit allows."""
     spec = functions.spec()
     return replace(spec, memory_bytes=max(spec.memory_bytes, functions.needs().memory_limit_bytes))
 
 
-def _left(others: FunctionSpec, devices: Sequence[DeviceSpec]) -> str:
-    """The largest that would fit beside the others of a group."""
+def _largest_fit(others: FunctionSpec, devices: Sequence[DeviceSpec]) -> str:
+    """Describe the largest request that fits beside the other members of a group."""
     usable = [device for device in devices if device.kind != CPU]
     if not usable:
         return ""

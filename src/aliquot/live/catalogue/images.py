@@ -1,6 +1,6 @@
-"""Images of other platforms, mapped to what runs here: an action of the kind `blackbox` names one.
+"""Map container images to runtimes. An action of the kind `blackbox` names an image.
 
-Nothing is ever pulled. The operator says which runtime stands for an image, and what it must have installed.
+Images are never pulled. The operator says which runtime replaces an image, and which requirements it has.
 """
 
 import re
@@ -11,17 +11,19 @@ from msgspec import Struct
 from aliquot.core.errors import InputError
 
 OPTION = "--image"
-_CONTINUES = ("<", ">", "=", "!", "~")  # a further bound of the requirement before the comma
+_CONTINUES = ("<", ">", "=", "!", "~")  # start of another version bound of the requirement before the comma
 
 
-class Image(Struct, frozen=True):
+class RuntimeImage(Struct, frozen=True):
+    """An image and the runtime that replaces it."""
+
     name: str
-    kind: str  # that runs it
+    kind: str  # runtime that replaces the image
     requirements: tuple[str, ...] = ()
 
 
-def parse_image(text: str) -> Image:
-    """`NAME=KIND[,REQUIREMENT...]`, as the operator gives it. Raises `InputError`."""
+def parse_image(text: str) -> RuntimeImage:
+    """Parse the operator's option `NAME=KIND[,REQUIREMENT...]`. Raises `InputError`."""
     name, _, rest = text.strip().partition("=")
     kind, *parts = (part.strip() for part in rest.split(","))
     if not name or not kind or any(not part for part in parts) or not re.fullmatch(r"\S+", name):
@@ -34,26 +36,29 @@ def parse_image(text: str) -> Image:
             requirements.append(part)
     if bad := [text for text in requirements if text.startswith("-")]:
         raise InputError(f"{OPTION}: '{bad[0]}' is an option; it takes requirements as pip takes them")
-    return Image(name, kind, tuple(requirements))
+    return RuntimeImage(name, kind, tuple(requirements))
 
 
-def find_image(images: tuple[Image, ...], name: str) -> Image | None:
-    """The one that stands for an image: the same path, and the same host and tag where both tell them. The closest."""
-    asked = _parts(name)
-    fitting = [(image, parts) for image in images if _fit(parts := _parts(image.name), asked)]
+def find_image(images: tuple[RuntimeImage, ...], name: str) -> RuntimeImage | None:
+    """Return the best match for an image name.
+
+    The path must be equal. Host and tag must be equal if both names have them, and equal ones are preferred.
+    """
+    asked = _split_name(name)
+    fitting = [(image, parts) for image in images if _matches(parts := _split_name(image.name), asked)]
     if not fitting:
         return None
     return max(fitting, key=lambda one: (one[1].tag == asked.tag) + (one[1].host == asked.host))[0]
 
 
-class _Parts(NamedTuple):
+class _ImageName(NamedTuple):
     host: str
     path: str
     tag: str
 
 
-def _parts(name: str) -> _Parts:
-    """`host/path:tag`; a host has a dot or a port."""
+def _split_name(name: str) -> _ImageName:
+    """Split `host/path:tag`. A host has a dot or a port, or is `localhost`."""
     path, _, tag = name.partition("@")
     host = ""
     first, slash, rest = path.partition("/")
@@ -61,9 +66,9 @@ def _parts(name: str) -> _Parts:
         host, path = first, rest
     if not tag:
         path, _, tag = path.partition(":")
-    return _Parts(host, path.removeprefix("library/"), tag)
+    return _ImageName(host, path.removeprefix("library/"), tag)
 
 
-def _fit(one: _Parts, other: _Parts) -> bool:
+def _matches(one: _ImageName, other: _ImageName) -> bool:
     alike = all(not mine or not theirs or mine == theirs for mine, theirs in zip(one, other, strict=True))
     return alike and one.path == other.path

@@ -1,7 +1,7 @@
-"""What a function needs, read from its annotations: so that an unmodified OpenWhisk client can state it.
+"""Parse an action's needs from its annotations, which unmodified OpenWhisk clients can set.
 
-Every annotation that means something to the platform is in the table `ANNOTATIONS`, with what it takes. All others are
-the owner's own and are left alone.
+The table `ANNOTATIONS` has every annotation that the platform reads, and the values it accepts. Other annotations are
+ignored.
 """
 
 import re
@@ -16,21 +16,24 @@ from aliquot.core.model import FunctionSpec
 from aliquot.core.units import MIB
 from aliquot.live.store.records import Action
 
-_MOST_LISTED = 256
-_LONGEST_TEXT = 1024
-_LEAST_SHARE, _SHARE_STEP = 0.01, 0.005  # an eighth of a GPU is 0.125
-_MOST_GPUS = 1024
-_TOLERANCE = 1e-6  # 0.29 is no whole number of steps in binary
+_MAX_LIST_LENGTH = 256
+_MAX_TEXT_LENGTH = 1024
+_MIN_SHARE, _SHARE_STEP = 0.01, 0.005  # an eighth of a GPU is 0.125
+_MAX_GPUS = 1024
+_TOLERANCE = 1e-6  # in binary 0.29 is not a whole number of steps
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
-class Needs(Struct, frozen=True):
-    """Field names are the annotations' with `_` for `-`, and units where they have one."""
+class ActionNeeds(Struct, frozen=True):
+    """The resources and settings that an action asks for.
 
-    gpu_share: float = 0  # 0: no GPU, the function runs on the node's `cpu` device; above 1: whole GPUs
-    gpu_memory_bytes: int = 0  # of each
-    gpu_share_limit: float | None = None  # how far it may stretch when the device has room
+    A field is named after its annotation, with `_` for `-` and the unit at the end.
+    """
+
+    gpu_share: float = 0  # of a GPU, or a number of GPUs above 1; 0 means the node's `cpu` device
+    gpu_memory_bytes: int = 0  # on each GPU
+    gpu_share_limit: float | None = None  # share that it may use while the device has spare capacity
     gpu_memory_limit_bytes: int | None = None
     latency_slo_s: float | None = None
     cost_slo: float | None = None
@@ -39,17 +42,17 @@ class Needs(Struct, frozen=True):
     datasets: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
-    rerun: bool = False  # may run again after a crash
+    rerun: bool = False  # the function may run again after a crash
     sdk: bool = False  # the code is a module of `aliquot.App` functions
-    group: str = ""  # whose functions share its sandboxes; empty: it has its own
+    group: str = ""  # group that shares sandboxes, or empty
 
     @property
     def memory_limit_bytes(self) -> int:
-        """Of the device's memory: what was asked for, unless it said that it may go further."""
+        """The device memory that it may use: its limit, or its request if it has no limit."""
         return self.gpu_memory_bytes if self.gpu_memory_limit_bytes is None else self.gpu_memory_limit_bytes
 
     def function(self, name: str, *, host_bytes: int = 0) -> FunctionSpec:
-        """As the core knows it."""
+        """Return the function as the core's record."""
         return FunctionSpec(
             name,
             memory_bytes=self.gpu_memory_bytes,
@@ -61,8 +64,8 @@ class Needs(Struct, frozen=True):
         )
 
 
-def needs_of(action: Action) -> Needs:
-    """Raises an `InputError` that names the annotation and what it takes."""
+def parse_needs(action: Action) -> ActionNeeds:
+    """Parse the annotations of an action. Raises an `InputError` that names the annotation and what it takes."""
     values: dict[str, Any] = {}
     for pair in action.annotations:
         if (annotation := ANNOTATIONS.get(pair.key)) is None or pair.value is None:
@@ -71,12 +74,12 @@ def needs_of(action: Action) -> Needs:
         if value is UNSET:
             raise InputError(f"annotation {pair.key}: it takes {annotation.takes}, not {_shown(pair.value)}")
         values[annotation.field] = value
-    needs = Needs(**values)
+    needs = ActionNeeds(**values)
     _check(needs)
     return needs
 
 
-def _check(needs: Needs) -> None:
+def _check(needs: ActionNeeds) -> None:
     if not needs.gpu_share:
         for name in ("gpu-memory", "gpu-share-limit", "gpu-memory-limit"):
             if getattr(needs, ANNOTATIONS[name].field):
@@ -91,12 +94,12 @@ def _check(needs: Needs) -> None:
         raise InputError(f"annotation gpu-memory-limit: it takes at least gpu-memory, which is {bytes_} bytes")
 
 
-# --- readers: a value, or UNSET when it does not fit ---------------------------------------------------------
+# --- parsers: each returns the value, or UNSET if it is not accepted ------------------------------------------
 
 
 def _number(low: float, high: float, *, above: bool = False) -> Callable[[object], object]:
     def read(value: object) -> object:
-        if isinstance(value, str):  # wsk sends what it cannot read as JSON as text
+        if isinstance(value, str):  # wsk sends values that are not JSON as text
             try:
                 value = float(value)
             except ValueError:
@@ -109,9 +112,9 @@ def _number(low: float, high: float, *, above: bool = False) -> Callable[[object
 
 
 def _share(value: object) -> object:
-    """What is between two steps is refused, as is a part of a GPU beyond a whole one: nothing is rounded silently."""
-    number = _number(0, _MOST_GPUS)(value)
-    if not isinstance(number, float) or 0 < number < _LEAST_SHARE:
+    """Parse a share. Values between two steps and fractions above 1 are refused, because nothing is rounded."""
+    number = _number(0, _MAX_GPUS)(value)
+    if not isinstance(number, float) or 0 < number < _MIN_SHARE:
         return UNSET
     step = 1 if number > 1 else _SHARE_STEP
     return number if abs(number / step - round(number / step)) < _TOLERANCE else UNSET
@@ -151,20 +154,20 @@ def _group(value: object) -> object:
 
 def _texts(fits: Callable[[str], object]) -> Callable[[object], object]:
     def read(value: object) -> object:
-        if not isinstance(value, list) or len(value) > _MOST_LISTED:
+        if not isinstance(value, list) or len(value) > _MAX_LIST_LENGTH:
             return UNSET
-        good = all(isinstance(text, str) and 0 < len(text) <= _LONGEST_TEXT and fits(text) for text in value)
+        good = all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT_LENGTH and fits(text) for text in value)
         return tuple(value) if good else UNSET
 
     return read
 
 
 def _plain(text: str) -> bool:
-    """Of a requirement: options and further lines are not one."""
+    """Return True for a single requirement, and False for an option or several lines."""
     return text.isprintable() and not text.startswith("-")
 
 
-class _Annotation(NamedTuple):
+class _NeedsAnnotation(NamedTuple):
     field: str
     takes: str
     read: Callable[[object], object]
@@ -174,22 +177,24 @@ _SHARE = "0.01 to 1 of a GPU in steps of 0.005, such as 0.25, or a whole number 
 _SIZE = 'a size such as "4GiB", or a number of MiB'
 
 ANNOTATIONS = {
-    "gpu-share": _Annotation("gpu_share", f"0, or {_SHARE}", _share),
-    "gpu-memory": _Annotation("gpu_memory_bytes", _SIZE, _memory),
-    "gpu-share-limit": _Annotation("gpu_share_limit", _SHARE, _share_limit),
-    "gpu-memory-limit": _Annotation("gpu_memory_limit_bytes", _SIZE, _memory),
-    "latency-slo-ms": _Annotation("latency_slo_s", "a number of milliseconds above 0", _milliseconds),
-    "cost-slo": _Annotation("cost_slo", "a number above 0", _number(0, 1e12, above=True)),
-    "weight": _Annotation("weight", f"a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}", _number(MIN_WEIGHT, MAX_WEIGHT)),
-    "batch": _Annotation("batch", "a whole number from 1 to 65536", _count),
-    "datasets": _Annotation("datasets", "a list of names", _texts(str.isprintable)),
-    "imports": _Annotation("imports", 'a list of module names, such as ["numpy"]', _texts(_MODULE.fullmatch)),
-    "requirements": _Annotation(
+    "gpu-share": _NeedsAnnotation("gpu_share", f"0, or {_SHARE}", _share),
+    "gpu-memory": _NeedsAnnotation("gpu_memory_bytes", _SIZE, _memory),
+    "gpu-share-limit": _NeedsAnnotation("gpu_share_limit", _SHARE, _share_limit),
+    "gpu-memory-limit": _NeedsAnnotation("gpu_memory_limit_bytes", _SIZE, _memory),
+    "latency-slo-ms": _NeedsAnnotation("latency_slo_s", "a number of milliseconds above 0", _milliseconds),
+    "cost-slo": _NeedsAnnotation("cost_slo", "a number above 0", _number(0, 1e12, above=True)),
+    "weight": _NeedsAnnotation(
+        "weight", f"a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}", _number(MIN_WEIGHT, MAX_WEIGHT)
+    ),
+    "batch": _NeedsAnnotation("batch", "a whole number from 1 to 65536", _count),
+    "datasets": _NeedsAnnotation("datasets", "a list of names", _texts(str.isprintable)),
+    "imports": _NeedsAnnotation("imports", 'a list of module names, such as ["numpy"]', _texts(_MODULE.fullmatch)),
+    "requirements": _NeedsAnnotation(
         "requirements", 'a list of requirements as pip takes them, such as ["pillow>=10"]', _texts(_plain)
     ),
-    "rerun": _Annotation("rerun", "true or false", _flag),
-    "group": _Annotation("group", "a name of letters, digits, '_', '-' and '.', at most 64 of them", _group),
-    "sdk": _Annotation("sdk", "true or false", _flag),
+    "rerun": _NeedsAnnotation("rerun", "true or false", _flag),
+    "group": _NeedsAnnotation("group", "a name of letters, digits, '_', '-' and '.', at most 64 of them", _group),
+    "sdk": _NeedsAnnotation("sdk", "true or false", _flag),
 }
 
 

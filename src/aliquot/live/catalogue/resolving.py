@@ -1,7 +1,8 @@
-"""How a caller reaches an action: its own, one in its package or binding, or one that another namespace has published.
+"""Resolve a name to an action for one caller.
 
-Whoever calls, pays: an action of someone else's runs in the caller's own sandboxes, in a flow of the caller's, so that
-neither fair shares nor what a sandbox remembers are ever mixed between tenants.
+The action may be the caller's own, in one of its packages or bindings, or in a package that another namespace has
+published. An action of another namespace runs in the caller's own flow and sandboxes. So it counts against the
+caller's fair share, and tenants never share a sandbox.
 """
 
 import hashlib
@@ -20,28 +21,27 @@ E = TypeVar("E", Action, Package)
 
 
 class ResolvedAction(Struct, frozen=True):
-    """An action as one caller reaches it."""
+    """An action with the name and the parameters that one caller sees."""
 
-    tenant: str  # the caller
-    function: (
-        str  # the flow's name: `name` or `package/name` of the caller's own, `/namespace/package/name` of another's
-    )
-    action: Action  # with the parameters that it inherits
-    binding: FullName | None = None  # the package through which it was reached, if that is another's under a new name
-    composite: bool = False  # a call of it is more than one run: a sequence or a conductor
-    group: str = ""  # of functions that share its sandboxes; empty: it has its own
+    tenant: str  # the caller's namespace
+    # The caller's name for it: `name` or `package/name` for its own, `/namespace/package/name` for others.
+    function: str
+    action: Action  # including inherited parameters
+    binding: FullName | None = None  # the binding through which it was resolved, if any
+    composite: bool = False  # a sequence or a conductor, whose calls run several actions
+    group: str = ""  # group that shares sandboxes, or empty
 
     def __post_init__(self) -> None:
         composite = self.is_sequence or is_truthy(self.action.annotation("conductor"))
-        force_setattr(self, "composite", composite)  # worked out here, for it is asked at every call
-        # One that is another's, or is reached through a binding, runs for its caller alone.
+        force_setattr(self, "composite", composite)  # computed once, because every call reads it
+        # An action of another namespace, or one behind a binding, is in no group.
         own = self.tenant == self.action.namespace and self.function == self.action.name
         group = self.action.annotation("group") if own and not self.is_sequence else None
         force_setattr(self, "group", group if isinstance(group, str) else "")
 
     @staticmethod
     def own(action: Action) -> "ResolvedAction":
-        """Nothing inherited."""
+        """Return the action as its owner sees it, without inherited parameters."""
         return ResolvedAction(action.namespace, action.name, action)
 
     @property
@@ -50,7 +50,7 @@ class ResolvedAction(Struct, frozen=True):
 
 
 def resolve_action(entities: Entities, caller: str, name: FullName) -> ResolvedAction:
-    """Raises `NotFoundError` and `AccessDeniedError`."""
+    """Return the action that a name means for the caller. Raises `NotFoundError` and `AccessDeniedError`."""
     function = name.name if name.namespace == caller else str(name)
     if not name.package:
         if name.namespace != caller:
@@ -60,7 +60,7 @@ def resolve_action(entities: Entities, caller: str, name: FullName) -> ResolvedA
     provider = packages[0]
     action = _one(entities, Action, FullName(provider.namespace, f"{provider.name}/{name.leaf}"))
     binding = FullName(name.namespace, name.package) if len(packages) > 1 else None
-    return ResolvedAction(caller, function, inherit(action, packages), binding)
+    return ResolvedAction(caller, function, inherit_parameters(action, packages), binding)
 
 
 def readable_package(entities: Entities, caller: str, name: FullName, asked: str) -> list[Package]:
@@ -72,7 +72,7 @@ def readable_package(entities: Entities, caller: str, name: FullName, asked: str
     if package.binding is None:
         return [package]
     provider = _readable(entities, caller, package.binding, asked)
-    if provider.binding is not None:  # it was not, when the package was bound
+    if provider.binding is not None:  # it became a binding after this package was bound to it
         raise NotFoundError(f"package {package.binding}")
     return [provider, package]
 
@@ -81,17 +81,17 @@ def _readable(entities: Entities, caller: str, name: FullName, asked: str) -> Pa
     if name.namespace == caller:
         return _one(entities, Package, name)
     package = entities.one(Package, name.namespace, name.name)
-    if package is None or not package.publish or package.binding is not None:  # a binding is its owner's alone
+    if package is None or not package.publish or package.binding is not None:  # bindings are never shared
         raise AccessDeniedError(asked)
     return package
 
 
-def inherit(action: Action, packages: list[Package]) -> Action:
-    """Parameters of the package beneath those of the binding beneath the action's own."""
+def inherit_parameters(action: Action, packages: list[Package]) -> Action:
+    """Add the packages' parameters to an action. Later packages override earlier ones, and the action's own win."""
     if not any(package.parameters for package in packages):
         return action
-    parameters = merged([*packages, action])
-    # Of what is inherited only the environment is the sandbox's: with another one it is another sandbox.
+    parameters = merge_parameters([*packages, action])
+    # Inherited `init` parameters change the environment of the sandbox, so the action needs a revision of its own.
     environment = [pair for pair in parameters if pair.init]
     revision = action.revision
     if environment != [pair for pair in action.parameters if pair.init]:
@@ -99,8 +99,8 @@ def inherit(action: Action, packages: list[Package]) -> Action:
     return replace(action, parameters=parameters, revision=revision)
 
 
-def merged(entities: Sequence[Package | Action]) -> tuple[Pair, ...]:
-    """Their parameters; those of later ones stand."""
+def merge_parameters(entities: Sequence[Package | Action]) -> tuple[Pair, ...]:
+    """Return the parameters of all entities. Those of later entities win."""
     pairs: dict[str, Pair] = {}
     for entity in entities:
         pairs.update((pair.key, pair) for pair in entity.parameters)
@@ -108,7 +108,7 @@ def merged(entities: Sequence[Package | Action]) -> tuple[Pair, ...]:
 
 
 def full_name(caller: str, function: str) -> FullName:
-    """The way back: what `ResolvedAction.function` stood for."""
+    """Return the full name that `ResolvedAction.function` stands for."""
     if not function.startswith("/"):
         return FullName(caller, function)
     namespace, _, name = function[1:].partition("/")

@@ -67,7 +67,7 @@ class Gateway:
         self._auth = Auth(catalogue, self.rate_limiters)
         self.sessions = sessions or SessionRegistry(store, platform, settings.sessions)
         self.fabric = fabric or Fabric(store)
-        catalogue.companions.append(self.fabric.datasets)
+        catalogue.add_namespace_data(self.fabric.datasets)
         self._bodies = BodyReader(settings)
         self._metrics = metrics or Metrics()
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)

@@ -8,7 +8,7 @@ from msgspec.structs import fields, replace
 from aliquot.config import parse_assignments, parse_size
 from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
-from aliquot.live.catalogue.images import Image
+from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
 
@@ -26,7 +26,7 @@ class GatewaySettings(Struct, frozen=True):
 
     api_host: str = ""  # the address that functions call back; empty: the host of the request
     nodejs: bool = False  # `node` is installed
-    images: tuple[Image, ...] = ()  # images that an action of the kind `blackbox` may name
+    images: tuple[RuntimeImage, ...] = ()  # images that an action of the kind `blackbox` may name
 
     timeout_ms: Range = Range(100, 3_600_000, 60_000)
     memory_mb: Range = Range(128, 262_144, 256)

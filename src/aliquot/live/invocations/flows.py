@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aliquot.core.model import DeviceSpec
-from aliquot.live.catalogue.groups import FLOW, FlowFunctions, complaint_of, flow_of
+from aliquot.live.catalogue.groups import GROUP_PREFIX, FlowFunctions, flow_of, reason_not_deployable
 from aliquot.live.catalogue.resolving import ResolvedAction
 
 
@@ -35,13 +35,13 @@ class Flows:
     def with_new(self, resolved: ResolvedAction) -> FlowFunctions:
         """Return the functions of its flow as they would be after deployment."""
         flow = flow_of(resolved)
-        if not flow.startswith(FLOW):
-            return FlowFunctions.alone(resolved)
-        return self._served.get((resolved.tenant, flow), FlowFunctions(resolved.tenant, flow, ())).having(resolved)
+        if not flow.startswith(GROUP_PREFIX):
+            return FlowFunctions.single(resolved)
+        return self._served.get((resolved.tenant, flow), FlowFunctions(resolved.tenant, flow, ())).with_member(resolved)
 
     def complaint(self, resolved: ResolvedAction, devices: Sequence[DeviceSpec]) -> str | None:
         """Return why the function cannot be deployed, or None."""
-        return complaint_of(self.with_new(resolved), resolved, devices)
+        return reason_not_deployable(self.with_new(resolved), resolved, devices)
 
     def deploy(self, resolved: ResolvedAction) -> FlowChange:
         """Add a function, or replace its revision."""

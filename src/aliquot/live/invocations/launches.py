@@ -6,8 +6,8 @@ from aliquot.core.model import CPU
 from aliquot.core.places import Place, place_text
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.groups import FlowFunctions
-from aliquot.live.catalogue.images import Image, find_image
-from aliquot.live.catalogue.needs import needs_of
+from aliquot.live.catalogue.images import RuntimeImage, find_image
+from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.invocations.call import Call, ChainCall, SharedArguments
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
@@ -23,7 +23,7 @@ def launch(
     first: ResolvedAction,
     place: Place,
     api_host: str,
-    images: tuple[Image, ...] = (),
+    images: tuple[RuntimeImage, ...] = (),
     more: dict[str, str] | None = None,
 ) -> Launch:
     """Return the launch of a sandbox whose first call is of `first`. `more` is added to its environment."""
@@ -71,7 +71,7 @@ def member(resolved: ResolvedAction) -> Member:
     env = {pair.key: _text(pair.value) for pair in action.parameters if pair.init}
     env |= {"__OW_ACTION_NAME": str(action.full_name), "__OW_ACTION_VERSION": action.version}
     code = action.exec
-    return Member(resolved.function, code.code, code.binary, code.main or "main", env, needs_of(action).sdk)
+    return Member(resolved.function, code.code, code.binary, code.main or "main", env, parse_needs(action).sdk)
 
 
 def activation_env(call: Call, key: str, now_ms: int) -> dict[str, str]:

@@ -25,7 +25,7 @@ from aliquot.core.commands import (
 )
 from aliquot.core.events import DeviceLost, Event, MemoryLoaded, RunFinished, SandboxLost, SandboxStarted
 from aliquot.core.model import CPU
-from aliquot.live.catalogue.images import Image
+from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.activations import failure
 from aliquot.live.invocations.call import Call, ChainCall
@@ -63,7 +63,7 @@ class CommandPerformer:
         arrive: Callable[[Call], None],
         now: Callable[[], float],
         api_host: str,
-        images: tuple[Image, ...],
+        images: tuple[RuntimeImage, ...],
     ) -> None:
         """`post` passes events to the scheduler, and `arrive` reports the arrival of a call that is tried again."""
         self._node = node

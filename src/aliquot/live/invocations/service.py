@@ -19,9 +19,9 @@ from aliquot.core.events import (
     TenantWeightSet,
 )
 from aliquot.core.model import CPU
-from aliquot.live.catalogue.images import Image
+from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.catalogue.keys import EphemeralKeys
-from aliquot.live.catalogue.needs import needs_of
+from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.invocations.call import Call, Follower
@@ -59,7 +59,7 @@ class Service:
         fabric: Fabric | None = None,
         keys: EphemeralKeys | None = None,
         api_host: str = "",
-        images: tuple[Image, ...] = (),
+        images: tuple[RuntimeImage, ...] = (),
         open_usage_file: Callable[[], UsageFile] | None = None,
     ) -> None:
         """Functions call back to `api_host` with keys from `keys`. `images` stand for those that blackboxes name."""
@@ -178,7 +178,7 @@ class Service:
 
     def misfit(self, action: Action) -> str | None:
         """Return why no device could run the action, or None. Both its requests and its limits must fit a device."""
-        if names := needs_of(action).datasets:
+        if names := parse_needs(action).datasets:
             complaint = self.fabric.datasets.complaint(action.namespace, names)
             if complaint is not None:
                 return complaint

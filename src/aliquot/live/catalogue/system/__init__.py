@@ -1,1 +1,1 @@
-"""What comes with the platform: the published packages of the namespace `whisk.system`."""
+"""The packages that come with the platform, published in the namespace `whisk.system`."""

@@ -1,6 +1,6 @@
-"""What is in the system's packages: each action's source is a file of `actions/`, and here is what is said of it.
+"""Descriptions of the system packages and their actions. The source of each action is a file in `actions/`.
 
-Descriptions, parameters and samples are OpenWhisk's where it has the action.
+Descriptions, parameters and samples are OpenWhisk's if OpenWhisk has the action.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ class SystemAction(Struct, frozen=True):
     parameters: tuple[dict[str, Any], ...] = ()
     sample_input: dict[str, Any] | None = None
     sample_output: dict[str, Any] | None = None
-    source: str = ""  # the file's name, if it is not the action's
-    defaults: tuple[tuple[str, Any], ...] = ()  # parameters that the action has
+    source: str = ""  # name of the file, if it differs from the action's
+    defaults: tuple[tuple[str, Any], ...] = ()  # the action's own parameters
     feed: bool = False
 
 
@@ -27,15 +27,15 @@ class SystemPackage(Struct, frozen=True):
 
 
 def _takes(name: str, description: str = "", *, required: bool = False, kind: str = "") -> dict[str, Any]:
-    """A parameter, as the annotation `parameters` has it."""
+    """Return a parameter's entry in the annotation `parameters`."""
     said = {"type": kind, "description": description}
     return {"name": name, "required": required} | {key: text for key, text in said.items() if text}
 
 
 _LINES = _takes("lines", "An array of strings", required=True, kind="array")
-_START = _takes("startDate", "When it begins: milliseconds since the epoch, or ISO 8601")
-_STOP = _takes("stopDate", "When it ends")
-_NAMED = _takes("name", "Who is greeted")
+_START = _takes("startDate", "The time of the first firing, in milliseconds since the epoch or ISO 8601")
+_STOP = _takes("stopDate", "The time after which the trigger does not fire any more")
+_NAMED = _takes("name", "The name to greet")
 
 UTILS = SystemPackage(
     "utils",
@@ -88,7 +88,7 @@ UTILS = SystemPackage(
             (
                 _takes("lines", "An array of strings", kind="array"),
                 _takes("payload", "A string, instead of lines", kind="string"),
-                _takes("separator", "What divides the string into lines", kind="string"),
+                _takes("separator", "The separator of the lines in the string", kind="string"),
             ),
             {"lines": [4, 2, 3]},
             {"lines": [2, 3, 4], "length": 3},
@@ -98,7 +98,7 @@ UTILS = SystemPackage(
             "Split a string into an array",
             (
                 _takes("payload", "A string", required=True),
-                _takes("separator", "The characters to use for splitting the string; none: ends of lines"),
+                _takes("separator", "The characters to use for splitting the string; line ends by default"),
             ),
             {"payload": "one,two,three", "separator": ","},
             {"lines": ["one", "two", "three"], "payload": "one,two,three"},
@@ -117,7 +117,7 @@ SAMPLES = SystemPackage(
             {"payload": "Cat", "place": "Narrowsburg"},
             {"payload": "Hello, Cat from Narrowsburg!"},
         ),
-        SystemAction("hello", "Greets whoever is named", (_NAMED,), {"name": "Cat"}, {"greeting": "Hello Cat!"}),
+        SystemAction("hello", "Greets a person by name", (_NAMED,), {"name": "Cat"}, {"greeting": "Hello Cat!"}),
         SystemAction(
             "helloWorld",
             "Demonstrates logging facilities",
@@ -143,11 +143,11 @@ ALARMS = SystemPackage(
             "alarm",
             "Fire trigger when alarm occurs",
             (
-                _takes("cron", "Five fields as crontab has them, or six with seconds first", required=True),
-                _takes("timezone", "The zone whose clocks count, such as Europe/Berlin; UTC unless given"),
+                _takes("cron", "Five fields as in crontab, or six with seconds first", required=True),
+                _takes("timezone", "The time zone of the expression, such as Europe/Berlin; UTC by default"),
                 _START,
                 _STOP,
-                _takes("maxTriggers", "How often it fires at most", kind="integer"),
+                _takes("maxTriggers", "The maximum number of firings", kind="integer"),
             ),
             source="feed",
             feed=True,
@@ -155,7 +155,7 @@ ALARMS = SystemPackage(
         SystemAction(
             "interval",
             "Fire trigger at specified interval",
-            (_takes("minutes", "How long from one to the next", required=True, kind="integer"), _START, _STOP),
+            (_takes("minutes", "The minutes between two firings", required=True, kind="integer"), _START, _STOP),
             source="feed",
             defaults=(("isInterval", True),),
             feed=True,
@@ -164,15 +164,18 @@ ALARMS = SystemPackage(
             "once",
             "Fire trigger once when alarm occurs",
             (
-                _takes("date", "When: milliseconds since the epoch, or ISO 8601", required=True),
-                _takes("deleteAfterFire", "false, true: the trigger goes then; rules: its rules too"),
+                _takes("date", "The time of the firing, in milliseconds since the epoch or ISO 8601", required=True),
+                _takes(
+                    "deleteAfterFire",
+                    "true deletes the trigger after it fired, rules also deletes its rules; false by default",
+                ),
             ),
             source="feed",
             defaults=(("fireOnce", True),),
             feed=True,
         ),
     ),
-    (_takes("trigger_payload", "What the trigger is fired with: an object, or the text of one"),),
+    (_takes("trigger_payload", "The payload of each firing: an object, or a string with JSON of an object"),),
 )
 
 PACKAGES = (ALARMS, SAMPLES, UTILS)

@@ -1,4 +1,4 @@
-"""The system's packages as entities of the catalogue: made anew at every start, the same unless the sources change."""
+"""Make the system packages as entities of the catalogue. They change only with their sources."""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from aliquot.live.catalogue.system.contents import PACKAGES, SystemAction, Syste
 from aliquot.live.store.records import PYTHON, SYSTEM, Action, Entity, Exec, Package, Pair
 
 VERSION = "0.0.1"
-UPDATED_MS = 1_767_225_600_000  # of no entity is the date left open; this one is the same at every start
+UPDATED_MS = 1_767_225_600_000  # every entity needs a date; a constant one is the same at every start
 
 _SOURCES = files("aliquot.live.catalogue.system") / "actions"
 
 
 def system_entities() -> Iterator[Entity]:
-    """Published, and of a namespace that nobody has a key for."""
+    """Yield the published packages and their actions. Their namespace has no keys."""
     for package in PACKAGES:
         yield _package(package)
         for action in package.actions:
@@ -23,7 +23,7 @@ def system_entities() -> Iterator[Entity]:
 
 
 def source(package: str, name: str) -> str:
-    """The code of one action, as its file has it."""
+    """Return the source code of one action."""
     return _SOURCES.joinpath(package, f"{name}.py").read_text(encoding="utf-8")
 
 

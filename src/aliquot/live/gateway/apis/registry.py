@@ -36,7 +36,7 @@ class ApiRegistry:
         self._routes: dict[str, RouteTable] = {}
         self._loading = asyncio.Lock()
         self._loaded = False
-        catalogue.companions.append(self)
+        catalogue.add_namespace_data(self)
 
     async def load(self) -> None:
         """Load all APIs once, and delete those of deleted namespaces."""

@@ -4,7 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
-from aliquot.live.catalogue.images import OPTION, Image
+from aliquot.live.catalogue.images import OPTION, RuntimeImage
 from aliquot.live.gateway.http.refusal import Refusal, malformed
 from aliquot.live.store.records import BLACKBOX, NODEJS, PYTHON, SEQUENCE
 
@@ -61,7 +61,7 @@ def resolve_kind(kind: str | None, *, nodejs: bool) -> str:
     return resolved
 
 
-def check_image(image: Image, *, nodejs: bool) -> Image:
+def check_image(image: RuntimeImage, *, nodejs: bool) -> RuntimeImage:
     """Return the operator's image with the kind that runs it. Raises `InputError`."""
     kind = known_kind(image.kind, nodejs=nodejs)
     if kind is None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.entities import Entities
 from aliquot.live.catalogue.names import is_name
-from aliquot.live.catalogue.resolving import merged, readable_package
+from aliquot.live.catalogue.resolving import merge_parameters, readable_package
 from aliquot.live.gateway.entities import wire
 from aliquot.live.gateway.entities.common import (
     OVERWRITE,
@@ -80,7 +80,9 @@ class PackageEndpoints:
         packages = readable_package(self._entities, request.namespace, name, f"{name.namespace}/{name.name}")
         provider, package = packages[0], packages[-1]
         contents = self._entities.contents(provider.namespace, provider.name)
-        return json_response(package_view_with_contents(replace(package, parameters=merged(packages)), contents))
+        return json_response(
+            package_view_with_contents(replace(package, parameters=merge_parameters(packages)), contents)
+        )
 
     async def delete(self, request: Request) -> Response:
         force = flag(request.fields, "force")

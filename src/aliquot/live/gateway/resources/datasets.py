@@ -10,7 +10,7 @@ from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.catalogue import Catalogue, NameTakenError
-from aliquot.live.catalogue.needs import needs_of
+from aliquot.live.catalogue.needs import parse_needs
 from aliquot.live.datasets.datasets import check
 from aliquot.live.datasets.fabric import Fabric
 from aliquot.live.datasets.requests import AgentError, AgentLostError
@@ -186,7 +186,7 @@ class DatasetEndpoints:
             f"/{action.namespace}/{action.name}"
             for namespace in self._catalogue.namespaces()
             for action in entities.all(Action, namespace.name)
-            if action.annotation("datasets") and name in needs_of(action).datasets
+            if action.annotation("datasets") and name in parse_needs(action).datasets
         ]
 
     # --- for tenants --------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class OperatorEndpoints:
     async def add_key(self, request: Request) -> Response:
         post: KeyPost = read_json(request.body or b"{}", KeyPost)
         name = self._find(request).name
-        return json_response(NewKey(name, await self._catalogue.add_key(name, alone=not post.keep)), 201)
+        return json_response(NewKey(name, await self._catalogue.add_key(name, revoke_others=not post.keep)), 201)
 
     async def remove_key(self, request: Request) -> Response:
         name = self._find(request).name

@@ -24,7 +24,7 @@ class AlarmTable:
         self._catalogue = catalogue
         self.alarms: dict[Key, Alarm] = {}
         self.writing = asyncio.Lock()
-        catalogue.companions.append(self)
+        catalogue.add_namespace_data(self)
 
     async def load(self) -> None:
         """When the catalogue is there. What the triggers that are gone have left behind goes, too."""

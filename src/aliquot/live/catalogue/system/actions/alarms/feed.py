@@ -1,7 +1,7 @@
-"""The feeds alarm, interval and once: they ask the platform to fire a trigger by the clock.
+"""The feeds alarm, interval and once. They ask the platform to fire a trigger at set times.
 
-Whoever makes a trigger with one of these feeds invokes it with `lifecycleEvent`, `triggerName` and `authKey`, beside
-the feed's own parameters. The platform has a resource for a trigger's alarm; this is its messenger.
+A client that creates a trigger with one of these feeds invokes the feed with `lifecycleEvent`, `triggerName`, `authKey`
+and the feed's own parameters. The feed sends them to the alarm resource of the platform's API.
 """
 
 import base64
@@ -24,14 +24,14 @@ def main(args):
         return {"error": "unsupported lifecycleEvent"}
     for key, called in (("authKey", "authKey"), ("triggerName", "trigger name")):
         if not args.get(key):
-            return failed(f"no {called} parameter was provided")
-    if event == "CREATE" and (missing := missing_of(args)):
-        return failed(missing)
-    return ask(event, alarm_of(args["triggerName"], event), args["authKey"], wish_of(args, event))
+            return error_result(f"no {called} parameter was provided")
+    if event == "CREATE" and (missing := missing_parameter(args)):
+        return error_result(missing)
+    return send(event, alarm_url(args["triggerName"], event), args["authKey"], request_body(args, event))
 
 
-def missing_of(args):
-    """What a new alarm cannot do without."""
+def missing_parameter(args):
+    """Return an error text if a new alarm lacks a required parameter."""
     if args.get("fireOnce"):
         return None if args.get("date") else "alarms once trigger feed is missing the date parameter"
     if args.get("isInterval"):
@@ -39,20 +39,20 @@ def missing_of(args):
     return None if args.get("cron") else "alarms trigger feed is missing the cron parameter"
 
 
-def wish_of(args, event):
+def request_body(args, event):
     if event in ("PAUSE", "UNPAUSE"):
         return {"active": event == "UNPAUSE"}
     if event not in ("CREATE", "UPDATE"):
         return None
     names = ONCE if args.get("fireOnce") else INTERVAL if args.get("isInterval") else CRON
-    wish = {name: args[name] for name in names if args.get(name)}
+    body = {name: args[name] for name in names if args.get(name)}
     if args.get("trigger_payload"):
-        wish["payload"] = args["trigger_payload"]
-    return wish
+        body["payload"] = args["trigger_payload"]
+    return body
 
 
-def alarm_of(trigger, event):
-    """Where the platform has it. The namespace is the caller's own, whatever stands before the trigger's name."""
+def alarm_url(trigger, event):
+    """Return the URL of the trigger's alarm. The namespace is always the caller's own."""
     name = trigger.split("/", 2)[-1] if trigger.startswith("/") else trigger
     host = os.environ["__OW_API_HOST"]
     host = host if "://" in host else f"https://{host}"
@@ -60,16 +60,16 @@ def alarm_of(trigger, event):
     return f"{host}/api/v1/namespaces/_/alarms/{urllib.parse.quote(name, safe='')}{change}"
 
 
-def ask(event, url, key, wish):
+def send(event, url, key, body):
     headers = {"authorization": "Basic " + base64.b64encode(key.encode()).decode(), "content-type": "application/json"}
-    body = None if wish is None else json.dumps(wish).encode()
-    request = urllib.request.Request(url, body, headers, method=METHODS[event])
-    # It speaks to its own platform, whose certificate may be one that nobody has signed.
-    trusting = ssl.create_default_context()
-    trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE
-    plain = urllib.request.ProxyHandler({})
-    opener = urllib.request.build_opener(plain, urllib.request.HTTPSHandler(context=trusting))
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers, method=METHODS[event])
+    # The request goes to the function's own platform, whose certificate may be self-signed.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    no_proxy = urllib.request.ProxyHandler({})
+    opener = urllib.request.build_opener(no_proxy, urllib.request.HTTPSHandler(context=context))
     try:
         with opener.open(request, timeout=30) as answer:
             return json.load(answer)
@@ -77,12 +77,12 @@ def ask(event, url, key, wish):
         with error:
             text = json.load(error)["error"]
         if error.code in (401, 403) or (error.code == 404 and event == "CREATE"):
-            return failed("Trigger authentication request failed.", message=text)
-        return failed(text)
+            return error_result("Trigger authentication request failed.", message=text)
+        return error_result(text)
     except OSError as error:
-        return failed("the alarm service could not be reached", message=str(error))
+        return error_result("the alarm service could not be reached", message=str(error))
 
 
-def failed(text, **more):
+def error_result(text, **more):
     print("alarm:", text, more or "")
     return {"error": {"error": text, **more}}

@@ -1,4 +1,4 @@
-"""Greets whoever is named."""
+"""Greets a person by name."""
 
 
 def main(args):

@@ -1,4 +1,4 @@
-"""Tells the time."""
+"""Returns the current date and time."""
 
 from datetime import UTC, datetime
 

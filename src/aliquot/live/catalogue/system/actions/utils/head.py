@@ -1,4 +1,4 @@
-"""Takes the first lines."""
+"""Returns the first lines of an array."""
 
 
 def main(args):

@@ -1,4 +1,4 @@
-"""Says under which URL an action or a trigger is reached."""
+"""Returns the URL of an action or a trigger."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Says whose key was used to invoke it."""
+"""Returns the namespace of the key that was used to invoke it."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Nests everything it is given under one property, which `$fieldName` names."""
+"""Nests all arguments under the property that `$fieldName` names."""
 
 
 def main(args):

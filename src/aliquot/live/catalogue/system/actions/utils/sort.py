@@ -1,4 +1,4 @@
-"""Sorts lines by their text: those of an array, or of a text that a separator divides."""
+"""Sorts the lines of an array, or of a text that is split at a separator."""
 
 
 def main(args):
