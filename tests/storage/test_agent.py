@@ -45,7 +45,7 @@ def test_an_origin_that_hangs_keeps_one_thread_and_everything_else_is_answered(t
             agent.handle(ShowModels(100))
             agent.handle(EvictDataset(101, "stuck"))
             first = {(await told.get()).request for _ in range(2)}
-            assert sum(thread.name == "look" for thread in threading.enumerate()) == 1
+            assert sum(thread.name == "dataset lookup" for thread in threading.enumerate()) == 1
             shown = [await told.get() for _ in range(20)]
             agent.handle(RemoveDataset(102, "stuck"))
             assert (await told.get()).request == 102

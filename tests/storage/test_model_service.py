@@ -133,7 +133,7 @@ def test_enough_new_accesses_have_it_learn_by_itself(tmp_path, log):
 def test_a_training_that_is_killed_does_no_harm_and_the_next_one_learns(serving, log):
     fill(log, 20)
     serving.train()
-    with pytest.raises(ModelError, match="under way"):
+    with pytest.raises(ModelError, match="already running"):
         serving.train()
     os.kill(serving._trainer._process.pid, signal.SIGKILL)
     state = wait_for(serving)

@@ -1,7 +1,7 @@
 """The messages between the server and the storage agent: tagged records in msgpack frames on a socket.
 
 The agent is a separate process. It holds the cache, transfers files, serves the views and runs the model, so that none
-of this delays a call that needs no files. The core decides about prefetches, and the agent serves opens by itself.
+of this delays a call that needs no files. The core decides about prefetches. The agent serves opens without asking it.
 """
 
 from typing import TypeAlias

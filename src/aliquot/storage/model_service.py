@@ -37,7 +37,7 @@ class ModelService:
         self._log = log
         self._registry = ModelRegistry(directory)
         self._lock = threading.Lock()  # held while a version is loaded
-        self._now: tuple[str, PredictionModel | None] = (NOTHING, None)
+        self._serving: tuple[str, PredictionModel | None] = (NOTHING, None)
         self._loaded: ServingState | None = None
         self._error = ""
         self._trained_at = self._newest_count()
@@ -54,7 +54,7 @@ class ModelService:
 
         `function` is the one just called, empty when a session begins, and None otherwise.
         """
-        name, model = self._now
+        name, model = self._serving
         if model is None:
             return name, []
         recent = self._log.recent(tenant, session, function or "")
@@ -70,7 +70,12 @@ class ModelService:
             ModelVersion(manifest, self._registry.sizes(manifest.version)) for manifest in self._registry.versions()
         )
         return ModelsState(
-            self._registry.serving(), self._now[0], versions, self._trainer.last, self._log.stats().rows, self._error
+            self._registry.serving(),
+            self._serving[0],
+            versions,
+            self._trainer.last,
+            self._log.stats().rows,
+            self._error,
         )
 
     def train(self) -> ModelsState:
@@ -78,7 +83,7 @@ class ModelService:
         self._log.flush()
         self._trained_at = self._log.added
         if not self._trainer.start(replace(self.settings, when_idle=False)):  # the operator waits for it
-            raise ModelError("a training is under way already; `aliquot model list` shows how far it is")
+            raise ModelError("a training is already running; `aliquot model list` shows how far it is")
         return self.state()
 
     def use(self, version: int | None, predictor: str | None) -> ModelsState:
@@ -126,7 +131,7 @@ class ModelService:
                 return
             self._loaded = served
             try:
-                self._now, self._error = self._load(served), ""
+                self._serving, self._error = self._load(served), ""
             except (BrokenVersionError, LstmError) as error:
                 self._error = str(error)
                 _log.error("the chosen model cannot be loaded; the previous one stays in use", error=self._error)

@@ -8,13 +8,13 @@ MAX_NAME_BYTES = 255
 
 def check_path(path: str) -> str:
     """Return the path if it can name a file of a dataset. Raises `PathError` otherwise."""
-    wrong = _complaint(path)
+    wrong = _fault_of(path)
     if wrong:
         raise PathError(f"path {path!r}: {wrong}; a path of a dataset is relative, such as train/0001.png")
     return path
 
 
-def _complaint(path: str) -> str:
+def _fault_of(path: str) -> str:
     try:
         encoded = path.encode()
     except UnicodeEncodeError:

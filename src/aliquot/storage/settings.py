@@ -7,6 +7,8 @@ from aliquot.learn.settings import LearnSettings
 
 
 class FabricSettings(Struct, frozen=True):
+    """The agent's directories, and the limits of its cache, learning and prefetching."""
+
     directory: str = ""  # for the access log and the models
     cache_directory: str = ""  # for the cached files
     cache_bytes: int = 10 * GIB

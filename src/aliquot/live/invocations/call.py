@@ -4,7 +4,7 @@
       ChainCall       the run of several components of a sequence in one sandbox; its steps have the records
       NestedCall      a call that runs inside the run of another: a step of a chain, or a call within a group
 
-The gateway makes a call, `Service.submit` takes it, and `done` is called once when it has ended.
+The gateway makes a call and gives it to `Platform.submit`. `done` is called once when it has ended.
 """
 
 from collections.abc import Callable
@@ -51,8 +51,8 @@ class CallRun:
     """The progress of a call: where and when it runs, and the calls that run inside it."""
 
     __slots__ = (
-        "arrived_s", "attempts", "begun_s", "init_s", "nested", "nested_count", "place", "reads", "start", "unbegun",
-        "wait_ms",
+        "arrived_s", "attempts", "begun_s", "init_s", "may_retry", "nested", "nested_count", "place", "start",
+        "view_sandbox", "wait_ms",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -62,14 +62,14 @@ class CallRun:
         self.init_s: float | None = None  # duration of a cold start
         self.place: Place = ()
         self.start: Start | None = None
-        self.reads: int | None = None  # the sandbox whose view of datasets the run reads
+        self.view_sandbox: int | None = None  # the sandbox whose view of datasets the run reads
         self.attempts = 1
-        self.unbegun = False  # the sandbox was lost before the run began, so the call may be tried again
+        self.may_retry = False  # the sandbox was lost before the run began, so the call may run elsewhere
         self.nested: list[NestedCall] = []  # calls that run inside this run now, outermost first
         self.nested_count = 0  # calls between functions of a group that this run has made
 
     def begin_with(self, outer: "CallRun") -> None:
-        """Take over the times and the place of the run that this call is the first step of."""
+        """Copy the times and the place of the outer run, whose first step this call is."""
         self.arrived_s, self.begun_s, self.init_s = outer.arrived_s, outer.begun_s, outer.init_s
         self.place, self.start = outer.place, outer.start
 
@@ -78,8 +78,8 @@ class Call:
     """One invocation of an action or a composition, with the progress of its run and its outcome."""
 
     __slots__ = (
-        "action", "activation", "begins", "cause", "done", "durable", "ended", "followers", "function", "id",
-        "namespace", "notes", "outcome", "parked", "payload", "pickled", "reason", "resolved", "run", "session",
+        "action", "activation", "cause", "done", "durable", "ended", "followers", "function", "id", "namespace",
+        "notes", "outcome", "parked", "payload", "pickled", "queue_entry", "reason", "resolved", "run", "session",
         "shared", "transaction",
     )  # fmt: skip
 
@@ -109,9 +109,9 @@ class Call:
         self.pickled = pickled
         self.shared = shared
         self.durable = durable  # in the store's queue: accepted before it ran
-        # The entry of the store's queue that begins with this run: the call itself, or the composition whose first
+        # The entry of the store's queue that this run marks as started: the call itself, or the composition whose first
         # component it is. Empty if nothing is queued.
-        self.begins = activation_id if durable else ""
+        self.queue_entry = activation_id if durable else ""
         self.transaction = transaction
         self.cause = cause  # the activation that this one is part of
         self.session = session
@@ -136,7 +136,7 @@ class Call:
             follower.printed(line)
 
     def follow(self, follower: Follower) -> None:
-        """Tell the follower of every line from now on, and of the end."""
+        """Send every log line from now on, and the end of the call, to the follower."""
         self.followers += (follower,)
         earlier = self.done
 
@@ -154,7 +154,8 @@ class Call:
         started = bool(self.run.begun_s)
         buffer = self.shared.buffer if self.shared is not None else None
         if buffer is not None and buffer.size > buffer.max_kept:
-            # Too large to be kept on disk: the call ends with this server. One that is accepted at once never is.
+            # Too large to be kept on disk, so the call is lost if this server stops. A call that is accepted before it
+            # runs is never that large.
             rerun, started = False, True
         elif self.shared is not None and buffer is not None and (rerun or not started):
             self.payload, self.shared.buffer = buffer.inlined(self.payload), None
@@ -175,11 +176,11 @@ class Call:
 class NestedCall(Call):
     """A call that runs inside the run of another, in the same sandbox. The scheduler knows only the outer call."""
 
-    __slots__ = ("_carrier",)
+    __slots__ = ("_outer",)
 
     def __init__(
         self,
-        carrier: Call,
+        outer: Call,
         activation_id: str,
         resolved: ResolvedAction,
         payload: bytes | memoryview,
@@ -191,15 +192,15 @@ class NestedCall(Call):
         done: Callable[[Call], None] | None = None,
     ) -> None:
         super().__init__(
-            activation_id, carrier.namespace, resolved, payload, transaction=transaction, cause=cause, notes=notes,
-            session=carrier.session, followers=followers, done=done,
+            activation_id, outer.namespace, resolved, payload, transaction=transaction, cause=cause, notes=notes,
+            session=outer.session, followers=followers, done=done,
         )  # fmt: skip
-        self._carrier = carrier
+        self._outer = outer
 
     @property
     def outermost(self) -> Call:
         """The call whose run this one is part of."""
-        return self._carrier
+        return self._outer
 
 
 class ChainCall(Call):

@@ -31,7 +31,7 @@ class CallFinisher:
         """Settle the outcome of a call. A call that has read datasets waits a moment for the storage agent's report."""
         call.outcome = outcome = _without_oversized_buffer(call, outcome)
         ended_s = self._now()
-        if call.run.reads is None:
+        if call.run.view_sandbox is None:
             self._registry.end(call, self._record(call, outcome, ended_s, now_s=ended_s))
             return
         call.ended = True
@@ -45,9 +45,9 @@ class CallFinisher:
             whole = replace(outcome, logs=(*outcome.logs, line)) if line else outcome
             self._registry.end(call, self._record(call, whole, ended_s, now_s=self._now()))
 
-        self._readers.end_run(call.run.reads, call.id, settled)
+        self._readers.end_run(call.run.view_sandbox, call.id, settled)
 
-    def record_of_unbegun(self, call: Call, reason: str) -> Activation:
+    def record_unstarted(self, call: Call, reason: str) -> Activation:
         """Return the record of a call that an earlier server accepted and that cannot run."""
         now_s = call.run.arrived_s = self._now()
         call.outcome = failure(Status.INTERNAL_ERROR, reason)
@@ -67,5 +67,5 @@ def _without_oversized_buffer(call: Call, outcome: Outcome) -> Outcome:
     buffer = outcome.shared_buffer
     if buffer is None or not call.durable or buffer.size <= buffer.max_kept:
         return outcome
-    told = too_long(buffer.size, buffer.max_kept).result
-    return replace(outcome, status=Status.APPLICATION_ERROR, result=told, pickled=None, shared_buffer=None)
+    result = too_long(buffer.size, buffer.max_kept).result
+    return replace(outcome, status=Status.APPLICATION_ERROR, result=result, pickled=None, shared_buffer=None)

@@ -53,7 +53,7 @@ class CallRegistry:
         try:
             await self._store.accept(call.accepted(now_ms()))
         except StoreError as error:
-            call.durable, call.begins = False, ""
+            call.durable, call.queue_entry = False, ""
             raise OverloadedError(str(error)) from error
 
     async def keep_all(self, calls: Sequence[Call], record: Activation) -> None:
@@ -67,7 +67,7 @@ class CallRegistry:
 
     async def mark_started(self, activation_id: str) -> None:
         """Write that a queued call has begun. It is durable on return."""
-        await self._insist(lambda: self._store.mark_started(activation_id))
+        await self._write_with_retries(lambda: self._store.mark_started(activation_id))
 
     # --- end ------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class CallRegistry:
 
     async def end_durably(self, call: Call, activation: Activation) -> None:
         """End a queued call. Its record is durable on return."""
-        await self._insist(lambda: self._store.finish(activation))
+        await self._write_with_retries(lambda: self._store.finish(activation))
         call.activation = activation
         self.forget(call)
 
@@ -109,7 +109,7 @@ class CallRegistry:
 
     # --- writes ----------------------------------------------------------------------------------------
 
-    async def _insist(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _write_with_retries(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Repeat a write until the store takes it, because an accepted call must not be lost."""
         while True:
             try:

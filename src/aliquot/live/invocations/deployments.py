@@ -14,7 +14,7 @@ MOVED = "its function left the group"
 
 
 class Deployments:
-    """Keeps the flows up to date, and tells the scheduler of every change."""
+    """Keeps the flows up to date, and reports every change to the scheduler."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class Deployments:
     def deploy(self, resolved: ResolvedAction) -> FlowFunctions:
         """Deploy a function, or a new revision of it. Returns the functions of its flow."""
         change = self._flows.deploy(resolved)
-        self._tell(resolved.tenant, resolved.function, change)
-        if change.shrunk is not None:  # the group that it left goes on
+        self._report(resolved.tenant, resolved.function, change)
+        if change.shrunk is not None:  # it left a group that still exists
             for call in self._waiting(resolved.tenant, (resolved.function,)):
                 self._post(InvocationCancelled(call.id, MOVED))
         return self._flows[resolved.tenant, self._flows.flow(resolved.tenant, resolved.function)]
@@ -41,12 +41,12 @@ class Deployments:
     def remove(self, tenant: str, function: str) -> None:
         """Remove a function, and cancel its waiting calls."""
         change = self._flows.remove(tenant, function)
-        self._tell(tenant, function, change)
-        if change.shrunk is not None:  # the group goes on, but these calls cannot run
+        self._report(tenant, function, change)
+        if change.shrunk is not None:  # the group still exists, but these calls cannot run
             for call in self._waiting(tenant, (function,)):
                 self._post(InvocationCancelled(call.id, REMOVED))
 
-    def _tell(self, tenant: str, function: str, change: FlowChange) -> None:
+    def _report(self, tenant: str, function: str, change: FlowChange) -> None:
         if change.replaced is not None:
             self._forget(change.replaced.action)
         if change.moved:  # waiting calls fail in the old flow and arrive again in the new one
@@ -54,7 +54,7 @@ class Deployments:
                 one.function for functions in (change.shrunk, change.deployed) if functions for one in functions.members
             ]
             for call in self._waiting(tenant, (function, *others)):
-                call.run.unbegun = True
+                call.run.may_retry = True
         if change.removed:
             self._post(FunctionRemoved(tenant, change.removed))
         for functions in (change.shrunk, change.deployed):

@@ -38,7 +38,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
 
     def now(self) -> float:
-        """Return the seconds on the platform's clock. It never goes back, whatever happens to the time of day.
+        """Return the seconds on the platform's clock. It never goes back, even if the time of day is changed.
 
         While the commands of a step are performed, this is the time of the step.
         """

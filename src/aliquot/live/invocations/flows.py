@@ -9,7 +9,7 @@ from aliquot.live.catalogue.resolving import ResolvedAction
 
 
 class FlowChange(NamedTuple):
-    """A change of flows that the scheduler must be told."""
+    """A change of flows, to be reported to the scheduler."""
 
     deployed: FlowFunctions | None = None  # the flow with its current functions
     removed: str = ""  # a flow without functions

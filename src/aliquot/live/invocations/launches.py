@@ -32,7 +32,7 @@ def launch(
     kind, requirements = action.exec.kind, needs.requirements
     if action.exec.image is not None and (image := find_image(images, action.exec.image)) is not None:
         kind, requirements = image.kind, (*image.requirements, *requirements)
-    around = {
+    platform_env = {
         "__OW_API_HOST": api_host,
         "__OW_NAMESPACE": functions.tenant,
         "ALIQUOT_DEVICE": place_text(place),
@@ -50,7 +50,7 @@ def launch(
         code="" if is_group else one.code,
         binary=not is_group and one.binary,
         main=one.name if is_group else one.main,
-        env={**around, **(more or {})} if is_group else {**one.env, **around, **(more or {})},
+        env={**platform_env, **(more or {})} if is_group else {**one.env, **platform_env, **(more or {})},
         timeout_ms=action.limits.timeout,
         memory_bytes=sum(resolved.action.limits.memory for resolved in functions.members) * MIB,
         logs_bytes=action.limits.logs * MIB,

@@ -1,7 +1,7 @@
 """Calls that run inside the run of another: steps of a chain, and calls between functions of one group.
 
-The scheduler sees a single run. Each nested call has an activation of its own, which begins and ends when the sandbox
-says so.
+The scheduler sees a single run. Each nested call has an activation of its own. The sandbox reports when it
+begins and ends.
 """
 
 from collections.abc import Callable
@@ -100,7 +100,7 @@ class NestedCalls:
         return begun
 
     def finish(self, call: Call, outcome: Outcome) -> Outcome:
-        """End all calls inside a run that is over. Returns the outcome that is left for the outer call."""
+        """End all calls inside a run that has ended. Returns the outcome of the outer call."""
         nested = call.run.nested
         if isinstance(call, ChainCall) and not nested:  # the chain never began
             nested.append(self._first_step(call))
@@ -115,8 +115,8 @@ class NestedCalls:
             self._finisher.finish(inner, own)
         if awaited and not isinstance(call, ChainCall):
             last = logs[-1] if len(logs) > 1 else ()
-            told = _ended_while_waiting(awaited, outcome)
-            return replace(outcome, result=told, logs=last, outer=(), timed_out=False)
+            result = _ended_while_waiting(awaited, outcome)
+            return replace(outcome, result=result, logs=last, outer=(), timed_out=False)
         return outcome
 
     def _first_step(self, chain: ChainCall) -> NestedCall:
@@ -138,12 +138,12 @@ class NestedCalls:
         return NestedRun(call.id, env, limits.timeout, limits.logs * MIB, call)
 
     def _begin_reading(self, sandbox: int, assignment: SandboxAssignment, step: Call) -> None:
-        if assignment.reads:
-            step.run.reads = sandbox
+        if assignment.has_view:
+            step.run.view_sandbox = sandbox
             self._readers.begin_run(sandbox, step.namespace.name, step.function, step.id, step.session)
 
 
 def _ended_while_waiting(function: str, outcome: Outcome) -> bytes:
     """Return the result of a call whose sandbox ended while it waited for another function in it."""
-    told = bytes(outcome.result).decode(errors="replace")
-    return error(WAITED.format(function, told.removeprefix('{"error":"').removesuffix('"}')))
+    text = bytes(outcome.result).decode(errors="replace")
+    return error(WAITED.format(function, text.removeprefix('{"error":"').removesuffix('"}')))

@@ -1,4 +1,4 @@
-"""Perform the scheduler's commands on the node, and report to the scheduler what the node and the fabric do."""
+"""Perform the scheduler's commands on the node, and report events of the node and the fabric to the scheduler."""
 
 from collections.abc import Callable
 
@@ -41,7 +41,7 @@ from aliquot.live.usage.sampler import UsageSampler
 
 log = structlog.get_logger("aliquot.service")
 
-MAX_ATTEMPTS = 3  # of a call whose sandbox is lost before its run begins
+MAX_ATTEMPTS = 3  # of a call whose sandbox is lost before its run queue_entry
 LOST = "its sandbox was lost"
 _ON_CPU = (CPU,)
 
@@ -116,7 +116,7 @@ class CommandPerformer:
     def sandbox_refused(self, sandbox: int) -> None:
         assignment = self._assignments.close(sandbox)
         if assignment is not None and assignment.call is not None:
-            assignment.call.run.unbegun = True
+            assignment.call.run.may_retry = True
         self._post(SandboxLost(sandbox, LOST))
 
     def memory_loaded(self, sandbox: int) -> None:
@@ -164,9 +164,9 @@ class CommandPerformer:
         return self._registry.sessions.user_of(tenant, session)
 
     def view_lost(self, sandbox: int) -> None:
-        """Stop a sandbox that cannot see its datasets any more, after its current run, which may need no more files."""
+        """Stop a sandbox whose view of datasets is lost. A current run may finish, since it may need no more files."""
         assignment = self._assignments.get(sandbox)
-        if assignment is not None and assignment.call is not None and assignment.call.run.reads == sandbox:
+        if assignment is not None and assignment.call is not None and assignment.call.run.view_sandbox == sandbox:
             assignment.view_lost = True
         elif assignment is not None:
             self._give_up(sandbox)
@@ -188,7 +188,7 @@ class CommandPerformer:
             assignment.call = call
 
     def _start_sandbox(self, command: StartSandbox) -> None:
-        """Start a sandbox for its first call, and tell its code which call that is."""
+        """Start a sandbox for its first call. The call is described in its environment."""
         sandbox, call = command.sandbox, self._registry.calls[command.invocation]
         assignment = self._assignments.open(sandbox, self._flows[command.tenant, command.function])
         assignment.call = call
@@ -199,7 +199,7 @@ class CommandPerformer:
             if (complaint := self._fabric.datasets.complaint(made.tenant, made.datasets)) is not None:
                 self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, complaint))
                 return
-            assignment.reads = True
+            assignment.has_view = True
         self._node.start_sandbox(sandbox, made)
 
     def _stop_sandbox(self, command: StopSandbox) -> None:
@@ -210,13 +210,13 @@ class CommandPerformer:
         call = self._registry.calls[command.invocation]
         assignment = self._assignments.get(command.sandbox)
         if assignment is None:  # it died after the scheduler had chosen it, so the call has not begun
-            call.run.unbegun = True
+            call.run.may_retry = True
             return
         assignment.call = call
         if not assignment.serves(call):  # the function joined the group after the sandbox started
             self._give_up(command.sandbox)
             return
-        call.run.unbegun = False
+        call.run.may_retry = False
         call.action = assignment.resolved_for(call.function).action
         call.run.begun_s = self._now()
         if call.run.start is Start.COLD:
@@ -226,19 +226,19 @@ class CommandPerformer:
         else:
             call.run.init_s = None
         if isinstance(call, ChainCall):
-            call.run.reads = command.sandbox if assignment.reads else None
+            call.run.view_sandbox = command.sandbox if assignment.has_view else None
             self.nested_calls.begin_chain(command.sandbox, assignment, call)
-        elif assignment.reads:
-            call.run.reads = command.sandbox
+        elif assignment.has_view:
+            call.run.view_sandbox = command.sandbox
             self._fabric.readers.begin_run(command.sandbox, call.namespace.name, call.function, call.id, call.session)
-        if call.begins:
+        if call.queue_entry:
             self._registry.spawn(self._run_durably(command.sandbox, call))
         else:
             self._node.run(command.sandbox, run_request(call, assignment, now_ms()))
 
     async def _run_durably(self, sandbox: int, call: Call) -> None:
         """Run a queued call once its start is on disk, so that a crash does not make it run twice."""
-        await self._registry.mark_started(call.begins)
+        await self._registry.mark_started(call.queue_entry)
         assignment = self._assignments.get(sandbox)
         if assignment is not None and assignment.call is call:  # it was neither cancelled nor lost meanwhile
             self._node.run(sandbox, run_request(call, assignment, now_ms()))
@@ -250,8 +250,8 @@ class CommandPerformer:
         if call.parked:
             call.reason = command.reason
             self._registry.forget(call)
-        elif call.run.unbegun and call.run.attempts < MAX_ATTEMPTS:
-            call.run.unbegun = False
+        elif call.run.may_retry and call.run.attempts < MAX_ATTEMPTS:
+            call.run.may_retry = False
             call.run.attempts += 1
             self._arrive(call)
         else:

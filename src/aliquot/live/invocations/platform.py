@@ -14,7 +14,7 @@ class Platform(Protocol):
 
     @property
     def sessions(self) -> LiveSessions:
-        """The live sessions. The platform tells them when a call of theirs begins and ends."""
+        """The live sessions. The platform counts their running calls in them."""
         ...
 
     def begin_session(self, namespace: str, session_id: str) -> None:

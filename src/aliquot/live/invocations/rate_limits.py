@@ -1,6 +1,6 @@
 """Rate limits of a namespace: invocations and fires per minute, and calls that run at once.
 
-A composition counts as one call, whatever it runs.
+A composition counts as one call, however many components it runs.
 
 Minutes follow the wall clock as it stood when the server started, continued by the monotonic clock. A wall clock that
 jumps neither starts a new minute early nor prolongs an old one.

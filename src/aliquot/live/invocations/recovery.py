@@ -1,4 +1,4 @@
-"""Recovery after a stop or a crash: every call that an earlier server accepted reaches its one end.
+"""Recovery after a stop or a crash: every call that an earlier server accepted ends exactly once.
 
 A call that had not begun runs now. A call that had begun ends as interrupted, because its effects must not happen
 twice, unless its action is annotated `rerun`.
@@ -34,7 +34,7 @@ async def recover_calls(composer: Composer, store: Store, catalogue: Catalogue) 
         if resolved is not None and (accepted.rerun or not accepted.started):
             composer.enqueue(call)
             continue
-        await composer.end_unbegun(call, DELETED if resolved is None else INTERRUPTED)
+        await composer.end_unstarted(call, DELETED if resolved is None else INTERRUPTED)
     return len(unfinished)
 
 

@@ -13,7 +13,7 @@ from aliquot.live.store.records import is_truthy
 class SandboxAssignment:
     """One sandbox from its start to its end: the function revisions that it serves, and the call that it runs."""
 
-    __slots__ = ("alone", "call", "functions", "init_s", "key", "logs", "reads", "view_lost")
+    __slots__ = ("alone", "call", "functions", "has_view", "init_s", "key", "logs", "view_lost")
 
     def __init__(self, functions: FlowFunctions, key: str) -> None:
         self.functions = functions
@@ -21,8 +21,8 @@ class SandboxAssignment:
         self.alone = None if functions.is_group else functions.members[0]
         self.key = key  # opens the caller's namespace; empty if no function wants a key
         self.call: Call | None = None
-        self.reads = False  # it has a view of datasets
-        self.view_lost = False  # it is stopped when its run ends, because its view is gone
+        self.has_view = False  # it sees datasets
+        self.view_lost = False  # it is stopped when its run ends, because its view is lost
         self.init_s: float | None = None
         self.logs: tuple[str, ...] = ()  # lines of its start, until a record has them
 
@@ -74,7 +74,7 @@ class SandboxAssignments:
         return assignment
 
     def close(self, sandbox: int) -> SandboxAssignment | None:
-        """Remove the assignment of a sandbox that is gone, and revoke its key."""
+        """Remove the assignment of an ended sandbox, and revoke its key."""
         assignment = self._by_sandbox.pop(sandbox, None)
         if assignment is not None and assignment.key:
             self._keys.forget(assignment.key)

@@ -112,7 +112,7 @@ class Service:
         """Refuse new calls, and let running and awaited calls end. Accepted calls that wait stay in the store."""
         self.registry.stopping = True
         for call in self.calls.values():
-            if call.begins and not call.run.begun_s:
+            if call.queue_entry and not call.run.begun_s:
                 call.parked = True
                 self._engine.post(InvocationCancelled(call.id, STOPPING))
         await self.registry.wait_for_all(grace_s)
@@ -134,7 +134,7 @@ class Service:
 
     async def accept(self, call: Call) -> None:
         self.registry.check_open()
-        call.begins = call.id
+        call.queue_entry = call.id
         await self.registry.keep(call)
         self.enqueue(call)
 
@@ -145,7 +145,7 @@ class Service:
 
     async def detach(self, call: Call) -> None:
         if call.activation is None and not call.durable:
-            call.begins = call.id
+            call.queue_entry = call.id
             await self.registry.keep(call)
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
@@ -153,7 +153,7 @@ class Service:
         if call is None or call.namespace.name != namespace:
             return False
         outermost = call.outermost
-        outermost.run.unbegun = False  # a cancelled call is not tried again
+        outermost.run.may_retry = False  # a cancelled call is not tried again
         self._engine.post(InvocationCancelled(outermost.id))
         return True
 

@@ -34,7 +34,7 @@ class RunAccount:
 
 
 class RunAccounts:
-    """The counters of all runs on the node. `accessed` is called for each open once its run is known."""
+    """The counters of all runs on the node. `accessed` is called with each open once its run is known."""
 
     def __init__(self, accessed: Callable[[RunAccount, FileOpened], None]) -> None:
         self._accessed = accessed
@@ -97,7 +97,7 @@ class RunAccounts:
         return None if run is None else run.audience
 
     def close(self, sandbox: int) -> None:
-        """Forget an ended sandbox. Its run can still be ended."""
+        """Forget an ended sandbox. `end` still works for its run."""
         self._by_sandbox.pop(sandbox, None)
         self._early.pop(sandbox, None)
         self._early_s.pop(sandbox, None)
@@ -140,7 +140,7 @@ class RunAccounts:
         self.wasted_bytes += self._unopened.give_up(audience)
 
     def has_ended(self, audience: AudienceKey) -> bool:
-        """Tell whether a session has ended."""
+        """Return whether a session has ended."""
         return audience in self._ended
 
     def reopen(self, audience: AudienceKey) -> None:

@@ -1,7 +1,7 @@
 """Handle the server's messages with the cache, the views and the model, and send the results back.
 
 Everything here runs on one event loop. Work that may wait for an origin or the disk runs in threads and returns to the
-loop. Opening a file needs only the view and the cache: this module is notified afterwards.
+loop. Opening a file needs only the view and the cache. This module is notified before the reader gets its answer.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class StorageAgent:
         model_threads = ThreadPoolExecutor(_MODEL_THREADS, "models")
         self._datasets = NodeDatasets(begin.settings, begin.datasets)
         self._cache = self._datasets.cache
-        self._lookups = DatasetLookups(self._datasets.look)
+        self._lookups = DatasetLookups(self._datasets.origin_totals)
         self._showing: set[asyncio.Task[None]] = set()
         self._accounts = RunAccounts(self._accessed)
         self._predictions = Predictions(
@@ -187,7 +187,7 @@ class StorageAgent:
         looking = self._lookups.begin(message.name)
         await asyncio.wait({asyncio.wrap_future(looking)}, timeout=LOOKUP_TIMEOUT_S)
         known: Value = looking.result() if looking.done() else {"trouble": STILL_LISTING}
-        self._answer(self._disk, message.request, lambda: self._datasets.here(message.name) | known)
+        self._answer(self._disk, message.request, lambda: self._datasets.cached_totals(message.name) | known)
 
     def _put(self, message: PutDataset) -> None:
         self._lookups.forget(message.dataset.name)
@@ -210,8 +210,8 @@ class StorageAgent:
         def on_progress(files: int, of_files: int, size: int, of_bytes: int) -> None:
             self._on_loop(self._send, WarmProgress(message.request, files, of_files, size, of_bytes))
 
-        ticket = self._warming[message.request] = self._cache.warm(message.name, message.patterns, on_progress)
-        ticket.add_done_callback(lambda done: self._on_loop(self._warmed, message.request, done))
+        future = self._warming[message.request] = self._cache.warm(message.name, message.patterns, on_progress)
+        future.add_done_callback(lambda done: self._on_loop(self._warmed, message.request, done))
 
     def _warmed(self, request: int, done: Future[WarmOutcome]) -> None:
         del self._warming[request]
@@ -229,8 +229,8 @@ class StorageAgent:
             self._send(Reply(request, {"files": warmed.files, "bytes": warmed.bytes}))
 
     def _stop_warming(self, message: StopWarming) -> None:
-        if (ticket := self._warming.get(message.request)) is not None:
-            ticket.cancel()
+        if (future := self._warming.get(message.request)) is not None:
+            future.cancel()
 
     # --- runs ---------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ REMOVED = "there is no such dataset any more"
 
 
 class NodeDatasets:
-    """Thread-safe. Methods may wait for origins, except those that say otherwise."""
+    """All datasets of the node. Thread-safe. Methods may wait for origins, except those that say otherwise."""
 
     def __init__(self, settings: FabricSettings, datasets: Iterable[Dataset]) -> None:
         self._lock = threading.Lock()
@@ -72,10 +72,10 @@ class NodeDatasets:
             return self._origins.pop(name, None)
 
     def evict(self, name: str) -> Value:
-        """Delete its cached files, except those that are open or being transferred. The dataset stays."""
-        before = self._here(name)
+        """Delete a dataset's cached files, except those that are open or being transferred. The dataset stays."""
+        before = self._cached_stats(name)
         self.cache.empty(name)
-        after = self._here(name)
+        after = self._cached_stats(name)
         return {"files": max(0, before.files - after.files), "bytes": max(0, before.bytes - after.bytes)}
 
     def forget(self, name: str) -> Value:
@@ -84,27 +84,27 @@ class NodeDatasets:
         return {}
 
     def prime(self, name: str) -> None:
-        """Read its listing before a view asks for it."""
-        with suppress(AliquotError):  # a view that asks gets the error
+        """Read a dataset's listing before a view needs it."""
+        with suppress(AliquotError):  # a view that needs the listing gets the error
             self.cache.listing(name)
 
-    def _here(self, name: str) -> DatasetStats:
+    def _cached_stats(self, name: str) -> DatasetStats:
         return self.cache.stats().datasets.get(name) or DatasetStats()
 
-    def here(self, name: str) -> Value:
-        """Return how much of it is on the node. Does not wait for an origin."""
-        here = self._here(name)
-        return {"cached_files": here.files, "cached_bytes": here.bytes}
+    def cached_totals(self, name: str) -> Value:
+        """Return how many files and bytes of a dataset are cached, without waiting for its origin."""
+        stats = self._cached_stats(name)
+        return {"cached_files": stats.files, "cached_bytes": stats.bytes}
 
-    def look(self, name: str) -> Value:
-        """Return how many files and bytes its origin has, or the error that prevents knowing it."""
+    def origin_totals(self, name: str) -> Value:
+        """Return how many files and bytes the origin of a dataset has, or why they are not known."""
         try:
             listing = self.cache.listing(name)
         except AliquotError as error:
             return {"trouble": str(error)}
         return {"files": len(listing), "bytes": listing.bytes}
 
-    # --- used by other parts of the agent -----------------------------------------------------------------------------
+    # --- used by other parts of the agent -------------------------------------------------------------------
 
     def is_shown(self, name: str, tenant: str) -> bool:
         with self._lock:

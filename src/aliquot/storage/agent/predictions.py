@@ -1,4 +1,4 @@
-"""Ask the model which files will be opened: when the core asks and after every open, one question at a time."""
+"""Predict the files to be opened next, when the core requests it and after every open, one prediction at a time."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ LOG, MODELS = "accesses.db", "models"
 
 
 class Predictions:
-    """Answers the core's questions from the access log and the model that serves."""
+    """Makes predictions from the access log and the serving model, and sends them to the core."""
 
     def __init__(
         self, directory: Path, datasets: NodeDatasets, accounts: RunAccounts, send: Callable[[FromAgent], None],
@@ -36,9 +36,9 @@ class Predictions:
         self._loop = asyncio.get_running_loop()
         self._log = AccessLog(directory / LOG)
         self.serving = ModelService(directory / MODELS, self._log, learning)
-        self._thread = ThreadPoolExecutor(1, "model")  # one thread answers in the order of the questions
+        self._thread = ThreadPoolExecutor(1, "model")  # one thread predicts in the order of the requests
         self._lock = threading.Lock()
-        self._asking: dict[AudienceKey, AskModel | None] = {}  # waiting questions: the core's, or None after an open
+        self._waiting: dict[AudienceKey, AskModel | None] = {}  # waiting requests: the core's, or None after an open
         self._expected: dict[AudienceKey, tuple[FileKey, ...]] = {}
 
     def accessed(self, access: FileAccess, audience: AudienceKey) -> None:
@@ -65,31 +65,31 @@ class Predictions:
     # --- the model's thread ---------------------------------------------------------------------------------
 
     def _ask(self, audience: AudienceKey, message: AskModel | None) -> None:
-        """Queue a question. Opens that arrive before the model answers share one answer; the core's question stays."""
+        """Queue a request. Opens that arrive before its prediction share it, and a request of the core is kept."""
         with self._lock:
-            waiting = audience in self._asking
-            self._asking[audience] = message or self._asking.get(audience)
+            waiting = audience in self._waiting
+            self._waiting[audience] = message or self._waiting.get(audience)
         if not waiting:
-            self._thread.submit(self._answer, audience)
+            self._thread.submit(self._predict, audience)
 
-    def _answer(self, audience: AudienceKey) -> None:
-        """Answer one audience's question. Runs in the model's thread."""
+    def _predict(self, audience: AudienceKey) -> None:
+        """Predict for one audience. Runs in the model's thread."""
         tenant, name = audience
         with self._lock:
-            asked = self._asking.pop(audience)
-        function, user = (asked.function, asked.user) if asked is not None else (None, "")
+            message = self._waiting.pop(audience)
+        function, user = (message.function, message.user) if message is not None else (None, "")
         model = ""
         files: list[Likely] = []
         try:
             model, files = self.serving.next_files(tenant, name, function, user)
         except Exception:
             log.exception("the model failed", tenant=tenant)
-        self._loop.call_soon_threadsafe(self._tell, audience, model, self._shown(tenant, files))
+        self._loop.call_soon_threadsafe(self._send_predicted, audience, model, self._shown(tenant, files))
 
     def _shown(self, tenant: str, files: list[Likely]) -> list[Likely]:
         return [file for file in files if self._datasets.is_shown(file.dataset, tenant)]
 
-    def _tell(self, audience: AudienceKey, model: str, files: list[Likely]) -> None:
+    def _send_predicted(self, audience: AudienceKey, model: str, files: list[Likely]) -> None:
         if not self._accounts.has_ended(audience):
             self._expected[audience] = tuple(FileKey(file.dataset, file.path) for file in files)
         has = self._datasets.cache.has

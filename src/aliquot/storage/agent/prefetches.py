@@ -25,36 +25,36 @@ class Prefetches:
         self._accounts = accounts
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._under_way: dict[int, tuple[TransferFuture[FetchResult], float]] = {}
+        self._running: dict[int, tuple[TransferFuture[FetchResult], float]] = {}
 
     def begin(self, message: StartPrefetch) -> None:
         begun_s = time.monotonic()
         key = FileKey(message.dataset, message.path)
         try:
             self._accounts.prefetch_started(key, message.reason)
-            ticket = self._cache.fetch(key, urgency=Urgency.PREFETCH)
+            future = self._cache.fetch(key, urgency=Urgency.PREFETCH)
         except Exception as error:  # noqa: BLE001 - the core waits for an end in any case
             self._failed(message, 0, error)
             return
-        self._under_way[message.fetch] = (ticket, begun_s)
-        ticket.add_done_callback(lambda done: self._soon(message, done))
+        self._running[message.fetch] = (future, begun_s)
+        future.add_done_callback(lambda done: self._post_end(message, done))
 
     def cancel(self, message: CancelPrefetch) -> None:
         """Cancel a prefetch, or do nothing if it has ended. An open of the same file is not affected."""
-        under_way = self._under_way.get(message.fetch)
-        if under_way is not None:
-            under_way[0].cancel()
+        running = self._running.get(message.fetch)
+        if running is not None:
+            running[0].cancel()
 
-    def _soon(self, message: StartPrefetch, done: Future[FetchResult]) -> None:
+    def _post_end(self, message: StartPrefetch, done: Future[FetchResult]) -> None:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._ended, message, done)
 
     def _ended(self, message: StartPrefetch, done: Future[FetchResult]) -> None:
-        ticket, begun_s = self._under_way.pop(message.fetch)
+        future, begun_s = self._running.pop(message.fetch)
         seconds = time.monotonic() - begun_s
         try:
             if done.cancelled() or done.exception() is not None:  # the bytes received so far are wasted
-                self._accounts.prefetch_cancelled((message.tenant, message.session), ticket.moved_bytes)
+                self._accounts.prefetch_cancelled((message.tenant, message.session), future.moved_bytes)
             if not done.cancelled():
                 self._count(message, done.result(), seconds)
         except Exception as error:  # noqa: BLE001 - the transfer's error or our own: both are reported

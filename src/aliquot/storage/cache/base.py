@@ -54,7 +54,7 @@ class Cache(Protocol):
     def try_open(self, key: FileKey) -> FileHandle | None:
         """Open a file at once if it is cached and need not be checked with its origin.
 
-        None: call `open`, which fetches or checks the file, or says why it cannot be had.
+        None: call `open`, which fetches or checks the file, or fails with the reason.
         """
 
     def open(self, key: FileKey) -> TransferFuture[FileHandle]:

@@ -12,7 +12,7 @@ class Urgency(IntEnum):
     """The order in which requests use a link, chunk by chunk. No other chunk starts on a link with demand."""
 
     DEMAND = 0  # a reader waits for the file
-    WARM = 1  # a user asked for the file ahead of its use
+    WARM = 1  # a user requested the file ahead of its use
     PREFETCH = 2  # the file was predicted; its transfer stays within the bandwidth budget
 
 
@@ -60,7 +60,7 @@ class DatasetStats(Struct):
     evicted: int = 0
     evicted_bytes: int = 0
     in_flight: int = 0
-    unchecked: int = 0  # opens served although the origin could not be asked whether the file has changed
+    unchecked: int = 0  # opens served without checking with the origin whether the file has changed
     refetched: int = 0  # files fetched again because they had changed at the origin
 
 

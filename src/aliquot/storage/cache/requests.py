@@ -1,4 +1,4 @@
-"""The requests of callers under the cache's one lock: gives out futures and handles, and performs decisions.
+"""Handle callers' requests under the cache's one lock: return futures and handles, and perform decisions.
 
 All state of the cache changes within `decide`, which holds the lock. The machine's decisions are performed when it
 ends. Only `HandOver` is performed under the lock, because the machine must know whether the file could be opened.
@@ -57,9 +57,9 @@ class CacheRequests:
 
     @contextmanager
     def decide(self, *, wakes_workers: bool = False) -> Iterator[float]:
-        """Hold the lock at a moment of time, and perform the decisions made meanwhile.
+        """Hold the lock, yield the current time, and perform the decisions made meanwhile.
 
-        Workers need not be woken by a worker, which looks for its next step itself.
+        A worker need not wake workers, because it looks for its next step itself.
         """
         after: list[Callable[[], object]] = []
         try:
@@ -178,7 +178,7 @@ class CacheRequests:
         return future
 
     def _serve_read(self, request: ReadRequest, entry: CacheEntry, freed_count: int) -> None:
-        """Read the bytes of a request, all of which were on disk when `freed_count` chunks had been freed.
+        """Read the bytes of a request. All were on disk when `freed_count` chunks had been freed.
 
         If a chunk was freed since, the bytes may be those of a hole. They are read again, or fetched once more.
         """

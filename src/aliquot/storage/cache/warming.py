@@ -15,7 +15,7 @@ from aliquot.storage.errors import RoomError
 from aliquot.storage.records import FileKey, Listed
 
 MAX_FETCHES = 16  # at once: at most half of the workers serve them, and each choice of a step looks at all of them
-PROGRESS_EVERY_S = 0.2
+PROGRESS_INTERVAL_S = 0.2
 
 
 class FileFetcher(Protocol):
@@ -91,10 +91,10 @@ class WarmingThread:
                 self._fetching[self._cache.fetch(self._key(file), urgency=Urgency.WARM)] = file
             if not self._fetching:
                 break
-            done, _ = wait(self._fetching, timeout=PROGRESS_EVERY_S, return_when=FIRST_COMPLETED)
+            done, _ = wait(self._fetching, timeout=PROGRESS_INTERVAL_S, return_when=FIRST_COMPLETED)
             for fetch in [fetch for fetch in self._fetching if fetch in done]:
                 self._count(fetch, self._fetching.pop(fetch))
-            if time.monotonic() - reported_s >= PROGRESS_EVERY_S:
+            if time.monotonic() - reported_s >= PROGRESS_INTERVAL_S:
                 reported_s = time.monotonic()
                 arrived = sum(self._cache.arrived_bytes(self._key(file)) for file in self._fetching.values())
                 self._progress(self._files, len(files), self._bytes + arrived, total_bytes)

@@ -203,9 +203,9 @@ class AccessLog:
             oldest = self._connection.execute("SELECT min(id) FROM accesses").fetchone()[0]
             if oldest is None:
                 return
-            going = max(rows // _PRUNE_DIVISOR, rows - self._limits.rows, 1)
-            gone = self._connection.execute("DELETE FROM accesses WHERE id < ?", (oldest + going,)).rowcount
-            self._rows -= gone
+            excess = max(rows // _PRUNE_DIVISOR, rows - self._limits.rows, 1)
+            deleted = self._connection.execute("DELETE FROM accesses WHERE id < ?", (oldest + excess,)).rowcount
+            self._rows -= deleted
             self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free a single page
             pruned = True
         if pruned:

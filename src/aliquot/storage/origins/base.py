@@ -41,7 +41,7 @@ class Origin(ABC):
         where = [place(url), *(f"{name}={options[name]}" for name in PLACE_OPTIONS if name in options)]
         self.identity = sha256("\0".join(where).encode()).hexdigest()[:16]  # same place, same files
 
-    may_be_unmounted = False  # whether all its files may seem to be gone while it is not mounted
+    may_be_unmounted = False  # all its files seem to be missing while it is not mounted
 
     @property
     @abstractmethod
@@ -60,11 +60,11 @@ class Origin(ABC):
     def stat(self, path: str) -> Listed: ...
 
     def ranged(self, listed: Listed) -> bool:
-        """Tell whether parts of this file can be read. Otherwise only `copy` works."""
+        """Return whether parts of this file can be read. Otherwise only `copy` works."""
         return True
 
     def empty(self, listed: Listed, offset: int, length: int) -> bool:
-        """Tell whether this range is known to be all zeros without a transfer."""
+        """Return whether this range is known to be all zeros without a transfer."""
         return False
 
     @abstractmethod

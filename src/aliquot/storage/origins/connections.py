@@ -179,7 +179,7 @@ def _host_key(parts: SplitResult) -> _HostKey:
 
 
 def _may_receive_credentials(first: SplitResult, parts: SplitResult) -> bool:
-    """Tell whether credentials may follow a redirect: to the same host, by the same scheme or by TLS."""
+    """Return whether credentials may follow a redirect: to the same host, by the same scheme or by TLS."""
     return parts.netloc == first.netloc and parts.scheme in {first.scheme, "https"}
 
 

@@ -88,7 +88,7 @@ class FsspecOrigin(Origin):
             if not listed.version:
                 raise OriginError(
                     f"{self.shown_url}: {path}: the driver tells neither a version nor a time of it, "
-                    "so that nobody would notice when it changes"
+                    "so that a change would not be noticed"
                 )
             return listed
 

@@ -109,7 +109,7 @@ class HttpOrigin(Origin):
                 self._remember(listed.path, is_ranged=False)
                 raise OriginError(f"{self.shown_url}: the server sends no ranges of {listed.path}, as it said it would")
             if not response.header("Content-Range").startswith(f"bytes {offset}-{offset + length - 1}/"):
-                raise OriginError(f"{self.shown_url}: the server sends another range of {listed.path} than asked for")
+                raise OriginError(f"{self.shown_url}: the server sends another range of {listed.path} than requested")
             for piece in response.pieces(length):
                 length -= len(piece)
                 yield piece

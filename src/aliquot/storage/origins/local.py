@@ -170,7 +170,7 @@ def _is_inside(root: str, path: str) -> bool:
 
 
 def _is_above(path: str) -> bool:
-    """Tell whether a link leads to a directory that contains it, which would be an endless loop."""
+    """Return whether a link leads to a directory that contains it, which would be an endless loop."""
     target = os.path.realpath(path)
     return _is_below(target, os.path.realpath(Path(path).parent) + "/x")
 

@@ -122,10 +122,10 @@ class RsyncOrigin(Origin):
             stderr = StderrReader(process)
             paused = False
             while process.poll() is None:
-                goes_on = may_continue(name.stat().st_size if name.exists() else 0)
-                if goes_on is paused:  # a stopped rsync reads nothing, so the sender blocks as well
-                    process.send_signal(signal.SIGCONT if goes_on else signal.SIGSTOP)
-                    paused = not goes_on
+                can_continue = may_continue(name.stat().st_size if name.exists() else 0)
+                if can_continue is paused:  # a stopped rsync reads nothing, so the sender blocks as well
+                    process.send_signal(signal.SIGCONT if can_continue else signal.SIGSTOP)
+                    paused = not can_continue
                 time.sleep(POLL_INTERVAL_S)
             self._check_exit(process.wait(), stderr.all(), f"{listed.path} cannot be read", listed.path)
 

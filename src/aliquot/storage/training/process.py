@@ -37,12 +37,12 @@ def lower_priority(settings: LearnSettings) -> None:
 
 
 def run(log: Path, registry: Path, settings: LearnSettings) -> TrainingEnded:
-    def tell(progress: TrainingProgress) -> None:
+    def print_progress(progress: TrainingProgress) -> None:
         _print_line(msgspec.json.encode(progress))
 
     try:
         sessions = [as_dated(session) for session in read_sessions(log)]
-        manifest = train(sessions, ModelRegistry(registry), settings, tell)
+        manifest = train(sessions, ModelRegistry(registry), settings, print_progress)
     except TooLittleError as error:
         return TrainingEnded(error=str(error))
     except BlockingIOError:

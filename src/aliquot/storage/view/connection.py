@@ -35,12 +35,12 @@ class ViewConnection:
 
     def __init__(
         self, sandbox: int, device: int, datasets: Sequence[str], *, cache: Cache, names: NodeContents,
-        tell: OnViewEvent, post: PostWork, passthrough: bool,
+        on_event: OnViewEvent, post: PostWork, passthrough: bool,
     ) -> None:  # fmt: skip
         self.sandbox = sandbox
         self.device = device
         self._passthrough = passthrough
-        self._tell = tell
+        self._on_event = on_event
         self._requests = ViewRequests(FuseDevice(device), post)
         inodes = InodeTable()
         self._directories = Directories(names, inodes, datasets)
@@ -123,10 +123,10 @@ class ViewConnection:
 
     def _succeeded(self, opened: FileHandle) -> None:
         waited_s = opened.waited_s + self._naming.waited_s()
-        self._tell(FileOpened(self.sandbox, opened.key, opened.listed.size, waited_s, opened.found))
+        self._on_event(FileOpened(self.sandbox, opened.key, opened.listed.size, waited_s, opened.found))
 
     def _failed(self, node: Inode, error: BaseException, waited_s: float = 0.0) -> None:
-        self._tell(FileOpened(self.sandbox, node.key, 0, waited_s, None, str(error) or type(error).__name__))
+        self._on_event(FileOpened(self.sandbox, node.key, 0, waited_s, None, str(error) or type(error).__name__))
 
     def _waited(self, key: FileKey, waited_s: float) -> None:
-        self._tell(PieceWaited(self.sandbox, key, waited_s))
+        self._on_event(PieceWaited(self.sandbox, key, waited_s))

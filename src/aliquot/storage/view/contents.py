@@ -10,12 +10,12 @@ from aliquot.storage.lookups import DatasetLookups
 from aliquot.storage.records import FileKey, Listed
 from aliquot.storage.view.events import PostWork
 
-REFRESH_INTERVAL_S = 1.0  # between questions to the cache for a new listing
+REFRESH_INTERVAL_S = 1.0  # between two requests to the cache for a new listing
 CORRECTION_LIFETIME_S = 30.0  # how long the result of an open overrides the listing
 
 
 class _Correction(NamedTuple):
-    listed: Listed | None  # None: the file is gone
+    listed: Listed | None  # None: the file no longer exists
     until_s: float
 
 
@@ -24,17 +24,17 @@ class DatasetContents:
 
     def __init__(self, listing: Listing) -> None:
         self.listing = listing
-        self._looked_s = time.monotonic()
+        self._refreshed_s = time.monotonic()
         self._corrections: dict[str, _Correction] = {}
 
     def mark_current(self) -> None:
-        """Note that the cache was asked just now and had no newer listing."""
-        self._looked_s = time.monotonic()
+        """Note that the cache has no newer listing at this time."""
+        self._refreshed_s = time.monotonic()
 
     @property
     def age_s(self) -> float:
-        """The time since the cache was last asked for a listing."""
-        return time.monotonic() - self._looked_s
+        """The time since the cache last returned a listing."""
+        return time.monotonic() - self._refreshed_s
 
     def find(self, path: str) -> Listed | None:
         correction = self._corrections.get(path)
@@ -58,7 +58,7 @@ class NodeContents:
         self._contents: dict[str, DatasetContents] = {}
         self._running: dict[str, Future[Listing]] = {}  # the running lookup of each dataset
         self._waiting: dict[str, list[Future[None]]] = {}
-        self._gone: set[str] = set()  # datasets that were removed
+        self._removed: set[str] = set()  # datasets that were removed
 
     def is_known(self, dataset: str) -> bool:
         return dataset in self._contents
@@ -81,24 +81,24 @@ class NodeContents:
 
     def drop(self, dataset: str) -> None:
         """Remove a dataset. No view shows it until it is renewed."""
-        self._gone.add(dataset)
+        self._removed.add(dataset)
         self._contents.pop(dataset, None)
         self._drop_lookup(dataset)
         self._answer(dataset, AbsentError(f"dataset {dataset}: it was removed"))
 
     def renew(self, dataset: str) -> None:
         """Add or replace a dataset. Known contents and running lookups are dropped."""
-        self._gone.discard(dataset)
+        self._removed.discard(dataset)
         self._contents.pop(dataset, None)
         self._drop_lookup(dataset)
         if dataset in self._waiting:
             self._look_up(dataset)
 
-    def is_gone(self, dataset: str) -> bool:
-        return dataset in self._gone
+    def is_removed(self, dataset: str) -> bool:
+        return dataset in self._removed
 
     def correct(self, key: FileKey, listed: Listed | None) -> None:
-        """Override a file of the listing; None means that it is gone. A new listing ends the override."""
+        """Override a file of the listing. None means that it no longer exists. A new listing ends the override."""
         known = self._contents.get(key.dataset)
         if known is not None:
             known.correct(key.path, listed)

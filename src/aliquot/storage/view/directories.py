@@ -49,7 +49,7 @@ class Directories:
         self._block_bytes = size
 
     def shows(self, dataset: str) -> bool:
-        return dataset not in self._hidden and not self._names.is_gone(dataset)
+        return dataset not in self._hidden and not self._names.is_removed(dataset)
 
     def _shown(self) -> tuple[str, ...]:
         return tuple(filter(self.shows, self._datasets))

@@ -73,20 +73,20 @@ class FileOperations:
             return
         begun_s = time.monotonic()
         try:
-            ticket = self._cache.open(node.key)
+            future = self._cache.open(node.key)
         except (StorageError, PathError) as refused:
             self._callbacks.failed(node, refused, 0.0)
             self._requests.refuse(unique, refused.errno)
             return
         self._requests.wait(
-            unique, ticket, lambda: self._arrived(unique, inode, node, ticket, begun_s), lambda: _close_unwanted(ticket)
+            unique, future, lambda: self._arrived(unique, inode, node, future, begun_s), lambda: _close_unwanted(future)
         )
 
     def _arrived(
-        self, unique: int, inode: int, node: Inode, ticket: TransferFuture[FileHandle], begun_s: float
+        self, unique: int, inode: int, node: Inode, future: TransferFuture[FileHandle], begun_s: float
     ) -> None:
         try:
-            opened = ticket.result()
+            opened = future.result()
         except CancelledError as error:
             self._callbacks.failed(node, error, time.monotonic() - begun_s)
             self._requests.refuse(unique, errno.EIO)
@@ -103,7 +103,7 @@ class FileOperations:
             opened.close()
             self._requests.refuse(unique, errno.ENOENT)
             return
-        if not node.is_as(opened.listed):
+        if not node.matches(opened.listed):
             # The file has changed at its origin: with ESTALE the kernel looks its name up again and opens that.
             self._names.correct(node.key, opened.listed)
             self._keep_newer(node.key, opened)
@@ -139,14 +139,14 @@ class FileOperations:
             self._requests.answer(unique, os.pread(fd, size, place))
             return
         begun_s = time.monotonic()
-        ticket = file.opened.read(place, size)
-        is_here = ticket.done()
-        self._requests.wait(unique, ticket, lambda: self._read(unique, file, ticket, None if is_here else begun_s))
+        future = file.opened.read(place, size)
+        is_here = future.done()
+        self._requests.wait(unique, future, lambda: self._read(unique, file, future, None if is_here else begun_s))
 
-    def _read(self, unique: int, file: OpenFile, ticket: TransferFuture[bytes], waits_since_s: float | None) -> None:
+    def _read(self, unique: int, file: OpenFile, future: TransferFuture[bytes], waits_since_s: float | None) -> None:
         waited_s = 0.0 if waits_since_s is None else time.monotonic() - waits_since_s
         try:
-            piece = ticket.result()
+            piece = future.result()
         except (StorageError, CancelledError) as error:
             node = self._inodes.get(file.inode)
             if node is not None:
@@ -168,6 +168,6 @@ class FileOperations:
         self._files.close()
 
 
-def _close_unwanted(ticket: TransferFuture[FileHandle]) -> None:
-    if not ticket.cancelled() and ticket.exception() is None:
-        ticket.result().close()
+def _close_unwanted(future: TransferFuture[FileHandle]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().close()

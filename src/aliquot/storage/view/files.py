@@ -1,6 +1,6 @@
 """The files that a sandbox has open through its view, and how the kernel reads each of them.
 
-A complete file is *passed through*: the kernel reads the cached file by itself, at full speed. An incomplete file, or
+A complete file is *passed through*: the kernel reads the cached file directly, at full speed. An incomplete file, or
 any file where passthrough is not permitted, is read in pieces by requests. All opens of an inode are read in the same
 way, because the kernel refuses a mixture.
 """

@@ -29,8 +29,8 @@ class Inode(Struct, eq=False, gc=False):
     def key(self) -> FileKey:
         return FileKey(self.dataset, self.path)
 
-    def is_as(self, listed: Listed | None) -> bool:
-        """Tell whether it has the same version, or is still a directory."""
+    def matches(self, listed: Listed | None) -> bool:
+        """Return whether it has the same version, or is still a directory."""
         mine = self.listed
         if mine is None or listed is None:
             return mine is listed
@@ -55,7 +55,7 @@ class InodeTable:
         """Count a lookup and return the inode's number, the same one for the same version."""
         newest = self._newest.setdefault(node.dataset, {})
         known = newest.get(node.path)
-        if known is None or not known.is_as(node.listed):
+        if known is None or not known.matches(node.listed):
             known = newest[node.path] = node
             known.number = next(self._numbers)
             self._nodes[known.number] = known

@@ -41,7 +41,7 @@ class FuseDevice:
         return operation, unique, inode, data[wire.REQUEST.size :]
 
     def send(self, *answer: bytes) -> bool:
-        """Send an answer. Return False if the kernel refuses it because the reader is gone."""
+        """Send an answer. Return False if the kernel refuses it because the reader no longer waits."""
         try:
             os.writev(self.device, answer)
         except OSError:
@@ -65,7 +65,7 @@ class ViewRequests:
         return len(self._waiting)
 
     def answer(self, unique: int, body: bytes = b"") -> bool:
-        """Answer a request. Return False if the reader is gone."""
+        """Answer a request. Return False if the reader no longer waits."""
         return self.device.send(*wire.answer(unique, body))
 
     def refuse(self, unique: int, code: int) -> None:

@@ -1,6 +1,6 @@
 """Serve all views of a node on one thread, which never waits for a file or a listing.
 
-One thread is enough, because names and opens take microseconds and the kernel reads complete files by itself. Decision
+One thread is enough, because names and opens take microseconds and the kernel reads complete files directly. Decision
 0022 has the figures.
 """
 
@@ -24,13 +24,13 @@ _MAX_EARLY_HIDDEN = 10_000  # sandboxes with hidden datasets whose views have no
 
 
 class ViewServer:
-    """Every method may be called from any thread. All but `stop` return at once."""
+    """The views of all sandboxes. Every method may be called from any thread, and all but `stop` return at once."""
 
-    def __init__(self, cache: Cache, tell: OnViewEvent, *, passthrough: bool = True) -> None:
-        """Start the thread. `passthrough` lets the kernel read complete files by itself, if it may."""
+    def __init__(self, cache: Cache, on_event: OnViewEvent, *, passthrough: bool = True) -> None:
+        """Start the thread. `passthrough` lets the kernel read complete files directly, if permitted."""
         self._passthrough = passthrough and os.geteuid() == 0
         self._cache = cache
-        self._tell = tell
+        self._on_event = on_event
         self._names = NodeContents(cache, self._post)
         self._connections: dict[int, ViewConnection] = {}  # by descriptor
         self._hidden: dict[int, list[str]] = {}  # by sandbox, until its view arrives
@@ -52,7 +52,7 @@ class ViewServer:
 
     def close(self, sandbox: int) -> None:
         """Close a sandbox's view. Nothing happens if it is closed already."""
-        self._post(lambda: self._close_of(sandbox))
+        self._post(lambda: self._close_view(sandbox))
 
     def hide(self, dataset: str, sandboxes: Sequence[int]) -> None:
         """Hide every dataset of this name from these sandboxes for good. Open files stay readable."""
@@ -114,7 +114,7 @@ class ViewServer:
 
     def _open(self, sandbox: int, device: int, datasets: Sequence[str]) -> None:
         connection = ViewConnection(
-            sandbox, device, datasets, cache=self._cache, names=self._names, tell=self._tell, post=self._post,
+            sandbox, device, datasets, cache=self._cache, names=self._names, on_event=self._on_event, post=self._post,
             passthrough=self._passthrough,
         )  # fmt: skip
         for dataset in self._hidden.pop(sandbox, ()):
@@ -130,7 +130,7 @@ class ViewServer:
             elif len(self._hidden) < _MAX_EARLY_HIDDEN:  # its view arrives on another socket, maybe later
                 self._hidden.setdefault(sandbox, []).append(dataset)
 
-    def _close_of(self, sandbox: int) -> None:
+    def _close_view(self, sandbox: int) -> None:
         self._hidden.pop(sandbox, None)
         for connection in [each for each in self._connections.values() if each.sandbox == sandbox]:
             self._end(connection)

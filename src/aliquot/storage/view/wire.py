@@ -30,7 +30,7 @@ class Operation(IntEnum):
     READDIRPLUS = 44
 
 
-# Operations that write. The mount is read-only, so the kernel refuses most of them by itself.
+# Operations that write. The mount is read-only, so the kernel itself refuses most of them.
 CHANGES = frozenset({4, 6, 8, 9, 10, 11, 12, 13, 16, 21, 24, 35, 43, 45, 47})
 
 REQUEST = Struct("=IIQQIIII")  # bytes, operation, unique, inode, uid, gid, pid, -
@@ -57,7 +57,7 @@ PARALLEL_DIROPS = 1 << 18
 MAX_PAGES = 1 << 22
 MORE_FLAGS = 1 << 30
 DIRECT_MAPPABLE = 1 << 36  # files with direct reads may be mapped
-PASSTHROUGH = 1 << 37  # the kernel reads the cached file by itself
+PASSTHROUGH = 1 << 37  # the kernel reads the cached file directly
 HAS_RESEND = 1 << 39
 WANTED = (
     ASYNC_READ | READDIRPLUS | READDIRPLUS_AUTO | PARALLEL_DIROPS | MAX_PAGES | MORE_FLAGS | DIRECT_MAPPABLE
@@ -102,7 +102,7 @@ def resend() -> bytes:
 
 
 def resends(release: str) -> bool:
-    """Tell whether a kernel of this release (`uname -r`) resends unanswered requests: Linux 6.9 and later."""
+    """Return whether a kernel of this release (`uname -r`) resends unanswered requests: Linux 6.9 and later."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (6, 9)
 

@@ -1,5 +1,5 @@
 """Calls that are more than one run: sequences and conductors.
 
-The files here decide and touch nothing: a `Machine` is told how components ended and says what comes next. Only
-`composer.py` acts: it stands between the gateway and the service, and has done what the machine says.
+The files here are pure: a `CompositionMachine` takes the ends of components and returns commands. Only `composer.py`
+acts. It sits between the gateway and the service, and performs the machine's commands.
 """

@@ -111,17 +111,17 @@ class Composer:
             return
         component = composition.component
         if component is not None and not composition.begun:
-            component.begins = call.id  # set before the write, because the component may begin meanwhile
+            component.queue_entry = call.id  # set before the write, because the component may begin meanwhile
             call.run.begun_s = component.run.begun_s
         try:
             await self._registry.keep(call)
         except OverloadedError:
             if component is not None:
-                component.begins = ""
+                component.queue_entry = ""
             raise
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
-        composition = self._compositions.get(activation_id) or self._around(activation_id)
+        composition = self._compositions.get(activation_id) or self._containing(activation_id)
         if composition is None or composition.component is None:
             return self._service.cancel(namespace, activation_id)
         if composition.call.namespace.name != namespace:
@@ -130,12 +130,12 @@ class Composer:
         self._service.cancel(namespace, composition.component.id)
         return True
 
-    def _around(self, activation_id: str) -> CompositionRun | None:
+    def _containing(self, activation_id: str) -> CompositionRun | None:
         """Return the composition that contains a nested composition of this id."""
         if activation_id in self._service.calls:
             return None
-        around = (one for one in self._compositions.values() if one.machine.has(activation_id))
-        return next(around, None)
+        containing = (one for one in self._compositions.values() if one.machine.has(activation_id))
+        return next(containing, None)
 
     def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
         composition = self._compositions.get(activation_id)
@@ -183,10 +183,10 @@ class Composer:
         else:
             self._service.enqueue(call)
 
-    async def end_unbegun(self, call: Call, reason: str) -> None:
+    async def end_unstarted(self, call: Call, reason: str) -> None:
         """End a call that is in the store's queue and cannot run."""
         if not call.resolved.composite:
-            await self._registry.end_durably(call, self._service.finisher.record_of_unbegun(call, reason))
+            await self._registry.end_durably(call, self._service.finisher.record_unstarted(call, reason))
             return
         machine = self._machine(call)
         at_ms = now_ms()
@@ -201,16 +201,16 @@ class Composer:
         return CompositionMachine(lambda name: resolve(caller, name), self._ids, max_components=self._max_components)
 
     def _begin(self, call: Call) -> None:
-        call.begins = ""  # its first component marks it as started
+        call.queue_entry = ""  # its first component marks it as started
         self._registry.add(call)
         composition = self._compositions[call.id] = CompositionRun(call, self._machine(call))
         machine, at_ms = composition.machine, now_ms()
-        self._go_on(
+        self._advance(
             composition,
             lambda: machine.begin(call.id, call.resolved, bytes(call.payload), cause=call.cause, now_ms=at_ms),
         )
 
-    def _go_on(self, composition: CompositionRun, decide: Callable[[], list[Command]]) -> None:
+    def _advance(self, composition: CompositionRun, decide: Callable[[], list[Command]]) -> None:
         try:
             commands = decide()
         except Exception as failure:  # noqa: BLE001 - a composition must end whatever fails in it
@@ -235,7 +235,7 @@ class Composer:
         make = self._chain if command.then else self._single
         component = composition.component = make(composition, command, payload, shared)
         if call.durable and not composition.begun:
-            component.begins = call.id
+            component.queue_entry = call.id
         self._service.enqueue(component)
 
     def _single(
@@ -276,7 +276,7 @@ class Composer:
             payload,
             session=call.session,
             shared=shared,
-            done=lambda chain: self._carried(composition, chain),
+            done=lambda ended: self._chain_ended(composition, ended),
         )
         for step_id, resolved in ((command.id, command.resolved), *command.then):
             step = NestedCall(
@@ -293,12 +293,12 @@ class Composer:
             chain.steps.append(step)
         return chain
 
-    def _carried(self, composition: CompositionRun, carrier: Call) -> None:
+    def _chain_ended(self, composition: CompositionRun, chain: Call) -> None:
         """Handle the end of a chain. Its steps have reported how they ended, unless none could begin."""
-        carrier.done = None
-        if carrier.parked or carrier.outcome is None:
-            self._returned(composition, carrier)
-        elif composition.component is carrier:
+        chain.done = None
+        if chain.parked or chain.outcome is None:
+            self._returned(composition, chain)
+        elif composition.component is chain:
             composition.component = None
 
     def _returned(self, composition: CompositionRun, component: Call) -> None:
@@ -318,13 +318,13 @@ class Composer:
         composition.begun = True
         call.run.begun_s = call.run.begun_s or component.run.begun_s or component.run.arrived_s
         if outcome is None or activation is None:
-            self._go_on(composition, lambda: machine.lost(component.reason, now_ms()))
+            self._advance(composition, lambda: machine.lost(component.reason, now_ms()))
             return
         duration_ms, memory_mb = activation.end - activation.start, component.action.limits.memory
         handed = PickledResult(outcome.pickled, outcome.shared_buffer) if outcome.pickled is not None else None
         timing = (duration_ms, memory_mb, component.run.wait_ms)
         ending = ComponentEnd(component.id, outcome.status, bytes(outcome.result), *timing, handed)
-        self._go_on(composition, lambda: machine.returned(ending, now_ms()))
+        self._advance(composition, lambda: machine.returned(ending, now_ms()))
 
     def _end(self, composition: CompositionRun, close: CloseFrame) -> None:
         call, frame = composition.call, close.frame

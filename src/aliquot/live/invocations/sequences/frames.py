@@ -1,6 +1,6 @@
 """Frames: one running sequence or conductor each, as a state machine.
 
-A frame is told how its component ended and answers what runs next. It does not know the frames around it. Frames share
+A frame takes the end of its component and returns the next step. It does not know the frames outside it. Frames share
 two counters: `ActionCounter` counts the single actions of nested sequences, `CompositionBudget` bounds conductors and
 everything that they call.
 """
@@ -214,7 +214,7 @@ class SequenceFrame(Frame):
 
 
 class ConductorFrame(Frame):
-    """A running conductor: it is asked after every component what runs next."""
+    """A running conductor: its action runs after every component and names the next one."""
 
     def __init__(
         self,

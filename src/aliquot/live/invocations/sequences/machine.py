@@ -1,7 +1,7 @@
-"""The state machine of a composition: nested frames, of which the innermost runs a component.
+"""The state machine of a composition: nested frames, with a component running in the innermost.
 
 Events go in (`begin`, `returned`, `lost`) and commands come out: a `CloseFrame` for every frame that has ended, then at
-max_components one `RunAction`. The last command is the `CloseFrame` of the outermost frame. Time and ids are arguments.
+most one `RunAction`. The last command of all is the `CloseFrame` of the outermost frame. Time and ids are arguments.
 """
 
 from collections.abc import Callable
@@ -75,18 +75,18 @@ class CompositionMachine:
         self, call_id: str, resolved: ResolvedAction, payload: bytes, *, cause: str, now_ms: int
     ) -> list[Command]:
         frame = self.open(call_id, resolved, cause, now_ms)
-        return self._go(frame.begin(payload), now_ms)
+        return self._advance(frame.begin(payload), now_ms)
 
     def returned(self, ending: ComponentEnd, now_ms: int) -> list[Command]:
         """Continue after the current component has ended."""
-        return self._go(self._stack[-1].returned(ending), now_ms)
+        return self._advance(self._stack[-1].returned(ending), now_ms)
 
     def lost(self, reason: str, now_ms: int) -> list[Command]:
         """End the composition because its component was refused and has no record."""
-        return self._go(FrameEnd(Status.INTERNAL_ERROR, payloads.error(reason)), now_ms)
+        return self._advance(FrameEnd(Status.INTERNAL_ERROR, payloads.error(reason)), now_ms)
 
     def abort(self, reason: str) -> list[Command]:
-        """CloseFrame everything at once."""
+        """Close all frames at once."""
         closes: list[Command] = []
         while self._stack:
             closes.append(CloseFrame(self._stack.pop(), Status.INTERNAL_ERROR, payloads.error(reason)))
@@ -99,7 +99,7 @@ class CompositionMachine:
             inner = inner or frame.id == frame_id
             frame.cancelled |= inner
 
-    def _go(self, step: FrameStep, now_ms: int) -> list[Command]:
+    def _advance(self, step: FrameStep, now_ms: int) -> list[Command]:
         commands: list[Command] = []
         while True:
             frame = self._stack[-1]

@@ -55,12 +55,12 @@ class SessionRegistry:
         self._store = store
         self._platform = platform
         self._live_sessions = platform.sessions
-        self._making: dict[str, int] = {}  # by namespace: sessions whose first write is under way
+        self._making: dict[str, int] = {}  # by namespace: sessions whose first write is running
 
     # --- start and stop ---------------------------------------------------------------------------------------------
 
     async def load(self, namespace: Callable[[str], Namespace | None]) -> None:
-        """Read the sessions of an earlier server. Those of namespaces that are gone are deleted."""
+        """Read the sessions of an earlier server. Sessions of deleted namespaces are deleted, too."""
         uses = {document.name: document for document in await self._store.scan(USES)}
         now_s, at_ms = time.monotonic(), now_ms()
         found = []
@@ -153,7 +153,7 @@ class SessionRegistry:
         return await _shielded(self._update(namespace, session_id, name, metadata))
 
     async def end(self, namespace: str, session_id: str) -> LiveSession:
-        """End a session. Its running invocations go on. Raises `SessionNotFoundError`."""
+        """End a session. Its running invocations continue. Raises `SessionNotFoundError`."""
         live = self.find(namespace, session_id)
         await _shielded(self._end(live))
         return live
@@ -168,7 +168,7 @@ class SessionRegistry:
         try:
             for live in ended:
                 await self._delete(live.session)
-        except StoreError as error:  # the next server deletes them, because their namespace is gone
+        except StoreError as error:  # the next server deletes them, because their namespace no longer exists
             log.warning("sessions cannot be deleted", error=str(error))
 
     def expires_ms(self, live: LiveSession) -> int:

@@ -5,8 +5,8 @@
     files/     whole files
     arriving/  all other files; emptied at start
 
-A crash of the process loses no whole file. An index line counts only if its file is there, so that files may be
-removed at any time. After a crash of the machine a file may have its name and size but not its bytes. Files written
+A crash of the process loses no whole file. An index line counts only if its file exists, so files may be removed at
+any time. After a crash of the machine a file may have its name and size but not its bytes. Files written
 before the machine's last boot are therefore compared with the digests in the index before their first use. That is
 cheaper than flushing every file to disk.
 """
@@ -76,7 +76,7 @@ class CacheDirectory:
         file_of(entry).move(place)
 
     def compact_index(self, entries: Collection[CacheEntry]) -> None:
-        """Rewrite the index if most of its lines are of files that have gone."""
+        """Rewrite the index if most of its lines describe removed files."""
         if self._index.is_outdated(len(entries)):
             with suppress(OSError):  # the old index still works
                 self._index.rewrite(entries)

@@ -75,7 +75,7 @@ class CacheFile:
             self.path = target
 
     def remove(self) -> None:
-        """Remove the file from its directory. Those who have it open can still read it."""
+        """Remove the file from its directory. It stays readable where it is open."""
         with self._lock:
             self.path.unlink(missing_ok=True)
 

@@ -36,7 +36,7 @@ class IndexLine(msgspec.Struct, frozen=True):
 
 
 class CacheIndex:
-    """Appends a line for each new file, and is rewritten when most lines are of files that have gone.
+    """Appends a line for each new file, and is rewritten when most lines describe removed files.
 
     Not thread-safe: the caller holds the cache's lock.
     """
@@ -73,7 +73,7 @@ class CacheIndex:
         self._lines += 1
 
     def is_outdated(self, files: int) -> bool:
-        """Return whether most lines are of files that have gone."""
+        """Return whether most lines describe removed files."""
         return self._lines > 2 * files + _SPARE_LINES
 
     def rewrite(self, entries: Iterable[CacheEntry]) -> None:

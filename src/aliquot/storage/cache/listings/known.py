@@ -196,7 +196,7 @@ class KnownListings:
         error: Exception | None = None
         try:
             self._list(dataset, run)
-        except Exception as failure:  # noqa: BLE001 - it is passed on to those who wait
+        except Exception as failure:  # noqa: BLE001 - it is passed on to the waiting callers
             error = failure
         with self._lock:
             if self._is_current(dataset, run):

@@ -10,7 +10,7 @@ from aliquot.storage.records import Found
 class HandOver(NamedTuple):
     """Give the entry to a request, as a handle or as a result.
 
-    To be performed before the lock is released. The machine is told the outcome by `handed_over` or `file_lost`.
+    To be performed before the lock is released. Report the outcome to the machine by `handed_over` or `file_lost`.
     """
 
     request: FileRequest
@@ -20,7 +20,7 @@ class HandOver(NamedTuple):
 
 
 class ServeRead(NamedTuple):
-    """Read the requested bytes, all of which are on disk."""
+    """Read the requested bytes. All of them are on disk."""
 
     request: ReadRequest
     entry: CacheEntry

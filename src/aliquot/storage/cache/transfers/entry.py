@@ -19,7 +19,7 @@ class SavedState(NamedTuple):
 class CacheEntry:
     """The state of a cached file and of its chunks. Eviction policies see `id`, `bytes`, `uses` and `reload_s`.
 
-    `file` belongs to the creator of the entry. Nothing in this package looks into it. With `saved` the file is whole,
+    `file` belongs to the creator of the entry. Nothing in this package reads it. With `saved` the file is whole,
     otherwise no chunk of it is here.
     """
 

@@ -100,7 +100,7 @@ class StepFailures:
         return now < self._silent_until_s.get(link, 0.0)
 
     def serve_unchecked(self, transfer: Transfer, *, now: float) -> bool:
-        """Serve the cached file because its origin cannot be asked. Return False if it is not cached."""
+        """Serve the cached file because its origin does not answer. Return False if it is not cached."""
         entry = self._space.entries.get(transfer.key)
         if entry is None or not (entry.whole and entry.trusted) or entry.origin != transfer.origin.identity:
             return False

@@ -69,7 +69,7 @@ class TransferMachine:
             self._progress.advance(transfer, now=now)
 
     def open_cached(self, request: FileRequest, *, now: float) -> HandOver | None:
-        """Give a caller the file if it is cached and its origin need not be asked. Return None otherwise."""
+        """Give a caller the file if it is cached and need not be checked with its origin. Return None otherwise."""
         entry = self.space.entries.get(request.key)
         if entry is None or request.key in self.transfers or not self._is_fresh(entry, request.origin, now=now):
             return None
@@ -156,7 +156,7 @@ class TransferMachine:
         if entry is None or not entry.is_version(listed, transfer.origin.identity):
             return None
         if not ranged and not entry.whole and (entry.pins or entry.digests):
-            return None  # a copy would replace the file of those who read parts of it
+            return None  # a copy would replace the file under readers of its parts
         return entry
 
     def version_known(self, step: TransferStep, entry: CacheEntry, *, is_asked: bool, ranged: bool, now: float) -> None:
@@ -185,7 +185,7 @@ class TransferMachine:
         self._progress.advance(transfer, now=now)
 
     def _leave_behind(self, transfer: Transfer, old: CacheEntry, *, now: float) -> None:
-        """Fail the reads of an old version that came while the origin was asked for the current one."""
+        """Fail the reads of an old version that arrived during the lookup of the current one."""
         error = ChangedError(f"{transfer.key}: changed at its origin while it was read")
         self._table.fail_reads(transfer, error)
         transfer.restart()
@@ -295,7 +295,7 @@ class TransferMachine:
             self._failures.handle(step, error, now=now)
 
     def disk_full(self, step: TransferStep, error: OSError, *, can_free: bool, now: float) -> FreeChunk | None:
-        """Make space and retry, or fail. Return a chunk that the worker is to free before it `retry`s the step."""
+        """Make space and retry, or fail. Return a chunk that the worker frees before it calls `retry`."""
         step.transfer.running.discard(step)
         if not step.is_current:
             return None
@@ -312,7 +312,7 @@ class TransferMachine:
         )
 
     def step_ended(self, step: TransferStep, *, now: float) -> None:
-        """Note that the worker has finished a step, whatever came of it."""
+        """Note that the worker has finished a step, successfully or not."""
         step.transfer.running.discard(step)
         if step.is_current:
             self._table.end_if_unwanted(step.transfer, now=now)

@@ -2,7 +2,7 @@
 
 Where one connection fills the link, one chunk after the other is best. The reader waits for the first chunk, and every
 other one beside it delays that one. Where a single connection is slow, as with an object store, more connections bring
-more bytes. Nothing tells which case it is, so it is measured: one round with twice as many, kept if it was faster.
+more bytes. The case is not known in advance, so it is measured: one round with twice as many, kept if it was faster.
 """
 
 MIN_SPEEDUP = 1.2  # a round with more chunks at once must be this many times faster to be kept

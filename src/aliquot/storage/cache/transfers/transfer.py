@@ -114,7 +114,7 @@ class Transfer:
         self.copied_bytes = 0  # by a running copy
         self.moved_bytes = 0  # over the link, useful or not
         self._parallelism = parallelism  # of its link
-        self._half_arrived: set[TransferStep] = set()  # running chunks of which more than half has arrived
+        self._half_arrived: set[TransferStep] = set()  # running steps with more than half of their chunk arrived
 
     @property
     def urgency(self) -> Urgency:

@@ -1,1 +1,1 @@
-"""The threads that perform transfers: `pool` runs them, `steps` is their work, `progress` watches over origins."""
+"""The threads that perform transfers: `pool` runs them, `steps` is their work, `progress` detects origins that hang."""

@@ -14,7 +14,7 @@ JOIN_TIMEOUT_S = 5.0
 class TransferWorkers:
     """Starts threads as there is work, up to a limit. Replaces those whose origin does not answer.
 
-    The lock is the cache's, under which the machine is asked for steps.
+    `lock` is the cache's. It is held during every call of the machine.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class TransferWorkers:
         self._progress = progress
         settings = machine.settings
         self._max_threads = settings.workers
-        self._watch_every_s = min(max(min(settings.patience_s, settings.stall_s) / 4, 0.02), 1.0)
+        self._watch_interval_s = min(max(min(settings.patience_s, settings.stall_s) / 4, 0.02), 1.0)
         self._work_condition = threading.Condition(lock)
         self._watch_condition = threading.Condition(lock)
         self._threads: set[threading.Thread] = set()
@@ -93,11 +93,11 @@ class TransferWorkers:
         return None
 
     def _watch(self) -> None:
-        """Look at the running steps again and again, and abandon workers whose origin is silent for too long."""
+        """Check the running steps periodically, and abandon workers whose origin is silent for too long."""
         while True:
             with self._lock:
                 if not self._closing:
-                    self._watch_condition.wait(self._watch_every_s if self._progress.running else None)
+                    self._watch_condition.wait(self._watch_interval_s if self._progress.running else None)
                 if self._closing:
                     return
                 abandoned = self._progress.abandoned

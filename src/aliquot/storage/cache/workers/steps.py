@@ -54,7 +54,7 @@ class StepRunner:
         }
 
     def perform(self, step: TransferStep) -> None:
-        """Perform a step. Every error is reported to the machine, which tells those who wait for the file."""
+        """Perform a step. Every error is reported to the machine, which fails the waiting requests."""
         try:
             self._kinds[step.kind](step)
         except StepStoppedError:
@@ -93,7 +93,7 @@ class StepRunner:
         transfer, origin = step.transfer, _origin_of(step.transfer)
         with self._decide():
             entry = self._machine.space.entries.get(transfer.key)
-        # Before the origin is asked, so that a checked file can be served if the origin does not answer.
+        # Before the request to the origin, so that a checked file can be served if the origin does not answer.
         if entry is not None and entry.whole and not entry.trusted and not self.check_file(entry):
             entry = None
         # A file that is not here is fetched as the version in the listing. A wrong version shows during the transfer.
@@ -102,7 +102,7 @@ class StepRunner:
         if listed is None:
             self._check_link(transfer)
             listed = self._listings.ask(transfer.key, origin)
-            self._progress.heard(transfer.link)
+            self._progress.received(transfer.link)
         ranged = origin.ranged(listed)
         with self._decide() as now:
             if not step.is_current:
@@ -114,7 +114,7 @@ class StepRunner:
             self._machine.version_known(step, entry, is_asked=is_asked, ranged=ranged, now=now)
 
     def _expected(self, transfer: Transfer, origin: Origin) -> Listed | None:
-        """Return the listed version of a small file. A large one is opened before a byte arrives, so it is asked."""
+        """Return the listed version of a small file. A large one opens before a byte arrives, so its origin decides."""
         if transfer.must_ask:
             return None
         expected = self._listings.expected(transfer.key, origin)
@@ -153,7 +153,7 @@ class StepRunner:
         for piece in origin.pieces(entry.listed, offset, length):
             if not step.is_current:
                 raise StepStoppedError
-            self._progress.heard(step.transfer.link)
+            self._progress.received(step.transfer.link)
             writer.add(piece)
             if not is_half_reported and entry.pins and 2 * writer.length > length:
                 is_half_reported = True
@@ -203,7 +203,7 @@ class StepRunner:
         if copied_bytes > entry.listed.size:  # no more space is reserved for it
             raise ChangedError(f"{entry.key}: the origin sends more bytes than it announced")
         if moved_bytes:
-            self._progress.heard(step.transfer.link)
+            self._progress.received(step.transfer.link)
         elif not may_continue:  # a paused copy receives nothing, which is not its origin's fault
             self._progress.worked()
         return may_continue
@@ -215,7 +215,7 @@ class StepRunner:
         chunks = set(entry.unconfirmed)
         self._check_link(transfer)
         _origin_of(transfer).confirm(entry.listed)
-        self._progress.heard(transfer.link)
+        self._progress.received(transfer.link)
         with self._decide() as now:
             self._machine.confirmed(step, chunks, now=now)
 
