@@ -117,7 +117,7 @@ def test_what_served_serves_after_a_restart_and_a_broken_version_does_not(tmp_pa
     (tmp_path / "models" / "000001" / "tables.msgpack").write_bytes(b"broken")
     broken = ModelService(tmp_path / "models", log, PLAIN)
     assert broken.next_files("user0", "new", "") == ("none", [])
-    assert "not as it was written" in broken.state().error
+    assert "does not match its checksum" in broken.state().error
     broken.close()
     assert serving.next_files("user0", "new", "")[1] != []  # the loaded version stays in use
 

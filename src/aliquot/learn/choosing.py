@@ -20,22 +20,23 @@ class PredictorChoice(Struct, frozen=True):
     weights: dict[str, float]  # of the blend's parts; empty if there is no blend
 
 
-def choose(singles: Mapping[str, Predictor], asked: Sequence[HeldOutStep], marks: frozenset[str]) -> PredictorChoice:
+def choose(singles: Mapping[str, Predictor], held_out: Sequence[HeldOutStep], marks: frozenset[str]) -> PredictorChoice:
     """Score all predictors and choose one. A blend is tried only if the network beats the Markov predictors."""
-    answers = {name: list(predictions(predictor, asked)) for name, predictor in singles.items()}
-    scores = {name: tally(answers[name], asked, marks) for name in singles}
+    answers = {name: list(predictions(predictor, held_out)) for name, predictor in singles.items()}
+    scores = {name: tally(answers[name], held_out, marks) for name in singles}
     weights: dict[str, float] = {}
     if "lstm" in singles and scores["lstm"].worth > max(scores["markov1"].worth, scores["markov2"].worth):
         parts = {name: singles[name] for name in ("markov2", "lstm")}
-        fitted = fit_weights([answers[name] for name in parts], asked)
+        fitted = fit_weights([answers[name] for name in parts], held_out)
         weights = dict(zip(parts, fitted, strict=True))
         blend = BlendPredictor(list(parts.values()), fitted)
         mixed = [blend.mixed(together) for together in zip(*(answers[name] for name in parts), strict=True)]
-        scores["blend"] = tally(mixed, asked, marks)
+        scores["blend"] = tally(mixed, held_out, marks)
     return PredictorChoice(best_of(scores), scores, weights)
 
 
 def best_of(scores: Mapping[str, Score]) -> str:
+    """Return the best predictor. A more complex one must be better by a margin."""
     winner = SIMPLEST_FIRST[0]
     for name in SIMPLEST_FIRST:
         if name in scores and (name == winner or scores[name].worth > scores[winner].worth + _MARGIN):

@@ -1,4 +1,4 @@
-"""The network in torch and its training: rounds over the data until held-back sessions are predicted no better.
+"""The network in torch and its training: rounds over the data until the loss on held-back sessions stops falling.
 
 A checkpoint after each round lets a killed training resume. Only this module imports torch, and only a process that
 trains imports this module.
@@ -58,8 +58,8 @@ class Network(nn.Module):
 class TrainingBudget(Struct, frozen=True):
     """The limits of a training."""
 
-    epochs: int  # max rounds
-    seconds: float  # max duration
+    epochs: int  # maximum number of rounds
+    seconds: float  # maximum duration
     threads: int
     seed: int = 0
 
@@ -132,7 +132,7 @@ class _TrainingRun:
         self._began = time.monotonic()
 
     def is_over(self) -> bool:
-        """Tell whether all rounds are done, the time is up, or the last two rounds improved nothing."""
+        """Return whether all rounds are done, the time is up, or the last two rounds improved nothing."""
         if len(self.curve) >= self.budget.epochs or self._seconds() > self.budget.seconds:
             return len(self.curve) > 0
         losses = [point.held_back_loss for point in self.curve]

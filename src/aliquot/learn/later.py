@@ -2,7 +2,7 @@
 
 A chain of next steps finds the files of a workflow one after the other. If a session reads the same files in another
 order each time, no single next step is likely although all files are certain. So these tables count, for each step and
-for each step under a mark, which files came among the following ones.
+for each step under a mark, which files were among the following ones.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _MIN_SHARE = 0.5  # a file that came less often after a context is not stored
 _PRIOR = 2.0  # weight of the prior probability, in occurrences of the context
 
 
-_Chances: TypeAlias = dict[int, tuple[float, float]]  # by file: probability, and number of files before it
+_Likely: TypeAlias = dict[int, tuple[float, float]]  # by file: probability, and number of files before it
 
 
 class LaterCounts(Struct, frozen=True, array_like=True, gc=False):
@@ -38,7 +38,7 @@ class LaterTables(Struct, frozen=True, array_like=True):
 
     steps: list[AccessStep]  # each as last seen
     after: dict[int, LaterCounts]  # by the number of a step
-    within: dict[int, LaterCounts]  # by a mark and a step: `mark * len(steps) + step`
+    under_mark: dict[int, LaterCounts]  # by a mark and a step: `mark * len(steps) + step`
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -60,9 +60,9 @@ class LaterGuess(NamedTuple):
 class LaterPredictor:
     """Predicts from `LaterTables`. Made once for many predictions."""
 
-    def __init__(self, reach: LaterTables) -> None:
-        self._reach = reach
-        self._numbers = {step.file: number for number, step in enumerate(reach.steps)}
+    def __init__(self, tables: LaterTables) -> None:
+        self._tables = tables
+        self._numbers = {step.file: number for number, step in enumerate(tables.steps)}
 
     def predict_later(self, history: History) -> list[LaterGuess]:
         """Return the files likely to be opened anywhere in the rest of the session."""
@@ -70,18 +70,18 @@ class LaterPredictor:
         if number is None:
             return []
         marks = [self._numbers.get(mark.file) for mark in marks_of(history)]
-        likely: _Chances = {}
+        likely: _Likely = {}
         if history[-1].operation == USER and len(marks) > 1:
             tenants_mark = marks.pop(0)
-            likely = {} if tenants_mark is None else _chances(self._reach.after.get(tenants_mark), {})
-        likely = _chances(self._reach.after.get(number), likely)
+            likely = {} if tenants_mark is None else _smoothed(self._tables.after.get(tenants_mark), {})
+        likely = _smoothed(self._tables.after.get(number), likely)
         for mark in marks:
             if mark is not None:
-                likely = _chances(self._reach.within.get(mark * len(self._numbers) + number), likely)
-        return [LaterGuess(self._reach.steps[file].file, *chance) for file, chance in likely.items()]
+                likely = _smoothed(self._tables.under_mark.get(mark * len(self._numbers) + number), likely)
+        return [LaterGuess(self._tables.steps[file].file, *chance) for file, chance in likely.items()]
 
 
-def _chances(later: LaterCounts | None, shorter: _Chances) -> _Chances:
+def _smoothed(later: LaterCounts | None, shorter: _Likely) -> _Likely:
     """Return the context's shares, smoothed by its constancy or the shorter context.
 
     Among many random files some have come every time by chance. If few files of a context come again, these will not
@@ -99,20 +99,20 @@ def _chances(later: LaterCounts | None, shorter: _Chances) -> _Chances:
 class _LaterCounter:
     """Counts the later files of one context."""
 
-    __slots__ = ("counts", "gaps", "kinds", "seen", "sights")
+    __slots__ = ("counts", "distinct", "gaps", "occurrences", "seen")
 
     def __init__(self) -> None:
-        self.seen = self.kinds = self.sights = 0
+        self.seen = self.distinct = self.occurrences = 0
         self.counts: dict[int, int] = {}
         self.gaps: dict[int, int] = {}
 
     def add(self, files: Iterable[int]) -> None:
         self.seen += 1
         for gap, file in enumerate(files):
-            self.sights += 1
+            self.occurrences += 1
             self.gaps[file] = self.gaps.get(file, 0) + gap
             count = self.counts.get(file, 0)
-            self.kinds += count == 0
+            self.distinct += count == 0
             self.counts[file] = count + 1
         if len(self.counts) > _MAX_COUNTED_FILES:
             best = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))[: _MAX_COUNTED_FILES // 2]
@@ -124,7 +124,7 @@ class _LaterCounter:
             ((file, count) for file, count in self.counts.items() if count >= _MIN_SHARE * self.seen),
             key=lambda pair: (-pair[1], pair[0]),
         )
-        constancy = (self.sights - self.kinds) / (self.kinds * (self.seen - 1) + 1)
+        constancy = (self.occurrences - self.distinct) / (self.distinct * (self.seen - 1) + 1)
         gaps = [self.gaps[file] // count for file, count in best]
         return LaterCounts(self.seen, constancy, [file for file, _ in best], [count for _, count in best], gaps)
 
@@ -134,18 +134,18 @@ def count_later(sessions: Iterable[Session]) -> LaterTables:
     numbers: dict[str, int] = {}
     steps: list[AccessStep] = []
     after: dict[int, _LaterCounter] = {}
-    within: dict[tuple[int, int], _LaterCounter] = {}
+    under_mark: dict[tuple[int, int], _LaterCounter] = {}
     for session in sessions:
         for step in session:
             number = numbers.setdefault(step.file, len(numbers))
             if number == len(steps):
                 steps.append(step)
             steps[number] = step
-        _count_session(session, numbers, after, within)
+        _count_session(session, numbers, after, under_mark)
     return LaterTables(
         steps,
-        {number: note.to_counts() for number, note in after.items()},
-        {mark * len(steps) + number: note.to_counts() for (mark, number), note in within.items()},
+        {number: counter.to_counts() for number, counter in after.items()},
+        {mark * len(steps) + number: counter.to_counts() for (mark, number), counter in under_mark.items()},
     )
 
 
@@ -153,7 +153,7 @@ def _count_session(
     session: Session,
     numbers: dict[str, int],
     after: dict[int, _LaterCounter],
-    within: dict[tuple[int, int], _LaterCounter],
+    under_mark: dict[tuple[int, int], _LaterCounter],
 ) -> None:
     marks: Session = []
     counted_until: dict[tuple[int | None, int], int] = {}  # end of each context's last window
@@ -163,11 +163,11 @@ def _count_session(
             marks = marks_after(marks, step)
         end = place + 1 + (AHEAD_OF_MARK if step.is_mark else AHEAD)
         # Each file once, in order.
-        coming = dict.fromkeys(row[at] for at in range(place + 1, min(end, len(row))) if not session[at].is_mark)
+        following = dict.fromkeys(row[at] for at in range(place + 1, min(end, len(row))) if not session[at].is_mark)
         if place >= counted_until.get((None, number), 0):
             counted_until[None, number] = end
-            after.setdefault(number, _LaterCounter()).add(coming)
+            after.setdefault(number, _LaterCounter()).add(following)
         for mark in (numbers[one.file] for one in marks):
             if place >= counted_until.get((mark, number), 0):
                 counted_until[mark, number] = end
-                within.setdefault((mark, number), _LaterCounter()).add(coming)
+                under_mark.setdefault((mark, number), _LaterCounter()).add(following)

@@ -26,7 +26,7 @@ class LstmPredictor:
             import onnxruntime as ort  # noqa: PLC0415
         except ImportError as error:
             raise LstmError(
-                f"the lstm needs onnxruntime, which is not here ({error}): pip install 'aliquot[learn]'"
+                f"the lstm needs onnxruntime, which is not installed ({error}): pip install 'aliquot[learn]'"
             ) from error
         options = ort.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -34,7 +34,7 @@ class LstmPredictor:
         try:
             self._session: Any = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # its errors have no common base class
-            raise LstmError(f"onnxruntime does not take the model: {error}") from error
+            raise LstmError(f"onnxruntime cannot load the model: {error}") from error
         self._np: Any = np
         self.vocabulary = vocabulary
 

@@ -55,8 +55,8 @@ class MarkovPredictor(SequentialPredictor):
             return self._popular.best
         likely = self._blended(after, self._popular.best)
         if self._order > 1 and len(history) > 1:
-            within = [(mark, self._tables.within) for mark in marks_of(history)]
-            for step, pairs in ((history[-2], self._tables.after_two), *within):
+            under_mark = [(mark, self._tables.under_mark) for mark in marks_of(history)]
+            for step, pairs in ((history[-2], self._tables.after_two), *under_mark):
                 first = self._numbers.get(step.file)
                 pair = None if first is None else pairs.get(first * len(self._numbers) + last)
                 if pair is not None:
@@ -65,8 +65,8 @@ class MarkovPredictor(SequentialPredictor):
 
     def _blended(self, after: Followers, shorter: dict[int, float]) -> dict[int, float]:
         """Combine the context's own counts with the probabilities of the shorter context."""
-        seen_or_new = after.total + after.kinds
-        left = after.kinds / seen_or_new
+        seen_or_new = after.total + after.distinct
+        left = after.distinct / seen_or_new
         likely = {number: left * probability for number, probability in shorter.items()}
         share = self._popular.share
         for number, count in zip(after.files, after.counts, strict=True):

@@ -20,20 +20,20 @@ class PredictionModel:
 
     predictor: Predictor
     later: LaterPredictor | None
-    describe: Callable[[str], AccessStep]
+    step_of: Callable[[str], AccessStep]
     calibration: Calibration = Calibration()  # noqa: RUF009 - frozen
 
     def likely(self, history: History, max_files: int = MAX_LIKELY_FILES) -> list[Guess]:
         """Return the files likely to be opened in the rest of the session, most likely first."""
         if self.predictor.name == "none":
             return []
-        rolled_out = roll_out(self.predictor, self.later, self._known(history), self.describe, max_files)
+        rolled_out = roll_out(self.predictor, self.later, self._known(history), self.step_of, max_files)
         calibrated_guesses = [Guess(file, self.calibration(probability)) for file, probability in rolled_out]
         return [guess for guess in calibrated_guesses if guess.probability >= MIN_PROBABILITY]
 
     def _known(self, history: History) -> History:
         """Remove the marks of unknown users, so that the counts of all users apply."""
-        return [step for step in history if step.operation != USER or self.describe(step.file).is_mark]
+        return [step for step in history if step.operation != USER or self.step_of(step.file).is_mark]
 
 
 def evaluate_predictions(
@@ -49,17 +49,15 @@ def evaluate_predictions(
     results: dict[tuple[int, str, float], tuple[float, bool]] = {}
     for number, place in moments[::every]:
         session = sessions[number]
-        here = {step.file for step in session[:place]}
-        coming = {step.file for step in session[place : place + _LOOK_AHEAD_STEPS]}
+        opened_before = {step.file for step in session[:place]}
+        opened_later = {step.file for step in session[place : place + _LOOK_AHEAD_STEPS]}
         for file, probability in model.likely(seen_until(session, place)):
-            if file not in here:
-                results.setdefault((number, file, round(probability, 1)), (probability, file in coming))
+            if file not in opened_before:
+                results.setdefault((number, file, round(probability, 1)), (probability, file in opened_later))
     return list(results.values())
 
 
 def with_calibration(model: PredictionModel, held_back: Sequence[Session]) -> PredictionModel:
     """Return the model with a calibration from held-back sessions."""
-    raw = PredictionModel(model.predictor, model.later, model.describe)
-    return PredictionModel(
-        model.predictor, model.later, model.describe, calibrate(evaluate_predictions(raw, held_back))
-    )
+    raw = PredictionModel(model.predictor, model.later, model.step_of)
+    return PredictionModel(model.predictor, model.later, model.step_of, calibrate(evaluate_predictions(raw, held_back)))

@@ -15,7 +15,8 @@ from aliquot.learn.steps import OPEN, AccessStep
 from aliquot.learn.tables import Tables
 from aliquot.learn.vocabulary import Vocabulary
 
-TABLES, REACH, NETWORK, VOCABULARY = "tables.msgpack", "reach.msgpack", "lstm.onnx", "vocabulary.msgpack"
+# These names are a format on disk.
+TABLES, LATER, NETWORK, VOCABULARY = "tables.msgpack", "reach.msgpack", "lstm.onnx", "vocabulary.msgpack"
 
 
 class VersionParts:
@@ -44,12 +45,13 @@ class VersionParts:
     def model(self, name: str, manifest: Manifest) -> PredictionModel:
         """Make the model of a predictor. Raises `LstmError` and `BrokenVersionError`."""
         try:
-            reach = LaterTables.from_bytes(self._files[REACH])
-            return PredictionModel(self.predictor(name), LaterPredictor(reach), self.describe, manifest.calibration)
+            later = LaterTables.from_bytes(self._files[LATER])
+            return PredictionModel(self.predictor(name), LaterPredictor(later), self.step_of, manifest.calibration)
         except (KeyError, msgspec.DecodeError) as error:
             raise BrokenVersionError(f"version {manifest.version}: {error}") from error
 
-    def describe(self, file: str) -> AccessStep:
+    def step_of(self, file: str) -> AccessStep:
+        """Return the step of a file, of size 0 if the version does not know it."""
         return self._steps.get(file) or AccessStep(file, 0, OPEN)
 
 

@@ -9,12 +9,12 @@ MAX_GUESSES = 32  # of one prediction
 
 
 class Guess(NamedTuple):
-    file: str  # or the name of a mark, as in its `Step`
+    file: str  # or the name of a mark, as in its `AccessStep`
     probability: float
 
 
 class Predictor(Protocol):
-    """Immutable and thread-safe."""
+    """Predicts the next step of a session. Implementations are immutable and thread-safe."""
 
     name: str
 
@@ -38,7 +38,7 @@ class SequentialPredictor:
 
 
 class NullPredictor(SequentialPredictor):
-    """The predictor `none`, which predicts nothing. Every other must be better to serve."""
+    """The predictor `none`, which predicts nothing. Another predictor serves only if it is better."""
 
     name = "none"
 

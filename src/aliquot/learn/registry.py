@@ -64,7 +64,7 @@ class ServingState(Struct, frozen=True):
 
 
 class ModelRegistry:
-    """Any process may read it. One process trains at a time and holds the lock of `training`."""
+    """The versions in a directory. Any process may read them. One at a time may train, under the lock of `training`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -96,7 +96,7 @@ class ModelRegistry:
             except OSError as error:
                 raise BrokenVersionError(f"version {manifest.version}: {error}") from error
             if sha256(data).hexdigest() != checksum:
-                raise BrokenVersionError(f"version {manifest.version}: {name} is not as it was written")
+                raise BrokenVersionError(f"version {manifest.version}: {name} does not match its checksum")
             found[name] = data
         return found
 
@@ -183,7 +183,7 @@ class ModelRegistry:
             os.close(lock)
 
     def _sweep(self) -> None:
-        """Delete what a killed training left: versions that it was writing or removing."""
+        """Delete versions that a killed training was writing or removing."""
         sweep_removed(self.directory)
         for left in self.directory.glob(f"{_DRAFT}*"):
             if left.is_dir():

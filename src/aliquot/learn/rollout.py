@@ -1,7 +1,7 @@
 """Predict the files of the rest of a session, by chains of next steps and by counts of later files.
 
 A chain follows the most likely next steps. A file's probability is the sum over all chains that contain it. Unlikely
-chains are cut off, so the probability is rather too low than too high.
+chains are cut off, so the probability is too low rather than too high.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class _Chain(NamedTuple):
 
 
 def chain(
-    predictor: Predictor, history: History, describe: Callable[[str], AccessStep], depth: int = MAX_DEPTH
+    predictor: Predictor, history: History, step_of: Callable[[str], AccessStep], depth: int = MAX_DEPTH
 ) -> dict[str, float]:
     """Return the probability of each file to be opened within `depth` steps, the sooner ones first."""
     likely: dict[str, float] = {}
@@ -39,7 +39,7 @@ def chain(
                 probability = one.probability * chance
                 if probability < _MIN_CHAIN_PROBABILITY:
                     break
-                step = describe(file)
+                step = step_of(file)
                 if not step.is_mark and file not in one.files:
                     likely[file] = likely.get(file, 0.0) + probability
                 longer.append(_Chain(probability, (*one.history, step)[-WINDOW:], one.files | {file}))
@@ -54,14 +54,14 @@ def roll_out(
     predictor: Predictor,
     later: LaterPredictor | None,
     history: History,
-    describe: Callable[[str], AccessStep],
+    step_of: Callable[[str], AccessStep],
     max_files: int = 64,
 ) -> list[Guess]:
     """Return the likely files, most likely first and then by distance.
 
     A file that both ways predict gets the higher probability, because either alone is too low.
     """
-    likely = chain(predictor, history, describe)
+    likely = chain(predictor, history, step_of)
     gaps: dict[str, float] = {file: gap for gap, file in enumerate(likely)}
     if later is not None:
         for file, chance, gap in later.predict_later(history):

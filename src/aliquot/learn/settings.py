@@ -7,7 +7,7 @@ PREDICTORS = ("none", "popular", "markov1", "markov2", "lstm", "blend")
 
 
 class LearnSettings(Struct, frozen=True):
-    """The names of the fields are those of the option `--learning`."""
+    """The settings of the option `--learning`, whose names are the field names."""
 
     predictor: str = AUTO  # "auto": the best on held-back sessions; else always this one
     least_sessions: int = 8  # sessions in the log before the first training
@@ -16,9 +16,9 @@ class LearnSettings(Struct, frozen=True):
     look_every_s: float = 30.0  # how often the agent checks for new accesses
     keep_versions: int = 10
     threads: int = 1  # of the training
-    epochs: int = 12  # max rounds of the network; it stops earlier without improvement
+    epochs: int = 12  # maximum number of rounds of the network; it stops earlier without improvement
     most_steps: int = 200_000  # the network is trained on the newest steps of the log
-    most_minutes: float = 30.0  # max duration of the network's training
+    most_minutes: float = 30.0  # maximum duration of the network's training
     niceness: int = 19  # of the training
     when_idle: bool = True  # train on idle processors only; not if the operator waits for it
     with_lstm: bool = True  # train the network if torch is installed

@@ -9,6 +9,8 @@ WINDOW = 10  # number of steps that a prediction uses
 
 
 class AccessStep(NamedTuple):
+    """One step of a session: an opened file, or a mark."""
+
     file: str  # `dataset/path`, or the name of a mark
     size: int = 0
     operation: str = OPEN
@@ -23,10 +25,12 @@ History: TypeAlias = Sequence[AccessStep]  # oldest first
 
 
 def begin(tenant: str) -> AccessStep:
+    """Return the mark of the beginning of a tenant's session."""
     return AccessStep(f"begin:{tenant}", 0, BEGIN)
 
 
 def call(tenant: str, function: str) -> AccessStep:
+    """Return the mark of a function call."""
     return AccessStep(f"call:{tenant}/{function}", 0, CALL)
 
 

@@ -21,7 +21,7 @@ class Followers(Struct, frozen=True, array_like=True, gc=False):
     """The steps that followed a context: their number, how many different ones, and the most frequent."""
 
     total: int
-    kinds: int
+    distinct: int
     files: list[int]
     counts: list[int]
 
@@ -36,7 +36,7 @@ class Tables(Struct, frozen=True, array_like=True):
     counts: list[int]  # occurrences of each step
     after_one: dict[int, Followers]
     after_two: dict[int, Followers]
-    within: dict[int, Followers]  # by the pair of a mark and a step under it
+    under_mark: dict[int, Followers]  # by the pair of a mark and a step under it
 
     def to_bytes(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -54,7 +54,7 @@ def count(sessions: Iterable[Session]) -> Tables:
     counts: list[int] = []
     ones: _Counts = {}
     twos: _Pairs = {}
-    within: _Pairs = {}
+    under_mark: _Pairs = {}
     for session in sessions:
         before = last = END
         marks: Session = []
@@ -65,33 +65,33 @@ def count(sessions: Iterable[Session]) -> Tables:
                 counts.append(0)
             seen[number] = step
             counts[number] += 1
-            _note(ones, last, number)
-            _note_pair(twos, before, last, number)
+            _count_follower(ones, last, number)
+            _count_pair(twos, before, last, number)
             for mark in marks:
-                _note_pair(within, numbers[mark.file], last, number)
+                _count_pair(under_mark, numbers[mark.file], last, number)
             before, last = last, number
             if step.is_mark:
                 marks = marks_after(marks, step)
-        _note(ones, last, END)
-        _note_pair(twos, before, last, END)
+        _count_follower(ones, last, END)
+        _count_pair(twos, before, last, END)
         for mark in marks:
-            _note_pair(within, numbers[mark.file], last, END)
+            _count_pair(under_mark, numbers[mark.file], last, END)
     return Tables(
         seen,
         counts,
         {one: _kept(after) for one, after in ones.items()},
         _pairs(twos, len(seen)),
-        _pairs(within, len(seen)),
+        _pairs(under_mark, len(seen)),
     )
 
 
-def _note(ones: _Counts, last: int, number: int) -> None:
+def _count_follower(ones: _Counts, last: int, number: int) -> None:
     if last != END:
         after = ones.setdefault(last, {})
         after[number] = after.get(number, 0) + 1
 
 
-def _note_pair(pairs: _Pairs, first: int, last: int, number: int) -> None:
+def _count_pair(pairs: _Pairs, first: int, last: int, number: int) -> None:
     if END not in {first, last}:
         after = pairs.setdefault((first, last), {})
         after[number] = after.get(number, 0) + 1

@@ -16,7 +16,7 @@ from aliquot.learn.later import count_later
 from aliquot.learn.lstm import LstmError, LstmPredictor
 from aliquot.learn.markov import MarkovPredictor, PopularPredictor
 from aliquot.learn.model import with_calibration
-from aliquot.learn.parts import NETWORK, REACH, TABLES, VOCABULARY, VersionParts, open_parts
+from aliquot.learn.parts import LATER, NETWORK, TABLES, VOCABULARY, VersionParts, open_parts
 from aliquot.learn.predictor import NullPredictor, Predictor
 from aliquot.learn.registry import BrokenVersionError, EpochResult, Manifest, ModelRegistry
 from aliquot.learn.scoring import HeldOutStep, held_out_steps, score
@@ -31,7 +31,7 @@ _MIN_STEPS = 200  # for training a network
 _MIN_COMMON_STEPS = 20  # held-out steps unknown to both versions, for a comparison on these alone
 
 
-class TooLittleError(Exception):
+class TooFewSessionsError(Exception):
     """The log has too few sessions; the text says how many are needed."""
 
 
@@ -73,10 +73,10 @@ class _TrainedNetwork(Struct, frozen=True):
 
 
 def split(sessions: Sequence[DatedSession], min_sessions: int) -> tuple[list[DatedSession], list[DatedSession]]:
-    """Split sessions by time into older ones to train on and newer ones to hold back. Raises `TooLittleError`."""
+    """Split sessions by time into older ones to train on and newer ones to hold back. Raises `TooFewSessionsError`."""
     ordered = sorted((one for one in sessions if len(one.steps) > 1), key=lambda one: one.began_s)
     if len(ordered) < min_sessions:
-        raise TooLittleError(
+        raise TooFewSessionsError(
             f"there are {len(ordered)} sessions of more than one access in the log; it takes {min_sessions}"
         )
     border = min(len(ordered) - 1, int((1 - HELD_BACK) * len(ordered)))
@@ -86,15 +86,15 @@ def split(sessions: Sequence[DatedSession], min_sessions: int) -> tuple[list[Dat
 def train(
     sessions: Sequence[DatedSession], registry: ModelRegistry, settings: LearnSettings, on_progress: OnProgress
 ) -> Manifest:
-    """Add a version, and serve it if it is better than the serving one. Raises `TooLittleError`."""
+    """Add a version, and serve it if it is better than the serving one. Raises `TooFewSessionsError`."""
     learned, held_back = split(sessions, max(2, settings.least_sessions))
     with registry.training() as work:
-        made = learn(learned, held_back, work, settings, on_progress)
-        accepted, why = _compare_with_serving(made, held_back, registry)
+        trained = learn(learned, held_back, work, settings, on_progress)
+        accepted, why = _compare_with_serving(trained, held_back, registry)
         manifest = msgspec.structs.replace(
-            made.manifest, version=registry.next_version(), accepted=accepted, why=why, created=now_ms()
+            trained.manifest, version=registry.next_version(), accepted=accepted, why=why, created=now_ms()
         )
-        registry.add(manifest, made.files)
+        registry.add(manifest, trained.files)
         if accepted and not registry.serving().pinned:
             registry.serve(manifest.version)
         registry.prune(settings.keep_versions)
@@ -110,7 +110,7 @@ def learn(
     on_progress: OnProgress,
 ) -> TrainingResult:
     """Train all predictors on `learned`, choose one by `held_back`, and count again with both."""
-    on_progress(TrainingProgress("counting what follows what", 0.0))
+    on_progress(TrainingProgress("counting which steps follow which", 0.0))
     past, newest = [one.steps for one in learned], [one.steps for one in held_back]
     tables = count(past)
     marks = frozenset(step.file for step in tables.steps if step.is_mark)
@@ -124,14 +124,14 @@ def learn(
     files = dict(network.files)
     if network.predictor is not None:
         singles["lstm"] = network.predictor
-    on_progress(TrainingProgress("trying all on held-back sessions", 0.9))
+    on_progress(TrainingProgress("scoring all predictors on held-back sessions", 0.9))
     choice = choose(singles, held_out_steps(newest, _MAX_TRIALS), marks)
     calibration = _calibration(
-        choice, {**files, TABLES: tables.to_bytes(), REACH: count_later(past).to_bytes()}, newest
+        choice, {**files, TABLES: tables.to_bytes(), LATER: count_later(past).to_bytes()}, newest
     )
-    on_progress(TrainingProgress("counting once more, with the held-back sessions", 0.95))
+    on_progress(TrainingProgress("counting again, with the held-back sessions", 0.95))
     everything = [*past, *newest]
-    files |= {TABLES: count(everything).to_bytes(), REACH: count_later(everything).to_bytes()}
+    files |= {TABLES: count(everything).to_bytes(), LATER: count_later(everything).to_bytes()}
     manifest = msgspec.structs.replace(
         calibration,
         sessions=len(everything),
@@ -238,12 +238,12 @@ def _signature(sessions: Sequence[Session], vocabulary: Vocabulary, epochs: int)
 
 
 def _compare_with_serving(
-    made: TrainingResult, held_back: Sequence[DatedSession], registry: ModelRegistry
+    trained: TrainingResult, held_back: Sequence[DatedSession], registry: ModelRegistry
 ) -> tuple[bool, str]:
     """Compare with the serving version, if possible on sessions that neither was trained on."""
-    winner = made.choice.winner
+    winner = trained.choice.winner
     if winner == "none":
-        return False, "nothing that was learned names a file of the held-back sessions"
+        return False, "no predictor names a file of the held-back sessions"
     serving = registry.serving().version
     try:
         old = registry.manifest(serving)
@@ -252,20 +252,20 @@ def _compare_with_serving(
     except (BrokenVersionError, LstmError):
         return True, f"{winner} is the best on held-back sessions, and nothing served before"
     fresh = [one.steps for one in held_back if one.began_s > old.until_s]
-    asked = held_out_steps(fresh, _MAX_TRIALS)
-    if len(asked) < _MIN_COMMON_STEPS:
-        asked = held_out_steps([one.steps for one in held_back], _MAX_TRIALS)
-    marks = made.marks.union(step.file for step in parts.tables.steps if step.is_mark)
-    theirs = score(before, asked, marks).worth
-    ours = _worth(made, asked, marks)
+    held_out = held_out_steps(fresh, _MAX_TRIALS)
+    if len(held_out) < _MIN_COMMON_STEPS:
+        held_out = held_out_steps([one.steps for one in held_back], _MAX_TRIALS)
+    marks = trained.marks.union(step.file for step in parts.tables.steps if step.is_mark)
+    theirs = score(before, held_out, marks).worth
+    ours = _worth(trained, held_out, marks)
     better = ours > theirs
-    compared = f"{winner} {ours:.1%} against version {serving}'s {old.winner} {theirs:.1%} on {len(asked)} accesses"
+    compared = f"{winner} {ours:.1%} against version {serving}'s {old.winner} {theirs:.1%} on {len(held_out)} accesses"
     return better, f"{'better' if better else 'not better'} than the one in use: {compared}"
 
 
-def _worth(made: TrainingResult, asked: Sequence[HeldOutStep], marks: frozenset[str]) -> float:
-    name, weights = made.choice.winner, made.choice.weights
+def _worth(trained: TrainingResult, held_out: Sequence[HeldOutStep], marks: frozenset[str]) -> float:
+    name, weights = trained.choice.winner, trained.choice.weights
     if name == "blend":
-        blend = BlendPredictor([made.predictors[part] for part in weights], list(weights.values()))
-        return score(blend, asked, marks).worth
-    return score(made.predictors[name], asked, marks).worth
+        blend = BlendPredictor([trained.predictors[part] for part in weights], list(weights.values()))
+        return score(blend, held_out, marks).worth
+    return score(trained.predictors[name], held_out, marks).worth

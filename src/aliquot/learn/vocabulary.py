@@ -19,6 +19,8 @@ _MAX_SIZE_LOG2 = 40.0  # maps a tebibyte to 1
 
 
 class Vocabulary:
+    """The numbers of steps, which are the inputs and outputs of the network."""
+
     def __init__(self, steps: Sequence[AccessStep]) -> None:
         self.steps = list(steps)  # each as last seen
         self._numbers = {step.file: FIRST_STEP + place for place, step in enumerate(self.steps)}
@@ -36,6 +38,7 @@ class Vocabulary:
 
 
 def features(step: AccessStep) -> tuple[float, ...]:
+    """Return the size and operation of a step as inputs of the network."""
     row = [log2(step.size + 1) / _MAX_SIZE_LOG2, 0.0, 0.0, 0.0]
     place = _OPERATIONS.get(step.operation)
     if place is not None:

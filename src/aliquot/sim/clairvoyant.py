@@ -1,7 +1,7 @@
 """Clairvoyant SRTF and MLFQS, as in the printed schedules of the Kernel-as-a-Service thesis.
 
 They read the whole trace in advance, and block until their next call arrives. A live platform cannot run them, so they
-are not among the policies. They reproduce the printed schedules, in which a call waits beside an idle device for
+are not among the policies. They reproduce the printed schedules, in which a call waits while a device is idle, for
 another call that has not arrived yet.
 """
 

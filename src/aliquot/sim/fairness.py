@@ -85,7 +85,7 @@ class FairnessMeter:
             self._weight = self._weight - flow.weight if self._backlogged else 0.0
 
     def rate_changed(self, flow: FlowMeter, by: float, now: float) -> None:
-        """Note that a run of the flow has begun (`by` is its share) or ended (`by` is minus its share)."""
+        """Record that a run of the flow has begun (`by` is its share) or ended (`by` is minus its share)."""
         if flow.queued:
             self._advance(now)
             self._count(flow)

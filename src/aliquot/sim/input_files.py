@@ -72,7 +72,7 @@ class CsvRow:
 def parse_number(text: str) -> float | None:
     """Parse a number from 0 to `MAX_NUMBER` and round it to the time grid. Return None for any other text.
 
-    Whole numbers become ints, so that sums of them stay exact. A positive number below the grid is kept as it is.
+    Whole numbers become ints, so that sums of them stay exact. A positive number below the grid is not rounded.
     """
     if NUMBER_PATTERN.fullmatch(text) is None:
         return None

@@ -150,13 +150,15 @@ class SimulatedMachine:
         """Move the sandbox's bytes over the bus of each of its devices, then call `then` with the time."""
         buses = [self._bus[device] for device in self._sandboxes[sandbox].devices]
 
-        def arrived(bus: SharedResource[int], at: float) -> None:
+        def transferred(bus: SharedResource[int], at: float) -> None:
             bus.end([sandbox], at, done=True)
             if not any(sandbox in other for other in buses):
                 then(at)
 
         for bus in buses:
-            bus.begin(sandbox, ResourceUse(times.load_s or 0, 1, now, partial(_callback, partial(arrived, bus))), now)
+            bus.begin(
+                sandbox, ResourceUse(times.load_s or 0, 1, now, partial(_callback, partial(transferred, bus))), now
+            )
 
 
 def _stretched(curve: InterferenceCurve, uses: Mapping[int, ResourceUse]) -> list[float]:

@@ -40,6 +40,7 @@ def functions() -> dict[str, FunctionSpec]:
 
 
 def files(spec: ReadersSpec) -> dict[FileKey, int]:
+    """Return the sizes of all users' files."""
     listed = {}
     for user in range(1, spec.users + 1):
         listed[DATASET, f"user{user}/config.json"] = MIB // 16

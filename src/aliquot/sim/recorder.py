@@ -108,11 +108,11 @@ class RunRecorder:
         flow.wait_s.append(between(call.arrival.time_s, now))
         self._left_queue(call, now)
         if self._on_dispatch is not None:
-            warmth = "cold" if command.start is Start.COLD else "warm"
+            start = "cold" if command.start is Start.COLD else "warm"
             arrival = call.arrival
             device = place_text(command.place)
             self._on_dispatch(
-                DispatchLine(now, device, arrival.function, warmth, command.reason, arrival.tenant, arrival.time_s)
+                DispatchLine(now, device, arrival.function, start, command.reason, arrival.tenant, arrival.time_s)
             )
 
     def _left_queue(self, call: SimulatedCall, now: float) -> None:

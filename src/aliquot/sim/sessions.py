@@ -35,7 +35,7 @@ class SessionExpiry:
             use.ends_at = 0
 
     def ended(self, arrival: Arrival, now: float) -> None:
-        """Note that a call has ended, and schedule the session's end after its last open call."""
+        """Record the end of a call, and schedule the session's end after its last open call."""
         key = (arrival.tenant, arrival.session or "")
         use = self._uses[key]
         use.calls -= 1

@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class ResourceUse:
-    """One use of a shared resource. `began` may lie before `now`, where other work came first."""
+    """One use of a shared resource. `began` may be before `now` if other work came first."""
 
     __slots__ = ("began", "demand", "done", "entry", "left_s", "pace", "since")
 
@@ -31,7 +31,7 @@ class ResourceUse:
         self.demand = demand  # part of the resource that it would use alone
         self.since = now
         self.began = now if began is None else began
-        self.done = done  # makes the queue entry for the end, from the times of begin and end
+        self.done = done  # makes the queue entry for the end, from the start and end times
         self.pace: float = 1  # seconds that one second of work takes
         self.entry = -1
 

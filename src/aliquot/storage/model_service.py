@@ -60,7 +60,7 @@ class ModelService:
         recent = self._log.recent(tenant, session, function or "")
         guesses = model.likely(history_of(recent, tenant, function, user))
         return name, [
-            Likely(*as_key(guess.file), model.describe(guess.file).size, guess.probability) for guess in guesses
+            Likely(*as_key(guess.file), model.step_of(guess.file).size, guess.probability) for guess in guesses
         ]
 
     # --- requests of the operator -----------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class ChaosFabric:
         self._limits = limits
         self._files = [(dataset, f"{number}.bin", random.choice(SIZES)) for dataset in DATASETS for number in range(6)]
         self._sizes = {(dataset, path): size for dataset, path, size in self._files}
-        self._asked: list[Predict] = []
+        self._requests: list[Predict] = []
         self._predictions: dict[tuple[str, str], FilesPredicted] = {}  # the last one of each open audience
         self._fetches: dict[int, Fetch] = {}
         self._cancelled: dict[int, None] = {}
@@ -49,7 +49,7 @@ class ChaosFabric:
     def perform(self, command: Predict | Fetch | CancelFetch) -> None:
         match command:
             case Predict():
-                self._asked.append(command)
+                self._requests.append(command)
             case Fetch():
                 self._fetch(command)
             case CancelFetch():
@@ -84,15 +84,15 @@ class ChaosFabric:
 
     def predict(self) -> list[Event]:
         """Answer a request for a prediction, perhaps a second time, or after its audience has ended."""
-        if not self._asked:
+        if not self._requests:
             return []
-        asked = self._random.choice(self._asked)
+        request = self._random.choice(self._requests)
         if self._random.random() < 0.5:  # noqa: PLR2004 - half of them may be answered again
-            self._asked.remove(asked)
+            self._requests.remove(request)
         files = self._random.sample(self._files, self._random.randrange(0, 7))
         likely = tuple(LikelyFile(*file, self._random.choice((0.1, 0.6, 0.75, 0.8, 0.9, 1))) for file in files)
-        prediction = FilesPredicted(asked.tenant, asked.session, "dice", likely)
-        self._predictions[asked.tenant, asked.session] = prediction
+        prediction = FilesPredicted(request.tenant, request.session, "dice", likely)
+        self._predictions[request.tenant, request.session] = prediction
         return [prediction]
 
     def end_fetch(self) -> list[Event]:

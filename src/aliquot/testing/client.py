@@ -89,7 +89,7 @@ def result_of(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(answer: httpx.Response) -> httpx.Response:
-    """Return the answer. Raise `CallError` with its text if it is no success."""
+    """Return the answer. Raise `CallError` with its text if its status is an error."""
     if not answer.is_success:
         request = f"{answer.request.method} {answer.request.url.path}"
         raise CallError(f"{request} answered {answer.status_code}: {answer.text[:_MAX_ERROR_CHARS]}")

@@ -88,7 +88,7 @@ class LiveServer:
             pause_s=0.1,
         )
         if state["training"]["error"]:
-            raise CallError(f"nothing was learned: {state['training']['error']}")
+            raise CallError(f"the training failed: {state['training']['error']}")
         return str(state["model"])
 
     def descendants(self) -> list[int]:
@@ -101,9 +101,9 @@ class LiveServer:
                 except OSError:
                     continue
                 children.setdefault(parent, []).append(int(entry.name))
-        found, ahead = [], [self.process.pid]
-        while ahead:
-            ahead += (own := children.get(ahead.pop(), []))
+        found, pending = [], [self.process.pid]
+        while pending:
+            pending += (own := children.get(pending.pop(), []))
             found += own
         return found
 

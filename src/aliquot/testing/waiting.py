@@ -1,4 +1,4 @@
-"""Wait for a condition with a time limit. The error names what was awaited."""
+"""Wait for a condition with a time limit. The error names the awaited thing."""
 
 import asyncio
 import time
@@ -21,12 +21,12 @@ def wait_until(
 ) -> T:
     """Call `read` until `accept` is true of its value, and return that value.
 
-    Raises `TimeoutError` that names `what` was awaited and the last value read.
+    Raises `TimeoutError` with `what` and the last value read.
     """
     deadline_s = time.monotonic() + timeout_s
     while not accept(value := read()):
         if time.monotonic() > deadline_s:
-            raise _never(what, timeout_s, value)
+            raise _timeout_error(what, timeout_s, value)
         time.sleep(pause_s)
     return value
 
@@ -43,7 +43,7 @@ async def wait_until_async(
     deadline_s = time.monotonic() + timeout_s
     while not accept(value := await read()):
         if time.monotonic() > deadline_s:
-            raise _never(what, timeout_s, value)
+            raise _timeout_error(what, timeout_s, value)
         await asyncio.sleep(pause_s)
     return value
 
@@ -58,11 +58,11 @@ async def wait_on_loop(
 ) -> T:
     """Call `read` between turns of the event loop until `accept` is true of its value, and return that value."""
 
-    async def look() -> T:
+    async def read_async() -> T:
         return read()
 
-    return await wait_until_async(look, accept, what=what, timeout_s=timeout_s, pause_s=pause_s)
+    return await wait_until_async(read_async, accept, what=what, timeout_s=timeout_s, pause_s=pause_s)
 
 
-def _never(what: str, timeout_s: float, value: object) -> TimeoutError:
+def _timeout_error(what: str, timeout_s: float, value: object) -> TimeoutError:
     return TimeoutError(f"waited {timeout_s:g} s for {what}; last seen: {value!r:.2000}")

@@ -120,7 +120,7 @@ def test_eight_bit_weights_name_the_same_file_in_fewer_bytes(network, tmp_path):
 
 
 def test_a_file_that_is_no_model_is_an_error_that_says_so():
-    with pytest.raises(LstmError, match="does not take the model"):
+    with pytest.raises(LstmError, match="cannot load the model"):
         LstmPredictor(b"not a model", Vocabulary([]))
 
 

@@ -193,10 +193,10 @@ def test_a_user_seen_once_has_what_all_open_all_the_same():
 
 
 def test_a_blend_weighs_by_what_held_back_sessions_show():
-    asked = [HeldOutStep([AccessStep("a")], "right")] * 10
+    held_out = [HeldOutStep([AccessStep("a")], "right")] * 10
     good = [[Guess("right", 0.9)]] * 10
     bad = [[Guess("wrong", 0.9)]] * 10
-    weights = fit_weights([bad, good], asked)
+    weights = fit_weights([bad, good], held_out)
     assert weights[1] > 0.99
     tables = count([[AccessStep("a"), AccessStep("right")]] * 4)
     assert (
@@ -234,8 +234,8 @@ def test_without_a_calibration_what_is_said_is_taken_as_it_is():
 
 def test_scores_count_what_was_named_and_pass_over_marks():
     tables = count([[begin("ann"), call("ann", "f"), AccessStep("a"), AccessStep("b")]] * 9)
-    asked = held_out_steps([[begin("ann"), call("ann", "f"), AccessStep("a"), AccessStep("b")]])
-    assert [place.file for place in asked] == ["a", "b"]
-    found = score(MarkovPredictor(tables, 1), asked, frozenset({"begin:ann", "call:ann/f"}))
+    held_out = held_out_steps([[begin("ann"), call("ann", "f"), AccessStep("a"), AccessStep("b")]])
+    assert [place.file for place in held_out] == ["a", "b"]
+    found = score(MarkovPredictor(tables, 1), held_out, frozenset({"begin:ann", "call:ann/f"}))
     assert (found.places, found.top1, found.top5, found.sure, found.right) == (2, 1.0, 1.0, 2, 1.0)
-    assert score(NullPredictor(), asked).worth == 0
+    assert score(NullPredictor(), held_out).worth == 0

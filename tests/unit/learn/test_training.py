@@ -16,7 +16,7 @@ from aliquot.learn.settings import PREDICTORS as NAMES
 from aliquot.learn.settings import LearnSettings
 from aliquot.learn.steps import AccessStep, begin, call
 from aliquot.learn.tables import count
-from aliquot.learn.training import DatedSession, TooLittleError, split, train
+from aliquot.learn.training import DatedSession, TooFewSessionsError, split, train
 
 PLAIN = LearnSettings(with_lstm=False)
 
@@ -44,7 +44,7 @@ def test_what_is_held_back_is_newer_than_what_is_learned():
 
 
 def test_too_little_says_how_much_there_must_be(registry):
-    with pytest.raises(TooLittleError, match=r"there are 3 sessions .* it takes 8"):
+    with pytest.raises(TooFewSessionsError, match=r"there are 3 sessions .* it takes 8"):
         train(many(3), registry, PLAIN, quiet)
     assert registry.versions() == []
 
@@ -129,7 +129,9 @@ class Oracle(SequentialPredictor):
 @pytest.mark.parametrize("wins", [True, False])
 def test_a_network_that_loses_to_markov_has_no_say(wins):
     tables = count([[AccessStep(f"a{number}"), AccessStep("usual")] for number in range(30)])
-    asked = held_out_steps([[AccessStep(f"b{number}"), AccessStep("new" if wins else "usual")] for number in range(20)])
+    held_out = held_out_steps(
+        [[AccessStep(f"b{number}"), AccessStep("new" if wins else "usual")] for number in range(20)]
+    )
     singles = {
         "none": NullPredictor(),
         "popular": PopularPredictor(tables),
@@ -137,7 +139,7 @@ def test_a_network_that_loses_to_markov_has_no_say(wins):
         "markov2": MarkovPredictor(tables, 2),
         "lstm": Oracle("new"),
     }
-    choice = choose(singles, asked, frozenset())
+    choice = choose(singles, held_out, frozenset())
     assert ("blend" in choice.scores) == wins
     assert choice.winner == ("lstm" if wins else "popular")
 

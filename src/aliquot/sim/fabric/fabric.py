@@ -1,4 +1,4 @@
-"""The simulated fabric: performs the core's commands about files, and lets calls read their files.
+"""The simulated fabric: performs the core's commands about files, and reads files for running calls.
 
 When a call runs, it opens its files one after the other and waits for each one that is not cached. It computes after
 the last one. An open makes a running prefetch of the same file urgent. After each open, the core receives a new
@@ -56,7 +56,7 @@ class SimulatedFabric:
         return self._counters.figures(self._cache.unopened_bytes() + self._cache.wasted_bytes) if self._sizes else None
 
     def _schedule_sessions(self, workload: Iterable[Arrival], lead_s: float) -> None:
-        """Schedule the begin of each session, `lead_s` before its first call."""
+        """Schedule the start of each session, `lead_s` before its first call."""
         first: dict[tuple[str, str], float] = {}
         for arrival in workload:
             if arrival.session is not None:
@@ -66,10 +66,10 @@ class SimulatedFabric:
             self._queue.add(at, SessionBegan(*key))
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Pass the begin of sessions on to the predictor."""
+        """Report new sessions to the predictor."""
         for event in events:
             if type(event) is SessionBegan:
-                self._predictor.began((event.tenant, event.session))
+                self._predictor.session_began((event.tenant, event.session))
 
     # --- performing commands ----------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class SimulatedFabric:
 
     def read(self, call: str, arrival: Arrival, now: float, then: Callable[[float], None]) -> None:
         """Open a call's files one after the other, then call `then` with the time."""
-        self._predictor.called(arrival)
+        self._predictor.call_started(arrival)
         reading = ReadingCall(arrival, now, then)
         self._open[call] = reading.opened
         self._read_next(reading, now)
@@ -141,7 +141,7 @@ class SimulatedFabric:
             state = self._state(key)
             self._counters.opened[state] += 1
             self._counters.transfer_s += self._link.alone_s(self._sizes[key]) if state != "cached" else 0
-            self._predictor.opened(reading.audience, key, self._sizes[key])
+            self._predictor.file_opened(reading.audience, key, self._sizes[key])
             if reading.audience in self._audiences:
                 self._send_prediction(reading.audience, "", now)
             if key not in self._cache:

@@ -27,14 +27,14 @@ def caller_of(arrival: Arrival) -> AudienceKey:
 class FilePredictor(ABC):
     """Observes sessions, calls and opens, and predicts the next files."""
 
-    def began(self, audience: AudienceKey) -> None:
-        """Note that a session has begun."""
+    def session_began(self, audience: AudienceKey) -> None:
+        """Record the start of a session."""
 
-    def called(self, arrival: Arrival) -> None:
-        """Note that a call runs. It has not opened any file yet."""
+    def call_started(self, arrival: Arrival) -> None:
+        """Record the start of a call, which has not opened any file yet."""
 
-    def opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
-        """Note that a call has opened a file."""
+    def file_opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
+        """Record that a call has opened a file."""
 
     @abstractmethod
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
@@ -56,21 +56,21 @@ class ClairvoyantPredictor(FilePredictor):
 
     def __init__(self, workload: Iterable[Arrival], sizes: dict[FileKey, int]) -> None:
         self._sizes = sizes
-        self._coming: dict[AudienceKey, dict[FileKey, int]] = {}  # number of future opens, in order of the first one
+        self._future: dict[AudienceKey, dict[FileKey, int]] = {}  # number of future opens, in order of the first one
         for arrival in workload:
-            coming = self._coming.setdefault(caller_of(arrival), {})
+            future = self._future.setdefault(caller_of(arrival), {})
             for name in arrival.reads:
                 key = file_key(name)
-                coming[key] = coming.get(key, 0) + 1
+                future[key] = future.get(key, 0) + 1
 
-    def opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
-        coming = self._coming[audience]
-        times = coming.pop(key) - 1
+    def file_opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
+        future = self._future[audience]
+        times = future.pop(key) - 1
         if times:
-            coming[key] = times
+            future[key] = times
 
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
-        keys = list(self._coming.get(audience, {}))[:MAX_PREDICTED_FILES]
+        keys = list(self._future.get(audience, {}))[:MAX_PREDICTED_FILES]
         return [LikelyFile(*key, self._sizes[key], 1.0) for key in keys]
 
 
@@ -85,19 +85,19 @@ class LearnedPredictor(FilePredictor):
         self._opens = self._trained_opens = 0
         self._model: PredictionModel | None = None
 
-    def began(self, audience: AudienceKey) -> None:
+    def session_began(self, audience: AudienceKey) -> None:
         self._begin(audience, begin(audience[0]))
 
-    def called(self, arrival: Arrival) -> None:
+    def call_started(self, arrival: Arrival) -> None:
         audience, step = caller_of(arrival), call(arrival.tenant, arrival.function)
         if arrival.session is None or audience not in self._current:
             self._begin(audience, step)
         else:
-            self._note(audience, step)
+            self._record(audience, step)
 
-    def opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
+    def file_opened(self, audience: AudienceKey, key: FileKey, size: int) -> None:
         self._opens += 1
-        self._note(audience, AccessStep("/".join(key), size))
+        self._record(audience, AccessStep("/".join(key), size))
 
     def next_files(self, audience: AudienceKey, function: str) -> list[LikelyFile]:
         if self._opens >= max(MIN_OPENS, RETRAIN_GROWTH * self._trained_opens):
@@ -108,14 +108,14 @@ class LearnedPredictor(FilePredictor):
         if function:
             history = [*history, call(audience[0], function)]
         guesses = self._model.likely(seen_until(history, len(history)))
-        return [LikelyFile(*file_key(file), self._steps[file].size, chance) for file, chance in guesses]
+        return [LikelyFile(*file_key(file), self._steps[file].size, probability) for file, probability in guesses]
 
     def _begin(self, audience: AudienceKey, step: AccessStep) -> None:
         self._current[audience] = []
         self._sessions.append(self._current[audience])
-        self._note(audience, step)
+        self._record(audience, step)
 
-    def _note(self, audience: AudienceKey, step: AccessStep) -> None:
+    def _record(self, audience: AudienceKey, step: AccessStep) -> None:
         self._steps[step.file] = step
         self._current[audience].append(step)
 

@@ -19,7 +19,7 @@ class StorageSettings(Struct, frozen=True):
     cache_bytes: int = 2**40
     eviction: str = "lru"  # eviction policy of the cache
     predictor: str = "markov2"  # see `predictors.py`
-    lead_s: float = 0  # time between the begin of a session and its first call
+    lead_s: float = 0  # time between the start of a session and its first call
 
 
 def file_key(name: str) -> FileKey:

@@ -1,4 +1,4 @@
-"""Assumptions about what no trace records: transfer times, and the times of language models.
+"""Assumptions for values that no trace records: transfer times, and the times of language models.
 
 A language model is assumed to take 0.2 ms per token of the prompt and 20 ms per token of the answer, one request at a
 time. This corresponds to a model of some 13 GiB (7 billion parameters of 16 bits) on one device. It starts in 15 s.

@@ -1,4 +1,4 @@
-"""GPU profiles for functions of which a trace records only the calls.
+"""GPU profiles for functions whose run times a trace does not record.
 
 `mqfq`: the nine functions of a published table, measured on a V100. The run time is that of a warm call, and the start
 is the additional time of a cold call. Memory sizes are not published, and `v100.py` has the assumed ones.

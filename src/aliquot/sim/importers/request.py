@@ -69,11 +69,11 @@ def busiest(calls: Mapping[K, float], flows: int | None) -> list[K]:
 
 
 def import_listed(
-    calls: Iterable[Arrival], describe: Callable[[str, float], FunctionSpec], request: ImportRequest
+    calls: Iterable[Arrival], make_function: Callable[[str, float], FunctionSpec], request: ImportRequest
 ) -> ImportedTrace:
     """Import a trace that lists every call with its run time. The calls are held in memory.
 
-    `describe` makes a function from its name and the mean run time of its calls in the window.
+    `make_function` makes a function from its name and the mean run time of its calls in the window.
     """
     ordered = sorted(calls, key=lambda call: call.time_s)
     window = [call for call in ordered if request.start_s <= call.time_s < request.end_s]
@@ -81,7 +81,7 @@ def import_listed(
     for call in window:
         runs.setdefault(call.function, []).append(call.run_s or 0)
     kept = busiest({name: len(times) for name, times in runs.items()}, request.flows)
-    functions = {name: describe(name, round(sum(runs[name]) / len(runs[name]), MICROSECONDS)) for name in kept}
+    functions = {name: make_function(name, round(sum(runs[name]) / len(runs[name]), MICROSECONDS)) for name in kept}
     return ImportedTrace(functions, in_window((call for call in window if call.function in functions), request))
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from aliquot.learn.registry import ModelRegistry
 from aliquot.learn.settings import LearnSettings
-from aliquot.learn.training import TooLittleError, TrainingProgress, train
+from aliquot.learn.training import TooFewSessionsError, TrainingProgress, train
 from aliquot.storage.log.access_log import read_sessions
 from aliquot.storage.training.steps import as_dated
 
@@ -43,7 +43,7 @@ def run(log: Path, registry: Path, settings: LearnSettings) -> TrainingEnded:
     try:
         sessions = [as_dated(session) for session in read_sessions(log)]
         manifest = train(sessions, ModelRegistry(registry), settings, print_progress)
-    except TooLittleError as error:
+    except TooFewSessionsError as error:
         return TrainingEnded(error=str(error))
     except BlockingIOError:
         return TrainingEnded(error="another training is running")
