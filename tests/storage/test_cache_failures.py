@@ -24,6 +24,7 @@ from aliquot.storage.errors import AbsentError, ChangedError, OriginError, PathE
 from aliquot.storage.origins import origin_for
 from aliquot.storage.origins.local import LocalOrigin
 from aliquot.storage.records import Dataset, Found
+from aliquot.testing.waiting import wait_until
 
 
 def sha(data):
@@ -219,7 +220,7 @@ def test_a_file_that_keeps_changing_is_refused(directory):
 
 def test_a_file_written_in_place_is_only_served_in_one_version(source, directory):
     """A writer of whole versions races with readers: each version is one byte, repeated."""
-    path, stop = source / "a", threading.Event()
+    path, stop, refused = source / "a", threading.Event(), []
     path.write_bytes(b"0" * 400_000)
 
     def writes():
@@ -228,22 +229,26 @@ def test_a_file_written_in_place_is_only_served_in_one_version(source, directory
             version += 1
             with path.open("r+b", buffering=0) as file:
                 file.write(bytes([version % 256]) * 400_000)
-            time.sleep(0.03)
+            time.sleep(0.03 * (1 + len(refused)))  # a slow machine gets more time to read a version
 
     origin = origin_for(Dataset("d", str(source)))
     writer = threading.Thread(target=writes)
     writer.start()
-    seen, refused = set(), 0
+    seen = set()
+
+    def read():
+        try:
+            data = served(cache, "a")
+        except ChangedError as error:
+            refused.append(error)
+        else:
+            assert data == data[:1] * 400_000
+            seen.add(data[:1])
+        return seen
+
     try:
         with cache_before(directory, origin, chunk_bytes=50_000, whole_bytes=1e9) as cache:
-            while len(seen) < 5:
-                try:
-                    data = served(cache, "a")
-                except ChangedError:
-                    refused += 1
-                    continue
-                assert data == data[:1] * 400_000
-                seen.add(data[:1])
+            wait_until(read, lambda found: len(found) >= 5, what="five versions of the file", pause_s=0)
     finally:
         stop.set()
         writer.join()
