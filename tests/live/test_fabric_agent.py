@@ -5,10 +5,10 @@ import os
 
 from gateway_client import on_a_loop
 
-from aliquot.live.datasets import agent as fabric_agent
+from aliquot.live.datasets import agent_process as fabric_agent
 from aliquot.live.datasets import fabric as fabrics
-from aliquot.live.datasets.handover import Handover
-from aliquot.live.datasets.readers import Readers
+from aliquot.live.datasets.descriptor_channel import DescriptorChannel
+from aliquot.live.datasets.readers import DatasetReaders
 from aliquot.live.node.base import Launch
 from aliquot.storage.frames import view_message_decoder
 from aliquot.storage.messages import HideDataset, OpenView, StartAgent
@@ -45,7 +45,7 @@ async def test_an_agent_that_says_what_is_no_message_is_followed_by_another(tmp_
     monkeypatch.setattr(fabric_agent, "_MODULE", "garbled_agent")
     monkeypatch.setattr(fabric_agent, "_STOP_S", 0.1)
     peer = Peer()
-    agent = fabric_agent.Agent(peer)
+    agent = fabric_agent.StorageAgentProcess(peer)
     agent.start()
     await wait_on_loop(lambda: peer.lives, lambda lives: lives >= 2, what="the agent to be lost twice")
     await agent.stop()
@@ -61,15 +61,15 @@ async def test_a_dataset_that_is_removed_is_not_waited_for_without_end(tmp_path,
     fabric = fabrics.Fabric(MemoryStore(), FabricSettings())
     await fabric.datasets.put(Dataset("gone", "/srv"))
     await fabric.datasets.remove("gone")
-    await fabric.left("gone")
+    await fabric.wait_until_removed("gone")
     await fabric.stop()
 
 
 @on_a_loop
 async def test_a_sandbox_that_starts_while_a_dataset_is_taken_from_it_never_sees_it():
     sent, blind = [], []
-    handover = Handover(lambda: None)
-    readers = Readers(
+    handover = DescriptorChannel(lambda: None)
+    readers = DatasetReaders(
         sent.append,
         handover,
         lambda tenant, name: (tenant, name) == ("ann", "mine"),

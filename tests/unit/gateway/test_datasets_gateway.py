@@ -9,7 +9,7 @@ from gateway_client import AS_OPERATOR, GONE, NS, gateway, on_a_loop
 
 from aliquot.core.errors import InputError
 from aliquot.learn.settings import LearnSettings
-from aliquot.live.datasets.datasets import Datasets
+from aliquot.live.datasets.registry import DatasetRegistry
 from aliquot.live.datasets.settings import read_fabric
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.resources.warming import MAX_WARMINGS, OPERATOR, WarmingLimiter
@@ -52,7 +52,7 @@ async def test_datasets_survive_a_restart():
         await put(g, "kept", options={"key": SECRET}, namespaces=["guest"])
         await put(g, "gone")
         await as_operator(g, "DELETE", f"{ALL}/gone")
-        again = Datasets(g.store)
+        again = DatasetRegistry(g.store)
         await again.load()
         (kept,) = again.all()
         assert (kept.name, kept.url, kept.options, kept.tenants) == ("kept", BODY["url"], {"key": SECRET}, ("guest",))
@@ -144,7 +144,7 @@ async def test_a_dataset_of_a_deleted_namespace_is_not_shown_to_a_new_one_of_its
         assert await again.say("GET", SEEN) == (200, [])
         assert (await as_operator(g, "GET", ALL))[1][0]["namespaces"] == []
         assert await g.say("GET", SEEN) == (200, [])
-        book = Datasets(g.store)
+        book = DatasetRegistry(g.store)
         await book.load()
         assert book.find("own").tenants == ()
 

@@ -1,1 +1,1 @@
-"""The server's side of the storage fabric: which datasets there are, and the agent that brings their files."""
+"""The server's side of the storage fabric: the registry of datasets, and the agent process that fetches their files."""

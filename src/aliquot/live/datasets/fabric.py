@@ -1,7 +1,7 @@
-"""The storage fabric as the service and the gateway use it: what the agent is asked, and what comes of it.
+"""The storage fabric: the service and the gateway use it to reach datasets and the storage agent.
 
-It decides nothing: predictions and the ends of prefetches go to the core as events, and the core's commands to the
-agent. When the agent dies, whoever waits for it is told, and the next one learns which datasets there are.
+It makes no decisions. It posts predictions and ended prefetches to the core as events, and sends the core's commands to
+the agent. When the agent dies, waiting requests fail, and the next agent gets the list of datasets.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ import structlog
 
 from aliquot.core.commands import CancelFetch, Fetch, Predict
 from aliquot.core.events import DatasetRemoved, Event, FetchEnded, FilesPredicted, LikelyFile, SessionBegan
-from aliquot.live.datasets.agent import Agent
-from aliquot.live.datasets.datasets import Datasets
-from aliquot.live.datasets.readers import Readers
-from aliquot.live.datasets.requests import AgentError, AgentLostError, Requests, Value
+from aliquot.live.datasets.agent_process import StorageAgentProcess
+from aliquot.live.datasets.agent_requests import AgentError, AgentLostError, AgentReply, AgentRequests
+from aliquot.live.datasets.readers import DatasetReaders
+from aliquot.live.datasets.registry import DatasetRegistry
 from aliquot.live.store.base import Store
 from aliquot.storage.messages import (
     AgentFailed,
@@ -53,7 +53,7 @@ from aliquot.storage.settings import FabricSettings
 log = structlog.get_logger("aliquot.fabric")
 
 LOST = "the storage agent ended"
-_LEAVE_S = 10.0  # for the files of a dataset that was removed
+_REMOVAL_TIMEOUT_S = 10.0  # for the deletion of a removed dataset's files
 
 
 class FabricListener(Protocol):
@@ -87,29 +87,29 @@ class _NoListener:
 
 
 class Fabric:
-    """Implements `Peer`."""
+    """Sends requests and commands to the storage agent, and delivers its replies. Implements `AgentListener`."""
 
     def __init__(self, store: Store, settings: FabricSettings | None = None) -> None:
-        """Without settings there are datasets, but no agent: for tests of what stands before it."""
+        """Without settings there are datasets but no agent. Tests of other parts use that."""
         self._settings = settings
         self._listener: FabricListener = _NoListener()
-        self.datasets = Datasets(store, self._changed)
+        self.datasets = DatasetRegistry(store, self._dataset_changed)
         self.figures: dict[str, float] = {}
-        self._agent = Agent(self, never=settings is None)
-        self._requests = Requests()
-        self._leaving: dict[str, asyncio.Future[None]] = {}  # datasets that were removed
-        self._failure = ""  # the last words of an agent that could not work
-        self._asked: dict[tuple[str, str], None] = {}  # audiences of which the model has not spoken yet
+        self._agent = StorageAgentProcess(self, enabled=settings is not None)
+        self._requests = AgentRequests()
+        self._removals: dict[str, asyncio.Future[None]] = {}  # by dataset: the running deletion of its files
+        self._failure = ""  # the error that the last agent reported before it ended
+        self._predicting: dict[tuple[str, str], None] = {}  # tenant and session of each running prediction
         self._fetches: dict[int, None] = {}
-        self.readers = Readers(
+        self.readers = DatasetReaders(
             self._agent.send,
-            self._agent.handover,
+            self._agent.descriptors,
             self.datasets.is_shown,
             view_lost=self._view_lost,
             user_of=self._user_of,
         )
 
-    # --- life ---------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------
 
     async def start(self, listener: FabricListener) -> None:
         """Read the datasets, and start the agent if there are any."""
@@ -125,35 +125,38 @@ class Fabric:
         return self._listener.user_of(tenant, session)
 
     async def stop(self) -> None:
+        """Stop the agent and close all views."""
         await self._agent.stop()
         self.readers.stop()
 
-    # --- what people ask for ------------------------------------------------------------------------------
+    # --- requests of operators and users ------------------------------------------------------------------
 
-    async def check(self, dataset: Dataset) -> Value:
-        """Whether its origin opens and lists. Raises `AgentError` with what it said."""
+    async def check(self, dataset: Dataset) -> AgentReply:
+        """Open and list the dataset's origin. Raises `AgentError` with the origin's error."""
         return await self._ask(lambda number: CheckDataset(number, dataset))
 
-    async def show(self, name: str) -> Value:
-        """Files and bytes, there and here. Raises `AgentError`."""
+    async def show(self, name: str) -> AgentReply:
+        """Return the numbers of files and bytes at the origin and in the node's cache. Raises `AgentError`."""
         return await self._ask(lambda number: ShowDataset(number, name))
 
-    async def evict(self, name: str) -> Value:
-        """Its files leave the node. Raises `AgentError`."""
+    async def evict(self, name: str) -> AgentReply:
+        """Remove the dataset's files from the node's cache. Raises `AgentError`."""
         return await self._ask(lambda number: EvictDataset(number, name))
 
-    async def warm(self, name: str, patterns: tuple[str, ...], told: Callable[[WarmProgress], None]) -> Value:
-        """Bring all that matches; when the caller is cancelled, it stops. Raises `AgentError`."""
-        number = self._begin(lambda number: WarmDataset(number, name, patterns), told)
+    async def warm(
+        self, name: str, patterns: tuple[str, ...], on_progress: Callable[[WarmProgress], None]
+    ) -> AgentReply:
+        """Fetch all files that match. It stops when the caller is cancelled. Raises `AgentError`."""
+        number = self._begin(lambda number: WarmDataset(number, name, patterns), on_progress)
         try:
-            value: Value = await self._requests.answer(number)
+            value: AgentReply = await self._requests.answer(number)
         except asyncio.CancelledError:
             self._agent.send(StopWarming(number))
             raise
         return value
 
     async def models(self) -> ModelsState:
-        """Raises `AgentError`, as the next three do."""
+        """Return the state of the models. Raises `AgentError`, as the next three methods do."""
         return await self._ask_of_models(ShowModels)
 
     async def train_model(self) -> ModelsState:
@@ -165,47 +168,52 @@ class Fabric:
     async def roll_back_model(self) -> ModelsState:
         return await self._ask_of_models(RollBackModel)
 
-    async def _ask(self, make: Callable[[int], ToAgent]) -> Value:
-        value: Value = await self._requests.answer(self._begin(make))
+    async def _ask(self, make: Callable[[int], ToAgent]) -> AgentReply:
+        value: AgentReply = await self._requests.answer(self._begin(make))
         return value
 
     async def _ask_of_models(self, make: Callable[[int], ToAgent]) -> ModelsState:
         state: ModelsState = await self._requests.answer(self._begin(make))
         return state
 
-    def _begin(self, make: Callable[[int], ToAgent], told: Callable[[WarmProgress], None] = lambda _: None) -> int:
+    def _begin(
+        self, make: Callable[[int], ToAgent], on_progress: Callable[[WarmProgress], None] = lambda _: None
+    ) -> int:
         if self._settings is None:
             raise AgentError("no storage agent runs here")
-        number = self._requests.next(told)
+        number = self._requests.add(on_progress)
         self._agent.send(make(number))
         return number
 
-    def _changed(self, before: Dataset | None, after: Dataset | None) -> None:
-        """Who may not see it any more, or would see another of its name, does not go on with the old."""
-        if before is not None:  # first: the agent must not show the next one to whom this one is taken from
+    def _dataset_changed(self, before: Dataset | None, after: Dataset | None) -> None:
+        """Pass a change to the agent, the readers and the core.
+
+        Sandboxes that may not see the dataset any more, or that would see another origin, are retired.
+        """
+        if before is not None:  # first, because the agent must not show the new dataset to sandboxes that lose the old
             self.readers.retire(before, after)
         if after is not None:
             self._agent.send(PutDataset(after))
         elif before is not None:
-            self._leaving[before.name] = asyncio.ensure_future(self._leave(before.name))
+            self._removals[before.name] = asyncio.ensure_future(self._remove_from_node(before.name))
         if before is not None and (after is None or (before.url, before.options) != (after.url, after.options)):
             self._listener.post(DatasetRemoved(before.name))
 
-    async def _leave(self, name: str) -> None:
-        # Another agent finds that there is no such dataset, and a slow one gets to it: that need not be waited for.
+    async def _remove_from_node(self, name: str) -> None:
+        # A restarted agent does not know the dataset, and a slow one removes it later. Neither is waited for.
         with suppress(AgentError, TimeoutError):
-            async with asyncio.timeout(_LEAVE_S):
+            async with asyncio.timeout(_REMOVAL_TIMEOUT_S):
                 await self._ask(lambda number: RemoveDataset(number, name))
 
-    async def left(self, name: str) -> None:
-        """A dataset that was removed is gone from the node: one that is added under its name is another."""
-        if (leaving := self._leaving.pop(name, None)) is not None:
-            await asyncio.shield(leaving)
+    async def wait_until_removed(self, name: str) -> None:
+        """Wait until the files of a removed dataset are deleted, so that its name can be used again."""
+        if (removal := self._removals.pop(name, None)) is not None:
+            await asyncio.shield(removal)
 
-    # --- what the core commands ---------------------------------------------------------------------------
+    # --- sessions and the core's commands -----------------------------------------------------------------
 
     def session_began(self, tenant: str, session: str) -> None:
-        """Where there is nothing to bring, the core need not know."""
+        """Tell the core of a new session, if its tenant sees any datasets."""
         if self.datasets.shown_to(tenant):
             self._listener.post(SessionBegan(tenant, session))
 
@@ -217,7 +225,7 @@ class Fabric:
         if not self.datasets.shown_to(command.tenant):
             self._listener.post(FilesPredicted(command.tenant, command.session, "", ()))
             return
-        self._asked[command.tenant, command.session] = None
+        self._predicting[command.tenant, command.session] = None
         user = self._listener.user_of(command.tenant, command.session)
         self._agent.send(AskModel(command.tenant, command.session, command.function, user))
 
@@ -231,15 +239,15 @@ class Fabric:
         if command.fetch in self._fetches:
             self._agent.send(CancelPrefetch(command.fetch))
 
-    # --- Peer ---------------------------------------------------------------------------------------------
+    # --- AgentListener ------------------------------------------------------------------------------------
 
-    def greeting(self) -> StartAgent:
+    def start_message(self) -> StartAgent:
         return StartAgent(self._settings or FabricSettings(), tuple(self.datasets.all()))
 
-    def heard(self, message: FromAgent) -> None:
+    def message_received(self, message: FromAgent) -> None:
         match message:
             case Reply() | ModelsReply() | WarmProgress():
-                self._requests.heard(message)
+                self._requests.receive(message)
             case AgentFailed():
                 log.error("the storage agent cannot work", error=message.error)
                 self._failure = message.error
@@ -248,21 +256,21 @@ class Fabric:
             case AgentFigures():
                 self.figures = message.values
             case Predicted():
-                self._asked.pop((message.tenant, message.session), None)
+                self._predicting.pop((message.tenant, message.session), None)
                 files = tuple(LikelyFile(one.dataset, one.path, one.size, one.probability) for one in message.files)
                 self._listener.post(FilesPredicted(message.tenant, message.session, message.model, files))
             case PrefetchEnded() if message.fetch in self._fetches:
                 del self._fetches[message.fetch]
                 self._listener.post(FetchEnded(message.fetch, message.seconds, message.error))
 
-    def lost(self) -> None:
+    def agent_lost(self) -> None:
         why, self._failure = self._failure or "try again", ""
         self._requests.fail(AgentLostError(f"{LOST}; {why}"))
-        asked, self._asked = self._asked, {}
-        for tenant, session in asked:
+        predicting, self._predicting = self._predicting, {}
+        for tenant, session in predicting:
             self._listener.post(FilesPredicted(tenant, session, "", ()))
         fetches, self._fetches = self._fetches, {}
         for fetch in fetches:
             self._listener.post(FetchEnded(fetch, 0, LOST))
         self.figures = {}
-        self.readers.lost()
+        self.readers.agent_lost()

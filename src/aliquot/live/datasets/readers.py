@@ -1,7 +1,8 @@
-"""The sandboxes that read datasets: their views, their runs, and what becomes of both when the agent dies.
+"""The sandboxes that read datasets, with their views and runs.
 
-A view's end of FUSE is kept here, too: the next agent takes it over, and whoever waits for a file goes on waiting. Only
-where agents die again and again is it let go, so that whoever waits gets an error instead.
+The server keeps a descriptor of each view's FUSE device. When the agent dies, the next agent takes the view over, and
+functions that wait for a file go on waiting. A view that has lost several agents is closed, and its readers get an
+error.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import TypeAlias
 
 import structlog
 
-from aliquot.live.datasets.handover import Handover
+from aliquot.live.datasets.descriptor_channel import DescriptorChannel
 from aliquot.live.node.base import Launch
 from aliquot.storage.messages import BeginRun, CloseView, EndRun, HideDataset, OpenView, RunSettled, ToAgent
 from aliquot.storage.records import Dataset
@@ -19,105 +20,105 @@ from aliquot.storage.view.wire import resends
 
 log = structlog.get_logger("aliquot.fabric")
 
-# That a view may see. Where the kernel does not ask again, whoever waits gets an error with the first.
-MOST_AGENTS = 4 if resends(os.uname().release) else 1
-SETTLE_S = 2.0  # how long a result may wait for an agent that lives and does not answer
+# Agents that may serve one view in turn. A kernel that does not resend requests fails them with the first agent.
+MAX_AGENTS = 4 if resends(os.uname().release) else 1
+SETTLE_TIMEOUT_S = 2.0  # wait of a finished run for the agent's report
 LOST = "the storage agent ended while it ran"
 SILENT = "the storage agent did not say what it read"
-Shown: TypeAlias = Callable[[str, str], bool]  # whether a tenant sees the dataset of that name
-Settled: TypeAlias = Callable[[RunSettled | str], None]  # or why there is nothing to be said
+IsShown: TypeAlias = Callable[[str, str], bool]  # called with a tenant and a dataset's name
+OnSettled: TypeAlias = Callable[[RunSettled | str], None]  # called with the report, or why there is none
 
 
-class _Reader:
-    """A sandbox with a view."""
+class _ReaderSandbox:
+    """A sandbox with a view of datasets."""
 
     __slots__ = ("agents", "datasets", "device", "tenant")
 
     def __init__(self, launch: Launch, datasets: tuple[str, ...], device: int) -> None:
         self.tenant = launch.tenant
-        self.datasets = datasets  # without those that were taken from it
-        self.device = device
-        self.agents = 0  # that were given it
+        self.datasets = datasets  # without those that it may not see any more
+        self.device = device  # descriptor of the FUSE device
+        self.agents = 0  # number of agents that have served the view
 
 
-class Readers:
-    """Implements the node's `Views`."""
+class DatasetReaders:
+    """Keeps the views of sandboxes open across agents. Implements the node's `DatasetViews`."""
 
     def __init__(
         self,
         send: Callable[[ToAgent], None],
-        handover: Handover,
-        shown: Shown,
+        descriptors: DescriptorChannel,
+        is_shown: IsShown,
         *,
         view_lost: Callable[[int], None],
         user_of: Callable[[str, str], str],
     ) -> None:
         self._send = send
-        self._handover = handover
-        self._readers: dict[int, _Reader] = {}
-        self._running: dict[str, BeginRun] = {}  # by invocation: what the agent was told of
-        self._settling: dict[str, tuple[Settled, asyncio.TimerHandle]] = {}  # by invocation
+        self._descriptors = descriptors
+        self._readers: dict[int, _ReaderSandbox] = {}
+        self._running: dict[str, BeginRun] = {}  # by invocation; sent again to the next agent
+        self._settling: dict[str, tuple[OnSettled, asyncio.TimerHandle]] = {}  # by invocation
         self._view_lost = view_lost  # called with the sandbox
         self._user_of = user_of  # called with a tenant and its session
-        self._shown = shown
+        self._is_shown = is_shown
 
     # --- views --------------------------------------------------------------------------------------------
 
     def open(self, sandbox: int, launch: Launch, device: int) -> None:
-        datasets = tuple(name for name in launch.datasets if self._shown(launch.tenant, name))
-        self._readers[sandbox] = _Reader(launch, datasets, device)
-        self._hand_over(sandbox)
-        if datasets != launch.datasets:  # one was taken from its tenant while it started
+        datasets = tuple(name for name in launch.datasets if self._is_shown(launch.tenant, name))
+        self._readers[sandbox] = _ReaderSandbox(launch, datasets, device)
+        self._send_view(sandbox)
+        if datasets != launch.datasets:  # its tenant lost one of them while it started
             asyncio.get_running_loop().call_soon(self._view_lost, sandbox)
 
-    def _hand_over(self, sandbox: int) -> None:
+    def _send_view(self, sandbox: int) -> None:
         reader = self._readers[sandbox]
         reader.agents += 1
         try:
             device = os.dup(reader.device)
-        except OSError as error:  # no descriptors are left: this one sees nothing any more, the others may
-            log.error("a view cannot be handed over", sandbox=sandbox, error=error.strerror)  # noqa: TRY400 - said
+        except OSError as error:  # the process has no descriptors left; only this view is lost
+            log.error("a view cannot be sent to the agent", sandbox=sandbox, error=error.strerror)  # noqa: TRY400 - in text
             asyncio.get_running_loop().call_soon(self._view_lost, sandbox)
             return
-        self._handover.send(OpenView(sandbox, reader.datasets), device)
+        self._descriptors.send(OpenView(sandbox, reader.datasets), device)
 
     def close(self, sandbox: int) -> None:
-        """The sandbox is gone; of one that has no view, nothing."""
-        if self._let_go(sandbox):
-            self._handover.send(CloseView(sandbox))
+        """Close the view of a sandbox that has ended, if it has one."""
+        if self._close_device(sandbox):
+            self._descriptors.send(CloseView(sandbox))
 
-    def _let_go(self, sandbox: int) -> bool:
+    def _close_device(self, sandbox: int) -> bool:
         reader = self._readers.pop(sandbox, None)
         if reader is not None:
             os.close(reader.device)
         return reader is not None
 
     def retire(self, before: Dataset, after: Dataset | None) -> None:
-        """Its readers do not go on, unless they would see the same.
+        """Retire the sandboxes that read a dataset, unless they still see the same one after the change.
 
-        What they run may; but where it was taken from them the name is theirs no more, whatever it comes to stand for.
+        Runs may finish. A sandbox whose tenant lost the dataset cannot open it again, even if its name is reused.
         """
         same = after is not None and (after.url, after.options) == (before.url, before.options)
         readers = {sandbox: each for sandbox, each in self._readers.items() if before.name in each.datasets}
-        robbed = {
+        denied = {
             sandbox: reader
             for sandbox, reader in readers.items()
             if after is None or not after.is_shown_to(reader.tenant)
         }
-        for reader in robbed.values():
+        for reader in denied.values():
             reader.datasets = tuple(name for name in reader.datasets if name != before.name)
-        if robbed:
-            self._send(HideDataset(before.name, tuple(robbed)))
-        for sandbox in robbed if same else readers:
+        if denied:
+            self._send(HideDataset(before.name, tuple(denied)))
+        for sandbox in denied if same else readers:
             self._view_lost(sandbox)
 
-    def lost(self) -> None:
-        """The agent is gone: the next one is told of every view and every run."""
+    def agent_lost(self) -> None:
+        """Send every view and every run to the next agent."""
         for sandbox, reader in list(self._readers.items()):
-            if reader.agents < MOST_AGENTS:
-                self._hand_over(sandbox)
+            if reader.agents < MAX_AGENTS:
+                self._send_view(sandbox)
             else:
-                self._let_go(sandbox)
+                self._close_device(sandbox)
                 self._view_lost(sandbox)
         for invocation in list(self._settling):
             self._settle(invocation, LOST)
@@ -125,8 +126,9 @@ class Readers:
             self._send(begun)
 
     def stop(self) -> None:
+        """Close all views."""
         for sandbox in list(self._readers):
-            self._let_go(sandbox)
+            self._close_device(sandbox)
 
     # --- runs ---------------------------------------------------------------------------------------------
 
@@ -135,12 +137,12 @@ class Readers:
         begun = self._running[invocation] = BeginRun(sandbox, tenant, function, invocation, session, user)
         self._send(begun)
 
-    def end_run(self, sandbox: int, invocation: str, then: Settled) -> None:
-        """`then` comes once; at once, and with an empty text, of a run that was never begun."""
+    def end_run(self, sandbox: int, invocation: str, then: OnSettled) -> None:
+        """End a run. `then` is called once, and at once with an empty text if the run was never begun."""
         if self._running.pop(invocation, None) is None:
             then("")
             return
-        timer = asyncio.get_running_loop().call_later(SETTLE_S, self._settle, invocation, SILENT)
+        timer = asyncio.get_running_loop().call_later(SETTLE_TIMEOUT_S, self._settle, invocation, SILENT)
         self._settling[invocation] = (then, timer)
         self._send(EndRun(sandbox, invocation))
 

@@ -1,4 +1,4 @@
-"""What `aliquot up` says of the storage fabric, read into settings."""
+"""Parse the storage fabric's options of `aliquot up`."""
 
 import os
 import shutil
@@ -13,9 +13,9 @@ from aliquot.learn.settings import AUTO, PREDICTORS, LearnSettings
 from aliquot.policies.eviction import EVICTION
 from aliquot.storage.settings import FabricSettings
 
-FABRIC = "fabric"  # the directory of the agent's in the data directory
-LEAST_CACHE = MIB
-_PART = 10  # of the free disk, unless it was said otherwise
+FABRIC_DIRECTORY = "fabric"  # the agent's directory in the data directory
+MIN_CACHE_BYTES = MIB
+_DISK_FRACTION = 10  # the cache uses a tenth of the free disk by default
 
 
 def read_fabric(
@@ -26,11 +26,11 @@ def read_fabric(
     eviction: str,
     learning: Sequence[str] = (),
 ) -> FabricSettings:
-    """Raises an `InputError` that names the option and what it takes."""
-    directory = data.absolute() / FABRIC
+    """Return the settings. Raises an `InputError` that names the option and what it takes."""
+    directory = data.absolute() / FABRIC_DIRECTORY
     cache = cache_dir.expanduser().absolute() if cache_dir is not None else directory / "cache"
-    size = parse_size(cache_size, "--cache-size") if cache_size is not None else _usual_size(cache)
-    if size < LEAST_CACHE:
+    size = parse_size(cache_size, "--cache-size") if cache_size is not None else _default_cache_bytes(cache)
+    if size < MIN_CACHE_BYTES:
         raise InputError(f"--cache-size: it takes at least 1MiB, not {size} bytes")
     if cache_dir is not None:
         try:
@@ -62,8 +62,8 @@ def _read_learning(texts: Sequence[str]) -> LearnSettings:
     return settings
 
 
-def _usual_size(cache: Path) -> int:
+def _default_cache_bytes(cache: Path) -> int:
     there = next(place for place in (cache, *cache.parents) if place.exists())
     if not os.access(there, os.W_OK):
-        return LEAST_CACHE  # the server will say that it cannot be used
-    return max(LEAST_CACHE, shutil.disk_usage(there).free // _PART)
+        return MIN_CACHE_BYTES  # the server reports later that the directory cannot be used
+    return max(MIN_CACHE_BYTES, shutil.disk_usage(there).free // _DISK_FRACTION)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from aliquot.clock import now_ms
-from aliquot.live.datasets.readers import Readers
+from aliquot.live.datasets.readers import DatasetReaders
 from aliquot.live.invocations.activations import ActivationRecorder, failure
 from aliquot.live.invocations.call import Call
 from aliquot.live.invocations.call_registry import CallRegistry
@@ -20,7 +20,9 @@ from aliquot.storage.messages import RunSettled
 class CallFinisher:
     """Turns outcomes into records, and hands the records to the registry of calls."""
 
-    def __init__(self, policies: str, registry: CallRegistry, readers: Readers, now: Callable[[], float]) -> None:
+    def __init__(
+        self, policies: str, registry: CallRegistry, readers: DatasetReaders, now: Callable[[], float]
+    ) -> None:
         self._recorder = ActivationRecorder(policies)
         self.forget = self._recorder.forget
         self._registry = registry

@@ -39,7 +39,7 @@ class Flows:
             return FlowFunctions.single(resolved)
         return self._served.get((resolved.tenant, flow), FlowFunctions(resolved.tenant, flow, ())).with_member(resolved)
 
-    def complaint(self, resolved: ResolvedAction, devices: Sequence[DeviceSpec]) -> str | None:
+    def reason_not_deployable(self, resolved: ResolvedAction, devices: Sequence[DeviceSpec]) -> str | None:
         """Return why the function cannot be deployed, or None."""
         return reason_not_deployable(self.with_new(resolved), resolved, devices)
 

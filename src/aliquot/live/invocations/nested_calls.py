@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from aliquot.clock import now_ms
 from aliquot.core.commands import Start
 from aliquot.core.units import MIB
-from aliquot.live.datasets.readers import Readers
+from aliquot.live.datasets.readers import DatasetReaders
 from aliquot.live.invocations.activations import error, note
 from aliquot.live.invocations.call import Call, ChainCall, NestedCall
 from aliquot.live.invocations.call_finisher import CallFinisher
@@ -37,7 +37,7 @@ class NestedCalls:
     """Begins and ends the calls inside a run."""
 
     def __init__(
-        self, registry: CallRegistry, finisher: CallFinisher, readers: Readers, now: Callable[[], float]
+        self, registry: CallRegistry, finisher: CallFinisher, readers: DatasetReaders, now: Callable[[], float]
     ) -> None:
         self._registry = registry
         self._finisher = finisher

@@ -196,8 +196,8 @@ class CommandPerformer:
         env = activation_env(call, assignment.key_for(first), now_ms())
         made = launch(assignment.functions, first, command.place, self._api_host, self._images, env)
         if made.datasets:  # checked again, because another namespace's action sees the caller's datasets
-            if (complaint := self._fabric.datasets.complaint(made.tenant, made.datasets)) is not None:
-                self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, complaint))
+            if (reason := self._fabric.datasets.reason_unavailable(made.tenant, made.datasets)) is not None:
+                self.sandbox_lost(sandbox, failure(Status.DEVELOPER_ERROR, reason))
                 return
             assignment.has_view = True
         self._node.start_sandbox(sandbox, made)

@@ -179,10 +179,10 @@ class Service:
     def misfit(self, action: Action) -> str | None:
         """Return why no device could run the action, or None. Both its requests and its limits must fit a device."""
         if names := parse_needs(action).datasets:
-            complaint = self.fabric.datasets.complaint(action.namespace, names)
-            if complaint is not None:
-                return complaint
-        return self.flows.complaint(ResolvedAction.own(action), self._node.devices)
+            reason = self.fabric.datasets.reason_unavailable(action.namespace, names)
+            if reason is not None:
+                return reason
+        return self.flows.reason_not_deployable(ResolvedAction.own(action), self._node.devices)
 
     def set_weight(self, namespace: Namespace) -> None:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))

@@ -7,7 +7,7 @@ import structlog
 
 from aliquot.core.errors import InputError
 from aliquot.live.catalogue.catalogue import NameTakenError
-from aliquot.live.datasets.requests import AgentError, AgentLostError
+from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
 from aliquot.live.invocations.errors import MALFORMED, OverloadedError, PayloadError, RateLimitError
 from aliquot.live.invocations.sessions.registry import SessionNotFoundError, SessionTooLargeError, TooManySessionsError
 from aliquot.live.store.base import StoreError

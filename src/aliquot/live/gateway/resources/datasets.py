@@ -11,9 +11,9 @@ from aliquot.core.errors import InputError
 from aliquot.core.units import MIB
 from aliquot.live.catalogue.catalogue import Catalogue, NameTakenError
 from aliquot.live.catalogue.needs import parse_needs
-from aliquot.live.datasets.datasets import check
+from aliquot.live.datasets.agent_requests import AgentError, AgentLostError
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.datasets.requests import AgentError, AgentLostError
+from aliquot.live.datasets.registry import check_dataset
 from aliquot.live.gateway.http.events import wants_events
 from aliquot.live.gateway.http.query import flag
 from aliquot.live.gateway.http.routing import (
@@ -129,11 +129,11 @@ class DatasetEndpoints:
         tenants = None if put.namespaces is UNSET or put.namespaces is None else tuple(dict.fromkeys(put.namespaces))
         created = now_ms()
         dataset = Dataset(request.names["dataset"], put.url, put.options, tenants, created)
-        check(dataset)
+        check_dataset(dataset)
         self._check_namespaces(tenants or ())
         if flag(request.fields, "check", default=True):
             await self._check_origin(dataset)
-        await self._fabric.left(dataset.name)
+        await self._fabric.wait_until_removed(dataset.name)
         return json_response(OperatorDataset(**_common(await self._datasets.put(dataset))))
 
     async def get(self, request: Request) -> Response:
@@ -152,7 +152,7 @@ class DatasetEndpoints:
                 "change or delete them, or remove it with force: then they fail"
             )
         removed = await self._datasets.remove(dataset.name)
-        await self._fabric.left(dataset.name)
+        await self._fabric.wait_until_removed(dataset.name)
         return json_response(OperatorDataset(**_common(removed)))
 
     async def evict(self, request: Request) -> Response:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from aliquot.live.catalogue.names import NAME_PATTERN
-from aliquot.live.datasets.datasets import NAME as DATASET
+from aliquot.live.datasets.registry import DATASET_NAME as DATASET
 from aliquot.live.gateway.entities import wire
 from aliquot.live.gateway.http.events import TYPE
 from aliquot.live.gateway.http.routing import (

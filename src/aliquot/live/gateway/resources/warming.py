@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from aliquot.core.errors import InputError
+from aliquot.live.datasets.agent_requests import AgentError
 from aliquot.live.datasets.fabric import Fabric
-from aliquot.live.datasets.requests import AgentError
 from aliquot.live.gateway.http.events import EventStream
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.storage.addresses import redact_for_tenants

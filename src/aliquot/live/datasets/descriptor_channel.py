@@ -1,4 +1,4 @@
-"""The way of descriptors to the agent: a socket beside the one for messages, for those cannot carry them."""
+"""Send file descriptors to the agent, through a separate socket because the message stream cannot carry them."""
 
 import asyncio
 import os
@@ -10,32 +10,35 @@ from aliquot.storage.frames import packet
 from aliquot.storage.messages import ViewMessage
 
 
-class Handover:
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake  # starts the agent, should there be none
+class DescriptorChannel:
+    """Queues messages with descriptors until the agent takes them."""
+
+    def __init__(self, start_agent: Callable[[], None]) -> None:
+        self._start_agent = start_agent  # starts the agent if none runs
         self._sock: socket.socket | None = None
         self._waiting: deque[tuple[bytes, int | None]] = deque()
 
     def send(self, message: ViewMessage, descriptor: int | None = None) -> None:
-        """In order. The descriptor is taken over, and closed once the agent has it."""
+        """Send a message, in order. The channel owns the descriptor, and closes it after it was sent."""
         self._waiting.append((packet(message), descriptor))
         if self._sock is None:
-            self._wake()
+            self._start_agent()
         self._send()
 
     def connect(self, sock: socket.socket) -> None:
+        """Send to this agent from now on, starting with the queued messages."""
         sock.setblocking(False)
         self._sock = sock
         self._send()
 
     def disconnect(self) -> None:
-        """The agent is gone."""
+        """Stop sending, because the agent has ended."""
         if self._sock is not None:
             asyncio.get_running_loop().remove_writer(self._sock.fileno())
             self._sock = None
 
     def close(self) -> None:
-        """Let go of what nobody got: whoever opens a file there is told so by the kernel."""
+        """Close descriptors that were not sent. The kernel then fails requests of their views."""
         for _, descriptor in self._waiting:
             if descriptor is not None:
                 os.close(descriptor)
@@ -54,7 +57,7 @@ class Handover:
                 loop.add_writer(sock.fileno(), self._send)
                 return
             except OSError:
-                break  # whoever reads the messages will learn why
+                break  # the agent has ended, which the reader of the message stream reports
             self._waiting.popleft()
             if descriptor is not None:
                 os.close(descriptor)
