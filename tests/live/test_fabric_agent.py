@@ -1,11 +1,11 @@
-"""The server's side of the storage agent, with agents that do what none should."""
+"""The server's side of the storage agent, with agents that misbehave."""
 
 import asyncio
 import os
 
 from gateway_client import on_a_loop
 
-from aliquot.live.datasets import agent_process as fabric_agent
+from aliquot.live.datasets import agent_process
 from aliquot.live.datasets import fabric as fabrics
 from aliquot.live.datasets.descriptor_channel import DescriptorChannel
 from aliquot.live.datasets.readers import DatasetReaders
@@ -24,40 +24,40 @@ time.sleep(60)
 """
 
 
-class Peer:
+class CountingListener:
     def __init__(self):
-        self.lives = 0
+        self.losses = 0
 
-    def greeting(self):
+    def start_message(self):
         return StartAgent(FabricSettings(), ())
 
-    def heard(self, message):
+    def message_received(self, message):
         raise AssertionError(message)
 
-    def lost(self):
-        self.lives += 1
+    def agent_lost(self):
+        self.losses += 1
 
 
 @on_a_loop
-async def test_an_agent_that_says_what_is_no_message_is_followed_by_another(tmp_path, monkeypatch):
+async def test_an_agent_that_sends_an_invalid_message_is_restarted(tmp_path, monkeypatch):
     (tmp_path / "garbled_agent.py").write_text(GARBLED)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(fabric_agent, "_MODULE", "garbled_agent")
-    monkeypatch.setattr(fabric_agent, "_STOP_S", 0.1)
-    peer = Peer()
-    agent = fabric_agent.StorageAgentProcess(peer)
+    monkeypatch.setattr(agent_process, "_MODULE", "garbled_agent")
+    monkeypatch.setattr(agent_process, "_STOP_TIMEOUT_S", 0.1)
+    listener = CountingListener()
+    agent = agent_process.StorageAgentProcess(listener)
     agent.start()
-    await wait_on_loop(lambda: peer.lives, lambda lives: lives >= 2, what="the agent to be lost twice")
+    await wait_on_loop(lambda: listener.losses, lambda losses: losses >= 2, what="the agent to be lost twice")
     await agent.stop()
 
 
 @on_a_loop
-async def test_a_dataset_that_is_removed_is_not_waited_for_without_end(tmp_path, monkeypatch):
+async def test_the_wait_for_a_removed_dataset_has_a_timeout(tmp_path, monkeypatch):
     (tmp_path / "silent_agent.py").write_text("import time; time.sleep(60)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(fabric_agent, "_MODULE", "silent_agent")
-    monkeypatch.setattr(fabric_agent, "_STOP_S", 0.1)
-    monkeypatch.setattr(fabrics, "_LEAVE_S", 0.2)
+    monkeypatch.setattr(agent_process, "_MODULE", "silent_agent")
+    monkeypatch.setattr(agent_process, "_STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(fabrics, "_REMOVAL_TIMEOUT_S", 0.2)
     fabric = fabrics.Fabric(MemoryStore(), FabricSettings())
     await fabric.datasets.put(Dataset("gone", "/srv"))
     await fabric.datasets.remove("gone")
@@ -68,10 +68,10 @@ async def test_a_dataset_that_is_removed_is_not_waited_for_without_end(tmp_path,
 @on_a_loop
 async def test_a_sandbox_that_starts_while_a_dataset_is_taken_from_it_never_sees_it():
     sent, blind = [], []
-    handover = DescriptorChannel(lambda: None)
+    descriptors = DescriptorChannel(lambda: None)
     readers = DatasetReaders(
         sent.append,
-        handover,
+        descriptors,
         lambda tenant, name: (tenant, name) == ("ann", "mine"),
         view_lost=blind.append,
         user_of=lambda *_: "",
@@ -81,7 +81,7 @@ async def test_a_sandbox_that_starts_while_a_dataset_is_taken_from_it_never_sees
         logs_bytes=1, datasets=("mine", "theirs"),
     )  # fmt: skip
     readers.open(7, launch, os.open(os.devnull, os.O_RDONLY))
-    (view,) = [view_message_decoder.decode(data) for data, _ in handover._waiting]
+    (view,) = [view_message_decoder.decode(data) for data, _ in descriptors._waiting]
     assert view == OpenView(7, ("mine",))
     await asyncio.sleep(0)
     assert blind == [7]
