@@ -88,4 +88,4 @@ async def test_a_sandbox_that_starts_while_a_dataset_is_taken_from_it_never_sees
     readers.retire(Dataset("mine", "/srv"), Dataset("mine", "/srv", tenants=("bob",)))
     assert sent == [HideDataset("mine", (7,))]
     readers.stop()
-    handover.close()
+    descriptors.close()
