@@ -1,1 +1,1 @@
-"""Request and result bodies: large ones in shared memory, and the process that checks their JSON."""
+"""Request and result bodies: memory for large ones, and the process that checks their JSON."""

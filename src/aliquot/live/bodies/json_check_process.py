@@ -1,6 +1,6 @@
-"""The judge's own process: questions with a descriptor come in on a socket, verdicts go out. Nothing is kept.
+"""The process of the JSON checker: it reads requests with a descriptor from a socket and sends results back.
 
-Started as `python -m aliquot.live.bodies.json_check_process FD`.
+It is started as `python -m aliquot.live.bodies.json_check_process FD`.
 """
 
 import mmap
@@ -15,26 +15,26 @@ import msgspec
 from aliquot.live.bodies.json_check import CheckRequest, check_json
 
 MAX_MESSAGE_BYTES = 2**17
-MAX_DATA_BYTES = 2**29  # its own memory, the bodies aside: keys take many times the room that they take in JSON
+MAX_DATA_BYTES = 2**29  # limit of its own memory without the bodies: keys take many times their size in JSON
 
 
 def serve(sock: socket.socket) -> None:
-    """Until the server hangs up."""
+    """Answer requests until the server closes the socket."""
     read = msgspec.json.Decoder(CheckRequest)
     while True:
         data, fds, _, _ = socket.recv_fds(sock, MAX_MESSAGE_BYTES, 1)
         if not data:
             return
-        question = read.decode(data)
+        request = read.decode(data)
         with mmap.mmap(fds[0], 0, prot=mmap.PROT_READ) as mapping:
             os.close(fds[0])
-            with memoryview(mapping) as whole, whole[question.begin : question.end] as body:
-                result = check_json(body, question)
+            with memoryview(mapping) as whole, whole[request.begin : request.end] as body:
+                result = check_json(body, request)
         sock.send(msgspec.json.encode(result))
 
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_DATA_BYTES, MAX_DATA_BYTES))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then hangs up
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the socket
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         serve(channel)

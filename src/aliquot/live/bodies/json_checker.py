@@ -1,7 +1,7 @@
-"""The judge as the server asks it: another process, started when it is first needed, so that the loop goes on.
+"""The client of the JSON check process, which is started with the first check so that the event loop is not blocked.
 
-To look over 64 MiB takes some 30 ms, and holds the interpreter's lock all that time: a thread would hold up the event
-loop just the same. Should the process die, those who wait are answered here, and the next question starts another.
+A check of 64 MiB takes about 30 ms and holds the interpreter's lock, so a thread would block the event loop as well. If
+the process ends, pending checks are done in the server, and the next request starts another process.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _read = msgspec.json.Decoder(CheckResult)
 
 
 class JsonChecker:
-    """One for all: questions are answered in turn. `close` ends it."""
+    """One process for all checks, which are done in order. `close` ends it."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[memoryview, CheckRequest, CheckCallback]] = deque()
@@ -39,18 +39,18 @@ class JsonChecker:
     def submit(
         self, body: memoryview, answer: CheckCallback, *, is_object: bool = False, names: tuple[str, ...] = ()
     ) -> None:
-        """Of a body as `allocate` made it. `answer` comes later, on the loop, never from within this call."""
+        """Check a body that `allocate` made. `answer` is called later, on the event loop."""
         mapping = mapping_of(body)
-        question = CheckRequest(PREFIX_BYTES, PREFIX_BYTES + len(body), is_object, names)
-        message = msgspec.json.encode(question)
+        request = CheckRequest(PREFIX_BYTES, PREFIX_BYTES + len(body), is_object, names)
+        message = msgspec.json.encode(request)
         self._loop = asyncio.get_running_loop()
-        if len(message) > MAX_MESSAGE_BYTES:  # so many names that a look for them here would keep all others waiting
+        if len(message) > MAX_MESSAGE_BYTES:  # a lookup of so many names here would block the event loop
             self._loop.call_soon(lambda: answer(CheckResult(TOO_MANY_NAMES)))
             return
-        if mapping is None or not self._is_there():
-            self._loop.call_soon(lambda: answer(check_json(body, question)))
+        if mapping is None or not self._has_process():
+            self._loop.call_soon(lambda: answer(check_json(body, request)))
             return
-        self._waiting.append((body, question, answer))
+        self._waiting.append((body, request, answer))
         self._unsent.append((mapping.fd, message))
         self._send()
 
@@ -76,7 +76,7 @@ class JsonChecker:
                 process.kill()
                 process.wait()
 
-    def _is_there(self) -> bool:
+    def _has_process(self) -> bool:
         if self._process is None:
             self._sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._sock.setblocking(False)
@@ -99,7 +99,7 @@ class JsonChecker:
                 self._loop.add_writer(self._sock.fileno(), self._send)
                 return
             except OSError:
-                return  # the reader will learn why
+                return  # reading will find the socket closed
             self._unsent.popleft()
         self._loop.remove_writer(self._sock.fileno())
 
@@ -115,7 +115,7 @@ class JsonChecker:
 
     def _lost(self) -> None:
         self.close()
-        left, self._waiting = self._waiting, deque()
+        pending, self._waiting = self._waiting, deque()
         self._unsent.clear()
-        for body, question, answer in left:
-            answer(check_json(body, question))
+        for body, request, answer in pending:
+            answer(check_json(body, request))

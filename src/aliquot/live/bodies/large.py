@@ -1,7 +1,7 @@
-"""Bodies too large to be copied, or to be looked over on the event loop: each is one mapping of memory.
+"""Memory for bodies that are too large to be copied, or to be checked on the event loop: one mapping per body.
 
-Another process can be given the mapping, and looks into it where it is. What stands in for `bytes` everywhere is a
-`memoryview` of it; when the last one is gone, so is the memory, at once.
+A mapping can be passed to another process. Code uses a `memoryview` of it in place of `bytes`. The memory is freed
+with the last view.
 """
 
 import mmap
@@ -10,19 +10,19 @@ from typing import ClassVar, Self
 
 from aliquot.core.units import MIB
 
-LARGE_BODY_BYTES = MIB  # from here on a body is one of these
-# Before every body, for what is put in front of it. Pages that nobody writes to cost nothing.
+LARGE_BODY_BYTES = MIB  # above this size a body has a mapping of its own
+# Space in front of every body, for a prefix. Pages that are not written take no memory.
 PREFIX_BYTES = MIB
 
 
 class BodyMemoryError(Exception):
-    """All large bodies together are more than they may be."""
+    """All large bodies together exceed their limit."""
 
 
 class BodyMapping(mmap.mmap):
-    """Memory with a descriptor, for as long as anyone looks at it."""
+    """A memory mapping with a descriptor, which is closed with the last view of it."""
 
-    in_use: ClassVar[int] = 0  # of all together, as if they were full
+    in_use: ClassVar[int] = 0  # bytes of all mappings together, by their full size
     fd: int
 
     def __new__(cls, size: int) -> Self:
@@ -43,7 +43,7 @@ class BodyMapping(mmap.mmap):
 
 
 def allocate(size: int) -> memoryview:
-    """Room for a body of that size; to be cut when it turns out to be smaller."""
+    """Return memory for a body of that size. A smaller body is a slice of it."""
     return memoryview(BodyMapping(PREFIX_BYTES + size))[PREFIX_BYTES:]
 
 
@@ -52,7 +52,7 @@ def mapping_of(body: memoryview) -> BodyMapping | None:
 
 
 def put_before(prefix: bytes, body: memoryview, skip: int) -> memoryview:
-    """The body from its byte `skip` on with the prefix before it: in its place where there is room, else copied."""
+    """Return the body from its byte `skip` on with the prefix before it, without a copy if the prefix fits."""
     mapping = mapping_of(body)
     end = PREFIX_BYTES + len(body)
     begin = PREFIX_BYTES + skip - len(prefix)
@@ -67,38 +67,38 @@ def put_before(prefix: bytes, body: memoryview, skip: int) -> memoryview:
 
 
 class IncomingBody:
-    """A body that comes in parts: they are kept as they are until they are many bytes, then put in their place."""
+    """A body that arrives in parts, which are collected in a list or, above a mebibyte, in a mapping."""
 
-    __slots__ = ("_bound", "_most", "_parts", "_room", "size")
+    __slots__ = ("_max_body_bytes", "_max_total_bytes", "_memory", "_parts", "size")
 
-    def __init__(self, most_bytes: int, bound: int) -> None:
-        self._most = most_bytes  # what is not written to costs nothing
-        self._bound = bound  # for all bodies together
+    def __init__(self, max_body_bytes: int, max_total_bytes: int) -> None:
+        self._max_body_bytes = max_body_bytes
+        self._max_total_bytes = max_total_bytes  # of all bodies together
         self._parts: list[bytes] = []
-        self._room: memoryview | None = None
+        self._memory: memoryview | None = None
         self.size = 0
 
     def add(self, part: bytes) -> None:
-        """Raises `BodyMemoryError`, once, when it turns out to be large."""
+        """Add the next part. Raises `BodyMemoryError` when the body is large and there is no memory for it."""
         size = self.size
         self.size = size + len(part)
-        if self._room is not None:
-            self._room[size : self.size] = part
+        if self._memory is not None:
+            self._memory[size : self.size] = part
             return
         self._parts.append(part)
         if self.size > LARGE_BODY_BYTES:
-            if BodyMapping.in_use + self._most > self._bound:
+            if BodyMapping.in_use + self._max_body_bytes > self._max_total_bytes:
                 raise BodyMemoryError
-            self._room, at = allocate(self._most), 0
+            self._memory, at = allocate(self._max_body_bytes), 0
             for one in self._parts:
-                self._room[at : at + len(one)] = one
+                self._memory[at : at + len(one)] = one
                 at += len(one)
             self._parts.clear()
 
     def whole(self) -> bytes | memoryview:
-        """Once: it is not kept here."""
-        if self._room is not None:
-            room, self._room = self._room, None
-            return room[: self.size]
+        """Return the body, which is not kept here any longer."""
+        if self._memory is not None:
+            memory, self._memory = self._memory, None
+            return memory[: self.size]
         parts, self._parts = self._parts, []
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,1 +1,1 @@
-"""One machine: its devices and the sandboxes on them."""
+"""A node: one machine with its devices and the sandboxes on them."""

@@ -1,7 +1,7 @@
-"""The node's interface: the service tells it what the core commands, and it tells a listener what came of it.
+"""The interface of a node: the service passes the core's commands to it, and a listener receives the outcomes.
 
-The service numbers the sandboxes as the core does. Everything here is called on the event loop and returns at once;
-outcomes come through the listener, also on the event loop, and never from within the call that caused them.
+Sandboxes have the core's numbers. Everything here is called on the event loop and returns at once. The listener is
+called on the event loop too, and never from within the call that caused the outcome.
 """
 
 from enum import IntEnum
@@ -15,11 +15,11 @@ from aliquot.live.device.records import DeviceUsage
 
 
 class Status(IntEnum):
-    """How an invocation ended; the numbers are OpenWhisk's `statusCode`."""
+    """The end of an invocation. The numbers are OpenWhisk's `statusCode`."""
 
     SUCCESS = 0
-    APPLICATION_ERROR = 1  # the function says so: its result has `error`
-    DEVELOPER_ERROR = 2  # the function did not answer as it must: crashed, ran out of time or memory, does not compile
+    APPLICATION_ERROR = 1  # the function's result has `error`
+    DEVELOPER_ERROR = 2  # the function crashed, exceeded its time or memory, or does not compile
     INTERNAL_ERROR = 3  # the platform's own fault
 
 
@@ -32,11 +32,11 @@ class BufferHandle(Protocol):
     def size(self) -> int: ...
     @property
     def max_kept(self) -> int:
-        """How large one may be that is put on disk."""
+        """The size in bytes up to which the value may be stored on disk."""
         ...
 
     def inlined(self, body: bytes | memoryview) -> bytes | memoryview:
-        """The pickle's envelope with what is in here behind it."""
+        """Return the pickle's envelope followed by the contents of the buffer."""
         ...
 
 
@@ -52,9 +52,9 @@ class Member(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """All that a sandbox needs to become ready for a function, or for those of a group, of one tenant.
+    """Everything that a sandbox needs to serve a function, or a group of functions, of one tenant.
 
-    Of a group the code and its environment are the members'; it starts with the one whose name is `main`.
+    In a group, code and environment are those of the members. The sandbox starts with the member named by `main`.
     """
 
     tenant: str
@@ -67,26 +67,26 @@ class Launch(Struct, frozen=True):
     main: str  # the entry point's name
     env: dict[str, str]  # set before the code is imported: init parameters and __OW_*
     timeout_ms: int
-    memory_bytes: int  # of the host: the limit
+    memory_bytes: int  # limit of host memory
     logs_bytes: int
-    imports: tuple[str, ...] = ()  # loaded by the zygote
-    requirements: tuple[str, ...] = ()  # installed into an environment of their own
+    imports: tuple[str, ...] = ()  # modules that the zygote imports
+    requirements: tuple[str, ...] = ()  # packages of the function's environment
     place: Place = (CPU,)
-    share: float = 0  # of them, guaranteed
-    device_bytes: int = 0  # of each device's memory: the limit
+    share: float = 0  # guaranteed share of each device's compute
+    device_bytes: int = 0  # limit of memory on each device
     sdk: bool = False  # the code is a module of `aliquot.App` functions and `main` one of them
-    datasets: tuple[str, ...] = ()  # that it sees as directories
-    members: tuple[Member, ...] = ()  # of a group
+    datasets: tuple[str, ...] = ()  # names of the datasets that are mounted as directories
+    members: tuple[Member, ...] = ()  # the functions of a group
 
 
 class OutputListener(Protocol):
-    """Who is told of each line that a run prints, as soon as the node has read it."""
+    """Receives each line that a run prints, as soon as the node has read it."""
 
     def printed(self, line: str) -> None: ...
 
 
 class NestedRun(Struct, frozen=True):
-    """One function's run inside another's, or after it in a chain: its activation."""
+    """The activation of a function that runs inside another's run, or after it in a chain."""
 
     invocation: str
     env: dict[str, str]  # __OW_* of this activation
@@ -96,14 +96,14 @@ class NestedRun(Struct, frozen=True):
 
 
 class ChainStep(Struct, frozen=True):
-    """What a group's sandbox is to run: a function, and what it gets beneath what the one before returned."""
+    """One function of a chain, with defaults for the parameters that the result before it does not have."""
 
     function: str
     defaults: dict[str, Raw] = {}
 
 
 class RunRequest(Struct, frozen=True, gc=False):
-    """One run. The payload is what the function gets: a JSON object, or the SDK's pickled arguments."""
+    """One run of a function. The payload is a JSON object, or the SDK's pickled arguments."""
 
     invocation: str
     payload: bytes | memoryview
@@ -112,66 +112,66 @@ class RunRequest(Struct, frozen=True, gc=False):
     timeout_ms: int
     logs_bytes: int
     listener: OutputListener | None = None
-    steps: tuple[ChainStep, ...] = ()  # of a group: what runs, one on what the other returned
+    steps: tuple[ChainStep, ...] = ()  # functions of a group that run one on the result of another
     shared_buffer: BufferHandle | None = None  # with the large buffers of pickled arguments
     share: bool = False  # a pickled result may come in a shared buffer
-    handed: bool = False  # the payload is a pickle of what the function before it in a sequence returned
-    hand_on: bool = False  # the one after it takes a pickle: the result need not be JSON
-    defaults: dict[str, Raw] = {}  # beneath what was handed
+    handed: bool = False  # the payload is the pickled result of the previous function in a sequence
+    hand_on: bool = False  # the next function takes a pickle, so the result need not be JSON
+    defaults: dict[str, Raw] = {}  # parameters for those that the handed value lacks
 
 
 class Outcome(Struct, frozen=True, gc=False):
-    """What came of a run, or of a start that failed."""
+    """The outcome of a run, or of a start that failed."""
 
     status: Status
-    result: bytes | memoryview  # JSON, a view when it is large; for an error an object with `error`
-    run_s: float  # from the frame to the sandbox to its answer
+    result: bytes | memoryview  # JSON, as a view when it is large; an object with `error` for an error
+    run_s: float  # from the request frame to the reply
     logs: tuple[str, ...] = ()  # formatted lines, both streams
-    pickled: bytes | memoryview | None = None  # the SDK's result; `result` then says so in JSON
+    pickled: bytes | memoryview | None = None  # the SDK's result, which `result` then describes
     timed_out: bool = False
     shared_buffer: BufferHandle | None = None  # with the large buffers of the pickled result
-    outer: tuple[tuple[str, ...], ...] = ()  # the lines of those that had called it in its sandbox, innermost first
+    outer: tuple[tuple[str, ...], ...] = ()  # the lines of its callers in the same sandbox, innermost first
 
 
 class NodeListener(Protocol):
-    """Who is told. The service."""
+    """Receives the events of a node: the service."""
 
     def sandbox_started(self, sandbox: int, init_s: float, logs: tuple[str, ...]) -> None:
-        """It is initialised and waits for its first run; the logs are the import's."""
+        """Handle a sandbox that is initialised and waits for its first run. The logs are those of the import."""
         ...
 
     def sandbox_lost(self, sandbox: int, outcome: Outcome) -> None:
-        """It is gone, or is being killed, and will not be spoken of again.
+        """Handle the end of a sandbox, of which nothing is reported afterwards.
 
-        The outcome is that of the run it had, or of its start; a sandbox that dies idle has one too.
+        The outcome is that of its run or of its start. A sandbox that ends while it is idle has an outcome too.
         """
         ...
 
     def sandbox_refused(self, sandbox: int) -> None:
-        """It is shutting down and has not begun the run it was given: that may run elsewhere. It is gone."""
+        """Handle the end of a sandbox that has not begun the run it was given. The run may go to another sandbox."""
         ...
 
     def memory_loaded(self, sandbox: int) -> None: ...
 
     def device_lost(self, device: str, why: str) -> None:
-        """Nothing runs there any more; its sandboxes have been told of before."""
+        """Handle a device that has failed. The loss of its sandboxes has been reported before."""
         ...
 
     def run_finished(self, sandbox: int, outcome: Outcome) -> None:
-        """The sandbox is fit for another run."""
+        """Handle the end of a run, after which the sandbox can take another."""
         ...
 
     def began_inside(self, sandbox: int, function: str) -> NestedRun | str:
-        """A function that runs calls another of its group, in its own process: its activation, or why not."""
+        """Return the activation for a function that the running one calls in its process, or why it cannot run."""
         ...
 
     def ended_inside(self, sandbox: int, outcome: Outcome) -> NestedRun | None:
-        """The innermost activation has ended while the run goes on; in a chain, the activation of what comes next."""
+        """Handle the end of the innermost activation of a run. In a chain, return the activation of the next step."""
         ...
 
 
 class SandboxUsage(Struct, frozen=True):
-    """For people who watch."""
+    """The memory and CPU time of a sandbox's process, for the operator's status."""
 
     sandbox: int
     pid: int
@@ -184,54 +184,57 @@ class Node(Protocol):
     def devices(self) -> tuple[DeviceSpec, ...]: ...
 
     async def start(self, listener: NodeListener) -> None:
-        """Ready for commands on return. Whatever an earlier server left behind here is gone by then."""
+        """Remove what an earlier server left on the machine, and get ready for commands."""
         ...
 
     async def stop(self) -> None:
-        """End every sandbox and zygote; nothing is reported any more."""
+        """End every sandbox and zygote. Nothing is reported any more."""
         ...
 
     def prepare(self, launch: Launch) -> None:
-        """Have at hand what a sandbox of this launch will be made from, as far as there is room for it.
+        """Prepare the environment and the zygote for sandboxes of this launch, if there is space for another zygote.
 
-        Nothing is reported: what is wrong with it shows when a sandbox starts.
+        Nothing is reported. An error shows when a sandbox starts.
         """
         ...
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
-        """Then `sandbox_started` or `sandbox_lost`. Waits for stops and unloads on its device that are under way."""
+        """Start a sandbox and report `sandbox_started` or `sandbox_lost`.
+
+        The start waits for stops and unloads that are going on on its devices.
+        """
         ...
 
     def run(self, sandbox: int, request: RunRequest) -> None:
-        """Then `run_finished`, `sandbox_lost` or `sandbox_refused`. One at a time."""
+        """Run a request and report `run_finished`, `sandbox_lost` or `sandbox_refused`. One run at a time."""
         ...
 
     def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:
-        """The lines that its run has printed so far, and those of each activation inside it, innermost first."""
+        """Return the lines that each activation of the current run has printed so far, innermost first."""
         ...
 
     def stop_sandbox(self, sandbox: int) -> None:
-        """Kill it with all its children; nothing is reported. One that is gone already is passed over."""
+        """Kill a sandbox with all its children, if it still exists. Nothing is reported."""
         ...
 
     def enforces(self, place: Place) -> bool:
-        """Whether sandboxes are kept to their slices there."""
+        """Return whether slices are enforced on the devices of the place."""
         ...
 
     def set_slice(self, sandbox: int, share: float, ceiling: float) -> None:
-        """Its part of its device's compute: so much when others want it too, and at most so much."""
+        """Set a sandbox's guaranteed share of its device's compute, and the most that it may use."""
         ...
 
     def unload(self, sandbox: int) -> None:
-        """Swap it out: it stands still until it is loaded again."""
+        """Swap a sandbox out. It is stopped until it is loaded again."""
         ...
 
     def load(self, sandbox: int) -> None:
-        """Then `memory_loaded`."""
+        """Swap a sandbox in and report `memory_loaded`."""
         ...
 
     def usage(self) -> list[SandboxUsage]: ...
 
     def device_usage(self) -> list[DeviceUsage]:
-        """What sandboxes have used of accelerators so far, and hold there. Takes microseconds."""
+        """Return what sandboxes have used of accelerators so far, and hold there now. Takes microseconds."""
         ...

@@ -1,7 +1,7 @@
-"""Control groups: the memory and the number of processes of a whole sandbox, counted and bounded by the kernel.
+"""Control groups that count and limit the memory and the number of processes of each sandbox.
 
-Version 1 has a tree for each controller, version 2 one for all (`unified.py`). Where neither can be written, there are
-none.
+Version 1 has a tree for each controller, version 2 has one for all (`device/cgroup_files.py`). Without write access to
+either, there are no groups.
 """
 
 import contextlib
@@ -21,25 +21,25 @@ _REMOVE_PAUSE_S = 0.02
 
 
 class SandboxCgroup:
-    """One sandbox's."""
+    """The control group of one sandbox."""
 
     def __init__(self, directories: list[Path], names: tuple[str, str, str], processes: int) -> None:
-        """`names`: of the files for the limit, for what has happened, and for what is used."""
+        """`names` are the files for the memory limit, the events and the memory in use."""
         self._names = names
         self._processes = processes
         self._size: int | None = None
-        self._settle(directories)
+        self._use(directories)
 
-    def _settle(self, directories: list[Path]) -> None:
+    def _use(self, directories: list[Path]) -> None:
         limit, events, usage = self._names
         self._directories = directories
         self._limit = directories[0] / limit
         self._events = directories[0] / events
-        self.usage = directories[0] / usage  # the file in which its bytes are counted
+        self.usage = directories[0] / usage  # the file with the bytes in use
         (directories[-1] / "pids.max").write_text(str(self._processes))
 
     def open_procs(self) -> tuple[int, ...]:
-        """Descriptors by which a process enters: it writes `0`. The caller closes them."""
+        """Return descriptors through which a process enters the group by writing `0`. The caller closes them."""
         return tuple(os.open(path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in self._directories)
 
     def limit_memory(self, size: int) -> None:
@@ -47,14 +47,14 @@ class SandboxCgroup:
         self._limit.write_text(str(size))
 
     def move(self, directory: Path) -> None:
-        """In version 2 its processes are in that group now: they are bounded and counted there from now on.
+        """Follow the processes into another group of version 2, which limits and counts them from now on.
 
-        What they had before stays counted where it was, with the group above once this one is gone.
+        Memory that they had before stays charged to the old group, and to its parent when the old group is removed.
         """
         left = self._directories
         if left == [directory]:
             return
-        self._settle([directory])
+        self._use([directory])
         _forbid_swap(directory)
         if self._size is not None:
             self.limit_memory(self._size)
@@ -76,13 +76,13 @@ class SandboxCgroup:
         return pids_in(self._directories[0])
 
     def remove(self) -> None:
-        """With whatever is still in it. Takes a moment; not for the event loop."""
+        """Kill what is left in the group and remove it. Blocks, so it is called from a thread."""
         for directory in self._directories:
             _remove(directory)
 
 
 class NodeCgroups:
-    """Where a node makes its groups. `tag` is its own on this machine, so that the next server finds what is left."""
+    """The control groups of a node. The tag is unique on the machine, so that the next server finds leftover groups."""
 
     def __init__(self, tag: str) -> None:
         self.version = 0
@@ -117,7 +117,7 @@ class NodeCgroups:
         self.version = 2
 
     def sweep(self) -> None:
-        """End and remove what an earlier server left."""
+        """Kill and remove what an earlier server left."""
         for parent in self._parents:
             for directory in sorted(parent.iterdir()):
                 if directory.is_dir():
@@ -141,7 +141,7 @@ class NodeCgroups:
 
 
 def _forbid_swap(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # there is none
+    with contextlib.suppress(OSError):  # the kernel has no swap accounting
         (directory / "memory.swap.max").write_text("0")
 
 
@@ -150,9 +150,9 @@ def _remove(directory: Path) -> None:
     with contextlib.suppress(OSError):
         for below in [path for path in directory.iterdir() if path.is_dir()]:
             _remove(below)
-    for _ in _patiently():
+    for _ in _attempts():
         for pid in pids_in(directory):
-            if pid:  # 0: of a namespace that is not seen from here
+            if pid:  # 0 is a process of a namespace that is not visible here
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         try:
@@ -160,11 +160,11 @@ def _remove(directory: Path) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            continue  # what was in it is still dying
+            continue  # its processes have not ended yet
         return
 
 
-def _patiently() -> Iterator[None]:
+def _attempts() -> Iterator[None]:
     for _ in range(_REMOVE_ATTEMPTS):
         yield
         time.sleep(_REMOVE_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Who shows datasets to sandboxes: the node's side of it."""
+"""Datasets in sandboxes: the mounts through which a sandbox sees them, and the interface that answers the kernel."""
 
 import os
 import socket
@@ -10,24 +10,24 @@ from aliquot.live.node.base import Launch
 from aliquot.runtime import view_mount
 
 NO_VIEWS = "This machine cannot show datasets to functions: `aliquot doctor` says why, and what would help."
-
-
 _MOUNT_TIMEOUT_S = 5
 
 
 class DatasetViews(Protocol):
-    def open(self, sandbox: int, launch: Launch, device: int) -> None:
-        """A sandbox has moved in. The kernel asks about its datasets on this descriptor of `/dev/fuse`, now yours.
+    """Shows datasets to sandboxes: the storage agent's client."""
 
-        Until somebody answers there, whoever looks into the sandbox's datasets waits.
+    def open(self, sandbox: int, launch: Launch, device: int) -> None:
+        """Answer the kernel's requests about a sandbox's datasets on `device`, a descriptor of `/dev/fuse`.
+
+        The descriptor now belongs to this object. Until requests are answered, readers of the datasets wait.
         """
 
     def close(self, sandbox: int) -> None:
-        """It has gone; of one that was never told of, nothing."""
+        """Stop answering for a sandbox, if it was opened."""
 
 
 class NoDatasetViews:
-    """Nobody does: whoever looks gets an error at once."""
+    """Shows no datasets: every access in a sandbox fails at once."""
 
     def open(self, sandbox: int, launch: Launch, device: int) -> None:
         os.close(device)
@@ -36,14 +36,14 @@ class NoDatasetViews:
 
 
 class ViewMounts:
-    """`make` takes a fraction of a millisecond; the first one without root, the start of a process."""
+    """Makes the mounts, directly as root or else through a helper process, which starts with the first mount."""
 
     def __init__(self) -> None:
         self._maker: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket
 
     def make(self) -> tuple[int, int]:
-        """Where the kernel asks, and the mount: both are the caller's to close. Raises `OSError`."""
+        """Return descriptors of the FUSE device and of the mount. The caller closes both. Raises `OSError`."""
         if os.geteuid() == 0:
             return view_mount.make()
         if self._maker is None or self._maker.poll() is not None:

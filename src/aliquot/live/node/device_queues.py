@@ -17,6 +17,10 @@ class DeviceQueue:
         self._releasing: set[Releaser] = set()
         self._waiting: deque[Callable[[], None]] = deque()
 
+    @property
+    def is_releasing(self) -> bool:
+        return bool(self._releasing)
+
     def begin_release(self, releaser: Releaser) -> None:
         self._releasing.add(releaser)
 
@@ -56,6 +60,7 @@ class DeviceQueues:
 
     async def wait(self, place: Place) -> None:
         """Wait until no memory is being released on any device of the place."""
-        released = asyncio.Event()
-        self.run(place, released.set)
-        await released.wait()
+        if any(self._queues[device].is_releasing for device in place):
+            released = asyncio.Event()
+            self.run(place, released.set)
+            await released.wait()

@@ -1,4 +1,4 @@
-"""Looks at this machine as a node would: which walls it offers, and what the lack of one means."""
+"""Examines this machine as a node would: which isolation it offers, and what follows where it offers none."""
 
 import os
 import platform
@@ -28,16 +28,16 @@ class DoctorFinding(Struct, frozen=True):
     name: str
     ok: bool
     detail: str
-    consequence: str = ""  # of its lack
+    consequence: str = ""  # what follows if it is not ok
 
 
-# The layers, what they are for, and what follows without them.
+# By field of `ProbeResult`: the name of the isolation layer, and what follows without it.
 _LAYERS = {
     "user": (
         "user namespaces",
         "zygotes keep the server's rights while they import what functions declare; without root no namespace works",
     ),
-    "mount": ("mount namespaces", "sandboxes see the machine's files; Landlock and user ids alone keep them from them"),
+    "mount": ("mount namespaces", "sandboxes see the machine's files; only Landlock and user ids protect them"),
     "pid": (
         "pid namespaces",
         "sandboxes see each other's processes, and children that a function detached may outlive a killed server",
@@ -56,18 +56,18 @@ _LAYERS = {
 }
 
 
-_FIELDS = {"uid": "own_uid"}  # of `Isolation`, where it has another name
+_FIELDS = {"uid": "own_uid"}  # fields that have another name in `Isolation`
 
 
 def examine(data: Path) -> list[DoctorFinding]:
-    """Takes a fraction of a second and starts processes; leaves nothing behind."""
+    """Return all findings. Starts processes, takes a fraction of a second and leaves nothing behind."""
     found = probe(data.absolute())
     walls = [_system(), *_walls(found), _passthrough(choose(found)), _cgroups()]
     return [*walls, *_devices(choose(found)), _python(), _pip(), _nodejs(), _disk(data)]
 
 
 def lacking(isolation: Isolation) -> tuple[str, ...]:
-    """One line for each wall that sandboxes do without: what it is, and what follows."""
+    """Return one line for each isolation layer that is missing: its name, and what follows."""
     return tuple(
         f"{name}: {consequence}"
         for field, (name, consequence) in _LAYERS.items()
@@ -103,7 +103,7 @@ def _walls(found: ProbeResult) -> list[DoctorFinding]:
 
 
 def _passthrough(isolation: Isolation) -> DoctorFinding:
-    """Whether the kernel reads whole files of a view by itself."""
+    """Find out whether the kernel reads whole files of a view without the storage agent."""
     name, slower = "passthrough", "what functions read of datasets is copied by the storage agent: slower than the disk"
     if not isolation.views:
         return DoctorFinding(name, ok=False, detail="there are no views", consequence=slower)
@@ -131,10 +131,10 @@ def _cgroups() -> DoctorFinding:
 
 
 def _devices(isolation: Isolation) -> list[DoctorFinding]:
-    around = DriverContext(own_uid=isolation.own_uid, own_root=isolation.mount)
+    context = DriverContext(own_uid=isolation.own_uid, own_root=isolation.mount)
     try:
         with closing(open_nvml()) as nvml:
-            gpus = survey_nvidia(nvml, around)
+            gpus = survey_nvidia(nvml, context)
     except NvmlError as error:
         gpus = [no_nvidia(error)]
     return [DoctorFinding(each.driver, each.usable, each.detail, each.lacking) for each in (survey_host(), *gpus)]

@@ -1,4 +1,4 @@
-"""Environments: what functions require, installed once for each set, kept in the data directory and shared."""
+"""Environments: each set of requirements is installed once, kept in the data directory, and shared by functions."""
 
 import asyncio
 import hashlib
@@ -23,15 +23,15 @@ _DIRECTORY, _SCRATCH, _COMPLETE = "environments", ".scratch", ".complete"
 _LINE_BYTES = MIB
 _LAST_LINES = 5
 _INSTALL = ("install", "--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--progress-bar=off")
-# Of the server's environment an installation gets how to reach packages, and nothing else.
-_PASSED_ON = ("PIP_", "SSL_CERT_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
+# An installation gets only the variables of the server's environment that say how to reach packages.
+_INHERITED_PREFIXES = ("PIP_", "SSL_CERT_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
 
 Progress = Callable[[str, str], None]
 log = structlog.get_logger(__name__)
 
 
 class RequirementsError(Exception):
-    """The requirements cannot be installed; the text has the installer's own words."""
+    """The requirements cannot be installed. The text quotes the installer."""
 
 
 class Environments:
@@ -43,8 +43,8 @@ class Environments:
         self._builds: dict[str, asyncio.Task[Path]] = {}
 
     async def python(self, requirements: tuple[str, ...]) -> Path:
-        """The interpreter of an environment that has them. Built if need be, by the first who asks."""
-        check(requirements)
+        """Return the interpreter of an environment with these requirements. The first request builds it."""
+        check_requirements(requirements)
         name = self._name(requirements)
         build = self._builds.get(name)
         if build is None:
@@ -54,8 +54,8 @@ class Environments:
 
     def _name(self, requirements: tuple[str, ...]) -> str:
         version = f"{sys.implementation.cache_tag} {sys.version_info[:3]} {sys.base_prefix}"
-        told = json.dumps([version, sorted({requirement.strip() for requirement in requirements})])
-        return hashlib.sha256(told.encode()).hexdigest()[:24]
+        content = json.dumps([version, sorted({requirement.strip() for requirement in requirements})])
+        return hashlib.sha256(content.encode()).hexdigest()[:24]
 
     async def _provide(self, name: str, requirements: tuple[str, ...]) -> Path:
         directory = self._directory / name
@@ -77,7 +77,7 @@ class Environments:
             await loop.run_in_executor(None, remove_directory, scratch)
 
     def _clear(self, *directories: Path) -> None:
-        """Empty, and owned by whoever will fill them."""
+        """Make the directories empty, and owned by the user that the installer runs as."""
         for directory in directories:
             remove_directory(directory)
             directory.mkdir(parents=True)
@@ -97,7 +97,7 @@ class Environments:
             "install": _INSTALL,
             "requirements": sorted(requirements),
         }
-        self._tell(name, f"installing {', '.join(sorted(requirements))}")
+        self._report(name, f"installing {', '.join(sorted(requirements))}")
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", str(_BUILDER), json.dumps(settings), env=env, cwd="/", limit=_LINE_BYTES,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -109,23 +109,23 @@ class Environments:
                 text = line.decode(errors="replace").rstrip()
                 if text:
                     lines = [*lines[-200:], text]
-                    self._tell(name, text)
+                    self._report(name, text)
             status = await process.wait()
         except asyncio.CancelledError:
             process.kill()
             raise
         if status:
-            raise RequirementsError(f"The requirements could not be installed: {_culprit(lines)}")
-        self._tell(name, "complete")
+            raise RequirementsError(f"The requirements could not be installed: {_error_lines(lines)}")
+        self._report(name, "complete")
 
-    def _tell(self, name: str, line: str) -> None:
+    def _report(self, name: str, line: str) -> None:
         log.info("environment", environment=name, installer=line)
         if self._progress is not None:
             self._progress(name, line)
 
     async def _installer_settings(self) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The operator's settings for pip as variables, and the directories that they name."""
-        env = {key: value for key, value in os.environ.items() if key.upper().startswith(_PASSED_ON)}
+        """Return the operator's settings for pip as variables, and the paths that they name."""
+        env = {key: value for key, value in os.environ.items() if key.upper().startswith(_INHERITED_PREFIXES)}
         if has_pip():
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "pip", "config", "list", stdout=asyncio.subprocess.PIPE
@@ -152,13 +152,13 @@ def sweep_environments(data: Path) -> None:
 
 
 def _mark_complete(directory: Path, requirements: tuple[str, ...]) -> None:
-    """Write the mark in one step: a disk that fills up leaves none."""
+    """Write the mark atomically, so that a full disk leaves no mark."""
     draft = directory / f"{_COMPLETE}.draft"
     draft.write_text("\n".join(requirements))
     draft.replace(directory / _COMPLETE)
 
 
-def check(requirements: tuple[str, ...]) -> None:
+def check_requirements(requirements: tuple[str, ...]) -> None:
     for requirement in requirements:
         if requirement.lstrip().startswith("-") or "\n" in requirement or not requirement.strip():
             raise RequirementsError(
@@ -167,7 +167,7 @@ def check(requirements: tuple[str, ...]) -> None:
 
 
 def pip_variables(listed: str) -> dict[str, str]:
-    """`global.extra-index-url='…'` as PIP_EXTRA_INDEX_URL; those for installations win."""
+    """Convert lines such as `global.extra-index-url='…'` to PIP_EXTRA_INDEX_URL. Section `install` wins."""
     found: dict[str, str] = {}
     for section in ("global", "install"):
         for line in listed.splitlines():
@@ -178,9 +178,9 @@ def pip_variables(listed: str) -> dict[str, str]:
 
 
 def paths_in(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Directories and files on this machine that the installer's settings point to."""
+    """Return the directories and files on this machine that the installer's settings name."""
     words = [word for key, value in env.items() if key != "PATH" for word in value.split()]
-    # An index in a directory refers to files beside it.
+    # An index in a file refers to files in the same directory.
     paths = [str(Path(urlparse(word).path).parent) if word.startswith("file:") else word for word in words]
     return tuple(sorted({path for path in paths if path.startswith("/") and path != "/" and Path(path).exists()}))
 
@@ -189,7 +189,7 @@ def has_pip() -> bool:
     return importlib.util.find_spec("pip") is not None
 
 
-def _culprit(lines: list[str]) -> str:
-    """The installer's errors, or its last words."""
+def _error_lines(lines: list[str]) -> str:
+    """Return the installer's errors, or its last lines."""
     errors = [line for line in lines if line.lstrip().startswith(("ERROR", "error:"))]
     return " ".join((errors or lines or ["it said nothing"])[-_LAST_LINES:])

@@ -1,4 +1,4 @@
-"""Which walls stand between a sandbox and the rest of the machine, and which of them this machine offers."""
+"""The isolation layers between a sandbox and the rest of the machine, and a probe for those that the machine offers."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from msgspec import Struct
 from aliquot.live.device.records import NO_ACCESS, DeviceAccess
 from aliquot.runtime import frames
 
-# A user for every sandbox: 65536 from a number far from those in use, another range for every data directory.
+# Each data directory has a range of 65536 user ids for its sandboxes, far from the ids that machines use.
 _UIDS_FROM = 1_000_000_000
 _UIDS = 65_536
 _RANGES = 16_000
@@ -22,24 +22,24 @@ _PROBE = Path(frames.__file__).parent / "probe.py"
 
 
 class Isolation(Struct, frozen=True):
-    """The layers in use. Without any: separate processes, with the server's own rights. That is for debugging."""
+    """The layers in use. Without any, sandboxes are plain processes with the server's rights, for debugging."""
 
-    user: bool = False  # a user namespace: what privileges zygotes need, they have only in there
-    mount: bool = False  # files: a root of its own, with nothing but the system and the interpreter in it
-    pid: bool = False  # processes: sees and ends only its own; its end is theirs
+    user: bool = False  # a user namespace: zygotes have their privileges only in there
+    mount: bool = False  # files: its own root directory, which contains only the system and the interpreter
+    pid: bool = False  # processes: a sandbox sees only its own, and they end with it
     ipc: bool = False  # shared memory, semaphores, host name
     own_uid: bool = False  # a user id for each sandbox
-    landlock: bool = False  # files, once more; signals and abstract sockets
-    seccomp: bool = False  # system calls that functions do not need
+    landlock: bool = False  # files a second time, signals and abstract sockets
+    seccomp: bool = False  # a filter of system calls that functions do not need
     cgroups: bool = False  # memory and number of processes, counted for the whole sandbox
-    views: bool = False  # no wall: whether it can be shown datasets
+    views: bool = False  # not a layer: datasets can be mounted
 
 
 NO_ISOLATION = Isolation()
 
 
 class ProbeResult(Struct, frozen=True):
-    """What was tried here: a layer's reason for not being available, empty when it is."""
+    """The reason why each layer is not available on this machine. It is empty for a layer that works."""
 
     user: str
     mount: str
@@ -56,7 +56,7 @@ def uid_range(data: Path) -> tuple[int, int]:
 
 
 def probe(data: Path) -> ProbeResult:
-    """Try each layer on this machine, in processes of their own."""
+    """Try each layer in a separate process."""
     uids = list(uid_range(data)) if os.geteuid() == 0 else None
     given = json.dumps({"uids": uids, "hidden": str(data)})
     done = subprocess.run(  # noqa: S603 - our own script
@@ -70,12 +70,12 @@ def probe(data: Path) -> ProbeResult:
 
 
 def choose(found: ProbeResult) -> Isolation:
-    """The strongest that works together."""
+    """Choose the strongest combination of layers that works."""
     root = os.geteuid() == 0
     user, mount, pid = not found.user, not found.mount, not found.pid
     own_uid = root and not found.uid and is_readable_by_others(mounts=mount)
     if root:
-        # Another user's zygote may no longer mount or make namespaces, unless in a user namespace.
+        # A zygote that runs as another user can mount and make namespaces only in a user namespace.
         user = user and own_uid and mount and pid
     else:
         mount, pid = mount and user, pid and user
@@ -93,7 +93,7 @@ def choose(found: ProbeResult) -> Isolation:
 
 
 def is_readable_by_others(*, mounts: bool) -> bool:
-    """Whether another user could run this interpreter. In a root of its own only the directories themselves count."""
+    """Return whether another user can run this interpreter. With `mounts`, parent directories do not matter."""
     for prefix in {Path(sys.prefix), Path(sys.base_prefix), _PROBE.parent}:
         for directory in [prefix] if mounts else [prefix, *prefix.parents]:
             if not directory.stat().st_mode & stat.S_IXOTH:
@@ -109,7 +109,7 @@ def walls(
     *,
     views: bool = False,
 ) -> dict[str, Any]:
-    """For the runtime's `walls` module."""
+    """Return the settings for `aliquot.runtime.isolation`."""
     return {
         "user": isolation.user,
         "mount": isolation.mount,

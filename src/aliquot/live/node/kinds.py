@@ -1,4 +1,4 @@
-"""What runs a function of each kind: one line a family. Versions are whatever the node has."""
+"""The runtimes for each kind of function, one line per family. The version is the one that the node has."""
 
 import functools
 import shutil
@@ -13,15 +13,15 @@ _LAUNCHER = Path(frames.__file__).parent / "launcher.js"
 
 
 class UnknownKindError(Exception):
-    """Nothing here runs such functions; the text says what would."""
+    """The node cannot run functions of this kind. The text says what would help."""
 
 
 class FunctionRuntime(Struct, frozen=True):
-    """How a forked sandbox goes on: as the Python that it is, or by executing something else."""
+    """The way a forked sandbox continues: as the Python process that it is, or by executing another program."""
 
     python: bool
-    command: Callable[[int], list[str] | None]  # by the function's memory limit
-    visible: tuple[str, ...] = ()
+    command: Callable[[int], list[str] | None]  # the program, given the function's memory limit
+    visible: tuple[str, ...] = ()  # paths that its sandboxes may read
 
 
 def _python() -> FunctionRuntime:
@@ -36,7 +36,7 @@ def _nodejs() -> FunctionRuntime:
     program = Path(found).resolve()
 
     def command(memory_bytes: int) -> list[str]:
-        # The heap may grow to the limit: the kernel then says what happened, where Node.js would only abort.
+        # The heap may grow to the memory limit, so that the kernel reports the exhaustion. Node.js would only abort.
         return [str(program), f"--max-old-space-size={max(16, memory_bytes >> 20)}", str(_LAUNCHER)]
 
     return FunctionRuntime(python=False, command=command, visible=(str(program.parent.parent),))

@@ -1,4 +1,4 @@
-"""Collects what a sandbox prints: two pipes into formatted lines, in bounded memory whatever is printed."""
+"""Collects the output of a sandbox from two pipes into formatted lines, with bounded memory."""
 
 import os
 import time
@@ -10,8 +10,8 @@ MISSING = "The action did not initialize or run as expected. Log data might be m
 
 _STREAMS = ("stdout", "stderr")
 _READ_BYTES = 65536  # what a pipe holds
-_FLOOD_BYTES = 16384  # at once while a run goes on: a page of empty lines must not hold up the loop
-_DRAIN_READS = 8  # a child that floods on must not keep us reading
+_RUNNING_READ_BYTES = 16384  # at once during a run: a page of empty lines must not block the event loop
+_MAX_DRAIN_READS = 8  # a child that keeps printing must not keep the server reading
 
 
 def _stamp(stream: int) -> str:
@@ -21,7 +21,7 @@ def _stamp(stream: int) -> str:
 
 
 def error_line(text: str) -> str:
-    """As if the function had printed it."""
+    """Format a line as if the function had printed it to stderr."""
     return f"{_stamp(1)}{text}"
 
 
@@ -34,24 +34,24 @@ class Logs:
         self._fds = (out, err)
         self._limit = self._left = 0
         self._lines: list[str] = []
-        self._begun = [b"", b""]  # of each stream: a line without its end
+        self._begun = [b"", b""]  # the incomplete last line of each stream
         self._truncated = False
         self._listener: OutputListener | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Of this activation, so far."""
+        """The lines of this activation so far."""
         return tuple(self._lines)
 
     def begin(self, limit: int, listener: OutputListener | None = None) -> None:
-        """A new activation, which may print this many bytes. A limit of 0: none of it is kept, nor missed."""
+        """Begin an activation that may print `limit` bytes. With a limit of 0, output is dropped without a notice."""
         self._limit = self._left = limit
         self._listener = listener
 
     def read(self, stream: int) -> bool:
-        """Take some of what a stream holds now. False at its end."""
+        """Read some of a stream's output. Return False at its end."""
         try:
-            data = os.read(self._fds[stream], _FLOOD_BYTES)
+            data = os.read(self._fds[stream], _RUNNING_READ_BYTES)
         except BlockingIOError:
             return True
         if data:
@@ -94,7 +94,7 @@ class Logs:
                 self._add(_stamp(stream), begun)
 
     def _drain(self, stream: int) -> None:
-        for _ in range(_DRAIN_READS):
+        for _ in range(_MAX_DRAIN_READS):
             try:
                 data = os.read(self._fds[stream], _READ_BYTES)
             except BlockingIOError:
@@ -120,7 +120,7 @@ class Logs:
             self._begun[stream] = b""
 
     def _add(self, stamp: str, piece: bytes) -> bool:
-        """One line, counted as it will be kept: many empty lines are many bytes. False: no more will fit."""
+        """Add one line and count it with its timestamp. Return False when the limit is reached."""
         size = len(stamp) + len(piece)
         if size > self._left:
             self._truncated = True
