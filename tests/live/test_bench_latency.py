@@ -15,7 +15,7 @@ from aliquot_bench.latency.figures import (
     TargetResult,
     best_peer,
     goals,
-    others,
+    load_of_others,
     ratio,
     tables,
 )
@@ -92,7 +92,7 @@ def test_a_target_that_answered_with_errors_has_no_figures():
     peer = measured("peer", is_peer=True)
     peer.add(0, sample(1, 9000, errors=3))
     other = measured("other", sample(1, 100), is_peer=True)
-    assert not peer.counts
+    assert not peer.is_valid
     assert best_peer([peer, other]) is other
     left_out = tables([peer, other], PlatformFigures(), "title")[-1]
     assert left_out.rows == [["peer", "", "void: 3 of its answers were errors"]]
@@ -152,8 +152,8 @@ def test_nothing_of_a_stopped_server_is_left(tmp_path):
 def test_the_baselines_answer_and_are_measured(tmp_path):
     targets = [BaselineTarget("bare", BARE, "uvicorn"), BaselineTarget("hop", "hop", "uvicorn"), PingPongTarget()]
     found = [measured(target.name, target.measure(1)) for target in targets]
-    assert all(target.counts and ratio(target, target, rate) == 1 for target in found)
-    typical, worst = others(found)
+    assert all(target.is_valid and ratio(target, target, rate) == 1 for target in found)
+    typical, worst = load_of_others(found)
     assert 0 <= typical <= worst <= 1
     draw(found, tmp_path / "latency.png")
     assert (tmp_path / "latency.png").stat().st_size > 0

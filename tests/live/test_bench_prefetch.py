@@ -113,20 +113,20 @@ def test_the_origin_serves_whole_files_and_ranges(link):
 
 
 def test_the_origin_tells_size_and_version_without_sending_anything(link):
-    before = link.counted()
+    before = link.sent_counts()
     told = httpx.head(f"{link.url}/a/one.bin").headers
     assert int(told["Content-Length"]) == FILES["a/one.bin"]
     assert told["ETag"]
-    after = link.counted()
+    after = link.sent_counts()
     assert after.sent == before.sent
     assert after.requests == before.requests + 1
 
 
 def test_the_origin_counts_what_it_sends_by_file(link):
-    before = link.counted().sent
+    before = link.sent_counts().sent
     httpx.get(f"{link.url}/a/one.bin", headers={"Range": "bytes=0-99"})
     httpx.get(f"{link.url}/a/b/two%20words.txt")
-    assert moved_between(before, link.counted().sent) == {"a/one.bin": 100, "a/b/two words.txt": 5}
+    assert moved_between(before, link.sent_counts().sent) == {"a/one.bin": 100, "a/b/two words.txt": 5}
 
 
 def test_directory_pages_link_to_what_is_in_them(link):
@@ -147,7 +147,7 @@ def test_what_is_forced_and_not_permitted_says_why(monkeypatch):
     with pytest.raises(LinkError, match="there is no tc"), serve_origin({}, LinkShape(), force="tc"):
         pass
     with serve_origin({}, LinkShape()) as made:
-        assert made.how == "an origin on this machine that paces itself (traffic control: there is no tc)"
+        assert made.description == "an origin on this machine that paces itself (traffic control: there is no tc)"
 
 
 SERVE = """

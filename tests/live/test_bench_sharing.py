@@ -15,7 +15,7 @@ from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
 from aliquot_bench.result import ResultTable, at_most
 from aliquot_bench.sharing import bench, elastic, isolation, memory, overhead, platform, scaling
-from aliquot_bench.sharing.bench import NOTHING, SharingBench, honest_goals, honest_tables
+from aliquot_bench.sharing.bench import NOT_ENFORCED, SharingBench, annotate_goals, annotate_tables
 from aliquot_bench.sharing.data import DataPart, transfer_by_file
 from aliquot_bench.sharing.elastic import BorrowTrial, ElasticPart, change
 from aliquot_bench.sharing.functions import matrix, training
@@ -114,11 +114,16 @@ def test_errors_are_of_the_worst_and_deviations_are_told_apart():
     samples = [ShareSample([51, 49], [1, 2], 10), ShareSample([53, 47], [5, 4], 10)]
     found = figures((0.5, 0.5), samples)
     assert found.means == [52, 48]
-    assert (found.error, found.among, found.over, found.moments) == (2, 2, 1, 3)
+    assert (found.error, found.deviation_of_means, found.deviation_over_repetitions, found.deviation_over_windows) == (
+        2,
+        2,
+        1,
+        3,
+    )
 
 
 def test_the_means_of_unequal_slices_deviate_about_what_each_asked_for():
-    assert figures((0.1, 0.9), [ShareSample([10, 90], [0, 0], 1)]).among == pytest.approx(0)
+    assert figures((0.1, 0.9), [ShareSample([10, 90], [0, 0], 1)]).deviation_of_means == pytest.approx(0)
 
 
 def test_utilisation_is_the_work_of_both_against_a_whole_device():
@@ -130,7 +135,7 @@ def test_utilisation_is_the_work_of_both_against_a_whole_device():
 
 def test_a_straight_line_is_known_as_one():
     assert fit([1, 2, 4], [3, 5, 9]).r2 == pytest.approx(1)
-    assert fit([1, 2, 4], [3, 5, 9]).each == pytest.approx(2)
+    assert fit([1, 2, 4], [3, 5, 9]).slope == pytest.approx(2)
     assert fit([1, 2, 4, 8], [1, 9, 2, 3]).r2 < 0.1
     assert fit([1, 2], [3, 3]).r2 == 0
 
@@ -159,14 +164,14 @@ def test_what_is_measured_without_enforcement_meets_no_goal():
     lacking = unenforced(log)
     assert lacking == "slices of host devices are not enforced: /sys/fs/cgroup: no controller cpu"
     goal = at_most("error", 0.1, 1)
-    (marked,) = honest_goals([goal], lacking)
+    (marked,) = annotate_goals([goal], lacking)
     assert goal.met
     assert not marked.met
     assert "nothing is enforced here" in marked.name
     tables = [ResultTable("Packing", [""], [["1"]])]
-    assert honest_tables(tables, lacking)[0].title.startswith(NOTHING)
-    assert honest_goals([goal], unenforced("aliquot answers on x")) == [goal]
-    assert honest_tables(tables, "") == tables
+    assert annotate_tables(tables, lacking)[0].title.startswith(NOT_ENFORCED)
+    assert annotate_goals([goal], unenforced("aliquot answers on x")) == [goal]
+    assert annotate_tables(tables, "") == tables
 
 
 def test_a_part_that_fails_is_named_and_the_rest_goes_on(monkeypatch, tmp_path):
@@ -216,8 +221,8 @@ def test_overhead_stands_beside_what_was_published():
 @pytest.mark.parametrize(("cpu_s", "value"), [(10, 1), (9, None)])
 def test_a_bare_run_that_had_to_wait_for_its_core_is_compared_with_nothing(cpu_s, value):
     part = OverheadPart(TINY)
-    part._note(BARE_RUN, 10, cpu_s)
-    part._note(AS_CALLED, 10.1, 10)
+    part._record(BARE_RUN, 10, cpu_s)
+    part._record(AS_CALLED, 10.1, 10)
     (goal,) = part.goals()
     assert goal.value == (None if value is None else pytest.approx(value))
     assert goal.met is (value is not None)

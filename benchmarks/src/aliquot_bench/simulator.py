@@ -1,4 +1,4 @@
-"""`aliquot bench sim`: the speed of the simulator and of its decisions, beside a bare heap with as many entries."""
+"""`aliquot bench sim`: the speed of the simulator and of its decisions, compared with a bare heap."""
 
 import gc
 import resource
@@ -35,11 +35,11 @@ class StreamedWorkload:
 
     def __init__(self, calls: int) -> None:
         self._functions = make_functions(100, 0)
-        self._recipe = WorkloadSpec(load=0.9, devices=4, duration_s=1e9, zipf=1)
+        self._spec = WorkloadSpec(load=0.9, devices=4, duration_s=1e9, zipf=1)
         self._calls = calls
 
     def __iter__(self) -> Iterator[Arrival]:
-        return islice(make_arrivals(self._functions, self._recipe), self._calls)
+        return islice(make_arrivals(self._functions, self._spec), self._calls)
 
     def overview(self) -> WorkloadOverview:
         return make_overview(self)

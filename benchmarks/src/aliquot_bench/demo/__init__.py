@@ -1,1 +1,1 @@
-"""The demonstration behind `aliquot demo`: load on a real server, and the tables and pictures of what it did."""
+"""The demonstration behind `aliquot demo`: load on a real server, and tables and pictures of the results."""

@@ -93,5 +93,7 @@ def _call_in_session(client: NamespaceClient, lead_s: float = 0) -> FileWait:
     with client.session(TENANT) as session:
         time.sleep(lead_s)
         record = client.call(FUNCTION, {"dataset": DATASET, "files": list(FILES)}, session=session)
-    result, notes = result_of(FUNCTION, record), from_pairs(record["annotations"])
-    return FileWait(notes["dataTime"] / 1000, notes["start"] == "cold", result["bytes"], notes["prefetched"])
+    result, annotations = result_of(FUNCTION, record), from_pairs(record["annotations"])
+    return FileWait(
+        annotations["dataTime"] / 1000, annotations["start"] == "cold", result["bytes"], annotations["prefetched"]
+    )

@@ -1,4 +1,4 @@
-"""A function that is deployed as it is: it counts its loop iterations in windows of 100 ms of the machine's clock."""
+"""A function, deployed from this file, that counts its loop iterations in windows of 100 ms of the machine's clock."""
 
 import time
 from typing import Any

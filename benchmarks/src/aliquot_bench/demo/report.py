@@ -18,14 +18,14 @@ def latency_table(samples: Sequence[CallSample]) -> Table:
     for tenant in TENANTS:
         own = [sample for sample in samples if sample.tenant == tenant.name]
         if len(own) < 2:  # noqa: PLR2004 - quantiles need two values
-            table.add_row(tenant.name, str(len(own)), tenant.manner, tenant.action)
+            table.add_row(tenant.name, str(len(own)), tenant.pattern, tenant.action)
             continue
         latencies = sorted(1000 * sample.latency_s for sample in own)
         cuts = quantiles(latencies, n=100, method="inclusive")
         table.add_row(
             tenant.name,
             str(len(own)),
-            tenant.manner,
+            tenant.pattern,
             tenant.action,
             ", ".join(sorted({sample.device for sample in own})),
             str(sum(not sample.ok for sample in own)),
@@ -52,7 +52,7 @@ def draw(samples: Sequence[CallSample], path: Path) -> None:
                 s=size,
                 marker=marker,
                 color=f"C{number}",
-                label=f"{tenant.name} ({tenant.manner})" if not cold else None,
+                label=f"{tenant.name} ({tenant.pattern})" if not cold else None,
             )
     axes.set_yscale("log")
     axes.set_xlabel("seconds")

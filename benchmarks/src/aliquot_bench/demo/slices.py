@@ -38,9 +38,9 @@ class BorrowResult(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Return whether idle compute was lent, and was back when its owner worked.
+        """Return whether idle compute was lent, and returned when its owner worked.
 
-        The first phase is the measure of the others. A machine that cannot enforce slices always passes.
+        The first phase is the reference for the others. A machine that cannot enforce slices always passes.
         """
         if not self.enforced:
             return True
@@ -49,7 +49,7 @@ class BorrowResult(Struct, frozen=True):
         return share / MAX_FACTOR <= at_work <= share * MAX_FACTOR and again >= share * MIN_BORROWED
 
     def pace(self, name: str, windows: Sequence[int]) -> float:
-        """Return the iterations in these windows, in percent of what the borrower achieves alone."""
+        """Return the iterations in these windows, in percent of the borrower's iterations alone."""
         alone = [self.counts["borrower"].get(window, 0) for window in self.phases()["the owner is idle"]]
         done = [self.counts[name].get(window, 0) for window in windows]
         return 100 * fmean(done or [0]) / max(1.0, fmean(alone or [0]))

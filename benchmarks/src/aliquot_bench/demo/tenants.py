@@ -28,7 +28,7 @@ class DemoTenant(Struct, frozen=True):
     """A tenant with the function that it calls and the pace of its calls."""
 
     name: str
-    manner: str  # how it calls, for the table
+    pattern: str  # arrival pattern, for the table
     action: str
     payload: Callable[[Random], dict[str, Any]]
     gaps: Callable[[Random], Iterator[float]]  # seconds between two calls of one caller
@@ -95,13 +95,13 @@ def run_load(url: str, keys: dict[str, str], seconds: float, seed: int = 0) -> l
 
 
 def _sample(tenant: str, at_s: float, latency_s: float, answer: httpx.Response) -> CallSample:
-    notes = from_pairs(answer.json().get("annotations", []))
+    annotations = from_pairs(answer.json().get("annotations", []))
     return CallSample(
         tenant,
         at_s,
         latency_s,
         answer.status_code == httpx.codes.OK,
-        notes.get("start") == "cold",
-        notes.get("waitTime", 0) / 1000,
-        notes.get("device", "-"),
+        annotations.get("start") == "cold",
+        annotations.get("waitTime", 0) / 1000,
+        annotations.get("device", "-"),
     )

@@ -1,4 +1,4 @@
-"""Measure every eviction policy at five cache sizes on every trace, beside Belady's bound and libcachesim."""
+"""Measure every eviction policy at five cache sizes on every trace, with Belady's bound and libcachesim."""
 
 from collections.abc import Callable
 from pathlib import Path

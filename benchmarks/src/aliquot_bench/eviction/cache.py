@@ -37,23 +37,23 @@ def replay(requests: Requests, size: int, policy: str) -> HitRates:
     order: Any = kind(kind.params_type())
     cached: dict[int, CachedBlock] = {}
     used = hits = byte_hits = 0
-    for now, (number, asked) in enumerate(requests):
+    for now, (number, block_bytes) in enumerate(requests):
         entry = cached.get(number)
         if entry is not None:
             hits += 1
-            byte_hits += asked
+            byte_hits += block_bytes
             entry.uses += 1
             order.remove(entry)
-        elif asked > size:
+        elif block_bytes > size:
             continue
         else:
-            while used + asked > size:
+            while used + block_bytes > size:
                 victim = order.victim(now=now)
                 order.forget(victim)
                 del cached[victim.id]
                 used -= victim.bytes
-            entry = cached[number] = CachedBlock(number, asked)
-            used += asked
+            entry = cached[number] = CachedBlock(number, block_bytes)
+            used += block_bytes
         order.add(entry, now=now)
     return _rates(requests, hits, byte_hits)
 
@@ -67,16 +67,16 @@ def belady(requests: Requests, size: int) -> HitRates:
     cached: dict[int, int] = {}  # by number, the request that needs it next
     heap: list[tuple[int, int, int]] = []  # latest next use first, with entries that are out of date
     used = hits = byte_hits = 0
-    for now, (number, asked) in enumerate(requests):
+    for now, (number, block_bytes) in enumerate(requests):
         if number in cached:
             hits += 1
-            byte_hits += asked
-        elif asked > size:
+            byte_hits += block_bytes
+        elif block_bytes > size:
             continue
         else:
-            used += asked
+            used += block_bytes
         cached[number] = next_use[now]
-        heappush(heap, (-next_use[now], number, asked))
+        heappush(heap, (-next_use[now], number, block_bytes))
         while used > size:
             when, victim, freed = heappop(heap)
             if cached.get(victim) == -when:
@@ -98,4 +98,4 @@ def _next_uses(requests: Requests) -> list[int]:
 
 
 def _rates(requests: Requests, hits: int, byte_hits: int) -> HitRates:
-    return HitRates(hits / len(requests), byte_hits / sum(asked for _, asked in requests))
+    return HitRates(hits / len(requests), byte_hits / sum(block_bytes for _, block_bytes in requests))

@@ -1,4 +1,4 @@
-"""`aliquot bench fairness`: Aliquot's scheduler beside the published ones, on real arrivals."""
+"""`aliquot bench fairness`: Aliquot's scheduler compared with published ones, on real arrivals."""
 
 from aliquot_bench.fairness.bench import FairnessBench
 

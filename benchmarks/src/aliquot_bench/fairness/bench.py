@@ -22,7 +22,7 @@ BASELINE = "mqfq_sticky"
 OTHERS = ("fcfs", "batch", "sjf", "affinity", BASELINE)
 SWITCHES = ("joint", "true_up", "predictive", "adaptive", "by_value")
 OVERLOAD = LOADS[-1]
-STARVED = 3  # times the longest wait under fcfs, which is the time of the whole backlog
+STARVATION_FACTOR = 3  # times the longest wait under fcfs, which is the time of the whole backlog
 
 
 class FairnessBench:
@@ -60,10 +60,10 @@ class FairnessBench:
 
     def draw(self, path: Path) -> None:
         panels = []
-        for name in self._many():
+        for name in self._large_sets():
             for title, ratio in (("mean latency", _mean), ("p99 latency", _p99)):
                 lines = [
-                    PlotLine(policy, LOADS, [self._typical(name, load, policy, ratio) for load in LOADS])
+                    PlotLine(policy, LOADS, [self._mean_ratio_to_baseline(name, load, policy, ratio) for load in LOADS])
                     for policy in (*OTHERS, OURS)
                 ]
                 panels.append(PlotPanel(f"{name}: {title} against {BASELINE}", "offered load", "ratio", lines))
@@ -88,7 +88,10 @@ class FairnessBench:
         """Measure the effect of switching off each idea, on the traces with many flows and two devices."""
         # Several seeds, because a single one can change a mean on ServeGen by half.
         cases = [
-            FairnessCase(name, load, 2, seed) for name in self._many() for load in LOADS for seed in range(self._seeds)
+            FairnessCase(name, load, 2, seed)
+            for name in self._large_sets()
+            for load in LOADS
+            for seed in range(self._seeds)
         ]
         rows: list[list[str | float | None]] = []
         for switch in SWITCHES:
@@ -106,11 +109,13 @@ class FairnessBench:
 
     # --- goals and tables ----------------------------------------------------------------------------------
 
-    def _many(self) -> list[str]:
+    def _large_sets(self) -> list[str]:
         """Return the traces with enough flows for the goals."""
         return [name for name in SETS if self._flows[name] >= MANY_FLOWS]
 
-    def _typical(self, name: str, load: float, policy: str, figure: Callable[[RunReport], float]) -> float:
+    def _mean_ratio_to_baseline(
+        self, name: str, load: float, policy: str, figure: Callable[[RunReport], float]
+    ) -> float:
         """Return the mean ratio of a figure to the baseline's, over devices and seeds."""
         return _geometric(
             figure(figures[policy]) / figure(figures[BASELINE])
@@ -118,12 +123,12 @@ class FairnessBench:
             if case.set_name == name and case.load == load
         )
 
-    def _of(self, name: str, loads: Sequence[float]) -> Iterator[tuple[FairnessCase, dict[str, RunReport]]]:
+    def _cases_of(self, name: str, loads: Sequence[float]) -> Iterator[tuple[FairnessCase, dict[str, RunReport]]]:
         """Return the cases of a trace at these loads, with the reports of all policies."""
         return ((case, f) for case, f in self._figures.items() if case.set_name == name and case.load in loads)
 
     def _goals(self) -> Iterator[Goal]:
-        for name in self._many():
+        for name in self._large_sets():
             below = list(self._settings(name, LOADS[:-1]))
             yield at_most(
                 f"{name}: mean against the best but sjf, worst setting", max(map(_mean_ratio, below)), 1, "times"
@@ -137,18 +142,20 @@ class FairnessBench:
             yield at_least(f"{name}: Jain above {BASELINE}'s, mean setting", _mean_of(gains), 0)
             yield at_least(f"{name}: Jain above {BASELINE}'s, worst setting", min(gains), 0)
         starved = sum(
-            (group.wait_s.max or 0) > STARVED * ((figures["fcfs"].wait_s.max or 0) + self._longest_s[case])
+            (group.wait_s.max or 0) > STARVATION_FACTOR * ((figures["fcfs"].wait_s.max or 0) + self._longest_s[case])
             for case, figures in self._figures.items()
             for group in figures[OURS].per_function.values()
         )
-        name = f"functions that waited over {STARVED} times as long as anybody's wait, start and run under fcfs"
+        name = (
+            f"functions that waited over {STARVATION_FACTOR} times as long as anybody's wait, start and run under fcfs"
+        )
         yield at_most(name, starved, 0, "functions")
 
     def _settings(self, name: str, loads: Sequence[float]) -> Iterator[list[dict[str, RunReport]]]:
         """Yield the reports of all seeds, for each load and number of devices."""
         for load in loads:
             for devices in DEVICES:
-                yield [f for case, f in self._of(name, [load]) if case.devices == devices]
+                yield [f for case, f in self._cases_of(name, [load]) if case.devices == devices]
 
     def _isolation_goals(self) -> Iterator[Goal]:
         alone = quiet_mean_s(OURS)
@@ -165,10 +172,10 @@ class FairnessBench:
             rows: list[list[str | float | None]] = []
             for load in LOADS:
                 for devices in DEVICES:
-                    group = [f for case, f in self._of(name, [load]) if case.devices == devices]
+                    group = [f for case, f in self._cases_of(name, [load]) if case.devices == devices]
                     for policy in (*OTHERS, OURS):
                         runs = [figures[policy] for figures in group]
-                        rows.append([name, load, devices, policy, *_middle(runs)])
+                        rows.append([name, load, devices, policy, *_medians(runs)])
             yield ResultTable(f"{name}: {self._flows[name]} flows, median of {self._seeds} seeds", columns, rows)
 
 
@@ -188,7 +195,7 @@ def _p99_ratio(group: Sequence[dict[str, RunReport]]) -> float:
     return _geometric(_p99(f[OURS]) / min(_p99(f[name]) for name in OTHERS) for f in group)
 
 
-def _middle(runs: Sequence[RunReport]) -> list[float]:
+def _medians(runs: Sequence[RunReport]) -> list[float]:
     figures = (
         _mean,
         _p99,

@@ -1,4 +1,4 @@
-"""The latency of a tenant beside a greedy one that has many functions, or a large weight."""
+"""The latency of a tenant that competes with a greedy one, which has many functions or a large weight."""
 
 from aliquot.config import PolicySettings
 from aliquot.core.model import DeviceSpec, FunctionSpec, Times
@@ -12,9 +12,9 @@ GREEDY_EVERY_S = 0.5
 
 
 def quiet_mean_s(policy: str, *, functions: int = 1, weight: float = 1) -> float:
-    """Return the mean latency of a tenant with one function, beside one that floods the device.
+    """Return the mean latency of a tenant with one function, while another floods the device.
 
-    The greedy tenant has so many functions, each of this weight.
+    The other tenant has this many `functions`, each of this `weight`.
     """
     greedy = [FunctionSpec(f"g{number}", 1, times=Times(1, 0, 0), weight=weight) for number in range(functions)]
     quiet = FunctionSpec("quiet", 1, times=Times(1, 0, 0))

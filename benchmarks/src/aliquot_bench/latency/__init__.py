@@ -1,4 +1,4 @@
-"""`aliquot bench latency`: warm calls of Aliquot beside bare servers and other serving systems."""
+"""`aliquot bench latency`: warm calls of Aliquot, bare servers and other serving systems."""
 
 from aliquot_bench.latency.bench import LatencyBench
 

@@ -49,7 +49,7 @@ class WorkerHop:
             await receive()
             await send({"type": "lifespan.shutdown.complete"})
         elif self._frames is not None:
-            await _answer(send, await self._frames.ask(await _body(receive)))
+            await _answer(send, await self._frames.request(await _body(receive)))
 
 
 class FrameProtocol(asyncio.Protocol):
@@ -62,7 +62,7 @@ class FrameProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._write = cast("asyncio.Transport", transport).write
 
-    def ask(self, body: bytes) -> "asyncio.Future[bytes]":
+    def request(self, body: bytes) -> "asyncio.Future[bytes]":
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         self._write(LENGTH.pack(len(body)) + body)
@@ -87,7 +87,7 @@ def echo_bytes(connection: socket.socket) -> None:
 
 
 def ping_pong(seconds: float, frames: int) -> LoadReport:
-    """Exchange frames with another process over a Unix socket, with so many under way at a time."""
+    """Exchange frames with another process over a Unix socket, with so many in flight at a time."""
     connection = _fork(echo_bytes)
     one = bytes(FRAME_BYTES)
     took: list[float] = []
@@ -115,7 +115,7 @@ def _fork(child: Callable[[socket.socket], None]) -> socket.socket:
         try:
             child(theirs)
         finally:
-            os._exit(0)  # silently, because the other end may close while frames are under way
+            os._exit(0)  # silently, because the other end may close while frames are in flight
     theirs.close()
     return ours
 

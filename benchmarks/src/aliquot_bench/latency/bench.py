@@ -1,4 +1,4 @@
-"""Measure a warm call of Aliquot beside bare servers and other serving systems, on this machine.
+"""Measure a warm call of Aliquot, of bare servers and of other serving systems, on this machine.
 
 Only one server runs at a time. A round measures each of them once, so that a disturbance of the machine affects all.
 Ratios are taken within a round. A system that cannot be installed or started is listed with its reason.
@@ -13,7 +13,7 @@ from statistics import median
 from aliquot.testing.client import CallError
 from aliquot_bench.base import BenchRequest
 from aliquot_bench.environments import MeasurementError
-from aliquot_bench.latency.figures import BARE, OURS, PlatformFigures, TargetResult, goals, others, tables
+from aliquot_bench.latency.figures import BARE, OURS, PlatformFigures, TargetResult, goals, load_of_others, tables
 from aliquot_bench.latency.peers import PEERS
 from aliquot_bench.latency.picture import draw
 from aliquot_bench.latency.platform import AliquotTarget, TorchStart, measure_torch
@@ -97,7 +97,7 @@ class LatencyBench:
             up_s=_median(ours.up_s),
             idle_mb=_median(ours.idle_mb),
             loaded_mb=_median(ours.loaded_mb),
-            many_of_one=_median(ratios),
+            many_to_one=_median(ratios),
             one_per_second=_median(ours.one_per_second),
             many_per_second=_median(ours.many_per_second),
             cold_ms=_median([cold.whole_ms for cold in ours.cold]),
@@ -108,7 +108,7 @@ class LatencyBench:
         )
 
     def _title(self) -> str:
-        typical, worst = others(list(self._measured.values())) or (0, 0)
+        typical, worst = load_of_others(list(self._measured.values())) or (0, 0)
         busy = f"{typical:.0%} of the machine busy with other things meanwhile (at worst {worst:.0%})"
         cores = len(os.sched_getaffinity(0))
         peers = "" if self._peer_rounds == self._rounds else f", of the first {self._peer_rounds} for peers"

@@ -37,7 +37,7 @@ class TargetResult(Struct):
         self.samples[number] = sample
 
     @property
-    def counts(self) -> bool:
+    def is_valid(self) -> bool:
         """Return whether the target has valid samples."""
         return bool(self.samples) and not self.reason
 
@@ -48,7 +48,7 @@ class PlatformFigures(Struct, frozen=True):
     up_s: float | None = None
     idle_mb: float | None = None
     loaded_mb: float | None = None
-    many_of_one: float | None = None  # throughput with 100 functions against 1
+    many_to_one: float | None = None  # throughput with 100 functions against 1
     one_per_second: float | None = None
     many_per_second: float | None = None
     cold_ms: float | None = None
@@ -79,7 +79,7 @@ def per_second(sample: LoadSample) -> float:
 
 def typical(measured: TargetResult, figure: Figure) -> float | None:
     """Return the median of a figure over the rounds."""
-    return median(map(figure, measured.samples.values())) if measured.counts else None
+    return median(map(figure, measured.samples.values())) if measured.is_valid else None
 
 
 def _cpu_us(measured: TargetResult) -> float | None:
@@ -87,15 +87,15 @@ def _cpu_us(measured: TargetResult) -> float | None:
     return median(known) if known else None
 
 
-def others(targets: Sequence[TargetResult]) -> tuple[float, float] | None:
+def load_of_others(targets: Sequence[TargetResult]) -> tuple[float, float] | None:
     """Return the median and the largest part of the machine that other processes used."""
-    shares = [s.others for target in targets for s in target.samples.values() if s.others is not None]
+    shares = [s.other_load for target in targets for s in target.samples.values() if s.other_load is not None]
     return (median(shares), max(shares)) if shares else None
 
 
 def ratio(one: TargetResult | None, other: TargetResult | None, figure: Figure) -> float | None:
     """Return the median ratio over the rounds of both, in which the machine was in the same state for both."""
-    if one is None or other is None or not (one.counts and other.counts):
+    if one is None or other is None or not (one.is_valid and other.is_valid):
         return None
     pairs = [(one.samples[number], other.samples[number]) for number in one.samples if number in other.samples]
     ratios = [figure(mine) / figure(theirs) for mine, theirs in pairs if figure(theirs)]
@@ -104,7 +104,7 @@ def ratio(one: TargetResult | None, other: TargetResult | None, figure: Figure) 
 
 def best_peer(targets: Sequence[TargetResult]) -> TargetResult | None:
     """Return the peer with the most requests per second."""
-    peers = [target for target in targets if target.is_peer and target.counts]
+    peers = [target for target in targets if target.is_peer and target.is_valid]
     return max(peers, key=lambda peer: typical(peer, per_second) or 0, default=None)
 
 
@@ -123,11 +123,11 @@ def goals(targets: Sequence[TargetResult], extras: PlatformFigures) -> list[Goal
         ),
         at_most(
             "p99 with 32 callers, against its p50",
-            median(spread) if ours is not None and ours.counts else None,
+            median(spread) if ours is not None and ours.is_valid else None,
             5,
             "times",
         ),
-        at_least("requests/s of 100 warm functions, against 1", extras.many_of_one, 0.9, "times"),
+        at_least("requests/s of 100 warm functions, against 1", extras.many_to_one, 0.9, "times"),
         at_most("the server's memory, idle", extras.idle_mb, 120, "MB"),
         at_most("`aliquot up` until it answers", extras.up_s, 1, "s"),
         at_most("cold start of a no-op: the whole first call", extras.cold_ms, 20, "ms"),
@@ -146,9 +146,9 @@ def tables(targets: Sequence[TargetResult], extras: PlatformFigures, title: str)
             target.settings,
         ]
         for target in targets
-        if target.counts
+        if target.is_valid
     ]
-    left_out: list[list[str | float | None]] = [[t.name, t.version, t.reason] for t in targets if not t.counts]
+    left_out: list[list[str | float | None]] = [[t.name, t.version, t.reason] for t in targets if not t.is_valid]
     more: list[list[str | float | None]] = [
         ["requests/s, 1 function, paths chosen in turn", extras.one_per_second],
         [f"requests/s, {100} functions, paths chosen in turn", extras.many_per_second],

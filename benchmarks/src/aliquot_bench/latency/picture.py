@@ -18,7 +18,7 @@ def draw(targets: Sequence[TargetResult], path: Path) -> None:
     """Draw the bars on a logarithmic scale, because the servers differ by a factor of a hundred."""
     from matplotlib.figure import Figure as Sheet  # noqa: PLC0415 - slow to import
 
-    shown = [target for target in targets if target.counts][::-1]
+    shown = [target for target in targets if target.is_valid][::-1]
     sheet = Sheet(figsize=(11, 1.4 + 0.36 * len(shown)), layout="constrained")
     sheet.suptitle("A warm no-op over HTTP: baselines grey, Aliquot orange, peers blue", x=0.01, ha="left", fontsize=12)
     left, right = sheet.subplots(1, 2, sharey=True)

@@ -153,7 +153,7 @@ class AliquotTarget:
 
 
 class TorchStart(Struct, frozen=True):
-    """The first call of a function that imports torch, beside the import in a plain interpreter."""
+    """The first call of a function that imports torch, and the import in a plain interpreter."""
 
     cold: ColdStart
     plain_ms: float

@@ -23,7 +23,7 @@ class LoadSample(Struct, frozen=True):
     one_caller: LoadReport
     all_callers: LoadReport
     cpu_us: float | None = None  # CPU time of all its processes per request, with all callers
-    others: float | None = None  # part of the machine that other processes used meanwhile
+    other_load: float | None = None  # part of the machine that other processes used meanwhile
 
     @property
     def errors(self) -> int:

@@ -50,14 +50,14 @@ class LinkSpeed(Struct, frozen=True):
 
 
 class ServedOrigin:
-    """A running origin behind a limited link. `how` describes how the link is limited."""
+    """A running origin behind a limited link. `description` says how the link is limited."""
 
-    def __init__(self, process: subprocess.Popen[bytes], url: str, how: str) -> None:
-        self._process, self.url, self.how = process, url, how
+    def __init__(self, process: subprocess.Popen[bytes], url: str, description: str) -> None:
+        self._process, self.url, self.description = process, url, description
 
-    def counted(self) -> SentCounts:
+    def sent_counts(self) -> SentCounts:
         """Return how much the origin has sent so far."""
-        return _ask(self._process, b"\n", SentCounts)
+        return _exchange(self._process, b"\n", SentCounts)
 
     def measure(self) -> LinkSpeed:
         """Measure rate and latency on one connection."""
@@ -110,18 +110,20 @@ def _behind_veth(files: Mapping[str, int], shape: LinkShape) -> ServedOrigin:
             raise LinkError(f"there is no {program}")
     process = _start("unshare", "--net", "--")
     try:
-        inside = _ask(process, b"", OriginStarted).pid
-        name, (ours, theirs) = f"{INTERFACE_PREFIX}{os.getpid()}", addresses(os.getpid())
-        _command("ip", "link", "add", name, "type", "veth", "peer", "name", ORIGIN_INTERFACE, "netns", str(inside))
-        _command("ip", "address", "add", f"{ours}/30", "dev", name)
+        origin_pid = _exchange(process, b"", OriginStarted).pid
+        name, (local, remote) = f"{INTERFACE_PREFIX}{os.getpid()}", addresses(os.getpid())
+        _command("ip", "link", "add", name, "type", "veth", "peer", "name", ORIGIN_INTERFACE, "netns", str(origin_pid))
+        _command("ip", "address", "add", f"{local}/30", "dev", name)
         _command("ip", "link", "set", name, "up")
-        orders = OriginSettings(dict(files), theirs, shape.latency_s, commands=_setup_commands(theirs, shape))
-        port = _listen(process, orders)
+        settings = OriginSettings(dict(files), remote, shape.latency_s, commands=_setup_commands(remote, shape))
+        port = _listen(process, settings)
     except BaseException:
         _stop(process)
         raise
-    how = "a cable into a network namespace, shaped by traffic control (tbf); the round trip is the origin's own wait"
-    return ServedOrigin(process, f"http://{theirs}:{port}", how)
+    description = (
+        "a cable into a network namespace, shaped by traffic control (tbf); the round trip is the origin's own wait"
+    )
+    return ServedOrigin(process, f"http://{remote}:{port}", description)
 
 
 def _setup_commands(address: str, shape: LinkShape) -> list[list[str]]:
@@ -159,9 +161,9 @@ def addresses(pid: int) -> tuple[str, str]:
 def _paced(files: Mapping[str, int], shape: LinkShape, why_not: str) -> ServedOrigin:
     process = _start()
     try:
-        _ask(process, b"", OriginStarted)
-        orders = OriginSettings(dict(files), latency_s=shape.latency_s, paced_bytes_per_s=shape.bytes_per_s)
-        port = _listen(process, orders)
+        _exchange(process, b"", OriginStarted)
+        settings = OriginSettings(dict(files), latency_s=shape.latency_s, paced_bytes_per_s=shape.bytes_per_s)
+        port = _listen(process, settings)
     except BaseException:
         _stop(process)
         raise
@@ -177,14 +179,14 @@ def _start(*prefix: str) -> subprocess.Popen[bytes]:
     )
 
 
-def _listen(process: subprocess.Popen[bytes], orders: OriginSettings) -> int:
-    answer = _ask(process, msgspec.json.encode(orders) + b"\n", OriginListening)
+def _listen(process: subprocess.Popen[bytes], settings: OriginSettings) -> int:
+    answer = _exchange(process, msgspec.json.encode(settings) + b"\n", OriginListening)
     if answer.error:
         raise LinkError(answer.error)
     return answer.port
 
 
-def _ask(process: subprocess.Popen[bytes], message: bytes, answer: type[T]) -> T:
+def _exchange(process: subprocess.Popen[bytes], message: bytes, answer: type[T]) -> T:
     assert process.stdin is not None  # noqa: S101 - for the type checker
     assert process.stdout is not None  # noqa: S101
     assert process.stderr is not None  # noqa: S101

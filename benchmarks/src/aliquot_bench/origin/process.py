@@ -1,4 +1,4 @@
-"""The origin process: an HTTP server for generated files, with the latency and, if asked for, the rate of a NAS.
+"""The origin process: an HTTP server for generated files, with the latency and, if requested, the rate of a NAS.
 
 It speaks lines of JSON on its standard streams. It first writes `OriginStarted`, inside its own network namespace if it
 has one. It then reads `OriginSettings`, sets up its network interface, listens, and writes `OriginListening`. After
@@ -73,13 +73,13 @@ class OriginServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, orders: OriginSettings) -> None:
-        super().__init__((orders.host, 0), OriginHandler)
-        self.orders = orders
+    def __init__(self, settings: OriginSettings) -> None:
+        super().__init__((settings.host, 0), OriginHandler)
+        self.settings = settings
         self.sent: Counter[str] = Counter()
         self.requests = 0
         self.lock = threading.Lock()
-        self._pacer = Pacer(orders.paced_bytes_per_s) if orders.paced_bytes_per_s else None
+        self._pacer = Pacer(settings.paced_bytes_per_s) if settings.paced_bytes_per_s else None
 
     @property
     def piece_bytes(self) -> int:
@@ -94,13 +94,13 @@ class OriginServer(ThreadingHTTPServer):
         if wait_s:
             time.sleep(wait_s)
 
-    def counted(self) -> SentCounts:
+    def sent_counts(self) -> SentCounts:
         with self.lock:
             return SentCounts(dict(self.sent), self.requests)
 
     def names_in(self, folder: str) -> list[str]:
         """Return the names on a directory page: files, and folders with a trailing slash. Hidden names are left out."""
-        rest = (path[len(folder) :] for path in self.orders.files if path.startswith(folder))
+        rest = (path[len(folder) :] for path in self.settings.files if path.startswith(folder))
         names = {head + slash for head, slash, _ in (path.partition("/") for path in rest)}
         return sorted(name for name in names if not name.startswith("."))
 
@@ -118,7 +118,7 @@ class OriginHandler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        time.sleep(self.server.orders.latency_s)
+        time.sleep(self.server.settings.latency_s)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base class
         """Log nothing, because the standard streams carry messages."""
@@ -132,9 +132,9 @@ class OriginHandler(BaseHTTPRequestHandler):
     def _respond(self, *, content: bool) -> None:
         with self.server.lock:
             self.server.requests += 1
-        time.sleep(self.server.orders.latency_s)
+        time.sleep(self.server.settings.latency_s)
         path = unquote(urlsplit(self.path).path).lstrip("/")
-        size = self.server.orders.files.get(path)
+        size = self.server.settings.files.get(path)
         if size is not None:
             self._send_file(path, size, content=content)
         elif (not path or path.endswith("/")) and (names := self.server.names_in(path)):
@@ -203,17 +203,17 @@ def _write(message: Struct) -> None:
 def main() -> None:
     _write(OriginStarted(os.getpid()))
     lines = _lines()
-    orders = msgspec.json.decode(next(lines), type=OriginSettings)
-    for command in orders.commands:
+    settings = msgspec.json.decode(next(lines), type=OriginSettings)
+    for command in settings.commands:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command
         if done.returncode != 0:
             _write(OriginListening(0, f"{' '.join(command)}: {done.stderr.strip() or done.returncode}"))
             return
-    server = OriginServer(orders)
+    server = OriginServer(settings)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     _write(OriginListening(server.server_address[1]))
     for _ in lines:
-        _write(server.counted())
+        _write(server.sent_counts())
 
 
 if __name__ == "__main__":

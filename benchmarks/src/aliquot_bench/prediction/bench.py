@@ -18,7 +18,7 @@ MAX_QUICK_STEPS = {"FIFA": 200_000}  # by set
 MAX_QUICK_STEPS_OTHERS = 40_000
 MAX_PLACES, MAX_QUICK_PLACES = 30_000, 3_000
 MAX_NETWORK_BYTES = 5_000_000
-_MIN_TOLD = 50  # files, for the part of them that was opened to be a goal
+_MIN_PREDICTED = 50  # files, for the part of them that was opened to be a goal
 _MAX_USER_STEPS = {True: 500, False: 4_000}  # of a session with eight users, by `quick`
 
 
@@ -38,7 +38,7 @@ class PredictionBench:
     def run(self, on_step: Callable[[str], None]) -> BenchResult:
         for name in SETS:
             on_step(f"{name}: training, or loading the trained predictors")
-            self._learn_and_try(name, on_step)
+            self._train_and_score(name, on_step)
         on_step("eight users at once")
         try:
             self._outcome = interference.measure(self._request.data, _MAX_USER_STEPS[self._request.quick])
@@ -49,7 +49,7 @@ class PredictionBench:
     def draw(self, path: Path) -> None:
         draw(list(self._trials.values()), self._curve, path)
 
-    def _learn_and_try(self, name: str, on_step: Callable[[str], None]) -> None:
+    def _train_and_score(self, name: str, on_step: Callable[[str], None]) -> None:
         quick = self._request.quick
         try:
             recorded = load(
@@ -59,11 +59,11 @@ class PredictionBench:
             self._missing.append(name)
             on_step(f"{name} is missing")
             return
-        made = load_or_train(recorded, quick=quick, on_progress=_ignore)
-        on_step(f"{name}: {len(recorded.tried)} sessions")
-        self._trials[name] = trial.run(recorded, made, MAX_QUICK_PLACES if quick else MAX_PLACES)
+        trained = load_or_train(recorded, quick=quick, on_progress=_ignore)
+        on_step(f"{name}: {len(recorded.test)} sessions")
+        self._trials[name] = trial.run(recorded, trained, MAX_QUICK_PLACES if quick else MAX_PLACES)
         if name == "FIFA":
-            self._curve = made.manifest.curve
+            self._curve = trained.manifest.curve
 
     # --- goals and tables ---------------------------------------------------------------------------------------
 
@@ -71,8 +71,9 @@ class PredictionBench:
         tables = [_of_set(one) for one in self._trials.values()]
         likely: list[list[str | float | None]] = [
             [
-                one.name, one.winner, one.likely.told,
-                None if one.likely.came is None else PERCENT * one.likely.came, 1000 * one.likely.seconds,
+                one.name, one.winner, one.likely.predicted,
+                None if one.likely.opened_share is None else PERCENT * one.likely.opened_share,
+                1000 * one.likely.seconds,
             ]
             for one in self._trials.values()
         ]  # fmt: skip
@@ -112,9 +113,9 @@ class PredictionBench:
         goals.append(at_most("lstm: one prediction, p99, slowest set", slowest, 1, "ms"))
         goals.append(at_most("lstm: on disk, largest set", largest, MAX_NETWORK_BYTES, "bytes"))
         goals += [
-            at_least(f"{one.name}: files told above 0.75 that were opened", PERCENT * one.likely.came, 75, "%")
+            at_least(f"{one.name}: files told above 0.75 that were opened", PERCENT * one.likely.opened_share, 75, "%")
             for one in self._trials.values()
-            if one.likely.came is not None and one.likely.told >= _MIN_TOLD
+            if one.likely.opened_share is not None and one.likely.predicted >= _MIN_PREDICTED
         ]
         if self._outcome is not None:
             lost = PERCENT * (self._outcome.alone.top1 - self._outcome.together.top1)
@@ -140,17 +141,19 @@ def _of_set(one: SetResult) -> ResultTable:
         "KB on disk",
     ]
     rows: list[list[str | float | None]] = []
-    for name, tried in one.predictors.items():
-        found = tried.score
+    for name, result in one.predictors.items():
+        found = result.score
         label = f"{name} (chosen)" if name == one.winner else name
         right = None if found.right is None else PERCENT * found.right
         rows.append([
             label, PERCENT * found.top1, PERCENT * found.top5, PERCENT * found.sure / max(1, found.places), right,
-            1e6 * tried.p50_s, 1e6 * tried.p99_s, tried.bytes / 1000,
+            1e6 * result.p50_s, 1e6 * result.p99_s, result.bytes / 1000,
         ])  # fmt: skip
     places = next(iter(one.predictors.values())).score.places
     return ResultTable(
-        f"{one.name}: {one.learned} sessions learned, {one.tried} tried ({places} accesses)", columns, rows
+        f"{one.name}: {one.training_sessions} sessions learned, {one.test_sessions} tried ({places} accesses)",
+        columns,
+        rows,
     )
 
 

@@ -24,8 +24,8 @@ Sessions: TypeAlias = list[list[FileAccess]]
 class UserSessions(NamedTuple):
     """The sessions of one user to learn from, and those to test on."""
 
-    learned: Sessions
-    tried: Sessions
+    training: Sessions
+    test: Sessions
 
 
 class InterferenceScores(NamedTuple):
@@ -44,18 +44,18 @@ def measure(data: Path, max_steps: int) -> InterferenceScores:
         users.append(UserSessions(sessions[:border], [session[:max_steps] for session in sessions[border:]]))
     with tempfile.TemporaryDirectory() as folder:
         alone = [
-            _try(Path(folder) / f"tried-{number}.db", _learn(Path(folder) / f"{number}.db", [user]), [user])[0]
+            _score(Path(folder) / f"test-{number}.db", _learn(Path(folder) / f"{number}.db", [user]), [user])[0]
             for number, user in enumerate(users)
         ]
-        tables = _learn(Path(folder) / "learned.db", users)
-        together, mixed = _try(Path(folder) / "tried.db", tables, users)
+        tables = _learn(Path(folder) / "training.db", users)
+        together, mixed = _score(Path(folder) / "test.db", tables, users)
     return InterferenceScores(_mean(alone), together, mixed)
 
 
 def _learn(path: Path, users: Sequence[UserSessions]) -> Tables:
     """Write the users' accesses to a log in turn, and count the steps of the sessions read from it."""
     log = AccessLog(path)
-    for number, access in enumerate(_interleaved([user.learned for user in users])):
+    for number, access in enumerate(_interleaved([user.training for user in users])):
         log.add(access)
         if number % FLUSH_EVERY == 0:  # the log drops accesses that arrive faster than it can write
             log.flush()
@@ -63,14 +63,14 @@ def _learn(path: Path, users: Sequence[UserSessions]) -> Tables:
     return count(as_dated(session).steps for session in read_sessions(path))
 
 
-def _try(path: Path, tables: Tables, users: Sequence[UserSessions]) -> tuple[Score, Score]:
+def _score(path: Path, tables: Tables, users: Sequence[UserSessions]) -> tuple[Score, Score]:
     """Score the predictions before each access, with the history of its session and with that of all users."""
     log = AccessLog(path)
     own: list[HeldOutStep] = []
     of_all: list[HeldOutStep] = []
     last: list[FileAccess] = []
     running: dict[str, str] = {}
-    for access in _interleaved([user.tried for user in users]):
+    for access in _interleaved([user.test for user in users]):
         called = access.function if running.get(access.session) != access.invocation else None
         running[access.session] = access.invocation
         file = as_step(access).file

@@ -23,8 +23,8 @@ class RecordedSet(Struct, frozen=True):
     """The sessions of a set to learn from, and those to test on."""
 
     name: str
-    learned: list[Session]
-    tried: list[Session]
+    training: list[Session]
+    test: list[Session]
 
 
 def fifa(data: Path) -> list[Session]:
@@ -121,7 +121,7 @@ def load(name: str, data: Path, max_steps: int | None) -> RecordedSet:
 
 def _edits(path: Path) -> list[Session]:
     """Read the edits of each author, in sessions that end after half an hour without an edit."""
-    under_way: dict[str, tuple[float, Session]] = {}
+    current: dict[str, tuple[float, Session]] = {}
     sessions: list[tuple[float, Session]] = []
     with _lines(path) as lines:
         rows = sorted(
@@ -129,14 +129,14 @@ def _edits(path: Path) -> list[Session]:
         )
     for row in rows:
         time = float(row["t_epoch"])
-        last = under_way.get(row["user"])
+        last = current.get(row["user"])
         if last is None or time - last[0] > IDLE_S:
             session: Session = []
             sessions.append((time, session))
         else:
             session = last[1]
         session.append(AccessStep(row["path"]))
-        under_way[row["user"]] = (time, session)
+        current[row["user"]] = (time, session)
     return [session for _, session in sessions]
 
 

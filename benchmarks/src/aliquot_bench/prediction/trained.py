@@ -37,11 +37,11 @@ def load_or_train(recorded: RecordedSet, *, quick: bool, on_progress: Callable[[
     try:
         return _read(registry)
     except BrokenVersionError:
-        past, newest = split(_dated(recorded.learned), 2)
+        past, newest = split(_dated(recorded.training), 2)
         with registry.training() as work:
-            made = learn(past, newest, work, settings, on_progress)
+            trained = learn(past, newest, work, settings, on_progress)
         registry.prune(0)
-        registry.add(_numbered(made.manifest), made.files)
+        registry.add(_numbered(trained.manifest), trained.files)
         return _read(registry)
 
 
@@ -55,7 +55,7 @@ def _numbered(manifest: Manifest) -> Manifest:
 
 
 def _settings(recorded: RecordedSet, *, quick: bool) -> LearnSettings:
-    steps = max(1, sum(map(len, recorded.learned)))
+    steps = max(1, sum(map(len, recorded.training)))
     rounds = max(_MIN_ROUNDS, min(_MAX_ROUNDS, (_TOTAL_STEPS_QUICK if quick else _TOTAL_STEPS) // steps))
     return LearnSettings(epochs=rounds, threads=os.cpu_count() or 1, most_steps=10 * _TOTAL_STEPS)
 
@@ -70,6 +70,6 @@ def _key(recorded: RecordedSet, settings: LearnSettings) -> str:
     digest = sha256(repr(settings).encode())
     for source in sorted(Path(aliquot.learn.__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
-    for session in recorded.learned:
+    for session in recorded.training:
         digest.update("\n".join(f"{step.file} {step.size} {step.operation}" for step in session).encode())
     return digest.hexdigest()[:20]

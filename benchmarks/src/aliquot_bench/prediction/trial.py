@@ -32,8 +32,8 @@ class PredictorResult(Struct, frozen=True):
 class LikelyFiles(Struct, frozen=True):
     """Files predicted for the rest of a session with a probability above theta, and the part that was opened."""
 
-    told: int
-    came: float | None
+    predicted: int
+    opened_share: float | None
     seconds: float  # mean of one query
 
 
@@ -41,8 +41,8 @@ class SetResult(Struct, frozen=True):
     """The results of all predictors on one set."""
 
     name: str
-    learned: int  # sessions
-    tried: int  # sessions
+    training_sessions: int
+    test_sessions: int
     winner: str
     predictors: dict[str, PredictorResult]
     likely: LikelyFiles
@@ -57,47 +57,47 @@ class SetResult(Struct, frozen=True):
         return 100 * max(max(one.top1 for one in singles) - chosen.top1, few)
 
 
-def run(recorded: RecordedSet, made: TrainedSet, max_places: int) -> SetResult:
+def run(recorded: RecordedSet, trained: TrainedSet, max_places: int) -> SetResult:
     """Score each predictor on at most `max_places` accesses."""
-    asked = held_out_steps(recorded.tried, max_places)
-    marks = frozenset(step.file for step in made.parts.tables.steps if step.is_mark)
+    held_out = held_out_steps(recorded.test, max_places)
+    marks = frozenset(step.file for step in trained.parts.tables.steps if step.is_mark)
     found = {}
     for name in SIMPLEST_FIRST:
         try:
-            predictor = made.parts.predictor(name) if name != "blend" or made.manifest.weights else None
+            predictor = trained.parts.predictor(name) if name != "blend" or trained.manifest.weights else None
         except LstmError:
             predictor = None
         if predictor is not None:
-            times = _times(predictor, asked)
+            times = _times(predictor, held_out)
             files = _BLEND if name == "blend" else _NEEDS.get(name, ())
-            size = sum(made.sizes.get(file, 0) for file in files)
+            size = sum(trained.sizes.get(file, 0) for file in files)
             found[name] = PredictorResult(
-                score(predictor, asked, marks), times[len(times) // 2], times[-len(times) // 100], size
+                score(predictor, held_out, marks), times[len(times) // 2], times[-len(times) // 100], size
             )
-    manifest = made.manifest
+    manifest = trained.manifest
     return SetResult(
-        recorded.name, len(recorded.learned), len(recorded.tried), manifest.winner, found,
-        _likely(recorded, made), manifest.without,
+        recorded.name, len(recorded.training), len(recorded.test), manifest.winner, found,
+        _likely(recorded, trained), manifest.without,
     )  # fmt: skip
 
 
-def _times(predictor: Predictor, asked: Sequence[HeldOutStep]) -> list[float]:
+def _times(predictor: Predictor, held_out: Sequence[HeldOutStep]) -> list[float]:
     """Return the times of single predictions, sorted."""
-    every = max(1, len(asked) // _TIMED_PREDICTIONS)
-    for place in asked[: 5 * every : every]:
-        predictor.predict(place.history)
+    every = max(1, len(held_out) // _TIMED_PREDICTIONS)
+    for step in held_out[: 5 * every : every]:
+        predictor.predict(step.history)
     times = []
-    for place in asked[::every]:
-        begun = time.perf_counter()
-        predictor.predict(place.history)
-        times.append(time.perf_counter() - begun)
+    for step in held_out[::every]:
+        began = time.perf_counter()
+        predictor.predict(step.history)
+        times.append(time.perf_counter() - began)
     return sorted(times)
 
 
-def _likely(recorded: RecordedSet, made: TrainedSet) -> LikelyFiles:
-    model = made.parts.model(made.manifest.winner, made.manifest)
-    begun = time.perf_counter()
-    answers = evaluate_predictions(model, recorded.tried, _LIKELY_QUERIES)
-    seconds = (time.perf_counter() - begun) / _LIKELY_QUERIES
-    sure = [came for probability, came in answers if probability > THETA]
+def _likely(recorded: RecordedSet, trained: TrainedSet) -> LikelyFiles:
+    model = trained.parts.model(trained.manifest.winner, trained.manifest)
+    began = time.perf_counter()
+    answers = evaluate_predictions(model, recorded.test, _LIKELY_QUERIES)
+    seconds = (time.perf_counter() - began) / _LIKELY_QUERIES
+    sure = [was_opened for probability, was_opened in answers if probability > THETA]
     return LikelyFiles(len(sure), sum(sure) / len(sure) if sure else None, seconds)

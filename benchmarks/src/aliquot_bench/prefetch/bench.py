@@ -59,9 +59,9 @@ class PrefetchBench:
                 goals += part.goals()
                 tables += part.tables()
         if self._prediction is not None:
-            tried = self._prediction.run(on_step)
-            goals += tried.goals
-            tables += tried.tables
+            predicted = self._prediction.run(on_step)
+            goals += predicted.goals
+            tables += predicted.tables
         if self._left_out:
             tables.append(ResultTable("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
         return BenchResult("prefetch", self._quick, goals, [setting, *tables])
@@ -73,11 +73,11 @@ class PrefetchBench:
 
 
 def _setting(link: ServedOrigin, shape: LinkShape, found: LinkSpeed) -> ResultTable:
-    asked = f"{shape.bytes_per_s / MB:g} MB/s, {1000 * shape.latency_s:g} ms"
+    requested = f"{shape.bytes_per_s / MB:g} MB/s, {1000 * shape.latency_s:g} ms"
     measured = f"{found.bytes_per_s / MB:.1f} MB/s, {1000 * found.latency_s:.2f} ms"
     rows: list[list[str | float | None]] = [
-        ["link", link.how],
-        ["asked for, and measured by one reader", f"{asked}; {measured}"],
+        ["link", link.description],
+        ["asked for, and measured by one reader", f"{requested}; {measured}"],
         [
             "plain remote mount",
             "the function reads from the origin itself: a round trip to look a file up, one to read it, no cache",

@@ -26,7 +26,7 @@ class InterferencePart:
 
     def __init__(self, sizes: PrefetchSizes) -> None:
         self._sizes = sizes
-        self._flow = RepeatedWorkflow(USERS, sizes.concurrent_bytes, seed=1)
+        self._workflow = RepeatedWorkflow(USERS, sizes.concurrent_bytes, seed=1)
         self._plain: dict[str, float] = {}
         self._alone: dict[str, SessionTrial] = {}
         self._many_tenants: dict[str, SessionTrial] = {}
@@ -35,30 +35,36 @@ class InterferencePart:
 
     @property
     def files(self) -> dict[str, int]:
-        return {f"concurrent/{path}": size for path, size in self._flow.files.items()}
+        return {f"concurrent/{path}": size for path, size in self._workflow.files.items()}
 
     def run(self, link: ServedOrigin, on_step: Callable[[str], None]) -> None:
-        for user in self._flow.users[: self._sizes.alone]:
+        for user in self._workflow.users[: self._sizes.alone]:
             on_step(f"{user} alone")
             own = [self._regular(user) for _ in range(MIN_SESSIONS)]
             with serving(link, [user]) as platform:
                 self._learn(platform, own)
                 self._alone[user] = platform.run(self._regular(user), LEAD_S)
-        with serving(link, self._flow.users) as platform:
+        with serving(link, self._workflow.users) as platform:
             on_step(f"{USERS} users' sessions in turn, to learn from")
             # Measured before there is a model, because a model prefetches at the beginning of a session.
-            self._plain = {user: platform.run(self._regular(user), plain=True).loading_s for user in self._flow.users}
-            self._learn(platform, [self._regular(each.user) for each in self._flow.interleaved(self._sizes.training)])
+            self._plain = {
+                user: platform.run(self._regular(user), plain=True).loading_s for user in self._workflow.users
+            }
+            self._learn(
+                platform, [self._regular(each.user) for each in self._workflow.interleaved(self._sizes.training)]
+            )
             on_step(f"{USERS} users at once")
             self._many_tenants = self._concurrent(platform)
-        with serving(link, self._flow.users, tenant=TENANT) as platform:
+        with serving(link, self._workflow.users, tenant=TENANT) as platform:
             on_step(f"{USERS} users of one tenant in turn, to learn from")
-            self._learn(platform, [self._regular(each.user) for each in self._flow.interleaved(self._sizes.training)])
+            self._learn(
+                platform, [self._regular(each.user) for each in self._workflow.interleaved(self._sizes.training)]
+            )
             on_step(f"{USERS} users of one tenant at once")
             self._one_tenant = self._concurrent(platform)
 
     def _regular(self, user: str) -> ReadSession:
-        return self._flow.regular(user).below("concurrent/")
+        return self._workflow.regular(user).in_folder("concurrent/")
 
     def _learn(self, platform: PrefetchPlatform, sessions: Sequence[ReadSession]) -> None:
         for session in sessions:
@@ -69,7 +75,7 @@ class InterferencePart:
     def _concurrent(self, platform: PrefetchPlatform) -> dict[str, SessionTrial]:
         def run(place: int) -> SessionTrial:
             time.sleep(place * APART_S)
-            return platform.run(self._regular(self._flow.users[place]), LEAD_S)
+            return platform.run(self._regular(self._workflow.users[place]), LEAD_S)
 
         with ThreadPoolExecutor(USERS) as threads:
             return {trial.user: trial for trial in threads.map(run, range(USERS))}
@@ -83,7 +89,7 @@ class InterferencePart:
 
     def tables(self) -> list[ResultTable]:
         rows: list[list[str | float | None]] = []
-        for user in self._flow.users:
+        for user in self._workflow.users:
             plain = self._plain[user]
             trials = (self._alone.get(user), self._many_tenants[user], self._one_tenant[user])
             figures = [value for trial in trials for value in _figures(trial, plain)]

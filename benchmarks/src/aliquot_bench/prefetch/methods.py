@@ -25,17 +25,17 @@ class MethodsPart:
 
     def __init__(self, sizes: PrefetchSizes) -> None:
         self._sizes = sizes
-        self._flow = RepeatedWorkflow(sizes.users, sizes.session_bytes)
+        self._workflow = RepeatedWorkflow(sizes.users, sizes.session_bytes)
         self._trials: dict[str, list[SessionTrial]] = {PLAIN: [], VIEW: [], PRELOADED: [], LEARNED: []}
         self._model = ""
         self.steps = 3 + 3 * sizes.each_method + len(sizes.leads_s) * sizes.each_lead
 
     @property
     def files(self) -> dict[str, int]:
-        return self._flow.files
+        return self._workflow.files
 
     def run(self, link: ServedOrigin, on_step: Callable[[str], None]) -> None:
-        users = self._flow.users
+        users = self._workflow.users
         with serving(link, users) as learned, serving(link, users, "--prefetching", "none") as without:
             self._learn(learned, on_step)
             self._compare(without, on_step)
@@ -44,12 +44,12 @@ class MethodsPart:
                 for lead_s in self._sizes.leads_s:
                     on_step(f"learned prefetch, {lead_s:g} s ahead, session {number + 1}")
                     learned.empty_cache()
-                    trial = learned.measure(self._flow.next_session(next(turns)), lead_s)
+                    trial = learned.measure(self._workflow.next_session(next(turns)), lead_s)
                     self._trials[LEARNED].append(trial)
 
     def _learn(self, platform: PrefetchPlatform, on_step: Callable[[str], None]) -> None:
-        on_step(f"{self._sizes.training} sessions of each of {len(self._flow.users)} users, to learn from")
-        for session in self._flow.interleaved(self._sizes.training):
+        on_step(f"{self._sizes.training} sessions of each of {len(self._workflow.users)} users, to learn from")
+        for session in self._workflow.interleaved(self._sizes.training):
             platform.run(session)
         on_step("learning")
         self._model = platform.train()
@@ -59,7 +59,9 @@ class MethodsPart:
 
         The plain mount and the view alternate, so that a disturbance of the machine affects both alike.
         """
-        sessions = [self._flow.regular(user) for user in islice(cycle(self._flow.users), self._sizes.each_method)]
+        sessions = [
+            self._workflow.regular(user) for user in islice(cycle(self._workflow.users), self._sizes.each_method)
+        ]
         for number, session in enumerate(sessions):
             on_step(f"{PLAIN}, session {number + 1}")
             self._trials[PLAIN].append(platform.measure(session, plain=True))
@@ -77,7 +79,9 @@ class MethodsPart:
     def plain_s(self) -> dict[str, float]:
         """Return the loading time of each user from the plain mount, or the mean for users not measured."""
         every = [trial.loading_s for trial in self._trials[PLAIN]]
-        own = {user: [each.loading_s for each in self._trials[PLAIN] if each.user == user] for user in self._flow.users}
+        own = {
+            user: [each.loading_s for each in self._trials[PLAIN] if each.user == user] for user in self._workflow.users
+        }
         return {user: median(values) if values else fmean(every) for user, values in own.items()}
 
     def points(self) -> list[LeadPoint]:

@@ -36,10 +36,10 @@ class PrefetchPlatform:
 
     def measure(self, session: ReadSession, lead_s: float = 0, *, plain: bool = False) -> SessionTrial:
         """Run a session, and count the bytes that the origin sent from its creation to its end."""
-        before = self._link.counted().sent
+        before = self._link.sent_counts().sent
         trial = self.run(session, lead_s, plain=plain)
         time.sleep(SETTLE_S)
-        return replace(trial, moved=moved_between(before, self._link.counted().sent))
+        return replace(trial, moved=moved_between(before, self._link.sent_counts().sent))
 
     def run(self, session: ReadSession, lead_s: float = 0, *, plain: bool = False) -> SessionTrial:
         """Create the session, wait for `lead_s`, call the reader, and end the session.

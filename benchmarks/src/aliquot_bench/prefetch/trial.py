@@ -21,7 +21,7 @@ class SessionTrial(Struct, frozen=True):
     files: tuple[str, ...]  # read by the session
     repeats: bool = True  # like the user's usual sessions
     waited_s: float | None = None  # for files, according to the activation
-    opened: dict[str, int] = {}  # number of opens by what they found, according to the activation
+    opened: dict[str, int] = {}  # number of opens by state of the file, according to the activation
 
     @property
     def moved_bytes(self) -> int:
@@ -34,11 +34,15 @@ class SessionTrial(Struct, frozen=True):
 
 
 def make_trial(
-    session: ReadSession, lead_s: float, sent_at: float, result: Mapping[str, list[float]], notes: Mapping[str, object]
+    session: ReadSession,
+    lead_s: float,
+    sent_at: float,
+    result: Mapping[str, list[float]],
+    annotations: Mapping[str, object],
 ) -> SessionTrial:
     """Make a trial of the reader's result and the activation's annotations. The origin's counts are added later."""
     marks, began = result["marks"], result["began"]
-    waited, opened = notes.get("dataTime"), notes.get("opened")
+    waited, opened = annotations.get("dataTime"), annotations.get("opened")
     return SessionTrial(
         session.user,
         lead_s,
@@ -55,8 +59,8 @@ def make_trial(
 
 def moved_between(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """Return the bytes by path that the origin sent between two counts."""
-    gone = {path: sent - before.get(path, 0) for path, sent in after.items()}
-    return {path: sent for path, sent in gone.items() if sent}
+    sent_bytes = {path: sent - before.get(path, 0) for path, sent in after.items()}
+    return {path: sent for path, sent in sent_bytes.items() if sent}
 
 
 def hidden(loading_s: float, plain_s: float) -> float:
@@ -65,7 +69,7 @@ def hidden(loading_s: float, plain_s: float) -> float:
 
 
 def ideal(lead_s: float, transfer_s: float) -> float:
-    """Return the part that a perfect prefetcher hides: what the link carries before the first read."""
+    """Return the part that a perfect prefetcher hides: the part that the link carries before the first read."""
     return min(1.0, lead_s / transfer_s)
 
 

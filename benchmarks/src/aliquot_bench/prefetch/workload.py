@@ -10,7 +10,7 @@ from msgspec import Struct
 from aliquot.core.units import MB
 
 CONFIG_BYTES = 4_000
-SETS = 4  # shared by all users, before each goes on with a checkpoint of their own
+SETS = 4  # shared by all users, before each continues with its own checkpoint
 SHARDS = 4
 DEVIATES = 20  # one in so many sessions evaluates on another user's files
 
@@ -34,8 +34,8 @@ class ReadSession(Struct, frozen=True):
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 
-    def below(self, folder: str) -> "ReadSession":
-        """Return the same session with all files below a folder."""
+    def in_folder(self, folder: str) -> "ReadSession":
+        """Return the same session with all files in a folder."""
         moved = tuple(WorkloadFile(folder + file.path, file.size) for file in self.files)
         return ReadSession(self.user, moved, self.batch, self.repeats)
 
@@ -45,7 +45,7 @@ class RepeatedWorkflow:
 
     def __init__(self, users: int, session_bytes: int, seed: int = 0) -> None:
         self._random = Random(f"workflow/{seed}")
-        self._made = 0  # number of sessions
+        self._session_count = 0  # number of sessions
         self.users = tuple(f"user{number}" for number in range(1, users + 1))
         sets = min(SETS, users)
         shards = [
@@ -77,9 +77,9 @@ class RepeatedWorkflow:
 
     def next_session(self, user: str) -> ReadSession:
         """Return the user's next session. Some evaluate on the files of another user."""
-        self._made += 1
+        self._session_count += 1
         others = [other for other in self.users if other != user]
-        if others and self._made % DEVIATES == DEVIATES // 2:
+        if others and self._session_count % DEVIATES == DEVIATES // 2:
             return self._session(user, self._eval[self._random.choice(others)], repeats=False)
         return self.regular(user)
 

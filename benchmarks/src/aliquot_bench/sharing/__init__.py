@@ -1,4 +1,4 @@
-"""`aliquot bench sharing`: how well slices of a device are isolated, lent and returned, beside KNIX's results."""
+"""`aliquot bench sharing`: how well slices of a device are isolated, lent and returned, compared with KNIX."""
 
 from aliquot_bench.sharing.bench import SharingBench
 

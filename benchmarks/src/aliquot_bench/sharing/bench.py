@@ -35,7 +35,7 @@ PARTS: tuple[Callable[[SharingSizes], SharingPart], ...] = (
     DataPart,
     PackingPart,
 )
-NOTHING = "NOTHING IS ENFORCED HERE"
+NOT_ENFORCED = "NOTHING IS ENFORCED HERE"
 
 
 class SharingBench:
@@ -56,14 +56,14 @@ class SharingBench:
         why_not = ""
         for part in self._parts:
             try:
-                lacking = part.run(on_step)
+                unenforced = part.run(on_step)
             except (MeasurementError, CallError) as error:
                 self._left_out[part.name] = str(error)
                 goals.append(at_least(f"{part.name}: it could not be measured", None, 1))
                 continue
-            goals += honest_goals(part.goals(), lacking if part.on_device else "")
-            tables += honest_tables(part.tables(), lacking if part.on_device else "")
-            why_not = why_not or lacking
+            goals += annotate_goals(part.goals(), unenforced if part.on_device else "")
+            tables += annotate_tables(part.tables(), unenforced if part.on_device else "")
+            why_not = why_not or unenforced
         if self._left_out:
             tables.append(ResultTable("Left out", ["", "why"], [[name, why] for name, why in self._left_out.items()]))
         return BenchResult("sharing", self._quick, goals, [_setting(why_not), *tables])
@@ -73,23 +73,23 @@ class SharingBench:
         draw_panels(panels, "Slices of one device: kept, lent and given back", path, columns=3)
 
 
-def honest_goals(goals: Sequence[Goal], lacking: str) -> list[Goal]:
+def annotate_goals(goals: Sequence[Goal], unenforced: str) -> list[Goal]:
     """Return the goals, none of them met if slices were not enforced."""
-    if not lacking:
+    if not unenforced:
         return list(goals)
-    return [replace(goal, name=f"{goal.name} ({NOTHING.lower()})", met=False) for goal in goals]
+    return [replace(goal, name=f"{goal.name} ({NOT_ENFORCED.lower()})", met=False) for goal in goals]
 
 
-def honest_tables(tables: Sequence[ResultTable], lacking: str) -> list[ResultTable]:
+def annotate_tables(tables: Sequence[ResultTable], unenforced: str) -> list[ResultTable]:
     """Return the tables, with a note in the titles if slices were not enforced."""
-    return [replace(rows, title=f"{NOTHING}: {rows.title}") for rows in tables] if lacking else list(tables)
+    return [replace(rows, title=f"{NOT_ENFORCED}: {rows.title}") for rows in tables] if unenforced else list(tables)
 
 
-def _setting(lacking: str) -> ResultTable:
+def _setting(unenforced: str) -> ResultTable:
     cores = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
     rows: list[list[str | float | None]] = [
-        ["slices", f"{NOTHING}: {lacking}" if lacking else "enforced, weight and quota"],
+        ["slices", f"{NOT_ENFORCED}: {unenforced}" if unenforced else "enforced, weight and quota"],
         ["machine", f"{cores} cores, Python {machine.python_version()}, Linux {machine.release()}"],
         ["load average at the end", load],
     ]

@@ -1,4 +1,4 @@
-"""Elasticity: what a borrower gains while the owner of the device is idle, and what the owner loses."""
+"""Elasticity: the gain of a borrower while the owner of the device is idle, and the loss of the owner."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from aliquot_bench.sharing.platform import SharingPlatform, host_device
 from aliquot_bench.sharing.windows import PER_SECOND, WindowCounts, read_counts
 
 HARD = "hard"
-LENT = ("elastic", "elastic_guarded")
+ELASTIC_MODES = ("elastic", "elastic_guarded")
 BORROWER, OWNER = 0.1, 0.9  # their shares; the owner's work is this part of the borrower's
 ARRIVES = 0.05  # part of the borrower's work that is done when the owner starts
 PROBE_S = 0.5  # to measure the borrower's speed alone
@@ -52,24 +52,24 @@ class ElasticPart:
 
     def __init__(self, sizes: SharingSizes) -> None:
         self._sizes = sizes
-        self._trials: dict[str, list[BorrowTrial]] = {mode: [] for mode in (HARD, *LENT)}
-        self.steps = sizes.repetitions * (1 + len(LENT))
+        self._trials: dict[str, list[BorrowTrial]] = {mode: [] for mode in (HARD, *ELASTIC_MODES)}
+        self.steps = sizes.repetitions * (1 + len(ELASTIC_MODES))
 
     def run(self, on_step: Callable[[str], None]) -> str:
         with ExitStack() as stack:
             platforms = {mode: stack.enter_context(host_device(mode)) for mode in self._trials}
             for platform in platforms.values():
                 platform.deploy_loops([("borrower", BORROWER), ("owner", OWNER)])
-            turns = round(_alone(platforms[LENT[0]]) * self._sizes.elastic_s)
+            turns = round(_alone(platforms[ELASTIC_MODES[0]]) * self._sizes.elastic_s)
             for number in range(self._sizes.repetitions):
                 for mode, platform in platforms.items():
                     on_step(f"elastic, repetition {number + 1}: {mode}")
-                    whole = _alone(platforms[LENT[0]])
-                    self._trials[mode].append(_try(platform, turns, whole))
+                    whole = _alone(platforms[ELASTIC_MODES[0]])
+                    self._trials[mode].append(_run_trial(platform, turns, whole))
             return platforms[HARD].unenforced
 
-    def _typical(self, mode: str, of: Callable[[BorrowTrial], float]) -> float:
-        return median(map(of, self._trials[mode]))
+    def _typical(self, mode: str, figure: Callable[[BorrowTrial], float]) -> float:
+        return median(map(figure, self._trials[mode]))
 
     def _changes(self, mode: str) -> tuple[float, float]:
         """Return the change of the borrower's and the owner's time against hard limits."""
@@ -86,7 +86,7 @@ class ElasticPart:
 
     def goals(self) -> list[Goal]:
         found = []
-        for mode in LENT:
+        for mode in ELASTIC_MODES:
             borrower, owner = self._changes(mode)
             found += [
                 at_most(f"{mode}: the borrower's time against hard limits", borrower, -80, "%"),
@@ -99,7 +99,7 @@ class ElasticPart:
         columns += ["owner, change in %", "utilisation with hard limits, %", "utilisation, %", "its change in %"]
         rows: list[list[str | float | None]] = []
         for mode in self._trials:
-            times = [self._typical(mode, of) for of in (lambda t: t.borrower_s, lambda t: t.owner_s)]
+            times = [self._typical(mode, figure) for figure in (lambda t: t.borrower_s, lambda t: t.owner_s)]
             arrived = PERCENT * self._typical(mode, lambda t: t.arrived)
             more: list[str | float | None] = [None] * 5
             if mode != HARD:
@@ -128,21 +128,21 @@ def _alone(platform: SharingPlatform) -> float:
     return read_counts(platform.call("borrower", {"seconds": PROBE_S})).per_second
 
 
-def _try(platform: SharingPlatform, turns: int, whole: float) -> BorrowTrial:
+def _run_trial(platform: SharingPlatform, turns: int, whole: float) -> BorrowTrial:
     mark = max(1, round(ARRIVES * turns))
     ahead_s = mark / _alone(platform)
     with ThreadPoolExecutor(1) as threads:
         sent = time.monotonic()
         call = threads.submit(platform.call, "borrower", {"turns": turns, "mark": mark})
         time.sleep(ahead_s)
-        came = time.monotonic()
+        owner_sent = time.monotonic()
         owner = read_counts(platform.call("owner", {"turns": round(OWNER * turns)}))
         borrower = read_counts(call.result())
     marked_s = (borrower.marked or borrower.ended) - borrower.began
-    arrived = ARRIVES * (came - borrower.began) / marked_s
-    return BorrowTrial(sent, borrower, owner, borrower.ended - sent, owner.ended - came, whole, arrived)
+    arrived = ARRIVES * (owner_sent - borrower.began) / marked_s
+    return BorrowTrial(sent, borrower, owner, borrower.ended - sent, owner.ended - owner_sent, whole, arrived)
 
 
-def _line(label: str, read_counts: WindowCounts, trial: BorrowTrial) -> PlotLine:
-    xs = [(read_counts.first + place + 0.5) / PER_SECOND - trial.sent for place in range(len(read_counts.counts))]
-    return PlotLine(label, xs, [PERCENT * count * PER_SECOND / trial.whole_per_second for count in read_counts.counts])
+def _line(label: str, loop: WindowCounts, trial: BorrowTrial) -> PlotLine:
+    xs = [(loop.first + place + 0.5) / PER_SECOND - trial.sent for place in range(len(loop.counts))]
+    return PlotLine(label, xs, [PERCENT * count * PER_SECOND / trial.whole_per_second for count in loop.counts])

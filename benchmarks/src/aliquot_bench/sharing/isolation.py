@@ -1,4 +1,4 @@
-"""Isolation: whether each loop gets the share that it asked for, when all want the whole device."""
+"""Isolation: check that each loop gets the share that it requested, when all want the whole device."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -39,7 +39,7 @@ class ShareSample(Struct, frozen=True):
     """One repetition: the mean shares, and their deviations over the windows."""
 
     means: list[float]
-    moments: list[float]
+    deviations: list[float]
     per_second: float  # iterations of all loops
 
 
@@ -56,21 +56,21 @@ class ShareFigures(Struct, frozen=True):
 
     means: list[float]
     error: float  # of the mean share, largest of all loops
-    among: float  # deviation of the mean shares from the requested ones, over the loops
-    over: float  # deviation of a mean share over the repetitions, largest of all loops
-    moments: float  # deviation over windows, median of the repetitions, largest of all loops
+    deviation_of_means: float  # deviation of the mean shares from the requested ones, over the loops
+    deviation_over_repetitions: float  # deviation of a mean share over the repetitions, largest of all loops
+    deviation_over_windows: float  # deviation over windows, median of the repetitions, largest of all loops
 
 
-def figures(asked: Setting, samples: Sequence[ShareSample]) -> ShareFigures:
+def figures(requested: Setting, samples: Sequence[ShareSample]) -> ShareFigures:
     """Compute the figures of a setting."""
     means = [fmean(values) for values in zip(*(each.means for each in samples), strict=True)]
-    off = [mean - PERCENT * share for mean, share in zip(means, asked, strict=True)]
+    off = [mean - PERCENT * share for mean, share in zip(means, requested, strict=True)]
     return ShareFigures(
         means,
         max(map(abs, off)),
         pstdev(off),
         max(pstdev(values) for values in zip(*(each.means for each in samples), strict=True)),
-        max(median(values) for values in zip(*(each.moments for each in samples), strict=True)),
+        max(median(values) for values in zip(*(each.deviations for each in samples), strict=True)),
     )
 
 
@@ -96,7 +96,7 @@ class IsolationPart:
             for number in range(self._sizes.repetitions):
                 for setting in (ALONE, *self._settings):
                     for mode, platform in platforms.items():
-                        on_step(f"isolation, repetition {number + 1}: {_asked(setting)} by {MODES[mode]}")
+                        on_step(f"isolation, repetition {number + 1}: {_shares_text(setting)} by {MODES[mode]}")
                         self._measure(mode, setting, platform)
             return platforms["hard"].unenforced
 
@@ -114,9 +114,9 @@ class IsolationPart:
         crowd = max((setting for setting in self._settings if len(set(setting)) == 1), key=len)
         for mode, words in MODES.items():
             by_setting = self._figures(mode)
-            every, among = by_setting.values(), by_setting[crowd].among
-            error, moments = max(each.error for each in every), max(each.moments for each in every)
-            over = max(each.over for each in every)
+            every, among = by_setting.values(), by_setting[crowd].deviation_of_means
+            error, moments = max(each.error for each in every), max(each.deviation_over_windows for each in every)
+            over = max(each.deviation_over_repetitions for each in every)
             start = f"isolation by {words}:"
             found += [
                 at_most(f"{start} error of a mean share, worst", error, MAX_ERROR[mode], "points"),
@@ -142,8 +142,13 @@ class IsolationPart:
             for setting, found in self._figures(mode).items():
                 work = PERCENT * fmean(each.per_second for each in self._samples[mode, setting]) / alone
                 means = ", ".join(f"{mean:.2f}" for mean in found.means)
-                points = (found.error, found.among, found.over, found.moments)
-                rows.append([words, _asked(setting), means, *points, work, *PUBLISHED.get(setting, ("", ""))])
+                points = (
+                    found.error,
+                    found.deviation_of_means,
+                    found.deviation_over_repetitions,
+                    found.deviation_over_windows,
+                )
+                rows.append([words, _shares_text(setting), means, *points, work, *PUBLISHED.get(setting, ("", ""))])
         title = (
             "Isolation: shares of one device by work done, a matrix loop in each; errors and deviations in points;"
             f" {self._sizes.repetitions} repetitions of {self._sizes.isolation_s:g} s"
@@ -157,11 +162,11 @@ class IsolationPart:
                 windows = common_windows(tallies)
                 shares = window_shares(tallies, windows)
                 lines = [
-                    PlotLine(f"{PERCENT * asked:g} %", [place / PER_SECOND for place in range(len(values))], values)
-                    for asked, values in zip(setting, shares, strict=True)
+                    PlotLine(f"{PERCENT * share:g} %", [place / PER_SECOND for place in range(len(values))], values)
+                    for share, values in zip(setting, shares, strict=True)
                 ]
                 panels.append(
-                    PlotPanel(f"{_asked(setting)} by {MODES[mode]}, windows of 100 ms", "s", "share, %", lines)
+                    PlotPanel(f"{_shares_text(setting)} by {MODES[mode]}, windows of 100 ms", "s", "share, %", lines)
                 )
         return panels
 
@@ -170,6 +175,6 @@ def _names(setting: Setting) -> list[str]:
     return [f"loop-{'-'.join(f'{share:g}' for share in setting)}-{number}" for number in range(len(setting))]
 
 
-def _asked(setting: Setting) -> str:
+def _shares_text(setting: Setting) -> str:
     shares = [f"{PERCENT * share:g}" for share in setting]
     return f"{len(shares)} x {shares[0]}" if len(set(shares)) == 1 else "/".join(shares)

@@ -13,7 +13,7 @@ from aliquot_bench.sharing.part import SharingSizes
 from aliquot_bench.sharing.platform import SharingPlatform, host_device
 from aliquot_bench.sharing.windows import WindowCounts, read_counts
 
-LIMIT_MB, WITHIN_MB, BEYOND_MB = 128, 48, 512
+LIMIT_MB, ALLOWED_MB, EXCESSIVE_MB = 128, 48, 512
 NEIGHBOURS = ("neighbour-1", "neighbour-2")
 DEVELOPER_ERROR = "action developer error"
 
@@ -23,7 +23,7 @@ class MemoryCheck(Struct, frozen=True):
 
     what: str
     holds: bool
-    seen: str
+    observed: str
 
 
 class MemoryPart:
@@ -45,14 +45,16 @@ class MemoryPart:
                 platform.deploy(name, "matrix", 0.3)
             before = [read_counts(platform.call(name, {"turns": 1})) for name in NEIGHBOURS]
             with ThreadPoolExecutor(1) as threads:
-                beside = threads.submit(platform.together, [(name, {"seconds": self._seconds}) for name in NEIGHBOURS])
+                neighbours = threads.submit(
+                    platform.together, [(name, {"seconds": self._seconds}) for name in NEIGHBOURS]
+                )
                 time.sleep(self._seconds / 2)
-                within = platform.record("allocator", {"megabytes": WITHIN_MB})
-                beyond = platform.record("allocator", {"megabytes": BEYOND_MB})
-                again = platform.record("allocator", {"megabytes": WITHIN_MB})
-                during = [read_counts(result) for result in beside.result()]
+                allowed = platform.record("allocator", {"megabytes": ALLOWED_MB})
+                excessive = platform.record("allocator", {"megabytes": EXCESSIVE_MB})
+                again = platform.record("allocator", {"megabytes": ALLOWED_MB})
+                during = [read_counts(result) for result in neighbours.result()]
             self._checks = [
-                *_allocator_checks(within, beyond, again),
+                *_allocator_checks(allowed, excessive, again),
                 *self._neighbour_checks(platform, before, during),
             ]
             return platform.unenforced
@@ -78,7 +80,7 @@ class MemoryPart:
 
     def tables(self) -> list[ResultTable]:
         rows: list[list[str | float | None]] = [
-            [check.what, "yes" if check.holds else "no", check.seen] for check in self._checks
+            [check.what, "yes" if check.holds else "no", check.observed] for check in self._checks
         ]
         title = f"Memory: a function with a limit of {LIMIT_MB} MB between two neighbours on one device"
         return [ResultTable(title, ["", "holds", "seen"], rows)]
@@ -87,13 +89,13 @@ class MemoryPart:
         return []
 
 
-def _allocator_checks(within: dict[str, Any], beyond: dict[str, Any], again: dict[str, Any]) -> list[MemoryCheck]:
-    ended = beyond["response"]
+def _allocator_checks(allowed: dict[str, Any], excessive: dict[str, Any], again: dict[str, Any]) -> list[MemoryCheck]:
+    ended = excessive["response"]
     text = str(ended["result"].get("error", ended["result"])) if isinstance(ended["result"], dict) else ""
     return [
-        MemoryCheck(f"{WITHIN_MB} MB, within its limit", *_succeeded(within)),
+        MemoryCheck(f"{ALLOWED_MB} MB, within its limit", *_succeeded(allowed)),
         MemoryCheck(
-            f"{BEYOND_MB} MB: ended as a developer's error", ended["status"] == DEVELOPER_ERROR, ended["status"]
+            f"{EXCESSIVE_MB} MB: ended as a developer's error", ended["status"] == DEVELOPER_ERROR, ended["status"]
         ),
         MemoryCheck("and the error names memory", "memory" in text.lower(), text),
         MemoryCheck("its next call finds a new sandbox", *_succeeded(again)),

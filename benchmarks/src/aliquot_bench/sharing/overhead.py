@@ -1,4 +1,4 @@
-"""Overhead: a small training run on a core by itself, and in a slice that is the whole of the same core."""
+"""Overhead: a small training run alone on a core, and in a slice that is the whole of the same core."""
 
 import json
 import os
@@ -63,19 +63,19 @@ class OverheadPart:
         if done.returncode:
             raise MeasurementError(f"the bare training run failed: {done.stderr.strip()[-200:]}")
         answer = json.loads(done.stdout)
-        self._note(BARE_RUN, answer["seconds"], answer["cpu_seconds"])
+        self._record(BARE_RUN, answer["seconds"], answer["cpu_seconds"])
 
     def _sliced(self, platform: SharingPlatform) -> None:
         began = time.perf_counter()
         answer = platform.call("training", {"steps": self._sizes.training_steps})
-        self._note(AS_CALLED, time.perf_counter() - began, answer["cpu_seconds"])
-        self._note(IN_SLICE, answer["seconds"], answer["cpu_seconds"])
+        self._record(AS_CALLED, time.perf_counter() - began, answer["cpu_seconds"])
+        self._record(IN_SLICE, answer["seconds"], answer["cpu_seconds"])
 
-    def _note(self, what: str, seconds: float, cpu_seconds: float) -> None:
+    def _record(self, what: str, seconds: float, cpu_seconds: float) -> None:
         self._seconds[what].append(seconds)
         self._waited[what].append(max(0.0, PERCENT * (1 - cpu_seconds / seconds)))
 
-    def _more(self, what: str) -> float:
+    def _overhead(self, what: str) -> float:
         """Return by how many percent a run takes longer than the bare run."""
         return change(median(self._seconds[what]), median(self._seconds[BARE_RUN]))
 
@@ -83,13 +83,13 @@ class OverheadPart:
         name, waited = "overhead of a full slice: the whole call against the bare run", median(self._waited[BARE_RUN])
         if waited > MAX_WAITED_PERCENT:
             return [at_most(f"{name} (void: the bare run waited {waited:.0f} % of its time)", None, 2, "%")]
-        return [at_most(name, self._more(AS_CALLED), 2, "%")]
+        return [at_most(name, self._overhead(AS_CALLED), 2, "%")]
 
     def tables(self) -> list[ResultTable]:
         rows: list[list[str | float | None]] = [
             [
                 *(what, median(seconds), min(seconds), max(seconds), median(self._waited[what])),
-                None if what == BARE_RUN else self._more(what),
+                None if what == BARE_RUN else self._overhead(what),
             ]
             for what, seconds in self._seconds.items()
         ]

@@ -1,4 +1,4 @@
-"""Packing in the simulator: whether space for large slices stays among small ones.
+"""Packing in the simulator: measure how long large slices wait among small ones.
 
 Every packing gets the same calls. A large slice may have to wait although enough compute is free, because it is not
 free in one piece. That free compute is the fragmentation.
@@ -152,8 +152,8 @@ class PackingPart:
         for policy in POLICIES:
             for packing in PACKING:
                 waits, frees, wins, count = [], [], 0, 0
-                for (whose, mix, load, which), found in self._found.items():
-                    if (whose, which) == (policy, packing):
+                for (other_policy, mix, load, other_packing), found in self._found.items():
+                    if (other_policy, other_packing) == (policy, packing):
                         base = self._found[policy, mix, load, "first_fit"]
                         waits += [_change(a.large_mean_s, b.large_mean_s) for a, b in zip(found, base, strict=True)]
                         frees += [_change(a.fragmented, b.fragmented) for a, b in zip(found, base, strict=True)]

@@ -45,7 +45,7 @@ class SharingPart(Protocol):
     on_device: bool  # needs enforced slices
 
     def run(self, on_step: Callable[[str], None]) -> str:
-        """Measure, and return what the server cannot enforce, or an empty text."""
+        """Measure, and return the reason why slices are not enforced, or an empty text."""
         ...
 
     def goals(self) -> Sequence[Goal]: ...

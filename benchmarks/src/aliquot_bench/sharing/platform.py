@@ -30,7 +30,7 @@ def check_numpy() -> None:
 
 
 def unenforced(log: str) -> str:
-    """Return what the server logged at its start that it cannot enforce, or an empty text."""
+    """Return the reason in the server's log why slices are not enforced, or an empty text."""
     lines = [line.strip() for line in log.splitlines() if UNENFORCED in line]
     return lines[0].removeprefix("without ") if lines else ""
 

@@ -21,8 +21,8 @@ PROBE_S = 0.5
 class LinearFit(Struct, frozen=True):
     """A line fitted to the times, and its coefficient of determination."""
 
-    at_none: float
-    each: float
+    intercept: float
+    slope: float
     r2: float
 
 
@@ -81,7 +81,7 @@ class ScalingPart:
         )
         tables = []
         for (what, line, unit), seconds in zip(titles, (self._at_once, self._by_eighths), strict=True):
-            title = f"Scaling: {what}; a line {line.at_none:.3g} s + {line.each:.3g} s x, R² = {line.r2:.5f}"
+            title = f"Scaling: {what}; a line {line.intercept:.3g} s + {line.slope:.3g} s x, R² = {line.r2:.5f}"
             if unit == "slices":
                 title += " (KNIX: linear for many, not for few)"
             whole = median(seconds[1 if unit == "slices" else EIGHTHS])
@@ -100,7 +100,7 @@ class ScalingPart:
     def panels(self) -> list[PlotPanel]:
         at_once, _ = self._fits()
         measured = PlotLine("measured", self._counts, [median(values) for values in self._at_once.values()])
-        fitted = [at_once.at_none + at_once.each * count for count in self._counts]
+        fitted = [at_once.intercept + at_once.slope * count for count in self._counts]
         line = PlotLine(f"line, R² = {at_once.r2:.4f}", self._counts, fitted)
         return [PlotPanel("Scaling: the same work in equal slices at once", "slices", "s", [measured, line])]
 

@@ -1,4 +1,4 @@
-"""`aliquot bench views`: the speed of reading a cached file of a dataset, beside the same file on the local disk."""
+"""`aliquot bench views`: the speed of reading a cached file of a dataset, compared with the local disk."""
 
 from aliquot_bench.views.bench import ViewsBench
 

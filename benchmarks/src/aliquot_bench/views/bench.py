@@ -80,12 +80,12 @@ class ViewsBench:
     def _measure(self, target: ReadTarget, on_disk: ReadTarget) -> None:
         for how, state in READS:
             if state == "cold":
-                target.ask("forget", target.large)
-                on_disk.ask("forget", target.disk_path)
-            taken_s = target.ask(how, target.large)
+                target.request("forget", target.large)
+                on_disk.request("forget", target.disk_path)
+            taken_s = target.request(how, target.large)
             self._speeds.setdefault((target.name, how, state), []).append(self._bytes / taken_s / 1e6)
-        target.ask("opens", target.small)  # not counted, because the first opens look the files up
-        self._opens_us.setdefault(target.name, []).append(target.ask("opens", target.small) * 1e6)
+        target.request("opens", target.small)  # not counted, because the first opens look the files up
+        self._opens_us.setdefault(target.name, []).append(target.request("opens", target.small) * 1e6)
 
     # --- goals and tables ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A program that reads files from where a sandbox would, and times it: `python reader.py MOUNT FOLDER`.
+"""A program that reads files as a sandbox does, and times it: `python reader.py MOUNT FOLDER`.
 
 It attaches the mount in a mount namespace of its own. Each line of its input is a way to read and a path. Each line of
 its output is the number of seconds that it took.
@@ -33,20 +33,20 @@ def main() -> None:
 
 def _by_open(path: str) -> float:
     buffer = bytearray(BUFFER_BYTES)
-    begun = time.perf_counter()
+    began = time.perf_counter()
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as functions do
         while file.readinto(buffer):
             pass
-    return time.perf_counter() - begun
+    return time.perf_counter() - began
 
 
 def _by_cat(path: str) -> float:
-    begun = time.perf_counter()
+    began = time.perf_counter()
     with subprocess.Popen(["cat", path], stdout=subprocess.PIPE, bufsize=0) as process:  # noqa: S603, S607
         assert process.stdout is not None  # noqa: S101 - for the type checker
         while process.stdout.read(BUFFER_BYTES):
             pass
-    return time.perf_counter() - begun
+    return time.perf_counter() - began
 
 
 def _forget(path: str) -> float:
@@ -59,10 +59,10 @@ def _forget(path: str) -> float:
 def _open_all(path: str) -> float:
     """Open and close every file of a directory, and return the mean seconds."""
     names = os.listdir(path)  # noqa: PTH208
-    begun = time.perf_counter()
+    began = time.perf_counter()
     for name in names:
         os.close(os.open(f"{path}/{name}", os.O_RDONLY))
-    return (time.perf_counter() - begun) / len(names)
+    return (time.perf_counter() - began) / len(names)
 
 
 _WAYS = {"open": _by_open, "cat": _by_cat, "forget": _forget, "opens": _open_all}

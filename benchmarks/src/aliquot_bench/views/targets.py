@@ -22,7 +22,7 @@ class ReaderProcess:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, pass_fds=[mount]
         )
 
-    def ask(self, how: str, path: str) -> float:
+    def request(self, how: str, path: str) -> float:
         """Read a path in one of the ways of `reader.py`, and return the seconds it took."""
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the reader has no pipes")
@@ -43,8 +43,8 @@ class ReadTarget(Struct, frozen=True):
     small: str  # directory of the small files
     disk_path: str  # path of the large file on the disk
 
-    def ask(self, how: str, path: str) -> float:
-        return self.reader.ask(how, path)
+    def request(self, how: str, path: str) -> float:
+        return self.reader.request(how, path)
 
 
 @contextmanager

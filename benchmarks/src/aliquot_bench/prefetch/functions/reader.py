@@ -46,13 +46,13 @@ def _from_origin(url: str, files: list[str]) -> Iterator[int]:
     connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
     try:
         for name in files:
-            _drain(_ask(connection, "HEAD", f"{where.path}/{quote(name)}"), buffer)
-            yield _drain(_ask(connection, "GET", f"{where.path}/{quote(name)}"), buffer)
+            _drain(_request(connection, "HEAD", f"{where.path}/{quote(name)}"), buffer)
+            yield _drain(_request(connection, "GET", f"{where.path}/{quote(name)}"), buffer)
     finally:
         connection.close()
 
 
-def _ask(connection: http.client.HTTPConnection, method: str, path: str) -> http.client.HTTPResponse:
+def _request(connection: http.client.HTTPConnection, method: str, path: str) -> http.client.HTTPResponse:
     connection.request(method, path)
     answer = connection.getresponse()
     if answer.status != http.client.OK:
