@@ -90,7 +90,7 @@ def test_what_is_used_is_seen_and_shown_as_not_enforced(server):
     assert row["enforced"] is False
     assert row["compute_s"] > 0
     assert row["peak_bytes"] > 30 * 2**20
-    assert "not enforced: nothing kept these to what they had asked for" in run(server, "usage")
+    assert "not enforced: nothing limits these to their requested shares" in run(server, "usage")
 
 
 def test_the_doctor_says_what_nobody_is_held_to(server):

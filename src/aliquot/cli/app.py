@@ -90,8 +90,8 @@ app.add_typer(reproduce.app, name="reproduce", rich_help_panel=STUDY)
 _JSON_INTO_A_FILE = {"study", "simulate", "compare", "bench", "workload", "reproduce"}
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"aliquot {__version__}")
         raise typer.Exit
 

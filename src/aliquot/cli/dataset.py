@@ -175,11 +175,11 @@ def warm(
 @app.command()
 def evict(name: Name, data: Data = None, as_json: AsJson = False) -> None:
     """Delete a dataset's files from the node. They are fetched again when they are needed. For the operator."""
-    gone = _send(connect(data), "POST", name, operator=True, below="/evict")
+    evicted = _send(connect(data), "POST", name, operator=True, below="/evict")
     if as_json:
-        print_json(gone)
+        print_json(evicted)
     else:
-        say(f"{name}: {gone['files']} files, {size(gone['bytes'])} left the node")
+        say(f"{name}: {evicted['files']} files, {size(evicted['bytes'])} left the node")
 
 
 @app.command()
@@ -224,12 +224,12 @@ def _names(gateway: GatewayClient) -> list[str]:
 
 def _unknown(gateway: GatewayClient, name: str) -> NotFoundError:
     names = _names(gateway)
-    there = f"there are {', '.join(names)}" if names else "there are none; aliquot dataset add NAME URL adds one"
-    return NotFoundError(f"there is no dataset {name}; {there}")
+    known = f"there are {', '.join(names)}" if names else "there are none; aliquot dataset add NAME URL adds one"
+    return NotFoundError(f"there is no dataset {name}; {known}")
 
 
 def _seen_by(found: dict[str, Any]) -> str:
-    return "all" if found["namespaces"] is None else ", ".join(found["namespaces"]) or "nobody"
+    return "all" if found["namespaces"] is None else ", ".join(found["namespaces"]) or "none"
 
 
 def _address(url: str) -> str:

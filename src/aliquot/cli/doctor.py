@@ -36,6 +36,8 @@ def doctor(
             say(finding.detail)
             if not finding.ok and finding.consequence:
                 say(f"    {'':{width}}  so: {finding.consequence}")
-        say(f"{len(findings) - len(missing)} of {len(findings)} are there" if missing else "all is there")
+        say(
+            f"{len(findings) - len(missing)} of {len(findings)} are available" if missing else "everything is available"
+        )
     if strict and missing:
         raise typer.Exit(1)

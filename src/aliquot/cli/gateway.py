@@ -56,7 +56,7 @@ class GatewayClient:
         body: object = None,
         operator: bool = False,
     ) -> Any:  # noqa: ANN401 - whatever JSON holds
-        """Send a request and return the JSON of the reply. `what` names the thing asked for in errors."""
+        """Send a request and return the JSON of the reply. `what` names the requested thing in errors."""
         return answers.check(self.reply(method, path, query=query, body=body, operator=operator), what).json()
 
     def reply(

@@ -1,4 +1,4 @@
-"""`aliquot invoke`: calls a function once, and follows its output if asked."""
+"""`aliquot invoke`: calls a function once, and follows its output with --follow."""
 
 import json
 import time
@@ -58,7 +58,7 @@ def invoke(
     if as_json:
         print_json(record)
     else:
-        errors.print(f"[dim]{errors.escape(_story(record))}[/]", soft_wrap=True, highlight=False)
+        errors.print(f"[dim]{errors.escape(_summary(record))}[/]", soft_wrap=True, highlight=False)
         if response["success"]:
             print_json(response.get("result"))
     if not response["success"]:
@@ -112,8 +112,8 @@ def call(gateway: GatewayClient, name: str, payload: dict[str, Any], *, session:
 def describe_failure(response: dict[str, Any]) -> str:
     """Describe the failure in the response of a record."""
     result = response.get("result")
-    said = result.get("error", result) if isinstance(result, dict) else result
-    return f"{response['status']}: {said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)}"
+    error = result.get("error", result) if isinstance(result, dict) else result
+    return f"{response['status']}: {error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)}"
 
 
 def begin(gateway: GatewayClient, name: str, payload: dict[str, Any], *, wait: bool, session: str = "") -> str:
@@ -142,19 +142,19 @@ def wait_for_record(gateway: GatewayClient, activation_id: str) -> dict[str, Any
         time.sleep(_POLL_S)
 
 
-def _story(record: dict[str, Any]) -> str:
-    said = annotations_of(record)
-    start = f"{said.get('start', 'cold' if 'initTime' in said else 'warm')} start"
-    if said.get("kind") == "sequence":
+def _summary(record: dict[str, Any]) -> str:
+    notes = annotations_of(record)
+    start = f"{notes.get('start', 'cold' if 'initTime' in notes else 'warm')} start"
+    if notes.get("kind") == "sequence":
         start = f"{len(record.get('logs', ()))} calls"
     parts = [f"{record['activationId']}: {start}"]
-    if said.get("device"):
-        parts.append(f"on {said['device']}")
-    parts.append(f"waited {seconds(said.get('waitTime', 0) / 1000)}")
-    if "initTime" in said:
-        parts.append(f"started in {seconds(said['initTime'] / 1000)}")
-    ran_ms = said.get("deviceTime", record.get("duration", 0))
+    if notes.get("device"):
+        parts.append(f"on {notes['device']}")
+    parts.append(f"waited {seconds(notes.get('waitTime', 0) / 1000)}")
+    if "initTime" in notes:
+        parts.append(f"started in {seconds(notes['initTime'] / 1000)}")
+    ran_ms = notes.get("deviceTime", record.get("duration", 0))
     parts.append(f"ran {seconds(ran_ms / 1000)}")
-    if "dataTime" in said:
-        parts.append(f"of it {seconds(said['dataTime'] / 1000)} for files")
+    if "dataTime" in notes:
+        parts.append(f"of it {seconds(notes['dataTime'] / 1000)} for files")
     return ", ".join(parts)

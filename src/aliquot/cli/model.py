@@ -44,10 +44,10 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
             rows.add_row(
                 str(manifest["version"]), clock(manifest["created"]), text(manifest["sessions"]), manifest["winner"],
                 percent(score["top1"]), percent(score["top5"]), size(sum(one["sizes"].values())),
-                _standing(manifest, state["serving"]),
+                _status_of(manifest, state["serving"]),
             )  # fmt: skip
         show(rows)
-    _tell(state)
+    _print_state(state)
 
 
 @app.command("show")
@@ -67,7 +67,7 @@ def show_(
     else:
         rows = table("", "", "")
         rows.show_header = False
-        rows.add_row("version", f"{manifest['version']} {_standing(manifest, state['serving'])}".strip())
+        rows.add_row("version", f"{manifest['version']} {_status_of(manifest, state['serving'])}".strip())
         rows.add_row("made", clock(manifest["created"]))
         learned = manifest["sessions"] - manifest["held_back"]
         rows.add_row(
@@ -152,8 +152,8 @@ def _follow(gateway: GatewayClient, state: dict[str, Any]) -> dict[str, Any]:
     with progress() as bar:
         task = bar.add_task("training", total=_POINTS)
         while state["training"]["running"]:
-            told = state["training"]
-            bar.update(task, description=told["what"], completed=round(_POINTS * told["done"]))
+            training = state["training"]
+            bar.update(task, description=training["what"], completed=round(_POINTS * training["done"]))
             time.sleep(_POLL_S)
             state = _state(gateway)
     return state
@@ -173,22 +173,22 @@ def _changed(state: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(state["serving"])
     else:
-        _tell(state)
+        _print_state(state)
 
 
-def _tell(state: dict[str, Any]) -> None:
+def _print_state(state: dict[str, Any]) -> None:
     pinned = ", until another is chosen (aliquot model use auto)" if state["serving"]["pinned"] else ""
     say(f"{state['model']} serves{pinned}" if state["model"] != "none" else "nothing is predicted")
     if state["error"]:
-        say(f"what is to serve cannot: {state['error']}")
+        say(f"the chosen version cannot serve: {state['error']}")
     training = state["training"]
     if training is not None and training["running"]:
-        say(f"a training is under way ({percent(training['done'])}): {training['what']}")
+        say(f"a training is running ({percent(training['done'])}): {training['what']}")
     elif training is not None and training["error"]:
-        say(f"of the last training nothing came: {training['error']}")
+        say(f"the last training failed: {training['error']}")
 
 
-def _standing(manifest: dict[str, Any], serving: dict[str, Any]) -> str:
+def _status_of(manifest: dict[str, Any], serving: dict[str, Any]) -> str:
     if manifest["version"] == serving["version"]:
         return "serves"
     return "served" if manifest["version"] in serving["before"] else "" if manifest["accepted"] else "not better"

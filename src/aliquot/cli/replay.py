@@ -28,7 +28,7 @@ def replay(
         say(f"{done.steps} steps in {done.segments} segments: {done.events} events, {done.commands} commands")
         say(f"policies: {', '.join(done.policies) or 'none'}")
         for segment in done.skipped:
-            say(f"segment {segment} was skipped: an older aliquot wrote it, and the start of its run is gone")
+            say(f"segment {segment} was skipped: an older aliquot wrote it, and the start of its run is missing")
         for difference in done.differences:
             output.print(f"[bold red]differs[/] segment {difference.segment}, step {difference.number}")
             say(f"  then:  {difference.then}\n  again: {difference.again}")

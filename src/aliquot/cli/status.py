@@ -192,5 +192,5 @@ def _sandboxes(found: dict[str, Any], max_rows: int) -> Table:
     return rows
 
 
-def _title(what: str, there: int, shown: int) -> str:
-    return what if there <= shown else f"{what}: {shown} of {there}"
+def _title(what: str, total: int, shown: int) -> str:
+    return what if total <= shown else f"{what}: {shown} of {total}"

@@ -70,7 +70,7 @@ def _show(found: "list[UsageRow]") -> None:
         return
     made = table(
         "share of the device used, while active",
-        *("tenant", "function", "device", "sandboxes", ">asked", ">mean", ">deviation", ">peak"),
+        *("tenant", "function", "device", "sandboxes", ">requested", ">mean", ">deviation", ">peak"),
         *(">active", ">compute", ">memory", "until"),
     )
     for row in found:
@@ -91,7 +91,7 @@ def _show(found: "list[UsageRow]") -> None:
         )
     show(made)
     if not all(row.enforced for row in found):
-        output.print("[yellow]! not enforced: nothing kept these to what they had asked for; see aliquot doctor[/]")
+        output.print("[yellow]! not enforced: nothing limits these to their requested shares; see aliquot doctor[/]")
 
 
 def _draw(found: "list[UsageRow]", path: Path) -> None:
@@ -106,7 +106,7 @@ def _draw(found: "list[UsageRow]", path: Path) -> None:
             name = f"{row.function} ({','.join(map(str, row.sandboxes))})"
             at_s = [(window.t_ms - began_ms) / 1000 for window in row.windows]
             shares.append(PlotLine(name, at_s, [100 * window.share for window in row.windows]))
-            shares.append(PlotLine(f"{name}: asked for", at_s, [100 * window.request for window in row.windows]))
+            shares.append(PlotLine(f"{name}: requested", at_s, [100 * window.request for window in row.windows]))
             memory.append(PlotLine(name, at_s, [window.memory_bytes / MIB for window in row.windows]))
         panels.append(PlotPanel(f"{device}: compute used", "s", "% of the device", shares))
         panels.append(PlotPanel(f"{device}: memory used", "s", "MiB", memory))

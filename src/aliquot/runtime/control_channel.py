@@ -1,4 +1,4 @@
-"""A sandbox's control channel to the server: the requests that it may send while a run goes on.
+"""A sandbox's control channel to the server: the requests that it may send during a run.
 
 The channel is a Unix socket of packets. A request is a line of JSON, perhaps with a body behind it. The reply is a JSON
 object, perhaps with a descriptor. Threads take turns. The requests are:

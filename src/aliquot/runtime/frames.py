@@ -2,8 +2,8 @@
 
 A request has two parts, the environment as JSON and the payload. The first part of an init is the function's
 description, and its second part is empty. A reply has two parts too, the result as JSON and the pickled result if there
-is one. Its header says whether the output pipes of the sandbox hold anything, so the server does not look after a
-silent run. Only one request is under way at a time, so everything that has arrived belongs to it.
+is one. Its header says whether the output pipes of the sandbox hold anything, so the server need not read them after
+a silent run. Only one request runs at a time, so everything that has arrived belongs to it.
 
 The large buffers of a pickle may be in a shared buffer (`values`). The header then has the number of that buffer on the
 sandbox's control channel (`control_channel`).
@@ -34,7 +34,7 @@ _CHUNK_BYTES = 65536
 
 
 def receive(sock: socket.socket) -> tuple[int, int, bytes, bytes | memoryview]:
-    """Wait for the next request and return it. Raises `EOFError` when the server has gone."""
+    """Wait for the next request and return it. Raises `EOFError` when the server has ended."""
     return _complete_request(sock, sock.recv(_CHUNK_BYTES))
 
 

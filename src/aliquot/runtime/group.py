@@ -1,8 +1,8 @@
 """The functions of a group inside their sandbox: each runs with its own process state, and values pass uncopied.
 
 A chain runs each function on the result of the one before, and a function may call another of the group. In both cases
-the next function gets the same object. Every function has its own activation: the server is told where one begins and
-where it ends (`control_channel`).
+the next function gets the same object. Every function has its own activation: the sandbox reports to the server where
+one begins and ends (`control_channel`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FunctionGroup:
         sdk_support.set_group(self)
 
     def load(self, name: str) -> None:
-        """Load one function. Raises `program.InitError`, or whatever ends a process."""
+        """Load one function. Raises `program.InitError`, or an exception that ends a process."""
         self._switch_to(name, {}).load()
 
     def _switch_to(self, name: str, env: dict[str, str]) -> GroupMember:
@@ -154,7 +154,7 @@ class FunctionGroup:
         `arguments` is called in the state of the called function.
         """
         caller = self._current
-        assert caller is not None and self._channel is not None  # noqa: S101, PT018 - `can_call` was asked
+        assert caller is not None and self._channel is not None  # noqa: S101, PT018 - `can_call` was true
         begun, _ = self._channel.ask({"begin": name, "printed": self._output.flush()})
         member = self._switch_to(name, begun["env"])
         raised: Exception | None = None
@@ -172,7 +172,7 @@ class FunctionGroup:
             result = {"error": f"{type(error).__name__}: {answers.error_text(error)}"}
             convert = _convert_exception(error, converter)
         except BaseException as leaving:
-            # It ends this process, unless the caller catches it and goes on.
+            # It ends this process, unless the caller catches it.
             status = DEVELOPER_ERROR if isinstance(leaving, SystemExit) else APPLICATION_ERROR
             self._return_to(caller, status, {"error": f"{type(leaving).__name__}: {answers.error_text(leaving)}"})
             raise

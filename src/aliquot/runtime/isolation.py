@@ -31,7 +31,7 @@ def visible_paths(extra: list[str]) -> list[str]:
     return sorted(path for path in paths if path != "/" and os.path.exists(path))  # noqa: PTH110
 
 
-# --- around the zygote ----------------------------------------------------------------------------------------
+# --- the zygote -----------------------------------------------------------------------------------------------
 
 
 def enclose(layers: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ def _become_root_of_namespace(own_mounts: int, first: int, count: int) -> None:
 
 
 def _continue_in_pid_namespace() -> None:
-    """Fork, and let the child go on as the zygote. When the waiting parent ends, the kernel ends the child."""
+    """Fork, and let the child continue as the zygote. When the waiting parent ends, the kernel ends the child."""
     linux.unshare(linux.CLONE_NEWPID)
     child = os.fork()
     if child:
@@ -106,7 +106,7 @@ def _continue_in_pid_namespace() -> None:
         os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1)
 
 
-# --- around a sandbox -----------------------------------------------------------------------------------------
+# --- a sandbox ------------------------------------------------------------------------------------------------
 
 
 def enter(layers: dict[str, Any], settings: dict[str, Any]) -> None:

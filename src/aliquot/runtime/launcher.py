@@ -53,7 +53,7 @@ class Launcher:
             flush_streams()
             os._exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
         except (EOFError, OSError):
-            os._exit(0)  # the server has gone
+            os._exit(0)  # the server has ended
 
     def _answer(self, kind: int, buffer: int, first: bytes, second: bytes | memoryview) -> RunAnswer:
         if kind == frames.INIT:

@@ -32,7 +32,10 @@ class GroupMember:
         self._saved = state.with_environment(description["env"])
 
     def load(self) -> None:
-        """Load the code, with the member's state restored. Raises `program.InitError`, or whatever ends a process."""
+        """Load the code, with the member's state restored.
+
+        Raises `program.InitError`, or an exception that ends a process.
+        """
         if self._failure:
             raise program.InitError(self._failure)
         if self.main is None:

@@ -30,7 +30,7 @@ def change_root(
     every program needs, and the given ones. With `views` there is a mount point for a sandbox's datasets.
     """
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-    # First a root that has both the old root and the new one, whatever paths these use.
+    # First a root that contains both the old root and the new one, so that their paths cannot collide.
     linux.mount("tmpfs", _BASE, "tmpfs", _RESTRICTED, "mode=755")
     os.chdir(_BASE)
     for name in ("old", "new"):
@@ -109,9 +109,9 @@ def _show_resolver(old: str, new: str) -> None:
     """Show the target of /etc/resolv.conf if it is a link that leads out of /etc."""
     link = Path(old, "etc/resolv.conf")
     if link.is_symlink():
-        leads_to = os.path.normpath(os.path.join("/etc", os.readlink(link)))  # noqa: PTH115, PTH118
-        if not _is_below(leads_to, "/etc") and not os.path.lexists(new + leads_to):
-            _show(old + leads_to, new + leads_to)
+        target = os.path.normpath(os.path.join("/etc", os.readlink(link)))  # noqa: PTH115, PTH118
+        if not _is_below(target, "/etc") and not os.path.lexists(new + target):
+            _show(old + target, new + target)
 
 
 def _bind_devices(old: str, new: str) -> None:
@@ -142,6 +142,6 @@ def mount_scratch(owner: int, size: int, visible: list[str]) -> None:
     if _SHARED_MEMORY not in visible:
         linux.mount("tmpfs", _SHARED_MEMORY, "tmpfs", _RESTRICTED | linux.MS_NOEXEC, f"mode=1777,size={size}")
     for path, fd in kept:
-        if not os.path.exists(path):  # noqa: PTH110 - a path above it may have brought it
+        if not os.path.exists(path):  # noqa: PTH110 - a mount above it may contain it
             _bind(f"/proc/self/fd/{fd}", path)
         os.close(fd)

@@ -13,7 +13,7 @@ _EMPTY = bytes(4)  # the C int that FIONREAD fills in
 class OutputPipes:
     """Flushes the streams of a run, and finds out whether the server has anything to read.
 
-    The pipes are asked, not the streams: a child process or a C extension writes to the descriptors themselves. The
+    It checks the pipes, not the streams: a child process or a C extension writes to the descriptors themselves. The
     copies stay on the pipes when the function redirects or closes descriptors 1 and 2.
     """
 

@@ -131,7 +131,7 @@ class IsolationTrials:
         else:
             mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             if os.fork() == 0:
-                view_mount.serve_apart(theirs)
+                view_mount.serve_in_namespace(theirs)
             theirs.close()
             _, mount = view_mount.ask(mine)
         self._privileges(linux.CLONE_NEWNS)

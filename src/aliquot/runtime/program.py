@@ -28,7 +28,7 @@ class InitError(Exception):
 
 
 def load(description: dict[str, Any]) -> Callable[..., Any]:
-    """Load the code and return the function to call. Raises `InitError`, or whatever ends a process."""
+    """Load the code and return the function to call. Raises `InitError`, or an exception that ends a process."""
     code, main = description["code"], description["main"]
     if not main or not code.strip():
         raise InitError(MISSING_CODE)

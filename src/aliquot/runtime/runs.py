@@ -98,7 +98,7 @@ def pickle_result(result: Any, max_bytes: int, channel: ControlChannel | None) -
     """Pickle a result. With a channel its large buffers go into a shared buffer, if there is space for one."""
     if channel is not None:
         large = values.LargeBuffers()
-        body = pickle.dumps(values.with_bytes_apart(result), protocol=5, buffer_callback=large)
+        body = pickle.dumps(values.wrap_large_bytes(result), protocol=5, buffer_callback=large)
         if large.views:
             try:
                 buffer = channel.put(large.views)

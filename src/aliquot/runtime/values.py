@@ -1,4 +1,4 @@
-"""Pickles whose large buffers are kept apart: in shared memory between sandboxes of a node, or behind the pickle.
+"""Pickles with out-of-band buffers: in shared memory between sandboxes of a node, or behind the pickle.
 
 A body is a plain pickle or an envelope. An envelope is a head with the sizes of the buffers, the pickle, and then the
 buffers, unless they are in a shared buffer. A shared buffer is one piece of shared memory with the buffers in order,
@@ -134,7 +134,7 @@ class _LargeBytes:
         return bytes, (pickle.PickleBuffer(self._value),)
 
 
-def with_bytes_apart(value: Any) -> Any:  # noqa: ANN401 - whatever is to be pickled
+def wrap_large_bytes(value: Any) -> Any:  # noqa: ANN401 - any value
     """Return the value with stand-ins for large bytes, also inside its lists, tuples and dictionaries."""
     left = [_MAX_VALUES]
     return _replace_bytes(value, left, _MAX_DEPTH)

@@ -67,7 +67,7 @@ def serve(sock: socket.socket) -> None:
             os.close(fd)
 
 
-def serve_apart(sock: socket.socket) -> None:
+def serve_in_namespace(sock: socket.socket) -> None:
     """Serve in a new user namespace, where mounting needs no privileges on the machine."""
     linux.die_with_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -89,4 +89,4 @@ def ask(sock: socket.socket) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    serve_apart(socket.socket(fileno=int(sys.argv[1])))
+    serve_in_namespace(socket.socket(fileno=int(sys.argv[1])))

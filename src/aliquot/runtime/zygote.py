@@ -119,7 +119,7 @@ class Zygote:
     def _take_request(self) -> None:
         data, fds, _, _ = socket.recv_fds(self._control, _PACKET_BYTES, _MAX_DESCRIPTORS)
         if not data:
-            sys.exit(0)  # the server has gone, and the kernel ends the sandboxes
+            sys.exit(0)  # the server has ended, and the kernel ends the sandboxes
         request = json.loads(data)
         try:
             self._fork(request, fds)

@@ -20,7 +20,7 @@ ACTIVATION = "x-openwhisk-activation-id"
 
 
 def check(reply: HttpReply, what: str) -> HttpReply:
-    """Return a good reply. Raise the error that any other one means, with `what` as the thing asked for."""
+    """Return a reply below status 400. Raise the error that any other one means; `what` names the requested thing."""
     if reply.status < 400:  # noqa: PLR2004 - HTTP's own line
         return reply
     raise error_of(reply, what)

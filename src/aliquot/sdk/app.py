@@ -176,7 +176,7 @@ class App:
         """Return a session for a `with` or `async with` block. Remote calls inside belong to it and reuse sandboxes.
 
         `user` names the user: the files that the session will read are predicted from the user's earlier sessions.
-        The session ends with the block. With `id` an existing session is used, which goes on after the block.
+        The session ends with the block. With `id` an existing session is used, which does not end with the block.
         """
         return make_session(self, name, metadata, user, id)
 

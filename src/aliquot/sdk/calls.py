@@ -104,7 +104,7 @@ def _outcome(app: str, action: str, reply: HttpReply, activation_id: str) -> Ope
         text = (yield from _recorded_text(activation_id)) if raised else ""
         what = "what it raised" if raised else "its result"
         raise RemoteError(
-            f"{action}: {what} cannot be brought here: {type(error).__name__}: {error}{text}",
+            f"{action}: {what} cannot be loaded here: {type(error).__name__}: {error}{text}",
             activation_id=activation_id,
         ) from error
     if not raised:

@@ -24,12 +24,12 @@ def deploy(app: str, action: str, main: str, code: AppCode, needs: FunctionNeeds
     path = action_path(action)
     reply = yield from ask(HttpRequest("GET", path, {"code": "false"}))
     if reply.status != 404:  # noqa: PLR2004 - there is none yet
-        there = answers.check(reply, action).json()
-        if any(pair == {"key": "sdk-digest", "value": digest} for pair in there.get("annotations", ())):
-            return Deployment(action, str(there.get("version", "")), changed=False)
+        deployed = answers.check(reply, action).json()
+        if any(pair == {"key": "sdk-digest", "value": digest} for pair in deployed.get("annotations", ())):
+            return Deployment(action, str(deployed.get("version", "")), changed=False)
     body["annotations"].append({"key": "sdk-digest", "value": digest})
-    said = {pair["key"] for pair in body["annotations"]}
-    body["delAnnotations"] = [key for key in ANNOTATIONS if key not in said]
+    kept = {pair["key"] for pair in body["annotations"]}
+    body["delAnnotations"] = [key for key in ANNOTATIONS if key not in kept]
     reply = yield from ask(
         HttpRequest("PUT", path, {"overwrite": "true"}, {"Content-Type": JSON}, to_json(body), timeout_s=60)
     )

@@ -8,7 +8,7 @@ SdkError
 ├── RefusedError     the platform refuses the request, and says why
 │   └── BusyError    too many at once or in a minute, or the platform is stopping: later it may work
 ├── FunctionError    the function did not answer as it must: crashed, ran out of time or memory, does not import
-├── RemoteError      the function raised, or returned, something that cannot be brought into this process
+├── RemoteError      the function raised, or returned, something that cannot be loaded in this process
 └── PlatformError    the platform's own fault
 """
 

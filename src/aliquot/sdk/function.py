@@ -50,7 +50,10 @@ class Handle(Generic[R]):
 
     @dual
     def get(self, timeout: float | None = None) -> Operation[R]:
-        """Return its result, or raise what it raised. A `TimeoutError` after `timeout` seconds lets the call go on."""
+        """Return its result, or raise what it raised.
+
+        Raises `TimeoutError` after `timeout` seconds. The call itself continues.
+        """
         function = self._function
         return cast("R", (yield from calls.wait(function.app.name, function.action, self.id, timeout)))
 

@@ -20,7 +20,7 @@ def runs_here(action: str) -> bool:
 
 def call(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - its result
     """Call the function, if `runs_here`. What it raises is raised here."""
-    assert sandbox.group is not None  # noqa: S101 - `runs_here` was asked
+    assert sandbox.group is not None  # noqa: S101 - `runs_here` was true
     return sandbox.group.call(action, convert_value((args, kwargs), app), GroupResultConverter(app, action))
 
 
@@ -42,8 +42,8 @@ class GroupResultConverter:
         return error
 
     def load_failure(self, text: str, activation_id: str) -> Exception:
-        told = f"{self._action}: {text}; its logs: aliquot logs {activation_id}"
-        return FunctionError(told, activation_id=activation_id)
+        message = f"{self._action}: {text}; its logs: aliquot logs {activation_id}"
+        return FunctionError(message, activation_id=activation_id)
 
 
 def convert_value(value: Any, app: str) -> Callable[[], Any]:  # noqa: ANN401 - between functions
@@ -58,7 +58,7 @@ def convert_value(value: Any, app: str) -> Callable[[], Any]:  # noqa: ANN401 - 
     return lambda: load(pickled, app)
 
 
-def _has_own_classes(value: Any) -> bool:  # noqa: ANN401 - whatever is handed over
+def _has_own_classes(value: Any) -> bool:  # noqa: ANN401 - any value
     """Return whether a value, or an element of its collections, is an object of the app's own classes."""
     ahead, left = [value], _MAX_VALUES
     while ahead and left:

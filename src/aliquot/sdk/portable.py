@@ -53,8 +53,8 @@ class _Pieces:
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: _Pieces, app: str, apart: values.LargeBuffers | None = None) -> None:
-        super().__init__(file, protocol=5, buffer_callback=apart)
+    def __init__(self, file: _Pieces, app: str, large: values.LargeBuffers | None = None) -> None:
+        super().__init__(file, protocol=5, buffer_callback=large)
         self._app = app
         self._module = registered.get(app, {}).get("__name__")
 
@@ -91,17 +91,17 @@ def dump_whole(value: object, app: str) -> bytes:
     return b"".join(_pickled(value, app, None))
 
 
-def dump_apart(value: object, app: str) -> tuple[bytes, list[memoryview]]:
+def dump_out_of_band(value: object, app: str) -> tuple[bytes, list[memoryview]]:
     """Pickle a value. Return the pickle and the large buffers that are not in it, uncopied."""
-    apart = values.LargeBuffers()
-    pieces = _pickled(values.with_bytes_apart(value), app, apart)
-    return b"".join(pieces), apart.views
+    large = values.LargeBuffers()
+    pieces = _pickled(values.wrap_large_bytes(value), app, large)
+    return b"".join(pieces), large.views
 
 
-def _pickled(value: object, app: str, apart: values.LargeBuffers | None) -> list[memoryview]:
+def _pickled(value: object, app: str, large: values.LargeBuffers | None) -> list[memoryview]:
     file = _Pieces()
     try:
-        _Pickler(file, app, apart).dump(value)
+        _Pickler(file, app, large).dump(value)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise UsageError(f"an argument cannot be sent to the platform: {error}; it takes what pickle takes") from error
     return file.pieces

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from aliquot.runtime import values
-from aliquot.sdk.portable import dump, dump_apart
+from aliquot.sdk.portable import dump, dump_out_of_band
 from aliquot.sdk.server import ServerAddress
 from aliquot.sdk.wire import DeferredPickle, HttpReply, HttpRequest
 
@@ -41,14 +41,14 @@ def encode_request(request: HttpRequest, server: ServerAddress) -> HttpRequest:
         return request
     if not sandbox.shares_memory_with(server) or sandbox.channel is None:
         return request._replace(body=dump(*body))
-    pickled, buffers = dump_apart(*body)
+    pickled, buffers = dump_out_of_band(*body)
     kind = f"{request.headers[_TYPE]}; sandbox={sandbox.token}"
     if buffers:
         envelope = values.seal_envelope(pickled, [len(buffer) for buffer in buffers])
         try:
             kind += f"{_BUFFER}{sandbox.channel.put(buffers)}"
             pickled = envelope
-        except Exception:  # noqa: BLE001 - no space, or the server has gone: send a plain body
+        except Exception:  # noqa: BLE001 - no space, or the server has ended: send a plain body
             pickled = envelope + b"".join(buffers)
     return request._replace(body=pickled, headers={**request.headers, _TYPE: kind})
 

@@ -46,7 +46,7 @@ class Session:
 
     @dual
     def end(self) -> Operation[None]:
-        """End the session: the platform keeps nothing for it any more. Running calls go on."""
+        """End the session. The platform keeps no sandboxes for it any more, and running calls continue."""
         reply = yield from ask(HttpRequest("DELETE", f"{SESSIONS}/{self.id}"))
         try:
             answers.check(reply, f"session {self.id}")
@@ -97,5 +97,5 @@ def make_session(app: "App", name: object, metadata: object, user: object, sessi
     if session_id is not None and (not isinstance(session_id, str) or not session_id.isalnum()):
         raise UsageError(f"id: {session_id!r} is not a session's id")
     if session_id is not None and (name or metadata or user):
-        raise UsageError("id: a session that is there has its name, metadata and user already")
+        raise UsageError("id: an existing session already has its name, metadata and user")
     return Session(app, name, metadata or {}, user, session_id or "")

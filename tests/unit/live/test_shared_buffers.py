@@ -117,11 +117,11 @@ def test_a_value_put_behind_its_pickle_is_whole():
 def test_bytes_wherever_they_are_travel_apart_and_come_back():
     value = {"a": [b"x" * 70_000, (b"y" * 65_536,)], "small": b"z", "n": 1}
     apart = values.LargeBuffers()
-    body = pickle.dumps(values.with_bytes_apart(value), protocol=5, buffer_callback=apart)
+    body = pickle.dumps(values.wrap_large_bytes(value), protocol=5, buffer_callback=apart)
     assert [len(view) for view in apart.views] == [70_000, 65_536]
     assert len(body) < 1000
     assert pickle.loads(body, buffers=apart.views) == value  # noqa: S301 - our own
-    assert values.with_bytes_apart([1, (2,), {"k": b"s"}]) == [1, (2,), {"k": b"s"}]
+    assert values.wrap_large_bytes([1, (2,), {"k": b"s"}]) == [1, (2,), {"k": b"s"}]
 
 
 @pytest.mark.parametrize("size", [0, -1, BOUND + 1])

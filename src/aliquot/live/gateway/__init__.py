@@ -1,1 +1,1 @@
-"""The HTTP side. It speaks Apache OpenWhisk."""
+"""The gateway: the platform's HTTP interface, which is compatible with Apache OpenWhisk's REST API."""

@@ -143,7 +143,7 @@ class Gateway:
         )
 
     def close(self) -> None:
-        """Stop the timers and the JSON checker. Running calls go on."""
+        """Stop the timers and the JSON checker. Running calls continue."""
         self.invoke.close()
         self._bodies.close()
         self._json_checker.close()

@@ -72,7 +72,7 @@ class CallRegistry:
     # --- end ------------------------------------------------------------------------------------------
 
     def end(self, call: Call, activation: Activation) -> None:
-        """End a call whose outcome is settled with this record."""
+        """End a call with its record. The record of a queued call is written first, then `done` is called."""
         call.ended = True
         if call.durable:
             self.spawn(self.end_durably(call, activation))
@@ -88,7 +88,7 @@ class CallRegistry:
         self.forget(call)
 
     def forget(self, call: Call) -> None:
-        """Remove a call that has ended, or that waits on disk for the next server."""
+        """Remove a call that has ended, or that waits on disk for the next server, and call its `done`."""
         known = self.calls.pop(call.id, None)
         if known is not None and call.session:
             self.sessions.finish(call.namespace.name, call.session, now_s=time.monotonic(), now_ms=now_ms())

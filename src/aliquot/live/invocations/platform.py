@@ -1,4 +1,8 @@
-"""The interface between the gateway and the platform. `Composer` implements it, and so may tests of the gateway."""
+"""The interface between the gateway and the platform.
+
+The gateway gets a `Composer`, which runs compositions and passes calls of single actions to the `Service`. Tests of the
+gateway use `aliquot.testing.platform.FakePlatform`.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -64,7 +68,7 @@ class Platform(Protocol):
     def remove(self, tenant: str, function: str) -> None: ...
 
     def misfit(self, action: Action) -> str | None:
-        """Return why no device could ever run the action, or None."""
+        """Return why the action could never run, or None: it may not use a dataset, or no device fits its needs."""
         ...
 
     def set_weight(self, namespace: Namespace) -> None: ...

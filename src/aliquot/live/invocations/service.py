@@ -47,7 +47,7 @@ _ON_CPU = (CPU,)
 
 
 class Service:
-    """Runs calls of single actions. It implements `Platform`."""
+    """Runs calls of single actions. The gateway uses it through the `Composer`, which has the same interface."""
 
     def __init__(
         self,
@@ -62,7 +62,10 @@ class Service:
         images: tuple[RuntimeImage, ...] = (),
         open_usage_file: Callable[[], UsageFile] | None = None,
     ) -> None:
-        """Functions call back to `api_host` with keys from `keys`. `images` stand for those that blackboxes name."""
+        """Build the service. Functions call back to `api_host` with keys from `keys`.
+
+        `images` maps the images that blackbox actions name to runtimes.
+        """
         self._engine = Engine(settings, store, self._perform)
         self.scheduler = self._engine.scheduler
         self._node = node
@@ -98,7 +101,7 @@ class Service:
     # --- start and stop -------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the fabric and the node, and tell the scheduler which devices there are."""
+        """Start the fabric and the node, and report the devices to the scheduler."""
         await self.fabric.start(self._performer)
         await self._node.start(self._performer)
         self._engine.post(HostMemorySet(self._host_memory_bytes))
@@ -106,6 +109,7 @@ class Service:
             self._engine.post(DeviceAdded(device))
 
     def _perform(self, command: Command) -> None:
+        """Pass a command to the performer, which is built after the engine."""
         self._performer.perform(command)
 
     async def drain(self, grace_s: float) -> None:
@@ -177,7 +181,7 @@ class Service:
         self._deployments.remove(tenant, function)
 
     def misfit(self, action: Action) -> str | None:
-        """Return why no device could run the action, or None. Both its requests and its limits must fit a device."""
+        """Return why the action cannot run: it names a dataset it may not use, or its needs or limits fit no device."""
         if names := parse_needs(action).datasets:
             reason = self.fabric.datasets.reason_unavailable(action.namespace, names)
             if reason is not None:

@@ -93,7 +93,7 @@ class EventStream:
         send: Send,
         headers: Headers,
     ) -> None:
-        """Send events until the last one or until the client disconnects. The run itself goes on."""
+        """Send events until the last one or until the client disconnects. The run itself continues."""
         await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers, *CORS]})
         watching = asyncio.create_task(self._watch(receive))
         try:

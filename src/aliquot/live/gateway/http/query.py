@@ -73,7 +73,7 @@ def _bad_timeout(max_ms: int) -> Refusal:
 
 
 class Page(Struct, frozen=True):
-    """The part of a list that a request asks for."""
+    """The part of a list that a request wants."""
 
     limit: int
     skip: int

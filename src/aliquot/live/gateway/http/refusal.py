@@ -84,7 +84,7 @@ def unsupported_media() -> Refusal:
     return Refusal(415, "The request's Content-Type is not supported. Expected:\napplication/json")
 
 
-# Tried in order: a subclass stands before its base class.
+# Tried in order: a subclass comes before its base class.
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (InputError, 400),
     (PayloadError, 400),

@@ -122,7 +122,7 @@ class InvokeHandler:
     async def _handle_large(
         self, exchange: Exchange, principal: Principal, body: memoryview, session: str, *, pickled: bool
     ) -> None:
-        """Check a large body in another process, so that the event loop goes on, and begin the call."""
+        """Check a large body in another process, so that the event loop is not blocked, and begin the call."""
         try:
             payload = body if pickled else await exchange.target.parameters.merge_large(body, self._json_checker)
         except CallRefusedError as error:

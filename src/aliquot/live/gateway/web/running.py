@@ -53,7 +53,7 @@ class WebActionRunner:
         """Run the action and wait for it, at most as long as blocking callers do by default.
 
         Returns the call. It has no `outcome` if it still runs. Raises a `Refusal`, `RateLimitError` and
-        `OverloadedError`. The run goes on when its caller disconnects.
+        `OverloadedError`. The run continues when its caller disconnects.
         """
         target.limiter.check()
         if len(payload) > self._settings.payload_bytes:  # base64 is longer than the body

@@ -111,7 +111,7 @@ class WebTargets:
     def of(self, owner: str, name: FullName, extension: str) -> WebTarget:
         """Return the action as `owner` resolves it. The call counts against the owner's limits.
 
-        Raises a 404, whatever the reason is that it cannot be called.
+        Raises a 404 for every reason why it cannot be called.
         """
         if self._generation != self._catalogue.generation:
             self._generation = self._catalogue.generation

@@ -1,8 +1,8 @@
 """The platform as the gateway sees it: passes single calls to the service and runs compositions component by component.
 
 The scheduler sees only components. An accepted composition is one entry in the store's queue. The run of its first
-component marks the entry as started, and the composition's record ends it. The records of its components are written
-behind, and are on disk by then.
+component marks the entry as started, and the composition's record ends it. The records of its components are
+written in the background, and are on disk before that record.
 """
 
 from collections.abc import Callable, Sequence
