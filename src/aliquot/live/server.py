@@ -156,9 +156,9 @@ async def _serve(
                 write_private(settings.ready_file, public)
 
         server = _Server(_uvicorn_config(settings, app, gateway_settings), started)
-        await app.clock.start()
+        await app.alarms.start()
         await server.serve(sockets=[listener])
-        await app.clock.stop()
+        await app.alarms.stop()
         for chore in chores:
             chore.cancel()
         await service.drain(settings.grace_s)

@@ -8,16 +8,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from aliquot.core.errors import InputError
-from aliquot.live.triggers.alarms.alarm import FIRED_LAST, FIRED_ONCE, PAUSED, REACHED_MOST, after_firing, next_fire
-from aliquot.live.triggers.alarms.requests import AlarmRequest, change, make
+from aliquot.live.triggers.alarms.alarm import (
+    FIRED_LAST,
+    FIRED_ONCE,
+    MAX_TRIGGERS_REACHED,
+    PAUSED,
+    after_firing,
+    next_fire,
+)
+from aliquot.live.triggers.alarms.requests import AlarmRequest, change_alarm, make_alarm
 from aliquot.live.triggers.alarms.schedule import SingleDate, read_date
 
 NOON = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp() * 1000)
 MINUTE = 60_000
 
 
-def alarm(now_ms=NOON, **wish):
-    return make(AlarmRequest(**wish), namespace="guest", trigger="t", identity="i", now_ms=now_ms)
+def alarm(now_ms=NOON, **fields):
+    return make_alarm(AlarmRequest(**fields), namespace="guest", trigger="t", identity="i", now_ms=now_ms)
 
 
 def fires(one, now_ms, count):
@@ -46,7 +53,7 @@ def test_the_start_itself_may_be_the_first_and_the_stop_the_last():
 def test_an_alarm_may_be_bounded():
     found, left = fires(alarm(cron="* * * * * *", max_triggers=3), NOON, 9)
     assert len(found) == 3
-    assert (left.fired, left.stopped) == (3, REACHED_MOST)
+    assert (left.fired, left.stopped) == (3, MAX_TRIGGERS_REACHED)
     assert len(fires(alarm(cron="* * * * * *", max_triggers=-1), NOON, 9)[0]) == 9
 
 
@@ -78,7 +85,7 @@ def test_an_interval_is_due_at_the_first_of_its_moments_to_come(minutes, start, 
 
 
 @pytest.mark.parametrize(
-    ("wish", "complaint"),
+    ("fields", "reason"),
     [
         ({}, "an alarm takes one of cron, minutes and date, not none of them"),
         ({"cron": "* * * * *", "minutes": 1}, "an alarm takes one of cron, minutes and date, not cron and minutes"),
@@ -115,10 +122,10 @@ def test_an_interval_is_due_at_the_first_of_its_moments_to_come(minutes, start, 
         ),
     ],
 )
-def test_a_refusal_says_what_openwhisk_says(wish, complaint):
+def test_a_refusal_says_what_openwhisk_says(fields, reason):
     with pytest.raises(InputError) as raised:
-        alarm(**wish)
-    assert str(raised.value).startswith(complaint)
+        alarm(**fields)
+    assert str(raised.value).startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,7 @@ def test_dates_are_iso_8601_and_utc_unless_they_say(text, epoch_ms):
 
 def test_a_change_keeps_what_it_does_not_name_and_counts_from_the_beginning():
     old = replace(alarm(cron="* * * * *", timezone="Europe/Berlin", max_triggers=2, payload={"a": 1}), fired=2)
-    new = change(old, AlarmRequest(cron="*/5 * * * *"), now_ms=NOON + 1)
+    new = change_alarm(old, AlarmRequest(cron="*/5 * * * *"), now_ms=NOON + 1)
     assert (new.schedule.cron, new.schedule.timezone, new.payload) == ("*/5 * * * *", "Europe/Berlin", {"a": 1})
     assert (new.fired, new.changed) == (0, NOON + 1)
 
@@ -159,27 +166,27 @@ def test_a_change_keeps_what_it_does_not_name_and_counts_from_the_beginning():
 def test_a_change_that_names_nothing_of_its_kind_is_refused():
     once = alarm(date=NOON + MINUTE)
     with pytest.raises(InputError, match="no updatable parameters were specified"):
-        change(once, AlarmRequest(start_date=NOON + 1, stop_date=NOON + 2), now_ms=NOON)
+        change_alarm(once, AlarmRequest(start_date=NOON + 1, stop_date=NOON + 2), now_ms=NOON)
 
 
 def test_a_start_after_the_stop_that_is_there_is_refused():
     old = alarm(cron="* * * * *", stop_date=NOON + 5 * MINUTE)
     with pytest.raises(InputError, match="must be less than the stopDate parameter"):
-        change(old, AlarmRequest(start_date=NOON + 9 * MINUTE), now_ms=NOON)
+        change_alarm(old, AlarmRequest(start_date=NOON + 9 * MINUTE), now_ms=NOON)
 
 
 def test_a_pause_lasts_until_it_is_ended_and_keeps_the_count():
     one = after_firing(alarm(cron="* * * * *", max_triggers=3), NOON)
-    paused = change(one, AlarmRequest(active=False), now_ms=NOON)
+    paused = change_alarm(one, AlarmRequest(active=False), now_ms=NOON)
     assert (paused.stopped, next_fire(paused, NOON)) == (PAUSED, None)
-    again = change(paused, AlarmRequest(active=True), now_ms=NOON)
+    again = change_alarm(paused, AlarmRequest(active=True), now_ms=NOON)
     assert (again.fired, next_fire(again, NOON)) == (1, NOON + MINUTE)
 
 
 def test_one_that_is_spent_goes_on_only_with_another_date():
     spent = after_firing(alarm(date=NOON + 1), NOON + 1)
     with pytest.raises(InputError, match="it has fired as often"):
-        change(spent, AlarmRequest(active=True), now_ms=NOON + 2)
-    new = change(spent, AlarmRequest(date=NOON + MINUTE), now_ms=NOON + 2)
+        change_alarm(spent, AlarmRequest(active=True), now_ms=NOON + 2)
+    new = change_alarm(spent, AlarmRequest(date=NOON + MINUTE), now_ms=NOON + 2)
     assert next_fire(new, NOON + 2) == NOON + MINUTE
     assert isinstance(new.schedule, SingleDate)

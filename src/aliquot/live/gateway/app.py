@@ -37,7 +37,7 @@ from aliquot.live.invocations.rate_limits import RateLimiters
 from aliquot.live.invocations.sessions.registry import SessionRegistry
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.store.base import Store
-from aliquot.live.triggers.alarms.clock import AlarmClock
+from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 from aliquot.live.triggers.dispatcher import TriggerDispatcher
 
 
@@ -71,7 +71,7 @@ class Gateway:
         self._bodies = BodyReader(settings)
         self._metrics = metrics or Metrics()
         self._dispatcher = TriggerDispatcher(platform, catalogue, self.rate_limiters, self._metrics)
-        self.clock = AlarmClock(store, catalogue, self._dispatcher.fire)
+        self.alarms = AlarmScheduler(store, catalogue, self._dispatcher.fire)
         self.request_ids = RequestIds()
         self.invoke = InvokeHandler(
             platform, catalogue, settings, self._auth, self._metrics, self.sessions, self._json_checker, buffers
@@ -106,14 +106,14 @@ class Gateway:
             *PackageEndpoints(catalogue, settings).endpoints(),
             *TriggerEndpoints(catalogue, settings, self._dispatcher).endpoints(),
             *RuleEndpoints(catalogue, settings).endpoints(),
-            *AlarmEndpoints(catalogue, self.clock).endpoints(),
+            *AlarmEndpoints(catalogue, self.alarms).endpoints(),
             *ActivationEndpoints(platform, store, settings).endpoints(),
             *SessionEndpoints(self.sessions).endpoints(),
             *DatasetEndpoints(self.fabric, catalogue, settings).endpoints(),
             *ModelEndpoints(self.fabric).endpoints(),
             *OperatorEndpoints(platform, catalogue, self.sessions).endpoints(),
             *AboutEndpoints(store, settings, self.rate_limiters).endpoints(),
-            MetricsPage(self._metrics, platform, store, self.invoke, self.clock).endpoint(settings),
+            MetricsPage(self._metrics, platform, store, self.invoke, self.alarms).endpoint(settings),
         ]
         return [*endpoints, *OpenApiEndpoints(endpoints).endpoints()]
 

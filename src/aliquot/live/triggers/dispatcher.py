@@ -1,6 +1,6 @@
-"""A trigger is fired: each active rule's action is invoked, and the trigger gets a record that says what came of it.
+"""Fire triggers: invoke the action of each active rule, and record the outcome of every rule.
 
-All of it is on disk before the caller hears of it, in one transaction.
+The invocations and the trigger's record are written in one transaction before the caller gets an answer.
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,8 @@ _encode = msgspec.json.encode
 
 
 class TriggerDispatcher:
+    """Turns the firing of a trigger into calls of its rules' actions."""
+
     def __init__(self, platform: Platform, catalogue: Catalogue, rate_limiters: RateLimiters, metrics: Metrics) -> None:
         self._platform = platform
         self._catalogue = catalogue
@@ -42,16 +44,16 @@ class TriggerDispatcher:
         transaction: str,
         headers: Mapping[str, str] | None = None,
     ) -> str | None:
-        """The id of the trigger's record, durable as all that it sets off; None: it has no active rule.
+        """Fire a trigger and return the id of its record, or None if it has no active rule. Durable.
 
-        `headers` are those of the request that it came by, if it did. Raises `PayloadError`, `RateLimitError` and
+        `headers` are those of the HTTP request, if there was one. Raises `PayloadError`, `RateLimitError` and
         `OverloadedError`.
         """
         limiter = self._rate_limiters.limiter(namespace)
         limiter.check_fire()
         payload = EMPTY_OBJECT if is_absent(payload) else payload
         given = read_object(payload)
-        # One that was tied to an earlier trigger of this name is not this one's.
+        # Rules of an earlier trigger of the same name do not count.
         rules = [rule for rule in self._catalogue.entities.rules_of(trigger) if rule.tied == trigger.identity]
         if not any(rule.active for rule in rules):
             return None
@@ -65,7 +67,7 @@ class TriggerDispatcher:
             if isinstance(outcome, Call):
                 outcome.cause, outcome.transaction = activation_id, transaction
                 calls.append(outcome)
-            logs.append(_told(rule, outcome))
+            logs.append(_log_line(rule, outcome))
         record = fired_record(activation_id, trigger, payload, logs, now_ms())
         try:
             await self._platform.accept_all(calls, record)
@@ -100,8 +102,8 @@ class TriggerDispatcher:
         return Call(self._ids(), namespace, resolved, payload, durable=True, done=done)
 
 
-def _told(rule: Rule, outcome: Call | str) -> str:
-    """One line of the record's logs."""
+def _log_line(rule: Rule, outcome: Call | str) -> str:
+    """Return a rule's line in the logs of the trigger's record."""
     refused = isinstance(outcome, str)
     status = Status.APPLICATION_ERROR if refused else Status.SUCCESS
     line: dict[str, object] = {

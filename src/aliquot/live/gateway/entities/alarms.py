@@ -13,8 +13,8 @@ from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.http.routing import Endpoint, Query, Request, Response, json_response, read_json
 from aliquot.live.store.records import Trigger
 from aliquot.live.triggers.alarms.alarm import PAUSED, Alarm
-from aliquot.live.triggers.alarms.clock import AlarmClock
-from aliquot.live.triggers.alarms.requests import AlarmRequest, change, make
+from aliquot.live.triggers.alarms.requests import AlarmRequest, change_alarm, make_alarm
+from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 
 _ONE = "/api/v1/namespaces/{namespace}/alarms/{trigger}"
 
@@ -47,10 +47,10 @@ class AlarmDone(Struct):
 class AlarmEndpoints:
     """Handles requests for alarms."""
 
-    def __init__(self, catalogue: Catalogue, clock: AlarmClock) -> None:
+    def __init__(self, catalogue: Catalogue, scheduler: AlarmScheduler) -> None:
         self._catalogue = catalogue
-        self._clock = clock
-        self._book = clock.book
+        self._scheduler = scheduler
+        self._table = scheduler.table
 
     def endpoints(self) -> list[Endpoint]:
         overwrite = Query("overwrite", bool, "change the alarm if it exists")
@@ -65,23 +65,23 @@ class AlarmEndpoints:
         overwrite = flag(request.fields, "overwrite")
         alarm_request: AlarmRequest = read_json(request.body or b"{}", AlarmRequest)
         trigger = self._trigger(request)
-        old = self._book.alarm_of(trigger)
-        now_ms = self._clock.now_ms()
+        old = self._table.alarm_of(trigger)
+        now_ms = self._scheduler.now_ms()
         if old is not None and not overwrite:
             raise Refusal(409, "error creating alarm trigger.")
         if old is not None:
-            new = change(old, alarm_request, now_ms=now_ms)
+            new = change_alarm(old, alarm_request, now_ms=now_ms)
         elif overwrite and alarm_request.cron is alarm_request.minutes is alarm_request.date is None:
             raise _no_alarm(trigger)
         else:
             names = {"namespace": trigger.namespace, "trigger": trigger.name, "identity": trigger.identity}
-            new = make(alarm_request, **names, now_ms=now_ms)
-        await self._clock.put(new)
+            new = make_alarm(alarm_request, **names, now_ms=now_ms)
+        await self._scheduler.put(new)
         return json_response(AlarmDone())
 
     async def get(self, request: Request) -> Response:
         trigger = self._trigger(request)
-        alarm = self._book.alarm_of(trigger)
+        alarm = self._table.alarm_of(trigger)
         if alarm is None:
             raise _no_alarm(trigger)
         return json_response(alarm_view(alarm))
@@ -90,9 +90,9 @@ class AlarmEndpoints:
         """Delete the alarm. Clients delete the trigger first, so a missing trigger is no error."""
         name = check_name(request.names["trigger"])
         trigger = self._catalogue.entities.one(Trigger, request.namespace, name)
-        alarm = self._book.alarm_of(trigger) if trigger is not None else None
+        alarm = self._table.alarm_of(trigger) if trigger is not None else None
         if alarm is not None:
-            await self._book.remove(alarm)
+            await self._table.remove(alarm)
         elif trigger is not None:
             raise _no_alarm(trigger)
         return json_response(AlarmDone())

@@ -13,7 +13,7 @@ from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.invocations.rate_limits import RateLimiters
 from aliquot.live.store.base import Store
-from aliquot.live.triggers.alarms.clock import AlarmClock
+from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 from aliquot.version import __version__
 
 _METRICS_TYPE = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
@@ -135,9 +135,9 @@ class MetricsPage:
     """Handles `/metrics`. Prometheus' library is imported with the first page, so that the server starts faster."""
 
     def __init__(
-        self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, clock: AlarmClock
+        self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, alarms: AlarmScheduler
     ) -> None:
-        self._parts = (metrics, platform, store, invoke, clock)
+        self._parts = (metrics, platform, store, invoke, alarms)
 
     def endpoint(self, settings: GatewaySettings) -> Endpoint:
         access = EndpointAccess.OPERATOR if settings.metrics_for_operator_only else EndpointAccess.ANYONE

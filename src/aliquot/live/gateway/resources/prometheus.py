@@ -11,7 +11,7 @@ from aliquot.live.gateway.invocation.invoke import InvokeHandler
 from aliquot.live.invocations.metrics import Metrics
 from aliquot.live.invocations.platform import Platform
 from aliquot.live.store.base import Store
-from aliquot.live.triggers.alarms.clock import AlarmClock
+from aliquot.live.triggers.alarms.scheduler import AlarmScheduler
 
 _STATUSES = ("success", "application error", "action developer error", "whisk internal error")
 
@@ -26,13 +26,13 @@ class PlatformCollector(Collector):
     """Collects the current values of all metrics for each page."""
 
     def __init__(
-        self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, clock: AlarmClock
+        self, metrics: Metrics, platform: Platform, store: Store, invoke: InvokeHandler, alarms: AlarmScheduler
     ) -> None:
         self._metrics = metrics
         self._platform = platform
         self._store = store
         self._invoke = invoke
-        self._clock = clock
+        self._alarms = alarms
 
     def describe(self) -> list[Metric]:
         """Return nothing: the metric families are known when they are collected."""
@@ -41,8 +41,8 @@ class PlatformCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._activations()
         yield self._fires()
-        yield GaugeMetricFamily("aliquot_alarms", "Scheduled alarms", value=self._clock.planned)
-        yield CounterMetricFamily("aliquot_alarms_missed", "Alarms that were due but did not fire", self._clock.missed)
+        yield GaugeMetricFamily("aliquot_alarms", "Scheduled alarms", value=self._alarms.active)
+        yield CounterMetricFamily("aliquot_alarms_missed", "Alarms that were due but did not fire", self._alarms.missed)
         yield from self._state(self._platform.status())
         yield GaugeMetricFamily("aliquot_waiting_callers", "Blocking callers that wait", value=self._invoke.waiting)
         yield GaugeMetricFamily("aliquot_store_backlog", "Writes that are not on disk yet", value=self._store.backlog)

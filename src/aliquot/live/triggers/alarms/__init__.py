@@ -1,1 +1,1 @@
-"""Alarms: triggers that fire by the clock."""
+"""Alarms fire triggers at set times."""

@@ -1,12 +1,12 @@
-"""Cron expressions: read from five or six fields, and asked for the next second at which they fire.
+"""Parse cron expressions, and find the next second at which one fires.
 
-Fields are those of crontab, with seconds before them if there are six: second, minute, hour, day of month, month, day
-of week. Each is a list of values, ranges and steps; months and weekdays may be named; `?` is `*`. When both kinds of
-day are restricted, a day that is either of them will do.
+The fields are those of crontab, with seconds first if there are six: second, minute, hour, day of month, month, day of
+week. Each is a list of values, ranges and steps. Months and weekdays may be named, and `?` means `*`. If both kinds of
+day are restricted, a day that matches either of them is enough.
 
-When clocks are changed, an expression whose hour is `*` goes by the seconds that pass: hours that come twice count
-twice, those that are left out do not count. Any other names times of the day: what is left out fires as the clock jumps
-over it, and what comes twice fires the first time.
+Daylight saving time: an expression that fires in every hour fires in repeated hours twice, and not in skipped hours.
+Any other expression names times of the day. A skipped time fires at the jump, and a repeated time fires once, at its
+first occurrence.
 """
 
 import calendar
@@ -20,7 +20,7 @@ from aliquot.live.triggers.alarms.zones import first_change, offset_at, repeated
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_MOST_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MAX_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _ALIASES = {
     "@secondly": "* * * * * *",
     "@minutely": "0 * * * * *",
@@ -32,35 +32,35 @@ _ALIASES = {
     "@monthly": "0 0 0 1 * *",
     "@yearly": "0 0 0 1 1 *",
 }
-_LONGEST = 512  # characters: an expression with every value of every field written out has fewer
-_FURTHEST_YEARS = 9  # 29 February may be eight years away
+_MAX_LENGTH = 512  # characters; an expression with every value of every field is shorter
+_MAX_SEARCH_YEARS = 9  # the next 29 February may be eight years away
 _PART = re.compile(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/(\d{1,4}))?", re.ASCII)
 
 
 class CronError(ValueError):
-    """The expression cannot be; the text says which field, and what it takes."""
+    """The expression is invalid. The message names the field and the values that it takes."""
 
 
-class _Field(Struct, frozen=True):
+class _CronField(Struct, frozen=True):
     name: str
-    least: int
-    last: int  # of `*` and of open steps
+    minimum: int
+    maximum: int  # last value of `*` and of steps without an end
     names: tuple[str, ...] = ()
-    most: int = 0  # that may be written, if it is not the last
+    max_written: int = 0  # highest value that may be written, if it differs from the maximum
 
 
 _FIELDS = (
-    _Field("second", 0, 59),
-    _Field("minute", 0, 59),
-    _Field("hour", 0, 23),
-    _Field("day of month", 1, 31),
-    _Field("month", 1, 12, _MONTHS),
-    _Field("day of week", 0, 6, _WEEKDAYS, most=7),  # Sunday is 0 and 7
+    _CronField("second", 0, 59),
+    _CronField("minute", 0, 59),
+    _CronField("hour", 0, 23),
+    _CronField("day of month", 1, 31),
+    _CronField("month", 1, 12, _MONTHS),
+    _CronField("day of week", 0, 6, _WEEKDAYS, max_written=7),  # Sunday is both 0 and 7
 )
 
 
 class Cron(Struct, frozen=True):
-    """Values in ascending order, a tuple for each field. Weekdays count from Sunday, which is 0."""
+    """A parsed expression. Each field holds its values in ascending order. Sunday is weekday 0."""
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
@@ -70,25 +70,26 @@ class Cron(Struct, frozen=True):
     weekdays: tuple[int, ...]
 
     def next_after(self, moment: float, zone: tzinfo = UTC) -> int:
-        """The first second after the moment at which it fires; both since the epoch."""
+        """Return the first second after a moment at which it fires. Both are since the epoch."""
         at = math.floor(moment) + 1
-        if self._names_times and (end := repeated_until(at, zone)) is not None:
+        if self._restricts_hours and (end := repeated_until(at, zone)) is not None:
             at = end
         offset = offset_at(at - 1, zone)
         while True:
-            wall = self._first_from(at + offset)
+            wall = self._next_wall_time(at + offset)
             change = first_change(at, wall - offset, offset, zone)
             if change is None:
                 return wall - offset
             later = offset_at(change, zone)
-            if self._names_times and wall < change + later:  # the clock jumps over it
+            if self._restricts_hours and wall < change + later:  # the change of clocks skips it
                 return change
             at = change
-            if self._names_times and later < offset:
+            if self._restricts_hours and later < offset:
                 at += offset - later
             offset = later
 
     def on_day(self, day: date) -> bool:
+        """Return True if it can fire on this day of its months."""
         by_date = day.day in self.days
         by_weekday = day.isoweekday() % 7 in self.weekdays
         if len(self.days) < 31 and len(self.weekdays) < 7:  # noqa: PLR2004 - how many there are
@@ -96,21 +97,21 @@ class Cron(Struct, frozen=True):
         return by_date and by_weekday
 
     @property
-    def _names_times(self) -> bool:
+    def _restricts_hours(self) -> bool:
         return len(self.hours) < 24  # noqa: PLR2004 - how many there are
 
-    def _first_from(self, wall: int) -> int:
-        """The first second of a clock that is never changed, that one or later."""
+    def _next_wall_time(self, wall: int) -> int:
+        """Return the first matching second at or after `wall`, in local time without changes of clocks."""
         start = datetime.fromtimestamp(wall, UTC)
         day = start.date()
-        within = self._time_from(start.hour, start.minute, start.second)
-        if within is None or day.month not in self.months or not self.on_day(day):
-            day = self._day_after(day)
-            within = self.hours[0] * 3600 + self.minutes[0] * 60 + self.seconds[0]
-        return calendar.timegm(day.timetuple()) + within
+        time_s = self._next_time_of_day(start.hour, start.minute, start.second)
+        if time_s is None or day.month not in self.months or not self.on_day(day):
+            day = self._next_day(day)
+            time_s = self.hours[0] * 3600 + self.minutes[0] * 60 + self.seconds[0]
+        return calendar.timegm(day.timetuple()) + time_s
 
-    def _time_from(self, hour: int, minute: int, second: int) -> int | None:
-        """Seconds from midnight of the first time of a day, that one or later."""
+    def _next_time_of_day(self, hour: int, minute: int, second: int) -> int | None:
+        """Return the first matching time of day at or after the given one, in seconds since midnight."""
         for at_hour in self.hours:
             if at_hour < hour:
                 continue
@@ -123,8 +124,8 @@ class Cron(Struct, frozen=True):
                         return at_hour * 3600 + at_minute * 60 + at_second
         return None
 
-    def _day_after(self, day: date) -> date:
-        last = day.year + _FURTHEST_YEARS
+    def _next_day(self, day: date) -> date:
+        last = day.year + _MAX_SEARCH_YEARS
         day += timedelta(days=1)
         while day.year <= last:
             if day.month not in self.months:
@@ -137,9 +138,9 @@ class Cron(Struct, frozen=True):
 
 
 def read_cron(text: str) -> Cron:
-    """Raises `CronError`."""
-    if len(text) > _LONGEST:
-        raise CronError(f"it has {len(text)} characters; at most {_LONGEST} are taken")
+    """Parse an expression. Raises `CronError`."""
+    if len(text) > _MAX_LENGTH:
+        raise CronError(f"it has {len(text)} characters; at most {_MAX_LENGTH} are taken")
     parts = _ALIASES.get(text.strip().lower(), text).lower().split()
     if len(parts) == len(_FIELDS) - 1:
         parts.insert(0, "0")
@@ -148,24 +149,24 @@ def read_cron(text: str) -> Cron:
     seconds, minutes, hours, days, months, weekdays = map(_read_field, _FIELDS, parts)
     weekdays = tuple(sorted({day % 7 for day in weekdays}))
     every_weekday = len(weekdays) == len(_WEEKDAYS)
-    if every_weekday and all(days[0] > _MOST_DAYS[month - 1] for month in months):
+    if every_weekday and all(days[0] > _MAX_DAYS[month - 1] for month in months):
         raise CronError(f"day of month: no month that it names has a day {days[0]}")
     return Cron(seconds, minutes, hours, days, months, weekdays)
 
 
-def _read_field(field: _Field, text: str) -> tuple[int, ...]:
+def _read_field(field: _CronField, text: str) -> tuple[int, ...]:
     values: set[int] = set()
     for part in text.replace("?", "*").split(","):
         found = _PART.fullmatch(part)
         if found is None:
             raise CronError(f"{field.name}: '{part}' is not a value, a range such as 1-5 or a step such as */2")
         star, first, last, step = found.groups()
-        low = field.least if star else _value(field, first)
-        high = field.last if star or step else low
+        low = field.minimum if star else _value(field, first)
+        high = field.maximum if star or step else low
         if last:
             high = _value(field, last)
-            if high == 0 < low and field.most:  # a week may end with its Sunday
-                high = field.most
+            if high == 0 < low and field.max_written:  # a range of weekdays may end with Sunday
+                high = field.max_written
         if high < low:
             raise CronError(f"{field.name}: the range {part} ends before it begins")
         if step and not int(step):
@@ -174,11 +175,11 @@ def _read_field(field: _Field, text: str) -> tuple[int, ...]:
     return tuple(sorted(values))
 
 
-def _value(field: _Field, text: str) -> int:
+def _value(field: _CronField, text: str) -> int:
     if text in field.names:
-        return field.names.index(text) + field.least
-    most = field.most or field.last
-    if not text.isdecimal() or not field.least <= int(text) <= most:
+        return field.names.index(text) + field.minimum
+    limit = field.max_written or field.maximum
+    if not text.isdecimal() or not field.minimum <= int(text) <= limit:
         named = f" or {field.names[0]} to {field.names[-1]}" if field.names else ""
-        raise CronError(f"{field.name}: it takes {field.least} to {most}{named}, not {text}")
+        raise CronError(f"{field.name}: it takes {field.minimum} to {limit}{named}, not {text}")
     return int(text)

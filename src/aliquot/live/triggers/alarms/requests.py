@@ -1,4 +1,4 @@
-"""What a client asks of an alarm, read into a schedule or a change of one. The texts of refusals are OpenWhisk's."""
+"""Validate a client's request, and make or change an alarm. Error messages are OpenWhisk's where it has one."""
 
 from typing import Any
 
@@ -18,15 +18,18 @@ from aliquot.live.triggers.alarms.schedule import (
 )
 from aliquot.live.triggers.alarms.zones import ZoneError, read_zone
 
-FIRST_INTERVAL_MS = 30_000  # without a start date: time to make a rule for the trigger
-_MOST = 10**9
+FIRST_INTERVAL_MS = 30_000  # delay of the first firing without a start date, to leave time for making a rule
+_MAX_NUMBER = 10**9
 _DELETE = ("false", "true", "rules")
 
 
 class AlarmRequest(Struct, rename="camel"):
-    """One of cron, minutes and date. In a change, what is absent stays. What its kind has not is ignored."""
+    """The body of a request. A new alarm takes one of cron, minutes and date.
 
-    cron: str | int | float | None = None  # whatever it is, the refusal quotes it
+    In a change, absent fields stay as they are. Fields that the kind of alarm does not have are ignored.
+    """
+
+    cron: str | int | float | None = None  # numbers are accepted here, so that the error can quote them
     timezone: str | None = None
     minutes: int | float | str | None = None
     date: Moment | None = None
@@ -38,21 +41,24 @@ class AlarmRequest(Struct, rename="camel"):
     active: bool | None = None
 
 
-def make(wish: AlarmRequest, *, namespace: str, trigger: str, identity: str, now_ms: int) -> Alarm:
-    """Raises `InputError`."""
-    kinds = [name for name in ("cron", "minutes", "date") if getattr(wish, name) is not None]
+def make_alarm(request: AlarmRequest, *, namespace: str, trigger: str, identity: str, now_ms: int) -> Alarm:
+    """Make a new alarm. Raises `InputError`."""
+    kinds = [name for name in ("cron", "minutes", "date") if getattr(request, name) is not None]
     if len(kinds) != 1:
         raise InputError(f"an alarm takes one of cron, minutes and date, not {' and '.join(kinds) or 'none of them'}")
-    blank: Schedule = SingleDate("") if wish.date is not None else CronSchedule("")
-    if wish.minutes is not None:
+    blank: Schedule = SingleDate("") if request.date is not None else CronSchedule("")
+    if request.minutes is not None:
         blank = IntervalSchedule(0, now_ms + FIRST_INTERVAL_MS)
     alarm = Alarm(namespace, trigger, identity, blank, {}, now_ms)
-    return change(alarm, wish, now_ms=now_ms)
+    return change_alarm(alarm, request, now_ms=now_ms)
 
 
-def change(alarm: Alarm, wish: AlarmRequest, *, now_ms: int) -> Alarm:
-    """Any change but a pause makes it count from the beginning, and go on if it had stopped. Raises `InputError`."""
-    given = {name: value for name in wish.__struct_fields__ if (value := getattr(wish, name)) not in (None, "")}
+def change_alarm(alarm: Alarm, request: AlarmRequest, *, now_ms: int) -> Alarm:
+    """Change an alarm. Unless only `active` changes, firings are counted anew and a stopped alarm runs again.
+
+    Raises `InputError`.
+    """
+    given = {name: value for name in request.__struct_fields__ if (value := getattr(request, name)) not in (None, "")}
     active = given.pop("active", None)
     payload = given.pop("payload", None)
     fields = {name: value for name, value in given.items() if name in alarm.schedule.__struct_fields__}
@@ -62,7 +68,7 @@ def change(alarm: Alarm, wish: AlarmRequest, *, now_ms: int) -> Alarm:
         if active is None:
             raise InputError("no updatable parameters were specified")
         return _check_due(msgspec.structs.replace(alarm, stopped=None if active else PAUSED, changed=now_ms), now_ms)
-    schedule = _checked(alarm.schedule, fields, now_ms)
+    schedule = _apply_fields(alarm.schedule, fields, now_ms)
     body = alarm.payload if payload is None else read_payload(payload)
     stopped = PAUSED if active is False else None
     changed = msgspec.structs.replace(alarm, schedule=schedule, payload=body, changed=now_ms, fired=0, stopped=stopped)
@@ -70,7 +76,7 @@ def change(alarm: Alarm, wish: AlarmRequest, *, now_ms: int) -> Alarm:
 
 
 def read_payload(given: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever JSON holds
-    """An object, or the text of one; anything else becomes an object with a `payload`."""
+    """Return an object or parse the JSON text of one. Wrap any other value in an object with a field `payload`."""
     if isinstance(given, dict):
         return given
     if isinstance(given, str):
@@ -81,10 +87,10 @@ def read_payload(given: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever JSON 
     return {"payload": given}
 
 
-def _checked(schedule: Schedule, fields: dict[str, Any], now_ms: int) -> Schedule:
-    """The schedule with these fields; they are looked at in OpenWhisk's order."""
+def _apply_fields(schedule: Schedule, fields: dict[str, Any], now_ms: int) -> Schedule:
+    """Validate the fields in OpenWhisk's order, and return the schedule with them."""
     if "date" in fields:
-        _future(fields["date"], "date", now_ms)
+        _check_future(fields["date"], "date", now_ms)
     if "delete_after_fire" in fields:
         fields["delete_after_fire"] = _delete_after_fire(fields["delete_after_fire"])
     if "minutes" in fields:
@@ -93,7 +99,7 @@ def _checked(schedule: Schedule, fields: dict[str, Any], now_ms: int) -> Schedul
         fields["cron"] = str(fields.get("cron", schedule.cron))
         _check_cron(fields["cron"], fields.get("timezone", schedule.timezone))
     if "start_date" in fields:
-        _future(fields["start_date"], "startDate", now_ms)
+        _check_future(fields["start_date"], "startDate", now_ms)
     if "max_triggers" in fields:
         fields["max_triggers"] = _max_triggers(fields["max_triggers"])
     changed = msgspec.structs.replace(schedule, **fields)
@@ -121,7 +127,7 @@ def _check_cron(cron: str, timezone: str | None) -> None:
         raise InputError(f"cron pattern '{cron}' is not valid: {error}") from error
 
 
-def _future(given: Moment, name: str, now_ms: int) -> int:
+def _check_future(given: Moment, name: str, now_ms: int) -> int:
     try:
         moment = read_date(given)
     except ValueError as error:
@@ -132,7 +138,7 @@ def _future(given: Moment, name: str, now_ms: int) -> int:
 
 
 def _check_stop(start: Moment | None, stop: Moment, now_ms: int, *, given: bool) -> None:
-    moment = _future(stop, "stopDate", now_ms)
+    moment = _check_future(stop, "stopDate", now_ms)
     if start is None or moment > read_date(start):
         return
     if given:
@@ -150,21 +156,21 @@ def _minutes(given: float | str) -> int:
         raise InputError("the minutes parameter must be an integer")
     if whole <= 0:
         raise InputError("the minutes parameter must be an integer greater than zero")
-    if whole > _MOST:
-        raise InputError(f"the minutes parameter must be at most {_MOST}")
+    if whole > _MAX_NUMBER:
+        raise InputError(f"the minutes parameter must be at most {_MAX_NUMBER}")
     return whole
 
 
 def _max_triggers(given: int | str) -> int | None:
     try:
-        most = int(given)
+        limit = int(given)
     except ValueError as error:
         raise InputError(f"the maxTriggers parameter must be an integer, not '{given}'") from error
-    if most == -1:
+    if limit == -1:
         return None
-    if not 0 < most <= _MOST:
-        raise InputError(f"the maxTriggers parameter must be an integer from 1 to {_MOST}, or -1 for no bound")
-    return most
+    if not 0 < limit <= _MAX_NUMBER:
+        raise InputError(f"the maxTriggers parameter must be an integer from 1 to {_MAX_NUMBER}, or -1 for no bound")
+    return limit
 
 
 def _delete_after_fire(given: bool | str) -> str:

@@ -1,6 +1,6 @@
-"""Schedules: by cron, at an interval, or once; each says when it is due next. Moments are milliseconds since the epoch.
+"""Schedules of alarms: cron expressions, intervals and single dates. Times are in milliseconds since the epoch.
 
-Dates are kept as they were given, so that who asks gets back what they gave: a number of milliseconds, or ISO 8601.
+Dates are stored as the client wrote them, as a number of milliseconds or as ISO 8601, and are shown in the same form.
 """
 
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from aliquot.live.triggers.alarms.zones import read_zone
 
 Moment: TypeAlias = int | float | str
 MINUTE_MS = 60_000
-_LATEST_MS = 221_845_392_000_000  # the year 9000: beyond, calendars end
+_MAX_MS = 221_845_392_000_000  # the year 9000, because Python's dates end with the year 9999
 
 
 class CronSchedule(Struct, frozen=True, tag="cron"):
@@ -33,19 +33,19 @@ class IntervalSchedule(Struct, frozen=True, tag="interval"):
 
 class SingleDate(Struct, frozen=True, tag="once"):
     date: Moment
-    delete_after_fire: str = "false"  # or "true", or "rules": the trigger's too
+    delete_after_fire: str = "false"  # "true" deletes the trigger, "rules" its rules, too
 
 
 Schedule: TypeAlias = CronSchedule | IntervalSchedule | SingleDate
 
 
 def due_after(schedule: Schedule, now_ms: int) -> int | None:
-    """When it is due next; None: not any more. One that is due once is due until it has fired."""
+    """Return the next due time, or None after the stop date. A single date is always returned, even in the past."""
     if isinstance(schedule, SingleDate):
         return read_date(schedule.date)
     start = None if schedule.start_date is None else read_date(schedule.start_date)
     if isinstance(schedule, CronSchedule):
-        after = now_ms if start is None else max(now_ms, start - 1)  # the start itself may be the first
+        after = now_ms if start is None else max(now_ms, start - 1)  # the start itself may be the first firing
         due = _parsed(schedule.cron).next_after(after / 1000, read_zone(schedule.timezone)) * 1000
     else:
         assert start is not None  # noqa: S101 - an interval has one
@@ -64,12 +64,12 @@ def _parsed(cron: str) -> Cron:
 
 
 def read_date(given: Moment) -> int:
-    """Raises `ValueError` if it is none. Without an offset it is UTC."""
+    """Parse a date. Without an offset it is in UTC. Raises `ValueError`."""
     if isinstance(given, str):
         read = datetime.fromisoformat(given.strip())
         moment = (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1000
     else:
         moment = float(given)
-    if not 0 <= moment < _LATEST_MS:  # not a number is not within either
+    if not 0 <= moment < _MAX_MS:  # also refuses NaN
         raise ValueError(f"{given} is beyond the calendar")
     return int(moment)

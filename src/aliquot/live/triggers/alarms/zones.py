@@ -1,40 +1,40 @@
-"""Time zones as stretches of a constant offset: where the clocks of a zone are changed, found by looking."""
+"""Time zones by name, and a search for the moments at which their offset from UTC changes."""
 
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-_LOOK_EVERY_S = 86_400  # no zone has ever changed its clocks and changed them back within a day
+_SEARCH_STEP_S = 86_400  # no zone has ever changed its offset and changed it back within a day
 
 
 class ZoneError(ValueError):
-    """There is no such time zone."""
+    """The time zone does not exist."""
 
 
 def read_zone(name: str | None) -> tzinfo:
-    """By its name in the time zone database; none: UTC. Raises `ZoneError`."""
+    """Return a zone of the time zone database, or UTC without a name. Raises `ZoneError`."""
     if name is None:
         return UTC
     try:
         return ZoneInfo(name)
-    except (KeyError, OSError, ValueError) as error:  # not found, or not a zone's name at all
+    except (KeyError, OSError, ValueError) as error:  # not found, or not a valid name
         raise ZoneError(name) from error
 
 
 def offset_at(second: int, zone: tzinfo) -> int:
-    """What its clocks show at that second since the epoch, less what UTC's show."""
+    """Return the zone's offset from UTC in seconds at a second since the epoch."""
     offset = datetime.fromtimestamp(second, zone).utcoffset()
     return round(offset.total_seconds()) if offset is not None else 0
 
 
 def first_change(begin: int, end: int, offset: int, zone: tzinfo) -> int | None:
-    """The first second from begin to end, both included, that has another offset."""
+    """Return the first second from begin to end, both included, with another offset."""
     if zone is UTC:
         return None
-    low, high = begin - 1, min(begin - 1 + _LOOK_EVERY_S, end)  # of those low has the offset
+    low, high = begin - 1, min(begin - 1 + _SEARCH_STEP_S, end)  # low has the given offset
     while offset_at(high, zone) == offset:
         if high == end:
             return None
-        low, high = high, min(high + _LOOK_EVERY_S, end)
+        low, high = high, min(high + _SEARCH_STEP_S, end)
     while high - low > 1:
         middle = (low + high) // 2
         if offset_at(middle, zone) == offset:
@@ -45,7 +45,7 @@ def first_change(begin: int, end: int, offset: int, zone: tzinfo) -> int | None:
 
 
 def repeated_until(second: int, zone: tzinfo) -> int | None:
-    """If the clocks show for the second time what they then show: when they show something new again."""
+    """Return the end of the repeated period if the local time at this second occurs for the second time."""
     shown = datetime.fromtimestamp(second, zone)
     if not shown.fold:
         return None

@@ -12,10 +12,9 @@ from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.store.base import Document, StoreError
 from aliquot.live.store.records import FullName, Rule, Trigger
 from aliquot.live.triggers.alarms.alarm import Alarm
-from aliquot.live.triggers.alarms.clock import ATTEMPTS, RETRY_MS, AlarmClock
-from aliquot.live.triggers.alarms.due_queue import DueQueue
-from aliquot.live.triggers.alarms.requests import AlarmRequest, make
+from aliquot.live.triggers.alarms.requests import AlarmRequest, make_alarm
 from aliquot.live.triggers.alarms.schedule import CronSchedule
+from aliquot.live.triggers.alarms.scheduler import MAX_ATTEMPTS, RETRY_DELAY_MS, AlarmScheduler, DueTimes
 from aliquot.live.triggers.alarms.table import ALARMS
 from aliquot.testing.platform import FakePlatform
 from aliquot.testing.store import MemoryStore
@@ -36,7 +35,7 @@ class Stage:
         self.refusal = None
         self.hold = None  # an event that firings wait for, all or one trigger's
         self.held = None
-        self.clock = None
+        self.scheduler = None
 
     async def fire(self, namespace, trigger, payload, _):
         if self.hold is not None and self.held in {trigger.name, None}:
@@ -47,16 +46,16 @@ class Stage:
 
     async def start(self):
         """As after a crash: nothing is left but the store."""
-        if self.clock is not None:
-            await self.clock.stop()
-        self.clock = AlarmClock(self.store, self.catalogue, self.fire, lambda: self.now)
-        await self.clock.start()
+        if self.scheduler is not None:
+            await self.scheduler.stop()
+        self.scheduler = AlarmScheduler(self.store, self.catalogue, self.fire, lambda: self.now)
+        await self.scheduler.start()
         await self.jump(0)
 
-    async def set(self, trigger="t", **wish):
+    async def set(self, trigger="t", **fields):
         identity = self.catalogue.entities.one(Trigger, "guest", trigger).identity
         names = {"namespace": "guest", "trigger": trigger, "identity": identity}
-        await self.clock.put(make(AlarmRequest(**wish), **names, now_ms=self.now))
+        await self.scheduler.put(make_alarm(AlarmRequest(**fields), **names, now_ms=self.now))
 
     async def put(self, entity):
         async with self.catalogue.writing("guest"):
@@ -68,7 +67,7 @@ class Stage:
 
     def alarm(self):
         trigger = self.catalogue.entities.one(Trigger, "guest", "t")
-        return self.clock.book.alarm_of(trigger) if trigger else None
+        return self.scheduler.table.alarm_of(trigger) if trigger else None
 
     async def pass_by(self, ms, step=SECOND):
         for _ in range(ms // step):
@@ -76,7 +75,7 @@ class Stage:
 
     async def jump(self, ms):
         self.now += ms
-        self.clock._look()
+        self.scheduler._fire_due()
         await self.quiet()
 
     async def quiet(self):
@@ -94,7 +93,7 @@ async def stage():
     await made.put(Trigger("guest", "t", "0.0.1", identity="first"))
     await made.start()
     yield made
-    await made.clock.stop()
+    await made.scheduler.stop()
 
 
 @on_a_loop
@@ -165,7 +164,7 @@ async def test_alarms_go_with_their_namespace():
         await it.catalogue.delete_namespace("guest")
         assert await it.stored() == []
         await it.pass_by(2 * SECOND)
-        assert (it.fired, it.clock.planned) == ([], 0)
+        assert (it.fired, it.scheduler.active) == ([], 0)
 
 
 @on_a_loop
@@ -185,7 +184,7 @@ async def test_what_clears_an_alarm_away_leaves_that_of_the_namesake():
         await it.set(cron="* * * * * *", payload={"of": "first"})
         await it.delete(Trigger, "t")
         await it.put(Trigger("guest", "t", "0.0.1", identity="second"))
-        async with it.clock.book.writing:  # the disk is slow
+        async with it.scheduler.table.writing:  # the disk is slow
             making = asyncio.create_task(it.set(cron="* * * * * *", payload={"of": "second"}))
             await it.quiet()
             await it.jump(SECOND)  # the first one is due, and is to be cleared away
@@ -208,7 +207,7 @@ async def test_what_its_trigger_left_behind_while_no_server_ran_is_cleared_away(
 async def test_a_removed_alarm_is_gone_for_good():
     async with stage() as it:
         await it.set(cron="* * * * * *")
-        await it.clock.book.remove(it.alarm())
+        await it.scheduler.table.remove(it.alarm())
         await it.pass_by(2 * SECOND)
         await it.start()
         await it.pass_by(2 * SECOND)
@@ -264,7 +263,7 @@ async def test_a_firing_that_is_refused_counts_and_the_next_comes():
         it.refusal = None
         await it.pass_by(5 * SECOND)
         assert [at - NOON for at, *_ in it.fired] == [2 * SECOND, 3 * SECOND]
-        assert (it.clock.missed, it.clock.planned) == (1, 0)
+        assert (it.scheduler.missed, it.scheduler.active) == (1, 0)
 
 
 @on_a_loop
@@ -274,13 +273,13 @@ async def test_a_single_date_that_is_refused_is_tried_again_a_few_times():
         it.refusal = ValueError("Too many requests")
         await it.jump(SECOND)
         it.refusal = None
-        await it.jump(RETRY_MS)
-        assert [at for at, *_ in it.fired] == [NOON + SECOND + RETRY_MS]
+        await it.jump(RETRY_DELAY_MS)
+        assert [at for at, *_ in it.fired] == [NOON + SECOND + RETRY_DELAY_MS]
         await it.set(date=it.now + SECOND)
         it.refusal = ValueError("Too many requests")
         await it.jump(SECOND)
         assert (await it.stored())[0].stopped is None
-        await it.pass_by(ATTEMPTS * RETRY_MS, RETRY_MS)
+        await it.pass_by(MAX_ATTEMPTS * RETRY_DELAY_MS, RETRY_DELAY_MS)
         assert (await it.stored())[0].stopped == "Automatically disabled after firing once"
 
 
@@ -351,21 +350,21 @@ async def test_an_alarm_whose_time_zone_is_gone_does_not_stop_the_others():
 async def test_it_needs_nobody_to_look():
     """The loop's own timer, and the real wall clock."""
     async with stage() as it:
-        await it.clock.stop()
-        clock = AlarmClock(it.store, it.catalogue, it.fire)
-        await clock.start()
+        await it.scheduler.stop()
+        scheduler = AlarmScheduler(it.store, it.catalogue, it.fire)
+        await scheduler.start()
         names = {"namespace": "guest", "trigger": "t", "identity": "first"}
-        await clock.put(make(AlarmRequest(date=now_ms() + 20), **names, now_ms=now_ms()))
+        await scheduler.put(make_alarm(AlarmRequest(date=now_ms() + 20), **names, now_ms=now_ms()))
         await wait_on_loop(lambda: it.fired, what="the alarm")
-        await clock.stop()
+        await scheduler.stop()
         assert len(it.fired) == 1
 
 
 def test_an_agenda_does_not_grow_with_changes_of_mind():
-    agenda = DueQueue()
+    due_times = DueTimes()
     for due in range(10_000, 0, -1):
-        agenda.set(("guest", "t"), due)
-    assert len(agenda._heap) < 100
-    assert agenda.next_due == 1
-    assert agenda.take(5) == [("guest", "t")]
-    assert (agenda.next_due, agenda.take(20_000)) == (None, [])
+        due_times.set(("guest", "t"), due)
+    assert len(due_times._heap) < 100
+    assert due_times.next_due == 1
+    assert due_times.pop_due(5) == [("guest", "t")]
+    assert (due_times.next_due, due_times.pop_due(20_000)) == (None, [])
