@@ -1,4 +1,4 @@
-"""Ask the queueing policies for one dispatch after another, check each choice, and carry it out."""
+"""Let the queueing policies choose one dispatch after another, check each choice, and carry it out."""
 
 from collections.abc import Sequence
 
@@ -25,6 +25,8 @@ _START = {
 
 
 class Dispatcher:
+    """Turns the decisions of the queueing policies into assigned sandboxes and commands."""
+
     def __init__(self, registry: Registry, pool: Pool, slices: SliceAllocator, outbox: list[Command]) -> None:
         self._registry = registry
         self._pool = pool

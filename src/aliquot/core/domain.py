@@ -16,6 +16,7 @@ ANY, ACCELERATOR = "any", "accelerator"
 
 
 def domain_of(function: FunctionSpec) -> str:
+    """Return the name of the domain in which the function competes."""
     if function.share == 0:
         return CPU
     return ANY if CPU in function.times_by_kind else ACCELERATOR

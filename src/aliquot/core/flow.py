@@ -83,6 +83,7 @@ class Flow:
         return (self.last_arrival - self.first_arrival) / (self.arrivals - 1)
 
     def record_arrival(self, now: float) -> None:
+        """Update the statistics of the gaps between arrivals."""
         if not self.arrivals:
             self.first_arrival = now
         else:

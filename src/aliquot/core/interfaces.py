@@ -1,6 +1,6 @@
 """The kinds of policy, and what each decides. A policy reads a view and returns a decision. It has no side effects.
 
-The scheduler calls hooks to tell a policy what it has just done, so that the policy can update its own state (tags,
+After each change the scheduler calls a hook of the policy, so that the policy can update its own state (tags,
 heaps) and decide in O(log n). A hook may change the policy's own state and nothing else.
 """
 
@@ -129,6 +129,8 @@ class Queueing(ABC):
 
 
 class ExpiryAction(StrEnum):
+    """The action that keep-alive takes for idle sandboxes when their time is over."""
+
     SWAP_OUT = "swap_out"
     LOAD = "load"
     STOP = "stop"

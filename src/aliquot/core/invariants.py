@@ -23,6 +23,7 @@ def check(scheduler: Scheduler) -> None:
 
 
 def violations(scheduler: Scheduler) -> Iterator[str]:
+    """Yield a text for each count that differs from the recomputed one."""
     for device in scheduler.registry.devices.values():
         yield from _device(device, scheduler)
     for flow in scheduler.registry.flows.values():

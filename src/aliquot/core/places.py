@@ -23,6 +23,7 @@ D = TypeVar("D", bound="DeviceView")
 
 
 def place_of(devices: Sequence[DeviceSpec]) -> Place:
+    """Return the place that consists of these devices."""
     return tuple(device.name for device in devices)
 
 

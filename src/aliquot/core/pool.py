@@ -23,6 +23,8 @@ from aliquot.core.timers import Timers
 
 
 class Pool:
+    """All sandboxes: starts, loads, keeps, evicts and stops them."""
+
     def __init__(
         self, keepalive: KeepAlive, slots: int | None, timers: Timers, outbox: list[Command], slices: SliceAllocator
     ) -> None:
@@ -39,6 +41,7 @@ class Pool:
         self._host_order: Eviction[Sandbox] | None = None  # idle sandboxes of all devices that may be stopped
 
     def bound_host_memory(self, limit: int, order: Eviction[Sandbox]) -> None:
+        """Limit the host memory that all sandboxes may claim. `order` decides which idle ones are stopped first."""
         if self.sandboxes:
             raise EventError("the host's memory must be known before the first sandbox starts")
         if limit < 0:

@@ -14,6 +14,8 @@ from aliquot.core.validate import device_problems
 
 
 class Registry:
+    """Holds the devices, flows and domains, and keeps them consistent when one is added or removed."""
+
     def __init__(
         self,
         make_queueing: Callable[[str], Queueing],

@@ -1,7 +1,7 @@
 """The scheduler: a state machine without a clock. `step(now, events)` returns the commands that follow.
 
 All events of one moment are handled before anything is decided, so that two devices that become free together are both
-seen to be free. Then the policies are asked for one dispatch after another until each of them waits.
+seen to be free. Then the policies choose one dispatch after another until each of them waits.
 
 An event that cannot have happened changes nothing. The other events of its step are handled, and then `EventError` is
 raised. The next step returns the commands that those events caused.

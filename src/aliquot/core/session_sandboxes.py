@@ -13,6 +13,8 @@ KEPT_DIVISOR = 2  # sessions may keep 1/2 of each resource
 
 
 class SessionSandboxes:
+    """The live sessions and the sandboxes kept for them, within their limits."""
+
     def __init__(self, slots: int | None) -> None:
         self.sessions: dict[tuple[str, str], SessionState] = {}  # those that are alive
         self.kept: dict[int, Sandbox] = {}  # least recently used first
@@ -36,6 +38,7 @@ class SessionSandboxes:
         return list(session.kept.values())
 
     def add(self, sandbox: Sandbox, session: SessionState) -> None:
+        """Keep the sandbox for the session."""
         sandbox.session = session
         sandbox.flow.kept += 1
         self.host_bytes += sandbox.host_bytes
@@ -45,6 +48,7 @@ class SessionSandboxes:
             device.kept[sandbox.id] = sandbox
 
     def remove(self, sandbox: Sandbox, session: SessionState) -> None:
+        """Stop keeping the sandbox for the session."""
         sandbox.session = None
         sandbox.flow.kept -= 1
         self.host_bytes -= sandbox.host_bytes

@@ -1,4 +1,4 @@
-"""Allot each sandbox its slice of the device's compute, and tell the shell when a slice changes.
+"""Allot each sandbox its slice of the device's compute, and inform the shell when a slice changes.
 
 Only accelerators have slices. Functions on a node's `cpu` device request none.
 """
@@ -12,6 +12,8 @@ from aliquot.core.records import Sandbox, Slice
 
 
 class SliceAllocator:
+    """Allots slices by the sharing policy, and emits `SetSlice` for those that change."""
+
     def __init__(self, sharing: Sharing, outbox: list[Command]) -> None:
         self._sharing = sharing
         self._depends_on_others = sharing.depends_on_others

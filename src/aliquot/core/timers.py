@@ -15,6 +15,8 @@ SLACK = 64  # stale entries tolerated
 
 
 class Timers:
+    """A heap of expiry times, at most one current entry per flow or sandbox."""
+
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, Flow | Sandbox]] = []  # nothing is due before the first entry
         self._order = 0

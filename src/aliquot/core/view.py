@@ -15,6 +15,8 @@ SHARE_TOLERANCE = 1e-9  # so that three shares of 1/3 fit on one device
 
 
 class InvocationView(Protocol):
+    """An invocation as policies see it."""
+
     @property
     def id(self) -> str: ...
     @property
@@ -38,6 +40,8 @@ class InvocationView(Protocol):
 
 
 class SandboxView(Protocol):
+    """A sandbox as policies see it."""
+
     @property
     def id(self) -> int: ...
     @property
@@ -53,6 +57,8 @@ class SandboxView(Protocol):
 
 
 class DeviceView(Protocol):
+    """A device as policies see it."""
+
     @property
     def index(self) -> int: ...
     @property
@@ -78,6 +84,8 @@ class DeviceView(Protocol):
 
 
 class FlowView(Protocol):
+    """A flow as policies see it."""
+
     @property
     def index(self) -> int: ...
     @property
@@ -145,7 +153,7 @@ class View:
     def can_start(self, flow: FlowView, device: DeviceView) -> bool:
         """Return whether a new sandbox of the flow can start there now, if idle sandboxes are evicted for it.
 
-        A flow that takes several devices needs enough others beside this one.
+        A flow that takes several devices needs enough other devices, too.
         """
         if not self.fits(flow, device):
             return False

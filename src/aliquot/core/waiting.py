@@ -40,6 +40,7 @@ def withdraw(invocation: Invocation) -> None:
 
 
 def all_waiting(flow: Flow) -> list[Invocation]:
+    """Return the queued invocations and then those held back."""
     return [*flow.queue.values(), *flow.held_back.values()]
 
 

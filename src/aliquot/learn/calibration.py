@@ -18,14 +18,14 @@ class Calibration(Struct, frozen=True, array_like=True):
     def __call__(self, probability: float) -> float:
         if not self.predicted:
             return probability
-        place = bisect_right(self.predicted, probability)
-        if place == 0:
+        index = bisect_right(self.predicted, probability)
+        if index == 0:
             return self.observed[0] * (probability / self.predicted[0] if self.predicted[0] else 1.0)
-        if place == len(self.predicted):
+        if index == len(self.predicted):
             return self.observed[-1]
-        low, high = self.predicted[place - 1], self.predicted[place]
+        low, high = self.predicted[index - 1], self.predicted[index]
         part = (probability - low) / (high - low)
-        return self.observed[place - 1] + part * (self.observed[place] - self.observed[place - 1])
+        return self.observed[index - 1] + part * (self.observed[index] - self.observed[index - 1])
 
 
 def calibrate(answers: Iterable[tuple[float, bool]]) -> Calibration:
@@ -34,10 +34,10 @@ def calibrate(answers: Iterable[tuple[float, bool]]) -> Calibration:
     sums = [0.0] * len(_EDGES)
     hits = [0] * len(_EDGES)
     for probability, was_opened in answers:
-        place = bisect_right(_EDGES, probability) - 1
-        numbers[place] += 1
-        sums[place] += probability
-        hits[place] += was_opened
+        index = bisect_right(_EDGES, probability) - 1
+        numbers[index] += 1
+        sums[index] += probability
+        hits[index] += was_opened
     # Pool adjacent violators: neighbours that would decrease are merged.
     pools: list[tuple[float, float, float]] = []  # answers, sum of predictions, number of opened files
     for number, predicted, opened in zip(numbers, sums, hits, strict=True):

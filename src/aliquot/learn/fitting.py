@@ -73,6 +73,7 @@ class TrainingSequences(Struct, frozen=True):
 
 
 def training_sequences(sessions: Sequence[Session], vocabulary: Vocabulary) -> TrainingSequences:
+    """Cut sessions into sequences of `SEQUENCE_STEPS` steps, and pad the last one of each."""
     numbers, rows, targets = [], [], []
     for session in sessions:
         known = [vocabulary.number(step.file) for step in session]

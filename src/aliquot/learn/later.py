@@ -158,16 +158,16 @@ def _count_session(
     marks: Session = []
     counted_until: dict[tuple[int | None, int], int] = {}  # end of each context's last window
     row = [numbers[step.file] for step in session]
-    for place, (step, number) in enumerate(zip(session, row, strict=True)):
+    for position, (step, number) in enumerate(zip(session, row, strict=True)):
         if step.is_mark:
             marks = marks_after(marks, step)
-        end = place + 1 + (AHEAD_OF_MARK if step.is_mark else AHEAD)
+        end = position + 1 + (AHEAD_OF_MARK if step.is_mark else AHEAD)
         # Each file once, in order.
-        following = dict.fromkeys(row[at] for at in range(place + 1, min(end, len(row))) if not session[at].is_mark)
-        if place >= counted_until.get((None, number), 0):
+        following = dict.fromkeys(row[at] for at in range(position + 1, min(end, len(row))) if not session[at].is_mark)
+        if position >= counted_until.get((None, number), 0):
             counted_until[None, number] = end
             after.setdefault(number, _LaterCounter()).add(following)
         for mark in (numbers[one.file] for one in marks):
-            if place >= counted_until.get((mark, number), 0):
+            if position >= counted_until.get((mark, number), 0):
                 counted_until[mark, number] = end
                 under_mark.setdefault((mark, number), _LaterCounter()).add(following)

@@ -45,14 +45,14 @@ class LstmPredictor:
         """Predict in batches of histories of equal length, because the network takes no padding."""
         found: list[list[Guess]] = [[] for _ in histories]
         by_length: dict[int, list[int]] = {}
-        for place, history in enumerate(histories):
-            by_length.setdefault(min(len(history), WINDOW), []).append(place)
+        for index, history in enumerate(histories):
+            by_length.setdefault(min(len(history), WINDOW), []).append(index)
         for length, places in by_length.items():
             for begin in range(0, len(places) if length else 0, _BATCH):
                 batch = places[begin : begin + _BATCH]
-                answers = self._run([histories[place][-WINDOW:] for place in batch], top)
-                for place, guesses in zip(batch, answers, strict=True):
-                    found[place] = guesses
+                answers = self._run([histories[index][-WINDOW:] for index in batch], top)
+                for index, guesses in zip(batch, answers, strict=True):
+                    found[index] = guesses
         return found
 
     def _run(self, histories: Sequence[History], top: int) -> list[list[Guess]]:

@@ -44,14 +44,14 @@ def evaluate_predictions(
     Repeated predictions of the same session are left out. So are files that the session has opened before: they are
     cached, and say nothing about which file is worth fetching.
     """
-    moments = [(number, place) for number, session in enumerate(sessions) for place in range(1, len(session))]
+    moments = [(number, position) for number, session in enumerate(sessions) for position in range(1, len(session))]
     every = max(1, len(moments) // max_moments)
     results: dict[tuple[int, str, float], tuple[float, bool]] = {}
-    for number, place in moments[::every]:
+    for number, position in moments[::every]:
         session = sessions[number]
-        opened_before = {step.file for step in session[:place]}
-        opened_later = {step.file for step in session[place : place + _LOOK_AHEAD_STEPS]}
-        for file, probability in model.likely(seen_until(session, place)):
+        opened_before = {step.file for step in session[:position]}
+        opened_later = {step.file for step in session[position : position + _LOOK_AHEAD_STEPS]}
+        for file, probability in model.likely(seen_until(session, position)):
             if file not in opened_before:
                 results.setdefault((number, file, round(probability, 1)), (probability, file in opened_later))
     return list(results.values())

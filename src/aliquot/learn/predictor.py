@@ -9,6 +9,8 @@ MAX_GUESSES = 32  # of one prediction
 
 
 class Guess(NamedTuple):
+    """A step that may come next."""
+
     file: str  # or the name of a mark, as in its `AccessStep`
     probability: float
 

@@ -49,18 +49,18 @@ def call_marks(tenant: str, function: str, user: str) -> Session:
     return [mark, AccessStep(f"{mark.file}:{user}", 0, USER)] if user else [mark]
 
 
-def seen_until(session: Session, place: int) -> Session:
+def seen_until(session: Session, position: int) -> Session:
     """Return the last steps before a position, preceded by the marks that they are under."""
-    window = session[max(0, place - WINDOW) : place]
-    marks = [] if any(step.is_mark for step in window) else marks_of(session[: max(0, place - WINDOW)])
+    window = session[max(0, position - WINDOW) : position]
+    marks = [] if any(step.is_mark for step in window) else marks_of(session[: max(0, position - WINDOW)])
     return [*marks, *window]
 
 
 def marks_of(history: History) -> Session:
     """Return the marks that the last step is under: a call or beginning, and its user's mark."""
-    for place in range(len(history) - 1, -1, -1):
-        if history[place].is_mark:
-            return marks_after([history[place - 1]] if place else [], history[place])
+    for position in range(len(history) - 1, -1, -1):
+        if history[position].is_mark:
+            return marks_after([history[position - 1]] if position else [], history[position])
     return []
 
 

@@ -23,7 +23,7 @@ class Vocabulary:
 
     def __init__(self, steps: Sequence[AccessStep]) -> None:
         self.steps = list(steps)  # each as last seen
-        self._numbers = {step.file: FIRST_STEP + place for place, step in enumerate(self.steps)}
+        self._numbers = {step.file: FIRST_STEP + index for index, step in enumerate(self.steps)}
 
     def __len__(self) -> int:
         return FIRST_STEP + len(self.steps)
@@ -40,9 +40,9 @@ class Vocabulary:
 def features(step: AccessStep) -> tuple[float, ...]:
     """Return the size and operation of a step as inputs of the network."""
     row = [log2(step.size + 1) / _MAX_SIZE_LOG2, 0.0, 0.0, 0.0]
-    place = _OPERATIONS.get(step.operation)
-    if place is not None:
-        row[place] = 1.0
+    index = _OPERATIONS.get(step.operation)
+    if index is not None:
+        row[index] = 1.0
     return tuple(row)
 
 

@@ -48,7 +48,7 @@ def parse_curve(text: str) -> InterferenceCurve | None:
 
 
 class ComputeClaim(NamedTuple):
-    """The slice of one running sandbox: its share, and the most it may use."""
+    """The slice of one running sandbox: its share, and its maximum."""
 
     share: float
     ceiling: float

@@ -62,6 +62,7 @@ class FairnessMeter:
         return self._flows[key]
 
     def enqueued(self, flow: FlowMeter, now: float) -> None:
+        """Count a waiting call. The first one makes its flow backlogged."""
         flow.queued += 1
         if flow.queued == 1:
             self._advance(now)
@@ -73,6 +74,7 @@ class FairnessMeter:
             self._track(flow, now)
 
     def dequeued(self, flow: FlowMeter, now: float) -> None:
+        """Count a call that no longer waits. After the last one its flow is not backlogged."""
         flow.queued -= 1
         if not flow.queued:
             self._advance(now)

@@ -122,8 +122,8 @@ def _check_header(
     for name in required:
         if name not in names:
             raise InputError(f"{path}:1: the column {name} is missing from the header '{','.join(names)}'; {takes}")
-    for place, name in enumerate(names):
-        if name in names[:place]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
             raise InputError(f"{path}:1: the column {name} is listed twice")
         own_kind = any(name.startswith(prefix) and len(name) > len(prefix) for prefix in prefixes)
         if optional is not None and name not in required and name not in optional and not own_kind:
@@ -143,12 +143,12 @@ def read_json_lines(path: Path, kind: type[T]) -> Iterator[T]:
         raise _read_error(path, line + 1, error) from error
 
 
-def _decode(decoder: Decoder[T], text: str, place: str) -> T:
+def _decode(decoder: Decoder[T], text: str, location: str) -> T:
     try:
         return decoder.decode(text)
     except DecodeError as error:
         fields = ", ".join(decoder.type.__struct_fields__)
-        raise InputError(f"{place}: {error}; it takes a JSON object with {fields}") from error
+        raise InputError(f"{location}: {error}; it takes a JSON object with {fields}") from error
 
 
 def _text_lines(path: Path) -> Iterator[str]:

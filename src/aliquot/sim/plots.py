@@ -60,7 +60,7 @@ def draw_comparison(runs: Sequence[tuple[RunReport, RunRecorder]], title: str, p
         values = sorted(recorder.all_latencies())
         stride = max(1, len(values) // 2000)
         xs = values[::stride]
-        curves.append(PlotLine(label, xs, [place * stride / len(values) for place in range(len(xs))]))
+        curves.append(PlotLine(label, xs, [index * stride / len(values) for index in range(len(xs))]))
     _draw_lines(axes[0][0], PlotPanel("Latency: share of calls answered within", "s", "", curves, log_x=True))
     reports = [run for run, _ in runs]
     _draw_groups(axes[0][1], reports, labels)
@@ -100,8 +100,8 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple["Figure
 
 
 def _draw_lines(axis: "Axes", panel: PlotPanel) -> None:
-    for place, line in enumerate(panel.lines):
-        axis.plot(line.xs, line.ys, label=line.label, color=COLOURS[place % len(COLOURS)], linewidth=1.6)
+    for index, line in enumerate(panel.lines):
+        axis.plot(line.xs, line.ys, label=line.label, color=COLOURS[index % len(COLOURS)], linewidth=1.6)
     if panel.log_x:
         axis.set_xscale("log")
     axis.set_title(panel.title, loc="left", fontsize=10)
@@ -117,10 +117,10 @@ def _draw_groups(axis: "Axes", runs: Sequence[RunReport], labels: Sequence[str])
     groups = [run.per_tenant if by_tenant else run.per_function for run in runs]
     names = list(groups[0])[:12]
     width = 0.8 / len(runs)
-    for place, (label, group) in enumerate(zip(labels, groups, strict=True)):
-        xs = [number + (place - (len(runs) - 1) / 2) * width for number in range(len(names))]
+    for index, (label, group) in enumerate(zip(labels, groups, strict=True)):
+        xs = [number + (index - (len(runs) - 1) / 2) * width for number in range(len(names))]
         means = [group[name].latency_s.mean or 0 for name in names]
-        axis.bar(xs, means, width, label=label, color=COLOURS[place % len(COLOURS)])
+        axis.bar(xs, means, width, label=label, color=COLOURS[index % len(COLOURS)])
     rotation = 0 if len(names) <= MAX_UPRIGHT_LABELS else 45
     axis.set_xticks(range(len(names)), [_plain(name) for name in names], rotation=rotation, fontsize=8)
     axis.set_title(f"Mean latency by {'tenant' if by_tenant else 'function'}, s", loc="left", fontsize=10)
@@ -129,7 +129,7 @@ def _draw_groups(axis: "Axes", runs: Sequence[RunReport], labels: Sequence[str])
 
 
 def _draw_bars(axis: "Axes", labels: Sequence[str], values: Sequence[float], title: str) -> None:
-    colours = [COLOURS[place % len(COLOURS)] for place in range(len(labels))]
+    colours = [COLOURS[index % len(COLOURS)] for index in range(len(labels))]
     bars = axis.bar(range(len(labels)), values, color=colours)
     axis.bar_label(bars, fmt="%.3g", fontsize=8)
     axis.set_xticks(range(len(labels)), labels, rotation=0 if len(labels) <= MAX_UPRIGHT_LABELS else 20, fontsize=8)

@@ -28,10 +28,10 @@ def summarise(values: Iterable[float]) -> Summary:
 
 def quantile(ordered: Sequence[float], q: float) -> float:
     """Return the linearly interpolated quantile, as numpy and spreadsheets define it."""
-    place = q * (len(ordered) - 1)
-    below = int(place)
+    position = q * (len(ordered) - 1)
+    below = int(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def variance(values: Sequence[float]) -> float:

@@ -45,12 +45,12 @@ def comparison(runs: Sequence[RunReport], title: str) -> Table:
         table.add_column("seed", justify="right")
     for name, _, _ in columns:
         table.add_column(name, justify="right")
-    for place, run in enumerate(runs):
+    for index, run in enumerate(runs):
         cells = [escape(run.policy), *([str(run.seed)] if several_seeds else [])]
         for _, values, best in columns:
-            cell = format_number(values[place])
+            cell = format_number(values[index])
             known = [value for value in values if value is not None]
-            if best is not None and len(runs) > 1 and known and values[place] == best(known):
+            if best is not None and len(runs) > 1 and known and values[index] == best(known):
                 cell = f"[bold green]{cell}[/]"
             cells.append(cell)
         table.add_row(*cells)

@@ -91,8 +91,8 @@ def make_arrivals(functions: Mapping[str, FunctionSpec], spec: WorkloadSpec) -> 
     """Generate arrivals lazily in order of time."""
     gaps = PROCESSES[spec.process](spec)
     streams = []
-    for place, (function, rate) in enumerate(zip(functions.values(), _rates(functions, spec), strict=True)):
-        tenant = DEFAULT_TENANT if spec.tenants == 1 else f"tenant{place % spec.tenants + 1}"
+    for index, (function, rate) in enumerate(zip(functions.values(), _rates(functions, spec), strict=True)):
+        tenant = DEFAULT_TENANT if spec.tenants == 1 else f"tenant{index % spec.tenants + 1}"
         streams.append(_stream(function, tenant, gaps, rate, spec))
     return merge(*streams, key=itemgetter(0))  # time_s; faster than a lambda
 

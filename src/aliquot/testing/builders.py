@@ -12,6 +12,7 @@ def device(
     kind: str = "gpu",
     speed: float = 1,
 ) -> DeviceSpec:
+    """Return a GPU with one slot and 16 GiB, unless arguments say otherwise."""
     return DeviceSpec(name, kind, memory_bytes, concurrency, speed=speed)
 
 
@@ -28,6 +29,7 @@ def function(
     share_limit: float | None = None,
     datasets: tuple[str, ...] = (),
 ) -> FunctionSpec:
+    """Return a function with short times and 1 GiB, unless arguments say otherwise."""
     times = Times(run_s, cold_s, load_s)
     kinds = times_by_kind or {}
     return FunctionSpec(name, memory_bytes, share, times, kinds, weight, share_limit=share_limit, datasets=datasets)

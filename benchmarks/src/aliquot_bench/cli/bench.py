@@ -43,7 +43,7 @@ def bench(
     for option, path in (("--json", json), ("--markdown", markdown), ("--plot", plot)):
         check_writable(path, option)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop all servers, as Ctrl-C does
-    traces = data or next((place for place in _TRACES if place.is_dir()), _TRACES[0])
+    traces = data or next((folder for folder in _TRACES if folder.is_dir()), _TRACES[0])
     chosen = make(BenchRequest(traces, quick))
     if chosen.needs_data and not traces.is_dir():
         raise InputError(f"--data: there is no folder {traces}; name the folder that has one folder per trace")

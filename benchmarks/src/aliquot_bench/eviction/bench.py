@@ -46,13 +46,13 @@ class EvictionBench:
                 "cache size, % of all bytes",
                 "%",
                 [
-                    PlotLine(policy, [PERCENT * size for size in SIZES], [PERCENT * rate[place] for rate in rates])
+                    PlotLine(policy, [PERCENT * size for size in SIZES], [PERCENT * rate[index] for rate in rates])
                     for policy, rates in by_policy.items()
                 ],
                 log_x=True,
             )
             for name, by_policy in self._rates.items()
-            for place, what in enumerate(("hits", "hits by bytes"))
+            for index, what in enumerate(("hits", "hits by bytes"))
         ]
         draw_panels(panels, "Eviction on recorded block references", path, columns=2)
 
@@ -74,12 +74,12 @@ class EvictionBench:
     def _tables(self, trace: BlockTrace) -> list[ResultTable]:
         columns = ["policy", *(f"{part:.0%}" for part in SIZES)]
         made = []
-        for place, what in enumerate(("hits", "hits by bytes")):
+        for index, what in enumerate(("hits", "hits by bytes")):
             rows: list[list[str | float | None]] = [
-                [policy, *(PERCENT * rate[place] for rate in rates)]
+                [policy, *(PERCENT * rate[index] for rate in rates)]
                 for policy, rates in self._rates[trace.name].items()
             ]
-            if place == 0:
+            if index == 0:
                 rows += [
                     [f"{policy}, libcachesim", *(PERCENT * rate for rate in rates)]
                     for policy, rates in self._peer.get(trace.name, {}).items()

@@ -70,14 +70,14 @@ class FrameProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer = data = self._buffer + data
-        place = 0
-        while len(data) - place >= LENGTH.size:
-            end = place + LENGTH.size + LENGTH.unpack_from(data, place)[0]
+        offset = 0
+        while len(data) - offset >= LENGTH.size:
+            end = offset + LENGTH.size + LENGTH.unpack_from(data, offset)[0]
             if end > len(data):
                 break
-            self._waiting.popleft().set_result(data[place + LENGTH.size : end])
-            place = end
-        self._buffer = data[place:]
+            self._waiting.popleft().set_result(data[offset + LENGTH.size : end])
+            offset = end
+        self._buffer = data[offset:]
 
 
 def echo_bytes(connection: socket.socket) -> None:

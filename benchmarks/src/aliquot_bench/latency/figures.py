@@ -109,6 +109,7 @@ def best_peer(targets: Sequence[TargetResult]) -> TargetResult | None:
 
 
 def goals(targets: Sequence[TargetResult], extras: PlatformFigures) -> list[Goal]:
+    """Compare the figures with the goals."""
     named: Mapping[str, TargetResult] = {target.name: target for target in targets}
     ours, bare, best = named.get(OURS), named.get(BARE), best_peer(targets)
     spread = [p99_all_callers(sample) / p50_all_callers(sample) for sample in ours.samples.values()] if ours else []
@@ -136,6 +137,7 @@ def goals(targets: Sequence[TargetResult], extras: PlatformFigures) -> list[Goal
 
 
 def tables(targets: Sequence[TargetResult], extras: PlatformFigures, title: str) -> list[ResultTable]:
+    """Make the tables of the compared servers, of Aliquot alone, and of targets without valid samples."""
     figures = (p50_one_caller, p50_all_callers, p99_all_callers, per_second)
     rows: list[list[str | float | None]] = [
         [

@@ -21,6 +21,6 @@ def _pattern() -> memoryview:
 def pieces(path: str, start: int, length: int, piece: int = PIECE_BYTES) -> Iterator[memoryview]:
     """Yield `length` bytes of a file from offset `start` on, in pieces."""
     pattern, first = _pattern(), zlib.crc32(path.encode())
-    for place in range(start, start + length, piece):
-        begin = (first + place) % PERIOD
-        yield pattern[begin : begin + min(piece, start + length - place)]
+    for offset in range(start, start + length, piece):
+        begin = (first + offset) % PERIOD
+        yield pattern[begin : begin + min(piece, start + length - offset)]

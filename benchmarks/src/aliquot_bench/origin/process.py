@@ -40,10 +40,14 @@ class OriginSettings(Struct, frozen=True):
 
 
 class OriginStarted(Struct, frozen=True):
+    """The first message, with the id of the process inside its network namespace."""
+
     pid: int
 
 
 class OriginListening(Struct, frozen=True):
+    """The second message, with the port or the error of a setup command."""
+
     port: int
     error: str = ""
 

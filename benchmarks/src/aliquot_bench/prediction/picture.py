@@ -41,10 +41,10 @@ def draw(trials: Sequence[SetResult], curve: Sequence[EpochResult], path: Path) 
 
 def _bars(axis: "Axes", trials: Sequence[SetResult], what: str, title: str) -> None:
     width = 0.8 / len(_SHOWN)
-    for place, name in enumerate(_SHOWN):
+    for index, name in enumerate(_SHOWN):
         there = [(number, one.predictors[name].score) for number, one in enumerate(trials) if name in one.predictors]
-        xs = [number + (place - (len(_SHOWN) - 1) / 2) * width for number, _ in there]
-        axis.bar(xs, [PERCENT * getattr(found, what) for _, found in there], width, label=name, color=COLOURS[place])
+        xs = [number + (index - (len(_SHOWN) - 1) / 2) * width for number, _ in there]
+        axis.bar(xs, [PERCENT * getattr(found, what) for _, found in there], width, label=name, color=COLOURS[index])
     axis.set_xticks(range(len(trials)), [one.name for one in trials], fontsize=8)
     axis.set_title(title, loc="left", fontsize=10)
     axis.grid(visible=True, axis="y", alpha=0.25)

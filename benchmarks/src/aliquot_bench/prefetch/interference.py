@@ -73,9 +73,9 @@ class InterferencePart:
         platform.empty_cache()
 
     def _concurrent(self, platform: PrefetchPlatform) -> dict[str, SessionTrial]:
-        def run(place: int) -> SessionTrial:
-            time.sleep(place * APART_S)
-            return platform.run(self._regular(self._workflow.users[place]), LEAD_S)
+        def run(index: int) -> SessionTrial:
+            time.sleep(index * APART_S)
+            return platform.run(self._regular(self._workflow.users[index]), LEAD_S)
 
         with ThreadPoolExecutor(USERS) as threads:
             return {trial.user: trial for trial in threads.map(run, range(USERS))}

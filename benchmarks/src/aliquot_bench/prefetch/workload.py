@@ -56,7 +56,7 @@ class RepeatedWorkflow:
             for name in "abcd"[:sets]
         ]
         self._config = {user: WorkloadFile(f"configs/{user}.json", CONFIG_BYTES) for user in self.users}
-        self._shards = {user: shards[place % sets] for place, user in enumerate(self.users)}
+        self._shards = {user: shards[index % sets] for index, user in enumerate(self.users)}
         self._checkpoint = {
             user: WorkloadFile(f"checkpoints/{user}/last.bin", self._near(session_bytes * 4 // 10))
             for user in self.users
@@ -112,7 +112,7 @@ class ShuffledEpochs:
         self._random = Random(f"shuffled/{seed}")
         self._each = files
         self._files = [
-            WorkloadFile(f"volumes/{place:03}.npz", RECORDED[place] * megabyte) for place in range(2 * files)
+            WorkloadFile(f"volumes/{index:03}.npz", RECORDED[index] * megabyte) for index in range(2 * files)
         ]
 
     @property

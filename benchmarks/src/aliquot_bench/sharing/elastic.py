@@ -144,5 +144,5 @@ def _run_trial(platform: SharingPlatform, turns: int, whole: float) -> BorrowTri
 
 
 def _line(label: str, loop: WindowCounts, trial: BorrowTrial) -> PlotLine:
-    xs = [(loop.first + place + 0.5) / PER_SECOND - trial.sent for place in range(len(loop.counts))]
+    xs = [(loop.first + index + 0.5) / PER_SECOND - trial.sent for index in range(len(loop.counts))]
     return PlotLine(label, xs, [PERCENT * count * PER_SECOND / trial.whole_per_second for count in loop.counts])

@@ -162,7 +162,7 @@ class IsolationPart:
                 windows = common_windows(tallies)
                 shares = window_shares(tallies, windows)
                 lines = [
-                    PlotLine(f"{PERCENT * share:g} %", [place / PER_SECOND for place in range(len(values))], values)
+                    PlotLine(f"{PERCENT * share:g} %", [index / PER_SECOND for index in range(len(values))], values)
                     for share, values in zip(setting, shares, strict=True)
                 ]
                 panels.append(

@@ -31,15 +31,15 @@ class WindowCounts(Struct, frozen=True):
 
     def at(self, window: int) -> int:
         """Return the iterations in a window."""
-        place = window - self.first
-        return self.counts[place] if 0 <= place < len(self.counts) else 0
+        index = window - self.first
+        return self.counts[index] if 0 <= index < len(self.counts) else 0
 
     def between(self, start: float, stop: float) -> float:
         """Return the iterations in an interval, with the proportional part of windows at its ends."""
         total = 0.0
-        for place, count in enumerate(self.counts):
-            begins = max((self.first + place) / PER_SECOND, self.began)
-            ends = min((self.first + place + 1) / PER_SECOND, self.ended)
+        for index, count in enumerate(self.counts):
+            begins = max((self.first + index) / PER_SECOND, self.began)
+            ends = min((self.first + index + 1) / PER_SECOND, self.ended)
             inside = min(ends, stop) - max(begins, start)
             if inside > 0 and ends > begins:
                 total += count * inside / (ends - begins)

@@ -14,11 +14,15 @@ MAX_FILES = 1000  # with a failure on record; the oldest is forgotten first
 
 
 class Failure(NamedTuple):
+    """The failures of a file or dataset in a row, and the time until which it is delayed."""
+
     times: int
     until: float
 
 
 class Backoff:
+    """The failed fetches by file and by dataset."""
+
     def __init__(self) -> None:
         self._files: dict[FileKey, Failure] = {}
         self._datasets: dict[str, Failure] = {}

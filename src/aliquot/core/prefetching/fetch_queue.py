@@ -12,6 +12,8 @@ TENANT_DIVISOR = 2  # one tenant may use 1/2 of the budget
 
 
 class FetchQueue:
+    """The queues of all tenants, and the part of the budget in use."""
+
     def __init__(self, limits: FetchLimits) -> None:
         self.limits = limits
         self.tenant_limits = FetchLimits(
@@ -56,12 +58,14 @@ class FetchQueue:
         return None
 
     def begin(self, file: PrefetchFile, queue: TenantQueue) -> None:
+        """Charge the file to the budget and to the tenant."""
         file.charged_to = queue
         for counts in (self, queue):
             counts.bytes += file.size
             counts.fetches += 1
 
     def end(self, file: PrefetchFile) -> None:
+        """Free the file's part of the budget, and queue the tenant again if it has more files to fetch."""
         queue = file.charged_to
         if queue is None:
             return

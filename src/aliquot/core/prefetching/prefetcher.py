@@ -1,7 +1,7 @@
 """The prefetcher: a state machine inside the scheduler that fetches files before they are opened.
 
-When a session begins or a call arrives, the shell is asked for a prediction. The policy chooses among the predicted
-files, and they are fetched in turn within a budget.
+When a session begins or a call arrives, the prefetcher requests a prediction from the shell. The policy chooses among
+the predicted files, and they are fetched in turn within a budget.
 
     SessionBegan, InvocationArrived ─▶ Predict ─▶ FilesPredicted ─▶ Fetch ─▶ FetchEnded
                                                      │                 ▲
@@ -35,6 +35,8 @@ PREDICTION_TIMEOUT_S = 5  # after that another prediction may be requested
 
 
 class Prefetcher:
+    """Tracks the files that audiences are expected to open, and fetches them within the budget."""
+
     def __init__(self, policy: Prefetching, outbox: list[Command]) -> None:
         self.policy = policy
         self._outbox = outbox
@@ -88,6 +90,7 @@ class Prefetcher:
     # --- predictions ------------------------------------------------------------------------------------
 
     def files_predicted(self, event: FilesPredicted, *, now: float) -> None:
+        """Replace the files to fetch for an audience by the policy's choice among the predicted ones."""
         for file in event.files:
             if not 0 <= file.probability <= 1 or file.size < 0:
                 raise EventError(
@@ -192,6 +195,7 @@ class Prefetcher:
             self._outbox.append(Fetch(file.fetch, audience.queue.tenant, audience.session, *file.key, reason))
 
     def fetch_ended(self, event: FetchEnded, *, now: float) -> None:
+        """Free the budget of a fetch that ended. A failed file is delayed before it is fetched again."""
         file = self.in_flight.pop(event.fetch, None)
         if file is None:
             known = "has ended already" if 0 < event.fetch <= self.started else "never began"

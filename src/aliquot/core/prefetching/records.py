@@ -34,6 +34,8 @@ class PrefetchFile:
 
 
 class WantedFile(NamedTuple):
+    """A file that an audience is expected to open."""
+
     file: PrefetchFile
     reason: str  # for people to read
 
@@ -83,6 +85,7 @@ class TenantQueue:
         self.bytes = self.fetches = 0  # in flight
 
     def first(self) -> tuple[Audience, WantedFile] | None:
+        """Return the next audience in turn that has a file to fetch, and the file."""
         while self.waiting:
             session, audience = next(iter(self.waiting.items()))
             want = audience.first()

@@ -1,4 +1,4 @@
-"""Anticipatory keep-alive: wait a little longer than a flow's next arrival usually takes, then swap it out.
+"""Anticipatory keep-alive: swap a flow out when its next arrival takes longer than usual.
 
 The idea is from disk scheduling, where keeping the head in place pays if the next request comes soon. The wait is alpha
 times the mean time between arrivals, counted from when the flow was last serviced.

@@ -91,6 +91,7 @@ def steps(seeds: int) -> int:
 
 
 def comparisons(seeds: Sequence[int], on_step: Callable[[], None]) -> Iterator[PolicyComparison]:
+    """Simulate every policy for each number of devices and load. `on_step` is called before each simulation."""
     for devices in DEVICES:
         for load in LOADS:
             means = {}

@@ -79,6 +79,7 @@ class SimulatedFabric:
         self._send_prediction(audience, command.function, now)
 
     def fetch(self, command: Fetch, now: float) -> None:
+        """Start a prefetch, or join the transfer of the same file that is in progress."""
         key = (command.dataset, command.path)
         if key in self._cache:
             self._queue.add(now, FetchEnded(command.fetch, 0))

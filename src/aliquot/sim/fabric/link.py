@@ -85,4 +85,4 @@ class OriginLink:
         urgent_count = sum(urgent)
         if urgent_count:
             return [urgent_count if is_urgent else PAUSED_PACE for is_urgent in urgent]
-        return [1 if not place else PAUSED_PACE for place in range(len(uses))]
+        return [1 if not index else PAUSED_PACE for index in range(len(uses))]

@@ -21,6 +21,7 @@ MIN_OPENS = 8  # opens before the first training
 
 
 def caller_of(arrival: Arrival) -> AudienceKey:
+    """Return the audience to which the call belongs."""
     return (arrival.tenant, audience_of(arrival.session, arrival.function))
 
 

@@ -78,7 +78,7 @@ def _read_counts(path: Path) -> list[MinuteCounts]:
 
 def _check_minutes(path: Path, minutes: Sequence[str]) -> None:
     first = int(minutes[0]) if minutes and minutes[0].isdecimal() else 0
-    if list(minutes) != [str(first + place) for place in range(len(minutes))] or not minutes:
+    if list(minutes) != [str(first + index) for index in range(len(minutes))] or not minutes:
         raise InputError(f"{path}:1: the columns after {COLUMNS[-1]} are not minutes; it takes consecutive numbers")
 
 

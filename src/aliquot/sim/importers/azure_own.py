@@ -33,9 +33,9 @@ class AzureProfile(Struct, frozen=True):
 
     def draw_run_s(self, random: Random) -> float:
         percent = 100 * random.random()
-        place = bisect_right(PERCENTS, percent) - 1  # never the last one, because random() is below 1
-        low, high = self.percentiles_ms[place : place + 2]
-        part = (percent - PERCENTS[place]) / (PERCENTS[place + 1] - PERCENTS[place])
+        index = bisect_right(PERCENTS, percent) - 1  # never the last one, because random() is below 1
+        low, high = self.percentiles_ms[index : index + 2]
+        part = (percent - PERCENTS[index]) / (PERCENTS[index + 1] - PERCENTS[index])
         return _seconds(low + part * (high - low))
 
 

@@ -28,6 +28,7 @@ class TraceMeasurement(Struct, frozen=True):
 
 
 def measure(arrivals: Iterable[Arrival], functions: Mapping[str, FunctionSpec]) -> TraceMeasurement:
+    """Measure a trace. A call without a run time of its own counts with its function's declared one."""
     declared = {name: function.times.run_s or 0 for name, function in functions.items()}
     flows: dict[FlowKey, None] = {}
     calls = 0

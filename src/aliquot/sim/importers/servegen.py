@@ -103,9 +103,9 @@ def _window(row: CsvRow) -> RateWindow:
 def _spans(windows: list[RateWindow], request: ImportRequest) -> Iterator[tuple[RateWindow, float, float]]:
     """Yield each window with calls that overlaps the request, with its start and end."""
     length_s: float = WINDOW_S
-    for place, window in enumerate(windows):
-        if place + 1 < len(windows):
-            length_s = windows[place + 1].start_s - window.start_s
+    for index, window in enumerate(windows):
+        if index + 1 < len(windows):
+            length_s = windows[index + 1].start_s - window.start_s
         end_s = window.start_s + length_s
         if window.rate and end_s > request.start_s and window.start_s < request.end_s:
             yield window, window.start_s, end_s

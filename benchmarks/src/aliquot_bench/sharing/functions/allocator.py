@@ -5,6 +5,6 @@ from typing import Any
 
 def main(args: dict[str, Any]) -> dict[str, Any]:
     held = bytearray(args["megabytes"] << 20)
-    for place in range(0, len(held), 4096):
-        held[place] = 1
+    for offset in range(0, len(held), 4096):
+        held[offset] = 1
     return {"held": len(held)}

@@ -22,6 +22,8 @@ class DeviceWaiters:
 
 
 class BlockedFlows:
+    """The blocked flows, found by device and by time."""
+
     def __init__(self) -> None:
         self._flows: dict[int, tuple[FlowView, Sequence[DeviceView]]] = {}
         self._waiters: dict[int, DeviceWaiters] = {}  # by device

@@ -1,4 +1,4 @@
-"""Estimate where a call would end first, and whether waiting for a sandbox that the flow already has is better."""
+"""Estimate where a call would end first, and whether it is better to wait for a sandbox that the flow already has."""
 
 from collections.abc import Sequence
 from math import inf
@@ -144,6 +144,7 @@ def reload_s(flow: FlowView, device: DeviceView) -> float:
 
 
 def cold_s(flow: FlowView, device: DeviceView) -> float:
+    """Return the duration of a cold start, in which the process starts and its bytes are loaded at the same time."""
     times = flow.spec.times_on(device.spec)
     return max(times.cold_s, times.load_s or 0)
 

@@ -13,6 +13,8 @@ class ExpectedArrival(NamedTuple):
 
 
 class NextArrival(Protocol):
+    """The interface of a forecast of a flow's next arrival."""
+
     def predict(self, flow: FlowView, *, now: float) -> ExpectedArrival | None:
         """Return the next arrival, or None if it cannot be predicted well enough. No side effects."""
         ...

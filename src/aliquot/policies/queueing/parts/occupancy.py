@@ -56,6 +56,8 @@ class ActiveRun:
 
 
 class Occupancy:
+    """The runs in flight, and the learned stretch of each kind of device."""
+
     def __init__(self) -> None:
         self._by_device: dict[int, dict[str, ActiveRun]] = {}  # by device
         self._by_flow: dict[int, dict[str, ActiveRun]] = {}  # by flow
