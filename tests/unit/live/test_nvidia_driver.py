@@ -15,7 +15,7 @@ from aliquot.core.fit import misfit
 from aliquot.core.model import DeviceSpec, FunctionSpec
 from aliquot.live.device.base import DriverContext
 from aliquot.live.device.nvidia import commands
-from aliquot.live.device.nvidia.checks import check, find_library
+from aliquot.live.device.nvidia.checks import check_choice, find_library
 from aliquot.live.device.nvidia.choice import NvidiaChoice, SharingMode, read_choice
 from aliquot.live.device.nvidia.commands import CommandResult
 from aliquot.live.device.nvidia.driver import NvidiaDriver
@@ -148,7 +148,7 @@ def test_without_nvidias_library_it_says_so():
         ("mps", DriverContext(own_uid=True, own_root=True), (), "570", "x86_64", "MPS serves one user id at a time"),
         ("mps", FREE, (CONTROL,), "570", "x86_64", f"`{CONTROL}` is not on the PATH"),
         ("mps:swap", FREE, (), "570", "x86_64", "cuda-checkpoint is not known to take processes that compute through"),
-        ("hami", DriverContext(), (), "570", "x86_64", "HAMi-core keeps its files in /tmp"),
+        ("hami", DriverContext(), (), "570", "x86_64", "HAMi-core keeps files in /tmp"),
         ("hami:swap", FREE, ("cuda-checkpoint",), "570", "x86_64", "`cuda-checkpoint` is not on the PATH"),
         ("swap", FREE, (), "545.23.08", "x86_64", "cuda-checkpoint needs driver 550 or newer, and this is 545.23.08"),
         ("swap", FREE, (), "570.86.10", "aarch64", "cuda-checkpoint is for x86-64 alone, and this is aarch64"),
@@ -157,7 +157,7 @@ def test_without_nvidias_library_it_says_so():
 def test_what_cannot_go_together_is_refused(asked, around, missing, version, machine, why):
     nvml = ScriptedNvml(FIRST, version=version)
     with pytest.raises(InputError, match="--devices: nvidia:") as refused:
-        check(
+        check_choice(
             read_choice(asked), around, nvml, which=lambda name: None if name in missing else found(name),
             machine=machine,
         )  # fmt: skip
@@ -166,7 +166,7 @@ def test_what_cannot_go_together_is_refused(asked, around, missing, version, mac
 
 @pytest.mark.parametrize("asked", ["mps", "hami", "mig", "timeslice", "hami:swap", "swap"])
 def test_what_goes_together_is_not_refused(asked):
-    check(read_choice(asked), FREE, ScriptedNvml(FIRST, version="550.54.15"), which=found, machine="x86_64")
+    check_choice(read_choice(asked), FREE, ScriptedNvml(FIRST, version="550.54.15"), which=found, machine="x86_64")
 
 
 def test_hamis_library_must_be_there(tmp_path):
@@ -312,7 +312,7 @@ def test_a_daemon_that_does_not_work_is_refused(tmp_path, failing, why):
 
 
 def test_a_data_folder_with_a_name_too_long_for_sockets_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"--data: .* is too long a name for the sockets of MPS"):
+    with pytest.raises(InputError, match=r"--data: .* is too long for the sockets of MPS"):
         made(tmp_path / ("x" * 80), "mps")
 
 
@@ -336,7 +336,7 @@ def test_programs_are_run_by_their_words_and_what_they_say_is_kept(monkeypatch):
     assert commands.run(["/nowhere/program"], {}) == CommandResult(-1, "/nowhere/program: No such file or directory")
     monkeypatch.setattr(commands, "COMMAND_TIMEOUT_S", 0.05)
     assert (
-        commands.run([sys.executable, "-c", "import time; time.sleep(60)"], {}).said == "it did not end within 0.05 s"
+        commands.run([sys.executable, "-c", "import time; time.sleep(60)"], {}).output == "it did not end within 0.05 s"
     )
 
 

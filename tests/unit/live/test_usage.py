@@ -34,7 +34,7 @@ async def test_it_sleeps_until_something_runs_on_an_accelerator_and_when_nothing
     rig.use(sandbox, 0.001)
     rig.node.finish(sandbox)
     await wait_on_loop(lambda: not rig.sampler._awake, what="the sampler to fall asleep")
-    assert rig.sampler.accounts[sandbox].compute_s == 0.001
+    assert rig.sampler.sandboxes[sandbox].compute_s == 0.001
 
 
 @run
@@ -55,9 +55,9 @@ async def test_shares_are_of_the_time_between_two_looks_and_the_core_is_told_eac
     now_s = time.monotonic()
     for step in range(1, 251):
         rig.use(sandbox, step * 0.004)
-        rig.sampler.look(now_s + step / 100)
-    rig.sampler.work_up()
-    assert rig.sampler.accounts[sandbox].share == pytest.approx(0.4, abs=0.01)
+        rig.sampler.sample(now_s + step / 100)
+    rig.sampler.process()
+    assert rig.sampler.sandboxes[sandbox].share == pytest.approx(0.4, abs=0.01)
     await rig.turn()
     device = rig.service.scheduler.registry.devices["host-1"]
     assert device.measured_utilisation == pytest.approx(0.4, abs=0.01)
@@ -75,8 +75,8 @@ async def test_a_while_of_nothing_takes_two_samples_however_long_it_is(rig):
     now_s = time.monotonic()
     for step in range(1, 101):
         rig.use(sandbox, 0.01 if step < 51 else 0.01 + (step - 50) * 0.01)
-        rig.sampler.look(now_s + step / 100)
-    rig.sampler.work_up()
+        rig.sampler.sample(now_s + step / 100)
+    rig.sampler.process()
     (track,) = read_usage(rig.folder, None)
     after_the_first = track.samples[2:]
     assert len(after_the_first) == 51
@@ -91,8 +91,8 @@ async def test_what_a_driver_counts_only_now_and_then_is_spread_over_the_time_be
     now_s = time.monotonic()
     for step in range(1, 101):
         rig.use(sandbox, step // 20 * 0.1)  # half of the device, counted five times a second
-        rig.sampler.look(now_s + step / 100)
-    rig.sampler.work_up()
+        rig.sampler.sample(now_s + step / 100)
+    rig.sampler.process()
     (track,) = read_usage(rig.folder, None)
     assert [sample.share for sample in track.samples[-4:]] == pytest.approx([0.5] * 4, abs=0.001)
 
@@ -105,7 +105,7 @@ async def test_who_borrows_and_from_whom_is_shown(rig):
     for step in range(1, 201):
         rig.use(owner, step * 0.002)
         rig.use(borrower, step * 0.008, 3 * 2**20)
-        rig.sampler.look(now_s + step / 100)
+        rig.sampler.sample(now_s + step / 100)
     status = rig.service.status()
     (device,) = [device for device in status["devices"] if device["name"] == "host-1"]
     assert device["utilisation"] == pytest.approx(1, abs=0.02)
@@ -124,13 +124,13 @@ async def test_a_functions_seconds_stay_when_its_sandbox_goes_and_its_memory_doe
     sandbox = await rig.begin(action("work", 0.5))
     rig.sampler._awake = False
     rig.use(sandbox, 0.5)
-    rig.sampler.look(time.monotonic() + 0.01)
+    rig.sampler.sample(time.monotonic() + 0.01)
     rig.node.used_so_far.clear()
     rig.node.lose(sandbox)
     await rig.turn()
     (used,) = rig.service.status()["usage"]
     assert (used["compute_s"], used["device_bytes"], used["share"]) == (0.5, 0, 0)
-    assert rig.sampler.accounts == {}
+    assert rig.sampler.sandboxes == {}
 
 
 def test_functions_without_end_do_not_fill_the_metrics(monkeypatch, tmp_path):
@@ -141,7 +141,7 @@ def test_functions_without_end_do_not_fill_the_metrics(monkeypatch, tmp_path):
             for number in range(4):
                 sandbox = await rig.begin(action(f"work-{number}", 0.1))
                 rig.use(sandbox, 0.25)
-            rig.sampler.look(time.monotonic() + 0.01)
+            rig.sampler.sample(time.monotonic() + 0.01)
             return rig.service.status()["usage"]
 
     used = asyncio.run(whole())

@@ -1,1 +1,1 @@
-"""Devices and how their parts are enforced: one driver a file."""
+"""Device drivers, which enforce and measure the slices of sandboxes."""

@@ -1,7 +1,7 @@
-"""What a driver of devices must be able to do. The node asks; nothing is decided here.
+"""The interface of device drivers. The node calls them, and they decide nothing.
 
 Everything is called on the event loop and returns at once, unless it says otherwise. A sandbox is attached when it has
-a process, and may have been given its slice before.
+a process, and may get its slice before that.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,12 @@ from aliquot.live.device.records import DeviceAccess, DeviceUsage, Enforcement
 
 
 class DriverContext(Struct, frozen=True):
-    data: Path = Path()  # the node's folder
+    """Facts about the node that a driver needs to find out whether it can work there."""
+
+    data: Path = Path()  # the node's data directory
     options: str = ""  # what `--devices` said after the driver's name
     own_uid: bool = False  # each sandbox has a user id of its own
-    own_root: bool = False  # and a root directory
+    own_root: bool = False  # each sandbox has a root directory of its own
 
 
 DEFAULT_CONTEXT = DriverContext()
@@ -26,63 +28,62 @@ DEFAULT_CONTEXT = DriverContext()
 
 class Driver(Protocol):
     @property
-    def inventory(self) -> Sequence[DeviceSpec]:
-        """The devices that are this driver's."""
-        ...
+    def inventory(self) -> Sequence[DeviceSpec]: ...
 
     @property
     def enforcement(self) -> Enforcement: ...
 
     @property
     def has_own_memory(self) -> bool:
-        """Its devices' memory is not the host's: then swapping takes a while, is called from a thread of its own, and
-        a sandbox that cannot be swapped out has to end for its memory to come back.
+        """Whether the devices have memory besides the host's.
+
+        Swapping then takes a while and is called from a separate thread. A sandbox that cannot be swapped out is ended
+        to free its memory.
         """
         ...
 
     def environment(self, sandbox: int, devices: Sequence[str], share: float, memory_bytes: int) -> dict[str, str]:
-        """Variables that a sandbox with such a slice must have before its code is loaded.
+        """Return variables that a sandbox with such a slice must have before its code is loaded.
 
-        There is one device, or, where the function has asked for whole ones, there are several: share and memory are of
-        each.
+        A function that asks for whole devices may have several. Share and memory are per device.
         """
         ...
 
     def host_bytes(self, memory_bytes: int) -> int:
-        """How much of the host's memory a sandbox may need on account of so much of a device's."""
+        """Return how much host memory a sandbox may need for so much device memory."""
         ...
 
     def access(self, devices: Sequence[str]) -> DeviceAccess: ...
 
     def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> Path | None:
-        """These processes are the sandbox's; what they start later belongs to it, too.
+        """Enforce the sandbox's slice on these processes and on those that they start later.
 
-        Returns the control group they are in now, if they had to leave the one in which their memory was bounded.
+        Returns the control group that they are in now, if they had to leave the one that limits their memory.
         """
         ...
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
-        """Its part of the device when others want it too, and at most. Before `attach`: what it will begin with."""
+        """Set the sandbox's guaranteed and its highest share. May be called before `attach`."""
         ...
 
     def swap_out(self, sandbox: int) -> bool:
-        """Its memory leaves the device; it stands still until it is back. False: this driver cannot."""
+        """Move the sandbox's memory off the device and stop it. Return False if this driver cannot."""
         ...
 
     def swap_in(self, sandbox: int) -> bool: ...
 
     def detach(self, sandbox: int) -> None:
-        """It is gone, or going; passed over when it is not known."""
+        """Forget a sandbox that has ended or is about to end. Unknown sandboxes are ignored."""
         ...
 
     def usage(self) -> list[DeviceUsage]:
-        """Of those attached. Asked every 10 ms while anything runs: it must take microseconds."""
+        """Return the usage of all attached sandboxes. Called every 10 ms during runs, so it must take microseconds."""
         ...
 
     def fault(self, device: str) -> str | None:
-        """Why the device is not fit for use; None when it is. Takes a moment; not for the event loop."""
+        """Return why the device cannot be used, or None. Blocks, so it is called from a thread."""
         ...
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Release everything that the driver has made on the machine."""
         ...

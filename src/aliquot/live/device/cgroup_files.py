@@ -1,8 +1,8 @@
-"""Version 2's one tree of control groups: which part of it is a server's own, and what may be controlled there.
+"""Files of control groups: counters, processes, and the server's own part of the tree of version 2.
 
-The kernel's rules (Documentation/admin-guide/cgroup-v2.rst): a controller works in the groups below one only if that
-one passes it on, by `cgroup.subtree_control`, which takes what is in `cgroup.controllers`; and a group that passes any
-on, unless it is the root, has no processes of its own. So the server moves into a group beside those of its sandboxes.
+The kernel's rules for version 2 are in Documentation/admin-guide/cgroup-v2.rst. A controller works in the groups below
+a group only if that group delegates it, in `cgroup.subtree_control`. A group that delegates controllers has no
+processes of its own, unless it is the root. So the server moves into a group beside those of its sandboxes.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ _OWN_GROUP = (
 
 
 class CgroupTree(Struct, frozen=True):
-    """A server's own part of the tree."""
+    """The part of the tree that belongs to a server."""
 
     path: Path
-    controllers: tuple[str, ...]  # that the groups below it have
+    controllers: tuple[str, ...]  # those of the groups below it
 
 
 def is_mounted(root: Path | None = None) -> bool:
@@ -34,16 +34,16 @@ def is_mounted(root: Path | None = None) -> bool:
 
 
 def claim_tree(tag: str, root: Path | None = None, own: str | None = None) -> CgroupTree:
-    """Make it, or find it again. `own` is the group this process is in. Raises `OSError` where it may not be made."""
+    """Make the server's part of the tree, or find it again. `own` is this process's group. Raises `OSError`."""
     root = root or ROOT
-    parent = root / _home(tag, own).lstrip("/")
+    parent = root / _start_group(tag, own).lstrip("/")
     controllers = [name for name in WANTED if name in (parent / "cgroup.controllers").read_text().split()]
     try:
         delegate_controllers(parent, controllers)
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
-        _step_aside(parent, tag)
+        _move_server(parent, tag)
         delegate_controllers(parent, controllers)
     path = parent / tag
     path.mkdir(exist_ok=True)
@@ -52,24 +52,24 @@ def claim_tree(tag: str, root: Path | None = None, own: str | None = None) -> Cg
 
 
 def delegate_controllers(directory: Path, controllers: Sequence[str]) -> None:
-    """Let the groups below have these."""
+    """Enable the controllers in the groups below."""
     control = directory / "cgroup.subtree_control"
     missing = [name for name in controllers if name not in control.read_text().split()]
     if missing:
         control.write_text(" ".join(f"+{name}" for name in missing))
 
 
-def release_tree(mine: CgroupTree) -> None:
-    """Leave nothing behind, as far as there is nothing left in it: the server goes back to where it came from."""
-    tag, parent = mine.path.name, mine.path.parent
+def release_tree(tree: CgroupTree) -> None:
+    """Remove the server's part of the tree if it is empty, and move the server back to the group it came from."""
+    tag, parent = tree.path.name, tree.path.parent
     with contextlib.suppress(OSError):
-        mine.path.rmdir()
-        beside = _beside(parent, tag)
-        if beside.is_dir() and [path for path in parent.iterdir() if path.is_dir()] == [beside]:
+        tree.path.rmdir()
+        server_group = _server_group(parent, tag)
+        if server_group.is_dir() and [path for path in parent.iterdir() if path.is_dir()] == [server_group]:
             control = parent / "cgroup.subtree_control"
             control.write_text(" ".join(f"-{name}" for name in control.read_text().split()))
             (parent / "cgroup.procs").write_text("0")
-            beside.rmdir()
+            server_group.rmdir()
 
 
 def pids_in(directory: Path) -> list[int]:
@@ -79,7 +79,7 @@ def pids_in(directory: Path) -> list[int]:
 
 
 def kill_all(directory: Path) -> bool:
-    """Everything in it and below it, however fast it forks. False: this kernel has no such thing (before 5.14)."""
+    """Kill everything in the group and below it. Return False on kernels before 5.14, which cannot."""
     try:
         (directory / "cgroup.kill").write_text("1")
     except OSError:
@@ -87,35 +87,37 @@ def kill_all(directory: Path) -> bool:
     return True
 
 
-def _home(tag: str, own: str | None) -> str:
-    """The group in which the server was started, though it may have stepped aside since."""
+def _start_group(tag: str, own: str | None) -> str:
+    """Return the group in which the server was started, even if it has moved since."""
     if own is None:
         own = _SELF.read_text().rpartition("::")[2].strip()
     return own.removesuffix(f"/{tag}-server") or "/"
 
 
-def _beside(parent: Path, tag: str) -> Path:
+def _server_group(parent: Path, tag: str) -> Path:
     return parent / f"{tag}-server"
 
 
-def _step_aside(parent: Path, tag: str) -> None:
+def _move_server(parent: Path, tag: str) -> None:
     if set(pids_in(parent)) - {os.getpid()}:
         raise OSError(errno.EBUSY, _OWN_GROUP, str(parent))
-    beside = _beside(parent, tag)
-    beside.mkdir(exist_ok=True)
-    (beside / "cgroup.procs").write_text("0")
+    server_group = _server_group(parent, tag)
+    server_group.mkdir(exist_ok=True)
+    (server_group / "cgroup.procs").write_text("0")
 
 
 class KernelCounter:
+    """A number in a file of the kernel. The file stays open, because it may be read a hundred times a second."""
+
     __slots__ = ("_fd", "_skip")
 
     def __init__(self, path: Path, key: str = "") -> None:
-        """`key`: what its first line begins with. Raises `OSError` when there is none."""
+        """Open the file. `key` is the first word of its first line. Raises `OSError`."""
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._skip = len(key)
 
     def read(self) -> int:
-        """Raises `OSError` when its group is gone."""
+        """Return the current value. Raises `OSError` when the group has been removed."""
         return int(os.pread(self._fd, 48, 0).partition(b"\n")[0][self._skip :])
 
     def close(self) -> None:

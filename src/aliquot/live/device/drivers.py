@@ -1,4 +1,4 @@
-"""All devices of a node behind one face: which driver a device belongs to, and which device a sandbox is on."""
+"""All device drivers of a node: they are looked up by device, or by the sandbox on the device."""
 
 import asyncio
 import contextlib
@@ -25,20 +25,18 @@ DRIVERS: dict[str, Make] = {
     "host": _host,
     "nvidia": make_driver,
 }
-
-
 DEVICE_CHECK_INTERVAL_S = 5
 
 
 class Drivers:
-    """`cpu` is nobody's: what runs there has no slice."""
+    """The drivers by kind of device. The device `cpu` has no driver, and sandboxes there have no slice."""
 
     def __init__(self, tag: str, devices: Sequence[DeviceSpec], context: DriverContext = DEFAULT_CONTEXT) -> None:
-        """`tag` is the node's own on this machine. Takes a moment. Raises `InputError` for what cannot go together."""
+        """Open the drivers. Blocks. `tag` is unique on the machine. Raises `InputError` for conflicting options."""
         self._by_kind: dict[str, Driver] = {}
         self._kind_of = {device.name: device.kind for device in devices}
         self._devices_of: dict[int, Place] = {}  # by sandbox
-        self._memory: dict[int, tuple[KernelCounter, DeviceUsage | None]] = {}  # by sandbox, with what was read last
+        self._memory: dict[int, tuple[KernelCounter, DeviceUsage | None]] = {}  # by sandbox, with the last usage
         for kind, make in DRIVERS.items():
             mine = [device for device in devices if device.kind == kind]
             if mine:
@@ -49,12 +47,12 @@ class Drivers:
         return {kind: driver.enforcement for kind, driver in self._by_kind.items()}
 
     def enforces(self, place: Place) -> bool:
-        """Whether sandboxes are kept to their compute there."""
+        """Return whether the compute of slices is enforced there."""
         driver = self._on(place)
         return driver is not None and driver.enforcement.enforces_compute
 
     def place(self, sandbox: int, place: Place) -> None:
-        """Note which devices the sandbox will be on."""
+        """Record which devices the sandbox will be on."""
         if self._on(place) is not None:
             self._devices_of[sandbox] = place
 
@@ -63,7 +61,7 @@ class Drivers:
         return driver is not None and driver.has_own_memory
 
     def environment(self, sandbox: int, share: float, memory_bytes: int) -> dict[str, str]:
-        """Of a sandbox that has been placed."""
+        """Return the variables that a placed sandbox needs for its devices."""
         driver = self._of(sandbox)
         return {} if driver is None else driver.environment(sandbox, self._devices_of[sandbox], share, memory_bytes)
 
@@ -76,19 +74,19 @@ class Drivers:
         return NO_ACCESS if driver is None else driver.access(place)
 
     def attach(self, sandbox: int, pids: Sequence[int]) -> Path | None:
-        """The control group it is in now, if it had to leave its own."""
+        """Attach the sandbox's processes. Return their control group if they had to leave their own."""
         driver = self._of(sandbox)
         return None if driver is None else driver.attach(sandbox, self._devices_of[sandbox], pids)
 
     def count_memory(self, sandbox: int, file: Path) -> None:
-        """Where the bytes are counted that the sandbox holds of the host's."""
+        """Read the sandbox's host memory from this file for `usage`."""
         if self._of(sandbox) is not None:
-            with contextlib.suppress(OSError):  # it has gone already
+            with contextlib.suppress(OSError):  # the sandbox has ended already
                 self._memory[sandbox] = (KernelCounter(file), None)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
         driver = self._of(sandbox)
-        if driver is not None:  # a sandbox that could not be started has no place
+        if driver is not None:  # a sandbox whose start has failed has no device
             driver.resize(sandbox, share, ceiling)
 
     def swap_out(self, sandbox: int) -> bool:
@@ -100,7 +98,7 @@ class Drivers:
         return driver is not None and driver.swap_in(sandbox)
 
     def thaw(self, sandbox: int) -> None:
-        """It is to end: what is frozen cannot."""
+        """Thaw a sandbox that is about to be killed, because a frozen process cannot end."""
         driver = self._of(sandbox)
         if driver is not None and not driver.has_own_memory:
             driver.swap_in(sandbox)
@@ -113,18 +111,18 @@ class Drivers:
                 counted[0].close()
 
     def faults(self) -> dict[str, str]:
-        """Why devices are not fit for use any more. Takes a moment; not for the event loop."""
+        """Return the reason for each device that has failed. Blocks, so it is called from a thread."""
         found = {
             device.name: driver.fault(device.name) for driver in self._by_kind.values() for device in driver.inventory
         }
         return {device: why for device, why in found.items() if why is not None}
 
     def usage(self) -> list[DeviceUsage]:
-        """Microseconds: see `Driver.used`."""
+        """Return the usage of all sandboxes with a slice. Takes microseconds."""
         return [self._with_memory(used) for driver in self._by_kind.values() for used in driver.usage()]
 
     def _with_memory(self, used: DeviceUsage) -> DeviceUsage:
-        """Where it has not run since it was asked last, it has what it had: half of what a look costs is saved."""
+        """Add the memory. It is not read again if the sandbox has not run since, which saves half of the cost."""
         counted = self._memory.get(used.sandbox) if used.memory_bytes is None else None
         if counted is None:
             return used
@@ -133,7 +131,7 @@ class Drivers:
             return before
         try:
             used = DeviceUsage(used.sandbox, used.compute_s, counter.read())
-        except OSError:  # its group is gone, and it will be in a moment
+        except OSError:  # its control group is gone, so it is about to end
             return used
         self._memory[used.sandbox] = (counter, used)
         return used
@@ -146,7 +144,7 @@ class Drivers:
         self._memory.clear()
 
     def _on(self, place: Place) -> Driver | None:
-        """They are of one kind."""
+        """Return the driver of a place, whose devices are all of one kind."""
         return self._by_kind.get(self._kind_of.get(place[0], ""))
 
     def _of(self, sandbox: int) -> Driver | None:
@@ -155,12 +153,12 @@ class Drivers:
 
 
 async def watch_devices(faults: Callable[[], dict[str, str]], lost: Callable[[str, str], None]) -> None:
-    """Until it is cancelled. `faults` is asked in a thread; `lost` is called once for each device."""
+    """Check the devices regularly until cancelled. `faults` runs in a thread, `lost` is called once per device."""
     loop = asyncio.get_running_loop()
-    told: set[str] = set()
+    reported: set[str] = set()
     while True:
         await asyncio.sleep(DEVICE_CHECK_INTERVAL_S)
         for device, why in (await loop.run_in_executor(None, faults)).items():
-            if device not in told:
-                told.add(device)
+            if device not in reported:
+                reported.add(device)
                 lost(device, why)

@@ -1,7 +1,7 @@
-"""`host`: virtual devices carved from this machine's cores, so that everything runs and is measured without a GPU.
+"""The driver `host`: virtual devices made of this machine's cores, so that everything runs without a GPU.
 
-A device is one core; when there are more devices than cores, each has its part of one. A sandbox that holds several has
-the cores of all of them.
+A device is one core, or a fraction of one when there are more devices than cores. A sandbox that holds several devices
+has the cores of all of them.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ _log = structlog.get_logger(__name__)
 
 class HostDriver(Driver):
     def __init__(
-        self, tag: str, devices: Sequence[DeviceSpec], cores: Sequence[int], parts: SliceEnforcer | None = None
+        self, tag: str, devices: Sequence[DeviceSpec], cores: Sequence[int], enforcer: SliceEnforcer | None = None
     ) -> None:
         self._devices = tuple(devices)
-        self._part = min(1.0, len(cores) / max(len(devices), 1))
-        # From the last core down: the first is the one that most machines give to everything else.
+        self._cores_each = min(1.0, len(cores) / max(len(devices), 1))
+        # The last core is used first, because most machines run everything else on the first one.
         self._core_of = {device.name: cores[-1 - number % len(cores)] for number, device in enumerate(devices)}
         self._allotted: dict[int, Allotment] = {}
-        self._made: dict[int, HostSlice] = {}
+        self._slices: dict[int, HostSlice] = {}
         self._frozen: set[int] = set()
-        self._parts = parts or open_enforcer(tag)
+        self._enforcer = enforcer or open_enforcer(tag)
 
     @property
     def inventory(self) -> Sequence[DeviceSpec]:
@@ -38,7 +38,7 @@ class HostDriver(Driver):
 
     @property
     def enforcement(self) -> Enforcement:
-        return self._parts.enforcement
+        return self._enforcer.enforcement
 
     @property
     def has_own_memory(self) -> bool:
@@ -55,59 +55,60 @@ class HostDriver(Driver):
 
     def attach(self, sandbox: int, devices: Sequence[str], pids: Sequence[int]) -> Path | None:
         try:
-            part = self._made[sandbox] = self._parts.make(sandbox, self._carved(devices))
+            host_slice = self._slices[sandbox] = self._enforcer.make(sandbox, self._virtual_device(devices))
             if (allotted := self._allotted.get(sandbox)) is not None:
-                part.resize(*allotted)
-            part.enter(pids)
+                host_slice.resize(*allotted)
+            host_slice.enter(pids)
         except OSError as error:
             _log.warning("a slice is not enforced", sandbox=sandbox, devices=devices, why=str(error))
             return None
-        return part.directory
+        return host_slice.directory
 
-    def _carved(self, devices: Sequence[str]) -> VirtualDevice:
+    def _virtual_device(self, devices: Sequence[str]) -> VirtualDevice:
         which = tuple(sorted({self._core_of[name] for name in devices}))
-        return VirtualDevice(",".join(devices), self._part * len(devices), which)
+        return VirtualDevice(",".join(devices), self._cores_each * len(devices), which)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
         self._allotted[sandbox] = Allotment(share, ceiling)
-        part = self._made.get(sandbox)
-        if part is not None:
+        host_slice = self._slices.get(sandbox)
+        if host_slice is not None:
             try:
-                part.resize(share, ceiling)
+                host_slice.resize(share, ceiling)
             except OSError as error:
                 _log.warning("a slice could not be changed", sandbox=sandbox, why=str(error))
 
     def swap_out(self, sandbox: int) -> bool:
-        return self._freeze(sandbox, still=True)
+        return self._set_frozen(sandbox, frozen=True)
 
     def swap_in(self, sandbox: int) -> bool:
-        return self._freeze(sandbox, still=False)
+        return self._set_frozen(sandbox, frozen=False)
 
-    def _freeze(self, sandbox: int, *, still: bool) -> bool:
-        part = self._made.get(sandbox)
-        if part is None:
+    def _set_frozen(self, sandbox: int, *, frozen: bool) -> bool:
+        host_slice = self._slices.get(sandbox)
+        if host_slice is None:
             return False
-        (self._frozen.add if still else self._frozen.discard)(sandbox)
+        (self._frozen.add if frozen else self._frozen.discard)(sandbox)
         try:
-            return part.freeze(still=still)
-        except OSError as error:  # its groups have gone with it
+            return host_slice.set_frozen(frozen=frozen)
+        except OSError as error:  # the sandbox has ended, and its control groups with it
             _log.warning("a sandbox could not be frozen or thawed", sandbox=sandbox, why=str(error))
         return True
 
     def detach(self, sandbox: int) -> None:
         self._allotted.pop(sandbox, None)
         self._frozen.discard(sandbox)
-        part = self._made.pop(sandbox, None)
-        if part is not None:
-            part.remove()
+        host_slice = self._slices.pop(sandbox, None)
+        if host_slice is not None:
+            host_slice.remove()
 
     def usage(self) -> list[DeviceUsage]:
-        """A virtual device's memory is the host's: mostly the node counts it. What is swapped out has none of it."""
+        """Return the usage of each slice. Mostly the node counts the memory, which is the host's."""
         found: list[DeviceUsage] = []
-        for sandbox, part in self._made.items():
+        for sandbox, host_slice in self._slices.items():
             try:
-                found.append(DeviceUsage(sandbox, part.used_s(), 0 if sandbox in self._frozen else part.held_bytes()))
-            except OSError:  # its groups have gone with it
+                memory_bytes = 0 if sandbox in self._frozen else host_slice.memory_bytes()
+                found.append(DeviceUsage(sandbox, host_slice.compute_s(), memory_bytes))
+            except OSError:  # the sandbox has ended, and its control groups with it
                 continue
         return found
 
@@ -115,6 +116,6 @@ class HostDriver(Driver):
         return None
 
     def close(self) -> None:
-        for sandbox in list(self._made):
+        for sandbox in list(self._slices):
             self.detach(sandbox)
-        self._parts.close()
+        self._enforcer.close()

@@ -6,7 +6,7 @@ NOT_ENFORCED = "not enforced"
 
 
 class Enforcement(Struct, frozen=True):
-    """How each promise is kept on this machine; a reason in `lacking` says why one is not."""
+    """How slices are enforced on this machine. Each limit that is not enforced has a line in `lacking`."""
 
     compute: str  # such as "quota and weight (cgroups v1)"
     memory: str
@@ -19,20 +19,20 @@ class Enforcement(Struct, frozen=True):
 
 
 class DeviceAccess(Struct, frozen=True):
-    """What of the machine a sandbox on a device must have beside what every sandbox has."""
+    """The files and libraries that a sandbox needs to use a device, beside those of every sandbox."""
 
     files: tuple[str, ...] = ()  # device files
-    visible: tuple[str, ...] = ()  # what it may read
-    writable: tuple[str, ...] = ()  # what it shares with others; `/dev/shm` among them is the machine's own
-    preload: str = ""  # a library that must be in its process before anything else
+    visible: tuple[str, ...] = ()  # paths that it may read
+    writable: tuple[str, ...] = ()  # paths that it shares with others; `/dev/shm` is the machine's
+    preload: str = ""  # a library that its process must load first
 
 
 NO_ACCESS = DeviceAccess()
 
 
 class DeviceUsage(Struct, frozen=True, gc=False):
-    """What a sandbox has used so far, and holds now."""
+    """The compute that a sandbox has used of its device so far, and the memory that it holds there now."""
 
     sandbox: int
-    compute_s: float  # seconds of the whole device; of several, on average
-    memory_bytes: int | None  # on the device; None: the driver does not count it, the node's count of the sandbox does
+    compute_s: float  # seconds of the whole device; the mean of several
+    memory_bytes: int | None  # None: the driver does not count it, but the node's control groups do

@@ -1,4 +1,4 @@
-"""What each driver would enforce on this machine, and what it would not: for `aliquot doctor`."""
+"""Reports what each driver would enforce on this machine, for `aliquot doctor` and for the documentation."""
 
 import os
 
@@ -9,10 +9,10 @@ from aliquot.core.model import DeviceSpec
 from aliquot.core.units import GIB
 from aliquot.live.device.base import DriverContext
 from aliquot.live.device.host import HostDriver
-from aliquot.live.device.nvidia.checks import check, find_library
+from aliquot.live.device.nvidia.checks import check_choice, find_library
 from aliquot.live.device.nvidia.choice import NVIDIA, NvidiaChoice, SharingMode
 from aliquot.live.device.nvidia.inventory import targets
-from aliquot.live.device.nvidia.modes import KEPT, SWAPPED, enforcement
+from aliquot.live.device.nvidia.modes import ENFORCED, SWAPPED, enforcement
 from aliquot.live.device.nvidia.nvml import Nvml, NvmlError
 from aliquot.live.device.records import Enforcement
 
@@ -37,11 +37,11 @@ class DriverReport(Struct, frozen=True):
     driver: str
     usable: bool
     detail: str
-    lacking: str = ""  # what nobody is held to
+    lacking: str = ""  # limits that are not enforced
 
 
 def survey_host() -> DriverReport:
-    """Leaves nothing behind."""
+    """Report on host devices. Leaves nothing behind on the machine."""
     driver = HostDriver(
         f"aliquot-doctor-{os.getpid()}", [DeviceSpec("host-1", "host")], sorted(os.sched_getaffinity(0))
     )
@@ -51,26 +51,26 @@ def survey_host() -> DriverReport:
 
 
 def survey_nvidia(nvml: Nvml, context: DriverContext) -> list[DriverReport]:
-    """The GPUs, and each way of sharing them. Raises `NvmlError`."""
+    """Report on the GPUs, and on each way of sharing them. Raises `NvmlError`."""
     gpus = nvml.gpus()
     shown = ", ".join(f"{gpu.index}: {gpu.model}, {gpu.memory_bytes / GIB:.0f} GiB" for gpu in gpus)
     faults = [f"{gpu.index}: {why}" for gpu in gpus if (why := nvml.fault(gpu.uuid)) is not None]
-    standings = [DriverReport("nvidia GPUs", not faults and bool(gpus), shown or "none", "; ".join(faults))]
+    reports = [DriverReport("nvidia GPUs", not faults and bool(gpus), shown or "none", "; ".join(faults))]
     for mode in SharingMode if gpus else ():
         choice = NvidiaChoice(mode=mode)
         kept = enforcement(choice)
         try:
             targets(nvml, choice)
-            check(choice, context, nvml)
+            check_choice(choice, context, nvml)
             if mode is SharingMode.HAMI:
                 find_library()
         except InputError as error:
-            standings.append(DriverReport(f"{NVIDIA}:{mode}", usable=False, detail=str(error), lacking="it is refused"))
+            reports.append(DriverReport(f"{NVIDIA}:{mode}", usable=False, detail=str(error), lacking="it is refused"))
         else:
-            standings.append(
+            reports.append(
                 DriverReport(f"{NVIDIA}:{mode}", mode is not SharingMode.TIMESLICE, _kept(kept), _lacking(kept))
             )
-    return standings
+    return reports
 
 
 def no_nvidia(why: NvmlError) -> DriverReport:
@@ -88,9 +88,10 @@ def _lacking(kept: Enforcement) -> str:
 
 
 def drivers_table() -> str:
+    """Return the table of drivers in docs/reference/devices.md."""
     rows = [_HEAD, ("---",) * len(_HEAD), _HOST]
     rows += [
-        (f"{NVIDIA}:{mode}", *KEPT[mode], _SWAPS.get(mode, f"with `:swap`: {SWAPPED}"), _CHANGES[mode])
+        (f"{NVIDIA}:{mode}", *ENFORCED[mode], _SWAPS.get(mode, f"with `:swap`: {SWAPPED}"), _CHANGES[mode])
         for mode in SharingMode
     ]
     return "\n".join(f"| {' | '.join(row)} |".replace("| ---", "|---").replace("--- |", "---|") for row in rows)

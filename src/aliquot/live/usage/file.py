@@ -1,7 +1,7 @@
-"""Writes the usage file: appended to until it has its size, then the oldest is overwritten.
+"""Writes the usage file, a ring of records: when the file has its full size, the oldest records are overwritten.
 
-Written with `pwrite`, not mapped: when the disk is full that is an error to be told, while a mapped file would end the
-server. What was written outlives the server however that ends; a machine that loses power may lose the last seconds.
+The file is written with `pwrite` and not mapped, because a full disk is then an error, while a mapped file would crash
+the server. Written records survive the end of the server. A machine that loses power may lose the last seconds.
 """
 
 import os
@@ -31,7 +31,7 @@ MIN_FILE_BYTES = 64 * KIB
 
 class UsageFile:
     def __init__(self, path: Path, size: int = DEFAULT_FILE_BYTES) -> None:
-        """A file of another size or version is begun anew. Raises `OSError` when it cannot be opened."""
+        """Open the file, and empty it if it has another size or version. Raises `OSError`."""
         self.capacity = (size - HEAD_BYTES) // RECORD_BYTES
         self._cycle = cycle_of(self.capacity)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -41,18 +41,18 @@ class UsageFile:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, pack_head(self.capacity), 0)
         written = max(0, os.fstat(self._fd).st_size - HEAD_BYTES) // RECORD_BYTES
-        # A torn record at the end counts as written: its place is the next one's.
+        # A torn record at the end counts as written. The next record takes its place.
         self._next = next_number(self._fetch, self.capacity, min(self.capacity, written))
 
     def label(self, meaning: UsageLabel, again: int | None = None) -> int:
-        """Say who a label is; `again` for one that was said long ago, whose records may be overwritten soon."""
+        """Write a label and return its number. `again` repeats a label whose records may be overwritten soon."""
         first = self._number()
         label = first if again is None else again
         self._pending += pack_label(first, self._cycle, label, meaning)
         return label
 
     def age(self, number: int) -> int:
-        """How many records are newer than that."""
+        """Return how many records are newer than this one."""
         return (self._number() - number) % self._cycle
 
     @property
@@ -63,7 +63,7 @@ class UsageFile:
         self._pending.append(pack_sample(self._number(), sample))
 
     def flush(self) -> None:
-        """Write what was added. A full disk loses it, with a word when that begins."""
+        """Write the pending records. On a full disk they are lost, and a warning is logged once."""
         data, count = b"".join(self._pending), len(self._pending)
         self._pending.clear()
         place = self._next % self.capacity
@@ -77,7 +77,7 @@ class UsageFile:
             self._failing = True
         else:
             self._failing = False
-        self._next = (self._next + count) % self._cycle  # of lost ones, too: a number may be a label's
+        self._next = (self._next + count) % self._cycle  # lost records count too, because a number may identify a label
 
     def close(self) -> None:
         os.close(self._fd)
@@ -90,8 +90,9 @@ class UsageFile:
 
 
 def check_size(size: int, where: str) -> int:
+    """Return the size of a usage file, or raise `InputError` with the option `where`."""
     if size < MIN_FILE_BYTES:
-        raise InputError(f"{where}: {size} bytes are too few; it takes {MIN_FILE_BYTES // 1024}KiB or more")
+        raise InputError(f"{where}: {size} bytes are too few; it takes {MIN_FILE_BYTES // KIB}KiB or more")
     return size
 
 

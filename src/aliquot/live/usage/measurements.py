@@ -1,16 +1,16 @@
-"""Sums of what was used: each sandbox's in the last look and second, each function's since the start."""
+"""The usage of each sandbox in the last sample and second, and of each function since the server started."""
 
 from aliquot.core.places import place_text
 from aliquot.core.records import Sandbox
 
-MAX_FUNCTIONS = 10_000  # a tenant that makes names without end must not fill the metrics
+MAX_FUNCTIONS = 10_000  # a tenant with endless function names must not fill the metrics
 OTHERS = ("", "")
 
 UsageKey = tuple[str, str, str]  # tenant, function, device
 
 
 class MeasuredSandbox:
-    """One sandbox's."""
+    """The measurements of one sandbox on an accelerator."""
 
     __slots__ = (
         "ceiling", "compute_s", "device", "devices", "enforced", "label", "labelled", "memory_bytes", "quiet",
@@ -19,20 +19,20 @@ class MeasuredSandbox:
 
     def __init__(self, sandbox: Sandbox, now_s: float, *, enforced: bool = True) -> None:
         self.sandbox = sandbox
-        self.enforced = enforced  # whether it is kept to what it asked for
+        self.enforced = enforced  # whether its slice is enforced
         self.devices = sandbox.place
-        self.device = place_text(sandbox.place)  # as samples and labels name it
+        self.device = place_text(sandbox.place)  # its name in samples and labels
         self.compute_s = 0.0
         self.memory_bytes = 0
         self.ceiling = 0.0
         self.seen_s = now_s
-        self.window_s = 0.0  # of compute, in the second that is under way
-        self.share = 0.0  # in the last whole second
-        # As its samples on disk have it:
+        self.window_s = 0.0  # compute in the current second
+        self.share = 0.0  # share of the device in the last full second
+        # The state of its samples on disk:
         self.label: int | None = None
-        self.labelled = 0  # where the label was said last
+        self.labelled = 0  # the record at which the label was last written
         self.written_s = now_s
-        self.quiet = False  # since then it has used nothing, and that is not written
+        self.quiet = False  # it has used nothing since, and that is not written yet
 
     @property
     def request(self) -> float:
@@ -40,27 +40,27 @@ class MeasuredSandbox:
 
     @property
     def bytes_each(self) -> int:
-        """On each of its devices."""
+        """The memory on each of its devices."""
         return self.memory_bytes // len(self.devices)
 
-    def now_allotted(self) -> float:
+    def current_ceiling(self) -> float:
         return 0.0 if self.sandbox.slice is None else self.sandbox.slice.allotment.ceiling
 
 
 class ComputeTotals:
-    """Seconds of compute by tenant, function and device; they only grow."""
+    """Seconds of compute by tenant, function and device, which never decrease."""
 
     def __init__(self) -> None:
         self._seconds: dict[UsageKey, float] = {}
 
-    def add(self, account: MeasuredSandbox, compute_s: float) -> None:
-        """So much of each of its devices."""
-        flow = account.sandbox.flow.key
-        for device in account.devices:
-            owner = (flow.tenant, flow.function, device)
-            if owner not in self._seconds and len(self._seconds) >= MAX_FUNCTIONS:
-                owner = (*OTHERS, device)
-            self._seconds[owner] = self._seconds.get(owner, 0.0) + compute_s
+    def add(self, measured: MeasuredSandbox, compute_s: float) -> None:
+        """Add compute to each device of the sandbox."""
+        flow = measured.sandbox.flow.key
+        for device in measured.devices:
+            key = (flow.tenant, flow.function, device)
+            if key not in self._seconds and len(self._seconds) >= MAX_FUNCTIONS:
+                key = (*OTHERS, device)
+            self._seconds[key] = self._seconds.get(key, 0.0) + compute_s
 
     def items(self) -> list[tuple[UsageKey, float]]:
         return sorted(self._seconds.items())

@@ -1,4 +1,4 @@
-"""Reads a usage file, of a server that runs, has ended or was killed: who used what, and when."""
+"""Reads the usage file of a server that runs, has ended or was killed."""
 
 from pathlib import Path
 
@@ -20,14 +20,14 @@ from aliquot.live.usage.ring import newest_first, offset_of
 
 
 class SandboxSamples(Struct, frozen=True):
-    """One sandbox's samples, the oldest first; each says what was used since the one before."""
+    """The samples of one sandbox, the oldest first. Each covers the time since the one before."""
 
     label: UsageLabel
     samples: list[UsageSample]
 
 
 def read_usage(path: Path, last_s: float | None) -> list[SandboxSamples]:
-    """What a data directory's usage file, or that file, has of the last seconds before its newest sample; None: all."""
+    """Read a usage file, or that of a data directory, from `last_s` seconds before its newest sample on."""
     file = path / USAGE if path.is_dir() else path
     try:
         data = file.read_bytes()
@@ -54,7 +54,7 @@ def _tracks(data: bytes, capacity: int, written: int, last_s: float | None) -> l
     for raw in newest_first(fetch, capacity, written):
         record = unpack(raw)
         if isinstance(record, LabelPart):
-            # Two sayings of one label say the same.
+            # A label may be written again, with the same text.
             parts.setdefault(record.label, {})[record.index] = record
             if record.label not in labels and (meaning := decode_label(parts[record.label])) is not None:
                 labels[record.label] = meaning

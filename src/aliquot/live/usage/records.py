@@ -1,7 +1,7 @@
-"""The records of a usage file: all of one width, each with its number and a checksum.
+"""The records of a usage file, which all have one size, a number and a checksum.
 
-A sample says what a sandbox used since its sample before. Who that is stands in a label, a text in as many records as
-it takes; its number is that of the label's first record.
+A sample holds what a sandbox has used since its sample before. A label holds the sandbox's tenant, function and device
+as text in one or more records. The number of its first record identifies the label.
 """
 
 import struct
@@ -14,8 +14,8 @@ RECORD_BYTES = 32
 VERSION = 1
 HEAD_BYTES = 64
 MAGIC = b"ALIQUSE\n"
-SHARE_UNIT = 10_000  # of a share: in hundredths of a percent
-_HEAD = struct.Struct("<8sHHI")  # magic, version, width, how many records
+SHARE_UNIT = 10_000  # shares are stored in hundredths of a percent
+_HEAD = struct.Struct("<8sHHI")  # magic, version, bytes of a record, number of records
 _SAMPLE = struct.Struct("<IIBBHQIHH")  # number, label, kind, 0, ceiling, t_us, memory_kib, share, request
 _PART = struct.Struct("<IIBBH16s")  # number, label, kind, which part, size of the whole, text
 _SAMPLE_KIND, _PART_KIND = 1, 2
@@ -26,14 +26,14 @@ _MAX_UINT16, _MAX_UINT32 = 2**16 - 1, 2**32 - 1
 class UsageSample(Struct, frozen=True, gc=False):
     label: int
     t_us: int  # epoch
-    share: float  # of the device's compute, since the sample before
+    share: float  # of the device's compute since the sample before
     request: float
     ceiling: float
     memory_bytes: int
 
 
 class LabelPart(Struct, frozen=True, gc=False):
-    """Of a label."""
+    """A piece of a label's text, in one record."""
 
     label: int
     index: int
@@ -46,7 +46,7 @@ class UsageLabel(Struct, frozen=True, array_like=True):
     function: str
     sandbox: int
     device: str
-    enforced: bool = True  # whether it was kept to what it asked for
+    enforced: bool = True  # whether its slice was enforced
 
 
 def pack_head(capacity: int) -> bytes:
@@ -54,7 +54,7 @@ def pack_head(capacity: int) -> bytes:
 
 
 def read_head(head: bytes) -> int | None:
-    """How many records the file is made for; None when it is not one of ours, or of another version."""
+    """Return the file's capacity in records, or None if it is not a usage file of this version."""
     if len(head) < HEAD_BYTES:
         return None
     magic, version, width, capacity = _HEAD.unpack_from(head)
@@ -66,14 +66,16 @@ def pack_sample(number: int, sample: UsageSample) -> bytes:
         min(_MAX_UINT16, int(part * SHARE_UNIT + 0.5)) for part in (sample.ceiling, sample.share, sample.request)
     )
     memory = min(_MAX_UINT32, sample.memory_bytes >> 10)
-    return _sealed(_SAMPLE.pack(number, sample.label, _SAMPLE_KIND, 0, ceiling, sample.t_us, memory, share, request))
+    return _with_checksum(
+        _SAMPLE.pack(number, sample.label, _SAMPLE_KIND, 0, ceiling, sample.t_us, memory, share, request)
+    )
 
 
 def pack_label(number: int, cycle: int, label: int, meaning: UsageLabel) -> list[bytes]:
-    """Its records, from this number on."""
+    """Return the records of a label, which are numbered from `number` on."""
     text = msgspec.json.encode(meaning)
     return [
-        _sealed(
+        _with_checksum(
             _PART.pack(
                 (number + index) % cycle,
                 label,
@@ -88,14 +90,14 @@ def pack_label(number: int, cycle: int, label: int, meaning: UsageLabel) -> list
 
 
 def number_of(record: bytes) -> int | None:
-    """None when the record is torn, or none."""
+    """Return a record's number, or None if the record is torn or missing."""
     if len(record) < RECORD_BYTES or zlib.crc32(record[4:]) != int.from_bytes(record[:4], "little"):
         return None
     return int.from_bytes(record[4:8], "little")
 
 
 def unpack(record: bytes) -> UsageSample | LabelPart | None:
-    """Of a record that is whole."""
+    """Decode a record whose checksum is right."""
     body = record[4:]
     kind = body[8]
     if kind == _SAMPLE_KIND:
@@ -108,7 +110,7 @@ def unpack(record: bytes) -> UsageSample | LabelPart | None:
 
 
 def decode_label(parts: dict[int, LabelPart]) -> UsageLabel | None:
-    """What a label says; None while a part of it is missing."""
+    """Return the label, or None while parts of it are missing."""
     size = next(iter(parts.values())).size
     text = b"".join(parts[index].text for index in range(-(-size // _PART_BYTES)) if index in parts)[:size]
     if len(text) < size:
@@ -119,5 +121,5 @@ def decode_label(parts: dict[int, LabelPart]) -> UsageLabel | None:
         return None
 
 
-def _sealed(body: bytes) -> bytes:
+def _with_checksum(body: bytes) -> bytes:
     return zlib.crc32(body).to_bytes(4, "little") + body

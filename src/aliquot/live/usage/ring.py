@@ -1,7 +1,7 @@
-"""Where a usage file's records lie: number N at place N modulo the capacity, the oldest overwritten by the newest.
+"""The ring of records in a usage file: record N is at place N modulo the capacity, so the newest overwrite the oldest.
 
-Nothing in the file says where the newest is: that is found by the records' numbers, so that there is no second thing to
-be kept in step, and a server that was killed leaves nothing wrong.
+The newest record is found by the records' numbers. No pointer to it is stored, so a killed server leaves nothing
+inconsistent.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,11 +9,11 @@ from math import isqrt
 
 from aliquot.live.usage.records import HEAD_BYTES, RECORD_BYTES, number_of
 
-Fetch = Callable[[int], bytes]  # the record at a place; less than one, or none, beyond the file's end
+Fetch = Callable[[int], bytes]  # returns the record at a place, which may be incomplete at the file's end
 
 
 def cycle_of(capacity: int) -> int:
-    """Numbers count up to this and begin again, in step with the places."""
+    """Return the number at which numbering restarts, a multiple of the capacity."""
     return 2**32 // capacity * capacity
 
 
@@ -22,21 +22,21 @@ def offset_of(place: int) -> int:
 
 
 def next_number(fetch: Fetch, capacity: int, written: int) -> int:
-    """That of the record to be written next, where so many places have been written at least once."""
+    """Return the number of the next record, given how many places have been written at least once."""
     cycle = cycle_of(capacity)
     stride = max(1, isqrt(written))
-    for step in (stride, 1):  # the second only where all that were looked at are torn
+    for step in (stride, 1):  # the second only if all records of the first are torn
         numbers = _numbers(fetch, capacity, range(0, written, step))
         if numbers:
             newest = _newest(numbers, cycle)
-            # Twice as far as the next that was looked at: that one may be torn.
+            # Search twice the stride, because the record after the stride may be torn.
             beyond = [(newest + ahead) % capacity for ahead in range(1, min(2 * stride, capacity))]
             return (_newest([newest, *_numbers(fetch, capacity, beyond)], cycle) + 1) % cycle
     return 0
 
 
 def newest_first(fetch: Fetch, capacity: int, written: int) -> Iterator[bytes]:
-    """All whole records, from the newest back. What is torn, or was overtaken, is passed over."""
+    """Yield all intact records, the newest first. Torn and overwritten records are skipped."""
     cycle = cycle_of(capacity)
     end = next_number(fetch, capacity, written)
     for back in range(1, min(capacity, written) + 1):
@@ -56,5 +56,5 @@ def _newest(numbers: list[int], cycle: int) -> int:
 
 
 def _ahead(number: int, of: int, cycle: int) -> int:
-    """How far it is ahead; the numbers in a file are never half a cycle apart."""
+    """Return how far a number is ahead of another. Numbers in a file are never half a cycle apart."""
     return (number - of + cycle // 2) % cycle - cycle // 2

@@ -1,4 +1,4 @@
-"""Samples as people ask for them: windows of equal length, and what they say taken together."""
+"""Turns samples into windows of equal length, with a summary for each sandbox or function."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -10,32 +10,32 @@ from aliquot.live.usage.reading import SandboxSamples
 
 
 class UsageWindow(Struct, frozen=True):
-    t_ms: int  # when it begins, epoch
+    t_ms: int  # its beginning, since the epoch
     share: float  # of the device's compute that was used, on average
     request: float
     memory_bytes: int
 
 
 class UsageRow(Struct, frozen=True):
-    """One sandbox, or all of a function on one device."""
+    """The usage of one sandbox, or of all sandboxes of a function on one device."""
 
     tenant: str
     function: str
     device: str
     sandboxes: list[int]
-    request: float  # the most that was asked for at one time
+    request: float  # the highest share that was requested at one time
     compute_s: float  # seconds of the whole device
-    active_s: float  # the windows in which it used any
-    share: float  # over these windows: the mean,
-    deviation: float  # the deviation from one window to the next,
-    peak: float  # and the most
+    active_s: float  # duration of the windows with any compute
+    share: float  # mean over these windows
+    deviation: float  # standard deviation over these windows
+    peak: float  # highest of these windows
     peak_bytes: int
     windows: list[UsageWindow]
-    enforced: bool = True  # whether it was kept to what it asked for
+    enforced: bool = True  # whether its slice was enforced
 
 
 class _WindowSum:
-    """What falls into one window."""
+    """The sums of one window."""
 
     __slots__ = ("compute_us", "memory_bytes", "request_us")
 
@@ -50,9 +50,9 @@ class _WindowSum:
         )
 
 
-def usage_rows(tracks: Sequence[SandboxSamples], window_ms: int, *, each_sandbox: bool) -> list[UsageRow]:
+def usage_rows(series: Sequence[SandboxSamples], window_ms: int, *, each_sandbox: bool) -> list[UsageRow]:
     groups: dict[tuple[str, str, str, int], list[SandboxSamples]] = {}
-    for number, track in enumerate(tracks):
+    for number, track in enumerate(series):
         label = track.label
         key = (label.tenant, label.function, label.device, number if each_sandbox else 0)
         groups.setdefault(key, []).append(track)
@@ -81,7 +81,7 @@ def _row(group: list[SandboxSamples], window_ms: int) -> UsageRow:
 
 
 def _windows(group: Iterable[SandboxSamples], window_ms: int) -> list[UsageWindow]:
-    """The first and the last one of each sandbox are left out where they are not whole: they would say too little."""
+    """Return the windows of some sandboxes, without the incomplete first and last window of each."""
     width = window_ms * 1000
     sums: dict[int, _WindowSum] = {}
     for track in group:
@@ -107,13 +107,13 @@ def _windows(group: Iterable[SandboxSamples], window_ms: int) -> list[UsageWindo
 
 
 def _add_memory(sums: dict[int, _WindowSum], track: SandboxSamples, width: int) -> None:
-    """The most that a sandbox had in a window, added to what others had."""
-    most: dict[int, int] = {}
+    """Add the highest memory of a sandbox in each window."""
+    highest: dict[int, int] = {}
     for sample in track.samples:
         place = sample.t_us // width
-        most[place] = max(most.get(place, 0), sample.memory_bytes)
+        highest[place] = max(highest.get(place, 0), sample.memory_bytes)
     held = 0
     for place in sorted(sums):
-        held = most.get(place, held)
+        held = highest.get(place, held)
         if track.samples[0].t_us // width <= place <= track.samples[-1].t_us // width:
             sums[place].memory_bytes += held

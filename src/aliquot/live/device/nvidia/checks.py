@@ -1,4 +1,4 @@
-"""What cannot go together is refused when the server starts, with what to do about it."""
+"""Checks when the server starts that the chosen way of sharing works on this machine."""
 
 import os
 import platform
@@ -13,14 +13,14 @@ from aliquot.live.device.nvidia.commands import CHECKPOINT
 from aliquot.live.device.nvidia.mps import CONTROL
 from aliquot.live.device.nvidia.nvml import Nvml
 
-MIN_DRIVER_VERSION = 550  # cuda-checkpoint's
+MIN_DRIVER_VERSION = 550  # for cuda-checkpoint
 LIBRARY_VARIABLE = "ALIQUOT_HAMI_LIBRARY"
-LIBRARY = "/usr/local/vgpu/libvgpu.so"  # where HAMi puts it
+LIBRARY = "/usr/local/vgpu/libvgpu.so"  # where HAMi installs it
 
 Which = Callable[[str], str | None]
 
 
-def check(
+def check_choice(
     choice: NvidiaChoice,
     context: DriverContext,
     nvml: Nvml,
@@ -28,12 +28,12 @@ def check(
     which: Which = shutil.which,
     machine: str = platform.machine(),
 ) -> None:
-    """Raises `InputError` for the first conflict."""
+    """Raise `InputError` for the first conflict."""
     if choice.mode is SharingMode.MPS:
         _check_mps(context, which)
     if choice.mode is SharingMode.HAMI and not context.own_root:
         raise InputError(
-            "--devices: nvidia:hami: HAMi-core keeps its files in /tmp, of which each sandbox needs its own, and mount "
+            "--devices: nvidia:hami: HAMi-core keeps files in /tmp, so each sandbox needs its own /tmp, but mount "
             "namespaces do not work here (`aliquot doctor`); take nvidia:timeslice or nvidia:mig"
         )
     if choice.swap:
@@ -71,7 +71,7 @@ def _check_swap(choice: NvidiaChoice, nvml: Nvml, which: Which, machine: str) ->
 
 
 def find_library(environment: Mapping[str, str] = os.environ) -> Path:
-    """HAMi-core's."""
+    """Return the path of HAMi-core's library. Raises `InputError` when it does not exist."""
     path = Path(environment.get(LIBRARY_VARIABLE, LIBRARY))
     if not path.is_file():
         raise InputError(

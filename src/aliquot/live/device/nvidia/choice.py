@@ -1,4 +1,4 @@
-"""`--devices nvidia…`: which GPUs, how they are shared, and whether idle sandboxes leave their memory."""
+"""Parses `--devices nvidia…`: which GPUs, how they are shared, and whether idle sandboxes are swapped out."""
 
 from enum import StrEnum
 
@@ -21,13 +21,13 @@ class SharingMode(StrEnum):
 
 
 class NvidiaChoice(Struct, frozen=True):
-    indices: tuple[int, ...] = ()  # none: all
-    mode: SharingMode = SharingMode.TIMESLICE  # needs nothing else, and says that it enforces nothing
+    indices: tuple[int, ...] = ()  # empty: all GPUs
+    mode: SharingMode = SharingMode.TIMESLICE  # works everywhere, and enforces nothing
     swap: bool = False
 
 
 def read_choice(text: str) -> NvidiaChoice:
-    """`text` is what follows `nvidia:`, or nothing. Raises `InputError`."""
+    """Parse the text after `nvidia:`, which may be empty. Raises `InputError`."""
     indices: tuple[int, ...] = ()
     modes: list[SharingMode] = []
     swap = False

@@ -1,4 +1,4 @@
-"""How the driver has programs of NVIDIA's run: by their words, never through a shell."""
+"""Runs NVIDIA's programs, without a shell, and swaps device memory with `cuda-checkpoint`."""
 
 import os
 import subprocess
@@ -10,12 +10,12 @@ from msgspec import Struct
 
 _log = structlog.get_logger(__name__)
 CHECKPOINT = "cuda-checkpoint"
-COMMAND_TIMEOUT_S = 60  # a swap moves gigabytes; a daemon that says nothing for so long says nothing
+COMMAND_TIMEOUT_S = 60  # a swap moves gigabytes
 
 
 class CommandResult(Struct, frozen=True):
     status: int
-    said: str  # both streams
+    output: str  # both streams
 
     @property
     def ok(self) -> bool:
@@ -24,13 +24,13 @@ class CommandResult(Struct, frozen=True):
 
 class CommandRunner(Protocol):
     def __call__(self, words: Sequence[str], env: Mapping[str, str], given: str = "") -> CommandResult:
-        """Run to its end with these variables beside the server's own and this input. Takes a moment; never raises."""
+        """Run a program with these variables, beside the server's own, and this input. Blocks, and never raises."""
         ...
 
 
 def run(words: Sequence[str], env: Mapping[str, str], given: str = "") -> CommandResult:
     try:
-        done = subprocess.run(  # noqa: S603 - words, and the first is a program of NVIDIA's
+        done = subprocess.run(  # noqa: S603 - no shell, and the program is NVIDIA's
             words,
             env={**os.environ, **env},
             input=given,
@@ -49,14 +49,14 @@ def run(words: Sequence[str], env: Mapping[str, str], given: str = "") -> Comman
 
 
 class CudaCheckpoints:
-    """Called from one thread, in order."""
+    """Moves device memory to the host and back, one process at a time. It is called from one thread."""
 
     def __init__(self, run: CommandRunner) -> None:
         self._run = run
-        self._out: dict[int, list[int]] = {}  # the pids of a sandbox whose memory is on the host
+        self._out: dict[int, list[int]] = {}  # pids by sandbox, while its memory is on the host
 
     def take_out(self, sandbox: int, pids: Sequence[int]) -> bool:
-        """False: it could not, and a process whose swap has failed is not fit to go on."""
+        """Copy the memory to the host. After False, the processes cannot continue."""
         self._out[sandbox] = list(pids)
         return all(self._toggle(sandbox, pid) for pid in pids)
 
@@ -69,5 +69,5 @@ class CudaCheckpoints:
     def _toggle(self, sandbox: int, pid: int) -> bool:
         done = self._run([CHECKPOINT, "--toggle", "--pid", str(pid)], {})
         if not done.ok:
-            _log.warning("a sandbox could not be swapped", sandbox=sandbox, pid=pid, why=done.said or done.status)
+            _log.warning("a sandbox could not be swapped", sandbox=sandbox, pid=pid, why=done.output or done.status)
         return done.ok

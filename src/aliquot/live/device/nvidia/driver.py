@@ -1,4 +1,4 @@
-"""The driver of NVIDIA's GPUs: its parts put together. Not yet run on hardware."""
+"""The driver of NVIDIA's GPUs. It has not yet run on hardware."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from aliquot.core.errors import InputError
 from aliquot.core.model import DeviceSpec
 from aliquot.live.device.base import Driver, DriverContext
 from aliquot.live.device.nvidia import modes
-from aliquot.live.device.nvidia.checks import check, find_library
+from aliquot.live.device.nvidia.checks import check_choice, find_library
 from aliquot.live.device.nvidia.choice import NvidiaChoice, SharingMode, read_choice
 from aliquot.live.device.nvidia.commands import CommandRunner, CudaCheckpoints, run
 from aliquot.live.device.nvidia.inventory import GpuTarget, targets
@@ -26,7 +26,7 @@ def make_driver(tag: str, devices: Sequence[DeviceSpec], context: DriverContext)
     choice = read_choice(context.options)
     try:
         nvml = open_nvml()
-        check(choice, context, nvml)
+        check_choice(choice, context, nvml)
         library = find_library() if choice.mode is SharingMode.HAMI else None
         driver = NvidiaDriver(tag, devices, choice, context.data, nvml, run, library)
     except NvmlError as error:
@@ -47,7 +47,7 @@ class NvidiaDriver(Driver):
         library: Path | None = None,
         processes: SandboxProcesses | None = None,
     ) -> None:
-        """Starts what the choice needs; takes a moment. Raises `InputError` when a device is not fit for use."""
+        """Start the daemons that the choice needs. Blocks. Raises `InputError` when a device has failed."""
         self._tag = tag
         self._devices = tuple(devices)
         self._choice = choice
@@ -87,7 +87,7 @@ class NvidiaDriver(Driver):
         return True
 
     def environment(self, sandbox: int, devices: Sequence[str], share: float, memory_bytes: int) -> dict[str, str]:
-        cache = f"/tmp/{self._tag}-{sandbox}.vgpu"  # noqa: S108 - the sandbox's own, and gone with it
+        cache = f"/tmp/{self._tag}-{sandbox}.vgpu"  # noqa: S108 - in the sandbox's own /tmp
         targets = [self._targets[device] for device in devices]
         return modes.environment(self._choice.mode, targets, self._daemon(devices), cache, share, memory_bytes)
 
@@ -95,7 +95,7 @@ class NvidiaDriver(Driver):
         return self._daemons.get(devices[0]) if len(devices) == 1 else None
 
     def host_bytes(self, memory_bytes: int) -> int:
-        return memory_bytes if self._choice.swap else 0  # cuda-checkpoint copies it into the process's own memory
+        return memory_bytes if self._choice.swap else 0  # cuda-checkpoint copies it into the process's memory
 
     def access(self, devices: Sequence[str]) -> DeviceAccess:
         targets = [self._targets[device] for device in devices]
@@ -105,7 +105,7 @@ class NvidiaDriver(Driver):
         self.meters.begin(sandbox, devices, pids)
 
     def resize(self, sandbox: int, share: float, ceiling: float) -> None:
-        """Nothing: no mode changes what a process began with, and `enforcement` says so."""
+        """Do nothing: no way of sharing can change the limits of a running process, as `enforcement` reports."""
 
     def swap_out(self, sandbox: int) -> bool:
         if self._checkpoints is None:

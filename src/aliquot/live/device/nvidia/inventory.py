@@ -1,4 +1,4 @@
-"""Which devices a choice of GPUs makes: one for each GPU, or for each instance into which MIG has cut one."""
+"""The devices for a choice of GPUs: one per GPU, or one per MIG instance."""
 
 from collections.abc import Iterator
 
@@ -11,16 +11,16 @@ from aliquot.live.device.nvidia.nvml import Gpu, Nvml
 
 
 class GpuTarget(Struct, frozen=True):
-    """What a device's name stands for."""
+    """The GPU or MIG instance behind a device's name."""
 
     name: str
-    uuid: str  # what a sandbox is shown: a GPU's, or a MIG instance's
+    uuid: str  # of the GPU or of the MIG instance
     gpu: Gpu
     memory_bytes: int
 
 
 def targets(nvml: Nvml, choice: NvidiaChoice) -> list[GpuTarget]:
-    """Raises `InputError` where the choice cannot be had, `NvmlError` where NVML fails."""
+    """Return the targets of a choice. Raises `InputError` for missing GPUs, and `NvmlError` when NVML fails."""
     gpus = {gpu.index: gpu for gpu in nvml.gpus()}
     if not gpus:
         raise InputError("--devices: nvidia: this machine's driver knows no GPU")
@@ -51,7 +51,7 @@ def _of(gpu: Gpu, mode: SharingMode) -> Iterator[GpuTarget]:
 
 
 def device_specs(nvml: Nvml, choice: NvidiaChoice, memory_bytes: int | None, slots: int) -> list[DeviceSpec]:
-    """`memory_bytes`: lend no more than that of each."""
+    """Return the devices for the core. `memory_bytes` limits the memory that is used of each."""
     specs = []
     for target in targets(nvml, choice):
         if memory_bytes is not None and memory_bytes > target.memory_bytes:
@@ -59,7 +59,7 @@ def device_specs(nvml: Nvml, choice: NvidiaChoice, memory_bytes: int | None, slo
                 f"--device-memory: {target.name} has {target.memory_bytes} bytes; more could only be unified memory, "
                 "which no way of sharing bounds and cuda-checkpoint cannot take"
             )
-        # Nothing divides a MIG instance further: one runs on it at a time. And CUDA shows a process one instance only.
+        # A MIG instance cannot be divided, so one sandbox runs there at a time. CUDA shows a process only one instance.
         mig, size = choice.mode is SharingMode.MIG, memory_bytes or target.memory_bytes
         specs.append(DeviceSpec(target.name, NVIDIA, size, 1 if mig else slots, alone=mig))
     return specs

@@ -1,7 +1,7 @@
-"""What each way of sharing a GPU gives a sandbox: its environment, what it must see, and what is enforced by it.
+"""The ways of sharing a GPU: the environment and the files that a sandbox needs, and what is enforced.
 
-MPS and HAMi-core read a process's limits when it first uses the GPU, from its own environment, and never again. So a
-slice is what the sandbox began with; and a function that changes its environment first is not held to it.
+MPS and HAMi-core read the limits from a process's environment when it first uses the GPU. So a sandbox keeps the slice
+that it began with, and a function that changes its environment before that is not limited.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from aliquot.live.device.nvidia.inventory import GpuTarget
 from aliquot.live.device.nvidia.mps import MpsDaemon
 from aliquot.live.device.records import DeviceAccess, Enforcement
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where MPS meets its clients
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where MPS and its clients communicate
 _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 _MIG_FILES = "/dev/nvidia-caps"
 
@@ -46,8 +46,8 @@ _LACKING = {
 _NO_SWAP = "nvidia: without :swap a sandbox whose memory is wanted is ended, and the next call starts it anew"
 _SWAP = "nvidia: a sandbox that holds unified memory cannot be swapped by cuda-checkpoint and is ended instead"
 
-# Compute, memory.
-KEPT = {
+# How compute and memory are enforced.
+ENFORCED = {
     SharingMode.MPS: ("at most its share of the multiprocessors (MPS)", "bounded (MPS)"),
     SharingMode.HAMI: ("about its share of the time (HAMi-core)", "bounded (HAMi-core)"),
     SharingMode.MIG: ("an instance is its own (MIG)", "an instance is its own (MIG)"),
@@ -59,7 +59,7 @@ ENDED = "none: ended instead"
 
 def enforcement(choice: NvidiaChoice) -> Enforcement:
     lacking = (*_LACKING[choice.mode], _SWAP if choice.swap else _NO_SWAP, _NOT_RUN)
-    return Enforcement(*KEPT[choice.mode], SWAPPED if choice.swap else ENDED, lacking)
+    return Enforcement(*ENFORCED[choice.mode], SWAPPED if choice.swap else ENDED, lacking)
 
 
 def environment(
@@ -70,10 +70,10 @@ def environment(
     share: float,
     memory_bytes: int,
 ) -> dict[str, str]:
-    """A function that asks for no memory of the GPU is not bounded in it: 0 would be none at all.
+    """Return the variables that limit a sandbox.
 
-    Percents are whole: what is asked for is rounded up, so that nobody gets less. Whoever has several GPUs has each of
-    them whole, and does without MPS, whose clients have one.
+    A function that asks for no device memory has no limit, since a limit of 0 would allow none. Percentages are rounded
+    up to whole numbers. A sandbox with several GPUs has them whole and without MPS, whose clients have only one.
     """
     percent = str(min(100, ceil(round(share * 100, 6))))
     megabytes = -(-memory_bytes // MIB)
@@ -82,7 +82,7 @@ def environment(
         env |= daemon.environment
         env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
         if megabytes:
-            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={megabytes}M"  # it sees one GPU, which is its first
+            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={megabytes}M"  # the only GPU that it sees has index 0
     elif mode is SharingMode.HAMI:
         env["CUDA_DEVICE_SM_LIMIT"] = percent
         env["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = cache

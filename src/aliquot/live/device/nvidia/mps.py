@@ -1,4 +1,4 @@
-"""One control daemon of MPS for each GPU, each with a pipe directory of its own."""
+"""The control daemons of MPS, one per GPU, each with its own pipe directory."""
 
 import contextlib
 from pathlib import Path
@@ -7,12 +7,12 @@ from aliquot.core.errors import InputError
 from aliquot.live.device.nvidia.commands import CommandResult, CommandRunner
 
 CONTROL = "nvidia-cuda-mps-control"
-_MAX_PIPE_PATH_BYTES = 80  # of a pipe directory: sockets in it must have names of fewer than 108 bytes
+_MAX_PIPE_PATH_BYTES = 80  # paths of sockets in it must be shorter than 108 bytes
 
 
 class MpsDaemon:
     def __init__(self, directory: Path, uuid: str, run: CommandRunner) -> None:
-        """Nothing runs yet."""
+        """The daemon is started by `start`."""
         self.pipes = directory / "pipe"
         self.logs = directory / "log"
         self._uuid = uuid
@@ -20,7 +20,7 @@ class MpsDaemon:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the daemon's clients; without it they would compute beside it, unbounded."""
+        """The variables of the daemon's clients. Without them, processes use the GPU without MPS and without limits."""
         return {
             "CUDA_VISIBLE_DEVICES": self._uuid,
             "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
@@ -28,10 +28,10 @@ class MpsDaemon:
         }
 
     def start(self) -> None:
-        """Takes a moment. One that a killed server left is ended first: its limits are nobody's."""
+        """Start the daemon, and end one that a killed server left. Blocks. Raises `InputError`."""
         if len(str(self.pipes)) > _MAX_PIPE_PATH_BYTES:
             raise InputError(
-                f"--data: {self.pipes} is too long a name for the sockets of MPS; give a folder with a shorter one"
+                f"--data: {self.pipes} is too long for the sockets of MPS; give a data directory with a shorter path"
             )
         for directory in (self.pipes, self.logs):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -39,20 +39,20 @@ class MpsDaemon:
             self._tell("quit -t 1")
         done = self._run([CONTROL, "-d"], self.environment)
         if not done.ok:
-            raise InputError(f"--devices: nvidia:mps: the control daemon does not start: {done.said or done.status}")
+            raise InputError(f"--devices: nvidia:mps: the control daemon does not start: {done.output or done.status}")
         if (why := self.fault()) is not None:
             raise InputError(f"--devices: nvidia:mps: {why}")
 
     def fault(self) -> str | None:
-        """A client that finds no daemon runs without MPS, and so without its limits: that must not go unseen."""
+        """Return why the daemon does not answer, or None. Without a daemon, clients run without limits."""
         done = self._tell("get_server_list")
-        return None if done.ok else f"the control daemon of MPS does not answer: {done.said or done.status}"
+        return None if done.ok else f"the control daemon of MPS does not answer: {done.output or done.status}"
 
     def stop(self) -> None:
-        """Takes a moment."""
+        """End the daemon. Blocks."""
         self._tell("quit -t 1")
         for directory in (self.pipes, self.logs, self.pipes.parent):
-            with contextlib.suppress(OSError):  # the logs stay, for whoever asks why
+            with contextlib.suppress(OSError):  # a directory with logs is kept
                 directory.rmdir()
 
     def _tell(self, command: str) -> CommandResult:

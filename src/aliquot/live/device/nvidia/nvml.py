@@ -1,4 +1,4 @@
-"""What the driver asks of NVML, NVIDIA's management library, and no more: so that a test can answer in its place."""
+"""The part of NVML, NVIDIA's management library, that the driver uses. Tests implement it, too."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class NvmlError(Exception):
-    """NVML is not there, or does not answer; the text says which."""
+    """NVML is missing or has failed, and the text says why."""
 
 
 class MigInstance(Struct, frozen=True):
@@ -20,42 +20,42 @@ class Gpu(Struct, frozen=True):
     model: str
     memory_bytes: int
     minor: int = 0  # its device file is /dev/nvidia<minor>
-    mig: bool = False  # MIG is switched on: only its instances can be used
+    mig: bool = False  # MIG is enabled, so only its instances can be used
     instances: tuple[MigInstance, ...] = ()
 
 
 class GpuProcess(Struct, frozen=True):
-    pid: int  # as the machine counts
+    pid: int  # in the machine's pid namespace
     memory_bytes: int
 
 
 class GpuSample(Struct, frozen=True):
-    """How busy a process kept the GPU in the moment before."""
+    """The utilisation of a GPU by one process since its sample before."""
 
     pid: int
     at_us: int
-    busy: float  # 0 to 1, of all multiprocessors
+    busy: float  # from 0 to 1, of all multiprocessors
 
 
 class Nvml(Protocol):
-    """Each method may raise `NvmlError`."""
+    """The calls of NVML. Each may raise `NvmlError`."""
 
     def driver_version(self) -> str:
-        """Such as 570.86.10."""
+        """Return the driver's version, such as 570.86.10."""
         ...
 
     def gpus(self) -> list[Gpu]: ...
 
     def processes(self, uuid: str) -> list[GpuProcess]:
-        """Those that compute on the GPU, or on the MIG instance, now."""
+        """Return the processes that use the GPU or MIG instance now."""
         ...
 
     def samples(self, uuid: str, since_us: int) -> list[GpuSample]:
-        """Of all processes, later than that; none where the GPU does not say."""
+        """Return the samples of all processes after `since_us`, or none if the GPU has no samples."""
         ...
 
     def fault(self, uuid: str) -> str | None:
-        """What is wrong with the GPU, or has gone wrong since it was opened; None: nothing."""
+        """Return the fault that the GPU has, or has had since NVML was opened, or None."""
         ...
 
     def close(self) -> None: ...

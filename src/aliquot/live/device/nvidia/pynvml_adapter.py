@@ -1,4 +1,4 @@
-"""NVML through `pynvml` of the package nvidia-ml-py, which is imported only when a GPU is asked for."""
+"""NVML through `pynvml` of the package nvidia-ml-py, which is imported only when GPUs are used."""
 
 import importlib
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 from aliquot.live.device.nvidia.nvml import Gpu, GpuProcess, GpuSample, MigInstance, Nvml, NvmlError
 
-# Xids that a program brings upon itself; the GPU is as good as before. NVIDIA's catalogue of Xid errors.
+# Xids that a program causes by itself and that leave the GPU usable, from NVIDIA's catalogue of Xid errors.
 XIDS_OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
 
 
@@ -22,14 +22,14 @@ def open_nvml() -> Nvml:
 class PynvmlAdapter(Nvml):
     def __init__(self, library: Any) -> None:  # noqa: ANN401 - it has no types
         self._nvml = library
-        self._faults: dict[str, str] = {}  # by UUID; a GPU that has failed once stays so
-        with self._asked("NVML does not start"):
+        self._faults: dict[str, str] = {}  # by UUID; a GPU that has failed once stays failed
+        with self._calling("NVML does not start"):
             library.nvmlInit()
         self._events: Any = None
         self._watch()
 
     def _watch(self) -> None:
-        """Have Xids told. GPUs that cannot tell are looked at all the same."""
+        """Register for Xid events. GPUs without events are still checked by `fault`."""
         nvml = self._nvml
         try:
             self._events = nvml.nvmlEventSetCreate()
@@ -40,18 +40,18 @@ class PynvmlAdapter(Nvml):
             self._events = None
 
     @contextmanager
-    def _asked(self, what: str) -> Iterator[None]:
+    def _calling(self, what: str) -> Iterator[None]:
         try:
             yield
         except self._nvml.NVMLError as error:
             raise NvmlError(f"{what}: {error}") from error
 
     def driver_version(self) -> str:
-        with self._asked("the driver does not tell its version"):
+        with self._calling("the driver does not tell its version"):
             return str(self._nvml.nvmlSystemGetDriverVersion())
 
     def gpus(self) -> list[Gpu]:
-        with self._asked("the GPUs cannot be listed"):
+        with self._calling("the GPUs cannot be listed"):
             return [self._gpu(index) for index in range(self._nvml.nvmlDeviceGetCount())]
 
     def _gpu(self, index: int) -> Gpu:
@@ -82,21 +82,21 @@ class PynvmlAdapter(Nvml):
             yield MigInstance(str(nvml.nvmlDeviceGetUUID(instance)), size)
 
     def processes(self, uuid: str) -> list[GpuProcess]:
-        with self._asked(f"the processes on {uuid} cannot be listed"):
+        with self._calling(f"the processes on {uuid} cannot be listed"):
             handle = self._nvml.nvmlDeviceGetHandleByUUID(uuid)
             found = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         return [GpuProcess(process.pid, process.usedGpuMemory or 0) for process in found]
 
     def samples(self, uuid: str, since_us: int) -> list[GpuSample]:
         nvml = self._nvml
-        with self._asked(f"{uuid} does not tell how busy it is"):
+        with self._calling(f"{uuid} does not tell how busy it is"):
             handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
             try:
                 found = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
-            except (nvml.NVMLError_NotFound, nvml.NVMLError_NotSupported):  # nothing since then; or it never tells
+            except (nvml.NVMLError_NotFound, nvml.NVMLError_NotSupported):  # nothing new, or not supported
                 return []
             except nvml.NVMLError as error:
-                # With no process at all the first question, for the size, succeeds, which pynvml takes for an error.
+                # Without processes the first call, for the size, succeeds, and pynvml raises NVML_SUCCESS as an error.
                 if error.value == nvml.NVML_SUCCESS:
                     return []
                 raise
@@ -104,7 +104,7 @@ class PynvmlAdapter(Nvml):
 
     def fault(self, uuid: str) -> str | None:
         self._take_events()
-        if uuid not in self._faults and (found := self._look_at(uuid)) is not None:
+        if uuid not in self._faults and (found := self._check(uuid)) is not None:
             self._faults[uuid] = found
         return self._faults.get(uuid)
 
@@ -116,12 +116,12 @@ class PynvmlAdapter(Nvml):
                 if event.eventData not in XIDS_OF_PROGRAMS:
                     uuid = str(nvml.nvmlDeviceGetUUID(event.device))
                     self._faults.setdefault(uuid, f"the driver reported Xid {event.eventData}")
-            except nvml.NVMLError_Timeout:  # no more of them
+            except nvml.NVMLError_Timeout:  # there are no more events
                 return
-            except nvml.NVMLError:  # a GPU has gone: looking at it will tell which
+            except nvml.NVMLError:  # a GPU is lost, and the check of each GPU finds out which
                 return
 
-    def _look_at(self, uuid: str) -> str | None:
+    def _check(self, uuid: str) -> str | None:
         nvml = self._nvml
         try:
             handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
@@ -137,7 +137,7 @@ class PynvmlAdapter(Nvml):
         return f"its memory has had {errors} errors that could not be corrected" if errors else None
 
     def close(self) -> None:
-        with self._asked("NVML does not end"):
+        with self._calling("NVML does not end"):
             if self._events is not None:
                 self._nvml.nvmlEventSetFree(self._events)
                 self._events = None

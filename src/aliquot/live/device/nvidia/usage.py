@@ -1,7 +1,6 @@
-"""What sandboxes use of a GPU: seconds of all its multiprocessors, added up from NVML's samples, and bytes.
+"""Measures what sandboxes use of a GPU: seconds of all its multiprocessors, summed from NVML's samples, and bytes.
 
-NVML takes its time, and has samples a few times a second at best: a thread asks it, and whoever wants to know is told
-what was found last.
+NVML is slow and has samples only a few times a second. A thread polls it, and `usage` returns the last values.
 """
 
 import threading
@@ -15,14 +14,12 @@ from aliquot.live.device.records import DeviceUsage
 
 _log = structlog.get_logger(__name__)
 NVML_INTERVAL_S = 0.2
-_MAX_SAMPLE_US = 1_000_000  # what one sample may stand for
-
-
-_MAX_ANCESTORS = 64  # steps up a family tree
+_MAX_SAMPLE_US = 1_000_000  # the longest time that one sample covers
+_MAX_ANCESTORS = 64  # how far a process is traced to its sandbox
 
 
 def parent_of(pid: int) -> int:
-    """0 when it has none, or is gone."""
+    """Return the parent's pid, or 0 when the process has none or has ended."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
@@ -30,6 +27,8 @@ def parent_of(pid: int) -> int:
 
 
 class SandboxProcesses:
+    """Finds the sandbox of a pid: a sandbox is a process with everything that it has started."""
+
     def __init__(self, parent: Callable[[int], int] = parent_of) -> None:
         self._sandbox_of: dict[int, int] = {}  # by pid
         self._parent = parent
@@ -38,11 +37,11 @@ class SandboxProcesses:
         self._sandbox_of.update(dict.fromkeys(pids, sandbox))
 
     def remove(self, sandbox: int) -> None:
-        for pid in [pid for pid, whose in self._sandbox_of.items() if whose == sandbox]:
+        for pid in [pid for pid, owner in self._sandbox_of.items() if owner == sandbox]:
             del self._sandbox_of[pid]
 
     def sandbox_of(self, pid: int) -> int | None:
-        """None: no sandbox's."""
+        """Return the sandbox to which the process belongs, or None."""
         for _ in range(_MAX_ANCESTORS):
             if pid in self._sandbox_of:
                 return self._sandbox_of[pid]
@@ -53,7 +52,7 @@ class SandboxProcesses:
 
 
 class DeviceMeter:
-    """Of one device."""
+    """The usage of one device by sandbox."""
 
     def __init__(self, uuid: str, sandbox_of: Callable[[int], int | None]) -> None:
         self.uuid = uuid
@@ -91,17 +90,17 @@ class DeviceMeter:
 
 
 class GpuMeters:
-    """Of all devices of the driver, by their names."""
+    """The meters of all devices of the driver, by device name."""
 
     def __init__(self, nvml: Nvml, uuids: dict[str, str], processes: SandboxProcesses) -> None:
         self._nvml = nvml
         self._processes = processes
         self._meters = {name: DeviceMeter(uuid, processes.sandbox_of) for name, uuid in uuids.items()}
         self._devices_of: dict[int, Sequence[str]] = {}  # by sandbox
-        self._lock = threading.Lock()  # never held while NVML is asked
+        self._lock = threading.Lock()  # not held during calls of NVML
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, name="nvml", daemon=True)
-        self._mute: set[str] = set()  # those that have been complained of
+        self._thread = threading.Thread(target=self._poll_until_stopped, name="nvml", daemon=True)
+        self._failing: set[str] = set()  # devices whose failure has been logged
 
     def start(self) -> None:
         self._thread.start()
@@ -127,7 +126,7 @@ class GpuMeters:
                 self._processes.remove(sandbox)
 
     def pids_on_device(self, sandbox: int) -> list[int]:
-        """Those of the sandbox that compute there now. Raises `NvmlError`; takes a moment."""
+        """Return the sandbox's processes that use its devices now. Blocks. Raises `NvmlError`."""
         with self._lock:
             devices = self._devices_of.get(sandbox, ())
         found = [process for device in devices for process in self._nvml.processes(self._meters[device].uuid)]
@@ -136,7 +135,7 @@ class GpuMeters:
         return list(dict.fromkeys(pids))
 
     def usage(self) -> list[DeviceUsage]:
-        """Of several devices: their memory together, their compute on average."""
+        """Return the usage of each sandbox: the sum of its memory and the mean of its compute over its devices."""
         together: dict[int, DeviceUsage] = {}
         with self._lock:
             for used in (used for meter in self._meters.values() for used in meter.usage()):
@@ -147,19 +146,19 @@ class GpuMeters:
         return list(together.values())
 
     def look(self) -> None:
-        """Ask NVML once."""
+        """Poll NVML once."""
         for name, meter in self._meters.items():
             try:
                 samples = self._nvml.samples(meter.uuid, meter.since_us)
                 processes = self._nvml.processes(meter.uuid)
             except NvmlError as error:
-                if name not in self._mute:
-                    self._mute.add(name)
-                    _log.warning("a GPU does not tell what is used of it", device=name, why=str(error))
+                if name not in self._failing:
+                    self._failing.add(name)
+                    _log.warning("the usage of a GPU cannot be read", device=name, why=str(error))
                 continue
             with self._lock:
                 meter.take(samples, processes)
 
-    def _look_on(self) -> None:
+    def _poll_until_stopped(self) -> None:
         while not self._ending.wait(NVML_INTERVAL_S):
             self.look()

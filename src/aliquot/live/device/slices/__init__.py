@@ -1,4 +1,4 @@
-"""How sandboxes are kept to their parts of virtual devices here: the best of three ways that this machine offers."""
+"""Slices of virtual devices: they are enforced in the best of three ways that this machine offers."""
 
 from aliquot.live.device.cgroup_files import is_mounted
 from aliquot.live.device.slices.base import ROOT, SliceEnforcer
@@ -8,7 +8,7 @@ from aliquot.live.device.slices.nice import NiceEnforcer
 
 
 def open_enforcer(tag: str) -> SliceEnforcer:
-    """`tag` is the node's own on this machine."""
+    """Return the best enforcer. `tag` is unique on the machine."""
     missing = [name for name in TREES if not (ROOT / name).is_dir()]
     try:
         if not missing:
@@ -20,4 +20,4 @@ def open_enforcer(tag: str) -> SliceEnforcer:
         return NiceEnforcer(f"{error.filename or ROOT}: {error.strerror}")
 
 
-__all__ = ["SliceEnforcer", "open_parts"]
+__all__ = ["SliceEnforcer", "open_enforcer"]

@@ -1,7 +1,7 @@
-"""Parts by control groups of version 2: one tree, a group for the device, those of its sandboxes below it.
+"""Slices by control groups of version 2: one tree with a group per device, and the groups of sandboxes below it.
 
-A process is in one group only. So a sandbox leaves the one in which its memory was counted, and all that is bounded of
-it is bounded in its part. Written to the kernel's documented interface; not yet run on a machine with v2 controllers.
+A process is in one group only. So a sandbox leaves the group that counted its memory, and its slice's group enforces
+all its limits. This is written to the kernel's documented interface and has not yet run with v2 controllers.
 """
 
 import contextlib
@@ -13,15 +13,15 @@ from aliquot.live.device.cgroup_files import CgroupTree, KernelCounter, claim_tr
 from aliquot.live.device.records import NOT_ENFORCED, Enforcement
 from aliquot.live.device.slices.base import DEVICE_WEIGHT, HostSlice, SliceEnforcer, VirtualDevice, quota_us
 
-_PLAIN = 100  # what a group weighs of which nothing is said
-_WHOLE = 10_000  # the most it can weigh
+_DEFAULT_WEIGHT = 100  # the default weight of a group
+_MAX_WEIGHT = 10_000  # the highest weight that the kernel takes
 _NOT_RUN = "version 2 of control groups: written to the kernel's documented interface, not yet run with its controllers"
 
 
 class CgroupV2Slice(HostSlice):
-    def __init__(self, device: Path, name: str, carved: VirtualDevice, controllers: Sequence[str]) -> None:
-        self._directory = device / name
-        self._carved = carved
+    def __init__(self, device_group: Path, name: str, device: VirtualDevice, controllers: Sequence[str]) -> None:
+        self._directory = device_group / name
+        self._device = device
         self._controllers = controllers
         self._directory.mkdir(exist_ok=True)
         self._used_us = KernelCounter(self._directory / "cpu.stat", "usage_usec")
@@ -35,24 +35,24 @@ class CgroupV2Slice(HostSlice):
             with contextlib.suppress(ProcessLookupError):
                 (self._directory / "cgroup.procs").write_text(str(pid))
                 if "cpuset" not in self._controllers:
-                    os.sched_setaffinity(pid, self._carved.which)
+                    os.sched_setaffinity(pid, self._device.core_ids)
 
     def resize(self, share: float, ceiling: float) -> None:
         if "cpu" not in self._controllers:
             return
-        (self._directory / "cpu.weight").write_text(str(max(1, round(_WHOLE * share))))
-        quota, period = quota_us(ceiling * self._carved.cores)
+        (self._directory / "cpu.weight").write_text(str(max(1, round(_MAX_WEIGHT * share))))
+        quota, period = quota_us(ceiling * self._device.cores)
         (self._directory / "cpu.max").write_text(f"{'max' if ceiling >= 1 else quota} {period}")
 
-    def freeze(self, *, still: bool) -> bool:
-        (self._directory / "cgroup.freeze").write_text("1" if still else "0")
+    def set_frozen(self, *, frozen: bool) -> bool:
+        (self._directory / "cgroup.freeze").write_text("1" if frozen else "0")
         return True
 
-    def used_s(self) -> float:
-        return self._used_us.read() / 1e6 / self._carved.cores
+    def compute_s(self) -> float:
+        return self._used_us.read() / 1e6 / self._device.cores
 
-    def held_bytes(self) -> None:
-        """The node counts it with the sandbox's memory."""
+    def memory_bytes(self) -> None:
+        """Return None: the node counts it with the sandbox's memory."""
 
     def remove(self) -> None:
         self._used_us.close()
@@ -64,14 +64,14 @@ class CgroupV2Enforcer(SliceEnforcer):
     def __init__(self, tree: CgroupTree) -> None:
         self._tree = tree
         self._devices: dict[str, Path] = {}
-        for left in tree.path.glob("*/*/cgroup.freeze"):  # by a server that was killed
+        for left in tree.path.glob("*/*/cgroup.freeze"):  # frozen by a server that was killed
             left.write_text("0")
         if "cpu" in tree.controllers:
-            (tree.path / "cpu.weight").write_text(str(DEVICE_WEIGHT * _PLAIN))
+            (tree.path / "cpu.weight").write_text(str(DEVICE_WEIGHT * _DEFAULT_WEIGHT))
 
     @classmethod
     def claim(cls, tag: str) -> "CgroupV2Enforcer":
-        """Raises `OSError` where slices could not be kept."""
+        """Claim a part of the tree. Raises `OSError` where slices could not be enforced."""
         tree = claim_tree(tag)
         if "cpu" not in tree.controllers:
             release_tree(tree)
@@ -83,20 +83,20 @@ class CgroupV2Enforcer(SliceEnforcer):
         kept = "weight and quota (cgroups v2)" if "cpu" in self._tree.controllers else NOT_ENFORCED
         return Enforcement(kept, "with the sandbox's own memory", "frozen (cgroups v2)", (_NOT_RUN,))
 
-    def make(self, sandbox: int, carved: VirtualDevice) -> CgroupV2Slice:
-        if carved.name not in self._devices:
-            self._devices[carved.name] = self._carve(carved)
-        return CgroupV2Slice(self._devices[carved.name], str(sandbox), carved, self._tree.controllers)
+    def make(self, sandbox: int, device: VirtualDevice) -> CgroupV2Slice:
+        if device.name not in self._devices:
+            self._devices[device.name] = self._make_device_group(device)
+        return CgroupV2Slice(self._devices[device.name], str(sandbox), device, self._tree.controllers)
 
-    def _carve(self, carved: VirtualDevice) -> Path:
-        path = self._tree.path / carved.name
+    def _make_device_group(self, device: VirtualDevice) -> Path:
+        path = self._tree.path / device.name
         path.mkdir(exist_ok=True)
         if "cpu" in self._tree.controllers:
-            (path / "cpu.weight").write_text(str(DEVICE_WEIGHT * _PLAIN))
-            if carved.cores < len(carved.which):
-                (path / "cpu.max").write_text("{} {}".format(*quota_us(carved.cores)))
+            (path / "cpu.weight").write_text(str(DEVICE_WEIGHT * _DEFAULT_WEIGHT))
+            if device.cores < len(device.core_ids):
+                (path / "cpu.max").write_text("{} {}".format(*quota_us(device.cores)))
         if "cpuset" in self._tree.controllers:
-            (path / "cpuset.cpus").write_text(",".join(map(str, carved.which)))
+            (path / "cpuset.cpus").write_text(",".join(map(str, device.core_ids)))
         delegate_controllers(path, self._tree.controllers)
         return path
 

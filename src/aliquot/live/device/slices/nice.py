@@ -1,4 +1,4 @@
-"""Parts where no control groups can be written: the device's cores and a nice value. A wish, and said to be no more."""
+"""Slices without control groups, by CPU affinity and nice values. They are reported as not enforced."""
 
 import contextlib
 import os
@@ -9,29 +9,29 @@ from pathlib import Path
 from aliquot.live.device.records import NOT_ENFORCED, Enforcement
 from aliquot.live.device.slices.base import HostSlice, SliceEnforcer, VirtualDevice
 
-_STEP = log(1.25)  # what one nice value is worth to the kernel's scheduler
-_MOST = 19
+_STEP = log(1.25)  # the kernel's scheduler weighs each nice level by this factor
+_MAX_NICE = 19
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def nice_for(share: float) -> int:
-    """So that two who both want a core have it in about the proportion of their shares, where nothing else decides."""
-    return min(_MOST, max(0, round(log(1 / max(share, 1e-3)) / _STEP)))
+    """Return a nice value by which competing processes get a core in about the proportion of their shares."""
+    return min(_MAX_NICE, max(0, round(log(1 / max(share, 1e-3)) / _STEP)))
 
 
 class NiceSlice(HostSlice):
     directory = None
 
-    def __init__(self, carved: VirtualDevice) -> None:
-        self._carved = carved
+    def __init__(self, device: VirtualDevice) -> None:
+        self._device = device
         self._nice = 0
         self._pids: list[int] = []
 
     def enter(self, pids: Sequence[int]) -> None:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.sched_setaffinity(pid, self._carved.which)
+                os.sched_setaffinity(pid, self._device.core_ids)
                 self._pids.append(pid)
         self._renice()
 
@@ -41,22 +41,22 @@ class NiceSlice(HostSlice):
 
     def _renice(self) -> None:
         for pid in self._pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # without rights it only ever grows nicer
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it can only be raised without privileges
                 os.setpriority(os.PRIO_PROCESS, pid, self._nice)
 
-    def freeze(self, *, still: bool) -> bool:
+    def set_frozen(self, *, frozen: bool) -> bool:
         return False
 
-    def used_s(self) -> float:
-        """Of its process with its threads; children are not seen."""
+    def compute_s(self) -> float:
+        """Return the compute of the process with its threads, without its children."""
         ticks = 0
         for pid in self._pids:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
-        return ticks / _TICKS / self._carved.cores
+        return ticks / _TICKS / self._device.cores
 
-    def held_bytes(self) -> int:
-        """Of its process, without files that others may share."""
+    def memory_bytes(self) -> int:
+        """Return the memory of the process, without files that it may share."""
         pages = 0
         for pid in self._pids:
             fields = Path(f"/proc/{pid}/statm").read_text().split()
@@ -78,8 +78,8 @@ class NiceEnforcer(SliceEnforcer):
             f"{NOT_ENFORCED} (nice, cores)", "with the sandbox's own memory", "stopped (signals)", (why,)
         )
 
-    def make(self, sandbox: int, carved: VirtualDevice) -> NiceSlice:
-        return NiceSlice(carved)
+    def make(self, sandbox: int, device: VirtualDevice) -> NiceSlice:
+        return NiceSlice(device)
 
     def close(self) -> None:
-        """There is nothing."""
+        """Do nothing, because no groups were made."""
