@@ -591,4 +591,5 @@ def test_failed_transfers_leave_no_open_descriptors(directory):
             server.cut_after = None
             with cache.open(key("a")).result(SOON_S) as handle:
                 assert handle.found is Found.FETCHED
-    assert fds() == before
+    # The test's own web server closes its connections in threads of its own.
+    wait_until(fds, lambda count: count <= before, what="all descriptors to be closed")

@@ -108,6 +108,7 @@ def nowhere(tmp_path, monkeypatch):
     for name in ("ALIQUOT_URL", "ALIQUOT_KEY", "ALIQUOT_DATA", "ALIQUOT_OPERATOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # no server of another test is found
     return tmp_path
 
 
