@@ -10,10 +10,10 @@ import pytest
 
 from aliquot.storage.agent import agent as agents
 from aliquot.storage.messages import (
-    AskModel,
     EndSession,
     EvictDataset,
     Predicted,
+    PredictFiles,
     RemoveDataset,
     ShowDataset,
     ShowModels,
@@ -63,11 +63,11 @@ def test_an_origin_that_hangs_keeps_one_thread_and_everything_else_is_answered(t
 def test_what_the_model_says_of_a_session_that_has_ended_is_not_kept(tmp_path):
     async def run():
         async with agent_of(tmp_path) as (agent, told):
-            agent.handle(AskModel("ann", "s", ""))
+            agent.handle(PredictFiles("ann", "s", ""))
             agent.handle(EndSession("ann", "s"))
             assert isinstance(await told.get(), Predicted)
             assert not agent._predictions._expected
-            agent.handle(AskModel("ann", "s", ""))  # its name is used again
+            agent.handle(PredictFiles("ann", "s", ""))  # its name is used again
             assert isinstance(await told.get(), Predicted)
             assert list(agent._predictions._expected) == [("ann", "s")]
 

@@ -11,7 +11,7 @@ SESSION = ("ann", "s1")
 
 def books():
     seen = []
-    accounts = RunAccounts(lambda run, opened: seen.append((run.begun.invocation, opened.key)))
+    accounts = RunAccounts(lambda run, opened: seen.append((run.message.invocation, opened.key)))
     return accounts, seen
 
 

@@ -168,17 +168,17 @@ def _body(
 
 
 def _with_web(body: dict[str, Any], web: str | None, web_secure: str | None) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     if web is not None:
         means = {"true": "true", "yes": "true", "raw": "raw", "false": "false", "no": "false"}.get(web.lower())
         if means is None:
             raise InputError(f"--web: '{web}' is not known; it takes true, raw or false")
-        said = {"web-export": means != "false", "raw-http": means == "raw", "final": means != "false"}
+        annotations = {"web-export": means != "false", "raw-http": means == "raw", "final": means != "false"}
     if web_secure is not None:
-        said["require-whisk-auth"] = _secret(web_secure)
-    if not said:
+        annotations["require-whisk-auth"] = _secret(web_secure)
+    if not annotations:
         return body
-    return {**body, "annotations": [*body.get("annotations", ()), *as_list(said)]}
+    return {**body, "annotations": [*body.get("annotations", ()), *as_list(annotations)]}
 
 
 def _secret(text: str) -> str | bool:
@@ -194,11 +194,11 @@ def _write(gateway: GatewayClient, name: str, body: dict[str, Any], *, overwrite
     print_written(written, ACTIONS, as_json=as_json)
     if as_json:
         return
-    said = annotations_of(written)
-    if said.get("web-export") is True:
+    annotations = annotations_of(written)
+    if annotations.get("web-export") is True:
         say(f"on the web: {_url(gateway, name, written)}")
-        if isinstance(said.get("require-whisk-auth"), str):
-            say(f"with the header: X-Require-Whisk-Auth: {said['require-whisk-auth']}")
+        if isinstance(annotations.get("require-whisk-auth"), str):
+            say(f"with the header: X-Require-Whisk-Auth: {annotations['require-whisk-auth']}")
 
 
 def _url(gateway: GatewayClient, name: str, entity: dict[str, Any]) -> str:

@@ -175,7 +175,7 @@ def warm(
 @app.command()
 def evict(name: Name, data: Data = None, as_json: AsJson = False) -> None:
     """Delete a dataset's files from the node. They are fetched again when they are needed. For the operator."""
-    evicted = _send(connect(data), "POST", name, operator=True, below="/evict")
+    evicted = _send(connect(data), "POST", name, operator=True, suffix="/evict")
     if as_json:
         print_json(evicted)
     else:
@@ -206,9 +206,9 @@ def _send(
     *,
     operator: bool,
     query: dict[str, str] | None = None,
-    below: str = "",
+    suffix: str = "",
 ) -> dict[str, Any]:
-    path = _path(name, OPERATOR if operator else PATH) + below
+    path = _path(name, OPERATOR if operator else PATH) + suffix
     try:
         answer: dict[str, Any] = gateway.send(method, path, f"dataset {name}", query=query, operator=operator)
     except NotFoundError as error:

@@ -47,7 +47,7 @@ def logs(
     """
     gateway = connect(data)
     if which is not None and re.fullmatch("[0-9a-f]{32}", which):
-        _one(gateway, which, follow=follow, as_json=as_json)
+        _show_activation(gateway, which, follow=follow, as_json=as_json)
         return
     if which is not None:
         _check_known(gateway, which)
@@ -58,7 +58,7 @@ def logs(
             _print(record, as_json=as_json)
 
 
-def _one(gateway: GatewayClient, activation_id: str, *, follow: bool, as_json: bool) -> None:
+def _show_activation(gateway: GatewayClient, activation_id: str, *, follow: bool, as_json: bool) -> None:
     from aliquot.cli.invoke import follow as followed
 
     if not follow:

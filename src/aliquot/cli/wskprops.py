@@ -37,14 +37,14 @@ def wskprops(
                 say(f"{name}={value}")
         return
     path = file.expanduser()
-    _write(path, [*_others(path, properties), *(f"{name}={value}" for name, value in properties.items())])
+    _write(path, [*_other_lines(path, properties), *(f"{name}={value}" for name, value in properties.items())])
     if as_json:
         print_json({"written": str(path)})
     else:
         errors.print(f"wrote {errors.escape(str(path))}", highlight=False, soft_wrap=True)
 
 
-def _others(path: Path, properties: dict[str, str]) -> list[str]:
+def _other_lines(path: Path, properties: dict[str, str]) -> list[str]:
     """Return the lines of the file that set other properties."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

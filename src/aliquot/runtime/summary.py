@@ -26,26 +26,26 @@ def summarize(value: Any) -> bytes:  # noqa: ANN401 - a function's
     return body if 0 < len(body) <= _MAX_BYTES else answers.to_json(_describe(value))
 
 
-def _summarize(value: Any, left: list[int], depth: int) -> Any:  # noqa: ANN401 - likewise
-    """Return the value with large parts described. `left` holds how many more values may be copied."""
+def _summarize(value: Any, remaining: list[int], depth: int) -> Any:  # noqa: ANN401 - likewise
+    """Return the value with large parts described. `remaining` holds how many more values may be copied."""
     if value is None or value is True or value is False or type(value) is float:
         return value
     if type(value) is int:
         return value if value.bit_length() <= _MAX_INT_BITS else _describe(value)
     if type(value) is str:
-        left[0] -= len(value) // _CHARACTERS_PER_VALUE
-        return value if left[0] >= 0 else _describe(value)
-    if depth == 0 or type(value) not in (list, tuple, dict) or len(value) > left[0]:
+        remaining[0] -= len(value) // _CHARACTERS_PER_VALUE
+        return value if remaining[0] >= 0 else _describe(value)
+    if depth == 0 or type(value) not in (list, tuple, dict) or len(value) > remaining[0]:
         return _describe(value)
     if type(value) is dict:
         if not all(type(key) is str and len(key) <= _MAX_KEY_LENGTH for key in value):
             return _describe(value)
-        left[0] -= len(value) + sum(map(len, value)) // _CHARACTERS_PER_VALUE
-        if left[0] < 0:
+        remaining[0] -= len(value) + sum(map(len, value)) // _CHARACTERS_PER_VALUE
+        if remaining[0] < 0:
             return _describe(value)
-        return {key: _summarize(item, left, depth - 1) for key, item in value.items()}
-    left[0] -= len(value)
-    return [_summarize(item, left, depth - 1) for item in value]
+        return {key: _summarize(item, remaining, depth - 1) for key, item in value.items()}
+    remaining[0] -= len(value)
+    return [_summarize(item, remaining, depth - 1) for item in value]
 
 
 def _describe(value: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise

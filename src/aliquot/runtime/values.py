@@ -136,21 +136,21 @@ class _LargeBytes:
 
 def wrap_large_bytes(value: Any) -> Any:  # noqa: ANN401 - any value
     """Return the value with stand-ins for large bytes, also inside its lists, tuples and dictionaries."""
-    left = [_MAX_VALUES]
-    return _replace_bytes(value, left, _MAX_DEPTH)
+    remaining = [_MAX_VALUES]
+    return _replace_bytes(value, remaining, _MAX_DEPTH)
 
 
-def _replace_bytes(value: Any, left: list[int], depth: int) -> Any:  # noqa: ANN401 - likewise
+def _replace_bytes(value: Any, remaining: list[int], depth: int) -> Any:  # noqa: ANN401 - likewise
     kind = type(value)
     if kind is bytes:
         return _LargeBytes(value) if len(value) >= MIN_SHARED_BYTES else value
-    if depth == 0 or kind not in (list, tuple, dict) or len(value) > left[0]:
+    if depth == 0 or kind not in (list, tuple, dict) or len(value) > remaining[0]:
         return value
-    left[0] -= len(value)
+    remaining[0] -= len(value)
     if kind is dict:
-        found = {key: _replace_bytes(item, left, depth - 1) for key, item in value.items()}
+        found = {key: _replace_bytes(item, remaining, depth - 1) for key, item in value.items()}
         return found if any(found[key] is not value[key] for key in value) else value
-    items = [_replace_bytes(item, left, depth - 1) for item in value]
+    items = [_replace_bytes(item, remaining, depth - 1) for item in value]
     return kind(items) if any(new is not value[at] for at, new in enumerate(items)) else value
 
 
@@ -160,12 +160,12 @@ def load(pickled: memoryview, sizes: list[int], memory: Any, unpickle: Any = pic
     return unpickle(pickled, buffers=[view[span] for span in layout(sizes)[0]])
 
 
-def copy_buffers(sizes: list[int], behind: memoryview) -> bytearray:
+def copy_buffers(sizes: list[int], buffers: memoryview) -> bytearray:
     """Copy the buffers behind a pickle into writable memory, with the layout of a shared buffer."""
     spans, whole = layout(sizes)
     memory, at = bytearray(whole), 0
     for span in spans:
         size = span.stop - span.start
-        memory[span] = behind[at : at + size]
+        memory[span] = buffers[at : at + size]
         at += size
     return memory

@@ -53,7 +53,7 @@ class App:
         self._include = read_names(include, "include")
         self.module: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 - the caller, whose file is sent
         self._address = url, key
-        self._found: Client | None = None
+        self._cached_client: Client | None = None
         register(name, self.module)
 
     def __repr__(self) -> str:
@@ -182,9 +182,9 @@ class App:
 
     def client(self) -> Client:
         """Find the platform when it is first needed, so that the file can be imported without one."""
-        if self._found is None:
-            self._found = client_for(find_server(*self._address))
-        return self._found
+        if self._cached_client is None:
+            self._cached_client = client_for(find_server(*self._address))
+        return self._cached_client
 
 
 def _check(app: str, raw: Callable[..., Any]) -> None:

@@ -30,11 +30,11 @@ def find_server(
     Raises `NoServerError` when there is none, and `UsageError` when what is given is incomplete or leaves a choice.
     """
     if url is not None or key is not None:
-        return _given(url or os.environ.get("ALIQUOT_URL"), key or os.environ.get("ALIQUOT_KEY"), "the arguments")
+        return _server_at(url or os.environ.get("ALIQUOT_URL"), key or os.environ.get("ALIQUOT_KEY"), "the arguments")
     if data is None and (os.environ.get("ALIQUOT_URL") or os.environ.get("ALIQUOT_KEY")):
-        return _given(os.environ.get("ALIQUOT_URL"), os.environ.get("ALIQUOT_KEY"), "ALIQUOT_URL and ALIQUOT_KEY")
+        return _server_at(os.environ.get("ALIQUOT_URL"), os.environ.get("ALIQUOT_KEY"), "ALIQUOT_URL and ALIQUOT_KEY")
     if data is None and os.environ.get("__OW_API_KEY"):  # a function that has its owner's key
-        return _given(os.environ.get("__OW_API_HOST"), os.environ["__OW_API_KEY"], "the sandbox's environment")
+        return _server_at(os.environ.get("__OW_API_HOST"), os.environ["__OW_API_KEY"], "the sandbox's environment")
     return read_server(os.path.join(find_folder(data), _LOCAL))
 
 
@@ -69,7 +69,7 @@ def _is_served(folder: str) -> bool:
         return False
 
 
-def _given(url: str | None, key: str | None, origin: str) -> ServerAddress:
+def _server_at(url: str | None, key: str | None, origin: str) -> ServerAddress:
     if not url or not key:
         missing, other = ("an address (ALIQUOT_URL)", "a key") if not url else ("a key (ALIQUOT_KEY)", "an address")
         raise UsageError(f"{origin}: {missing} is missing; {other} alone does not lead to a platform")

@@ -116,7 +116,7 @@ class EndSession(Struct, frozen=True, tag=True):
     session: str
 
 
-class AskModel(Struct, frozen=True, tag=True):
+class PredictFiles(Struct, frozen=True, tag=True):
     """The core's command `Predict`. Answered by `Predicted`."""
 
     tenant: str
@@ -179,7 +179,7 @@ ToAgent: TypeAlias = (
     | BeginRun
     | EndRun
     | EndSession
-    | AskModel
+    | PredictFiles
     | StartPrefetch
     | CancelPrefetch
     | ShowModels

@@ -85,7 +85,7 @@ class FakePlatform:
     def remove(self, tenant: str, function: str) -> None:
         self.deployed.pop((tenant, function), None)
 
-    def misfit(self, action: Action) -> str | None:
+    def reason_not_deployable(self, action: Action) -> str | None:
         return self.why_misfit
 
     def begin_session(self, namespace: str, session_id: str) -> None:

@@ -21,7 +21,6 @@ from aliquot.live.store.base import Store
 from aliquot.storage.messages import (
     AgentFailed,
     AgentFigures,
-    AskModel,
     CancelPrefetch,
     CheckDataset,
     EndSession,
@@ -29,6 +28,7 @@ from aliquot.storage.messages import (
     FromAgent,
     ModelsReply,
     Predicted,
+    PredictFiles,
     PrefetchEnded,
     PutDataset,
     RemoveDataset,
@@ -227,7 +227,7 @@ class Fabric:
             return
         self._predicting[command.tenant, command.session] = None
         user = self._listener.user_of(command.tenant, command.session)
-        self._agent.send(AskModel(command.tenant, command.session, command.function, user))
+        self._agent.send(PredictFiles(command.tenant, command.session, command.function, user))
 
     def fetch(self, command: Fetch) -> None:
         self._fetches[command.fetch] = None

@@ -1,6 +1,6 @@
 """Activation records in OpenWhisk's format. Values of our own are annotations.
 
-The JSON is assembled by hand, because a record is made for every call, most of it is the same for all calls of an
+The JSON is assembled by hand, because a record is made for every call. Most of it is the same for all calls of an
 action, and the result is JSON already.
 """
 

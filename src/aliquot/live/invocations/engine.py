@@ -89,7 +89,7 @@ class Engine:
         """Report `Woke` when the time has come, never earlier: the scheduler would find nothing to do.
 
         uvloop runs timers up to a millisecond early, and delays below half a millisecond at once, so the delay is
-        rounded up, and a timer that is early all the same is set again.
+        rounded up. A timer that is early all the same is set again.
         """
         if self._alarm is not None:
             self._alarm.cancel()

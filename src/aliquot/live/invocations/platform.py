@@ -67,7 +67,7 @@ class Platform(Protocol):
 
     def remove(self, tenant: str, function: str) -> None: ...
 
-    def misfit(self, action: Action) -> str | None:
+    def reason_not_deployable(self, action: Action) -> str | None:
         """Return why the action could never run, or None: it may not use a dataset, or no device fits its needs."""
         ...
 

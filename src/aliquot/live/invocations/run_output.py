@@ -24,7 +24,7 @@ class RunOutput:
                     return (*inner, assignment.logs + outermost)
         return ((),)
 
-    def own(self, call: Call) -> tuple[str, ...]:
+    def of_call(self, call: Call) -> tuple[str, ...]:
         """Return the lines that this call itself has printed."""
         outermost = call.outermost
         # A chain prints nothing itself.

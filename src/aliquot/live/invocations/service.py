@@ -165,7 +165,7 @@ class Service:
         call = self.calls.get(activation_id)
         if call is None or call.namespace.name != namespace:
             return False
-        for line in self._performer.output.own(call):
+        for line in self._performer.output.of_call(call):
             follower.printed(line)
         call.follow(follower)
         return True
@@ -180,7 +180,7 @@ class Service:
     def remove(self, tenant: str, function: str) -> None:
         self._deployments.remove(tenant, function)
 
-    def misfit(self, action: Action) -> str | None:
+    def reason_not_deployable(self, action: Action) -> str | None:
         """Return why the action cannot run: it names a dataset it may not use, or its needs or limits fit no device."""
         if names := parse_needs(action).datasets:
             reason = self.fabric.datasets.reason_unavailable(action.namespace, names)

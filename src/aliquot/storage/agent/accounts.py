@@ -21,11 +21,11 @@ UNKNOWN_RUN = "the storage agent knows nothing of it"
 class RunAccount:
     """The counters of one invocation, from its start to its record."""
 
-    __slots__ = ("audience", "begun", "data_s", "error", "opened", "prefetched", "reasons")
+    __slots__ = ("audience", "data_s", "error", "message", "opened", "prefetched", "reasons")
 
-    def __init__(self, begun: BeginRun) -> None:
-        self.begun = begun
-        self.audience: AudienceKey = (begun.tenant, audience_of(begun.session, begun.function))
+    def __init__(self, message: BeginRun) -> None:
+        self.message = message
+        self.audience: AudienceKey = (message.tenant, audience_of(message.session, message.function))
         self.data_s = 0.0
         self.opened: dict[Found, int] = {}
         self.prefetched: dict[FileKey, int] = {}
@@ -55,13 +55,13 @@ class RunAccounts:
 
     # --- runs ---------------------------------------------------------------------------------------------
 
-    def begin(self, begun: BeginRun) -> None:
-        run = RunAccount(begun)
+    def begin(self, message: BeginRun) -> None:
+        run = RunAccount(message)
         self.reopen(run.audience)
-        self._by_invocation[begun.invocation] = run
-        self._by_sandbox.setdefault(begun.sandbox, []).append(run)
-        run.data_s += self._early_s.pop(begun.sandbox, 0.0)
-        for opened in self._early.pop(begun.sandbox, ()):
+        self._by_invocation[message.invocation] = run
+        self._by_sandbox.setdefault(message.sandbox, []).append(run)
+        run.data_s += self._early_s.pop(message.sandbox, 0.0)
+        for opened in self._early.pop(message.sandbox, ()):
             self._count(run, opened)
 
     def opened(self, opened: FileOpened) -> None:

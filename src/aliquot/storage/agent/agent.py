@@ -27,7 +27,6 @@ from aliquot.storage.frames import MAX_PACKET_BYTES, view_message_decoder
 from aliquot.storage.lookups import DatasetLookups
 from aliquot.storage.messages import (
     AgentFigures,
-    AskModel,
     BeginRun,
     CancelPrefetch,
     CheckDataset,
@@ -37,6 +36,7 @@ from aliquot.storage.messages import (
     EvictDataset,
     FromAgent,
     HideDataset,
+    PredictFiles,
     PutDataset,
     RemoveDataset,
     Reply,
@@ -115,13 +115,13 @@ class StorageAgent:
             BeginRun: self._accounts.begin,
             EndRun: self._end_run,
             EndSession: self._end_session,
-            AskModel: self._predictions.ask,
+            PredictFiles: self._predictions.request,
             StartPrefetch: self._prefetches.begin,
             CancelPrefetch: self._prefetches.cancel,
-            ShowModels: models.ask,
-            TrainModel: models.ask,
-            UseModel: models.ask,
-            RollBackModel: models.ask,
+            ShowModels: models.handle,
+            TrainModel: models.handle,
+            UseModel: models.handle,
+            RollBackModel: models.handle,
         }
 
     # --- messages -----------------------------------------------------------------------------------------
@@ -245,21 +245,21 @@ class StorageAgent:
         self._on_loop(self._accounts.opened, event)
 
     def _accessed(self, run: RunAccount, opened: FileOpened) -> None:
-        begun = run.begun
+        message = run.message
         assert opened.found is not None  # noqa: S101 - a failed open is not counted as an access
         access = FileAccess(
             time_s=time.time(),
-            tenant=begun.tenant,
-            session=begun.session,
-            function=begun.function,
-            invocation=begun.invocation,
+            tenant=message.tenant,
+            session=message.session,
+            function=message.function,
+            invocation=message.invocation,
             dataset=opened.key.dataset,
             path=opened.key.path,
             size=opened.size,
             operation="open",
             waited_s=opened.waited_s,
             found=opened.found,
-            user=begun.user,
+            user=message.user,
         )
         self._predictions.accessed(access, run.audience)
 

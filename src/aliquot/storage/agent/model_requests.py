@@ -23,7 +23,7 @@ class ModelRequests:
         self._threads = threads
         self._send = send
 
-    def ask(self, message: ModelRequest) -> None:
+    def handle(self, message: ModelRequest) -> None:
         self._threads.submit(self._work, message)
 
     def _work(self, message: ModelRequest) -> None:

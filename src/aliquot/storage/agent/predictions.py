@@ -13,7 +13,7 @@ from aliquot.learn.settings import LearnSettings
 from aliquot.storage.agent.accounts import RunAccounts
 from aliquot.storage.agent.datasets import NodeDatasets
 from aliquot.storage.log import AccessLog
-from aliquot.storage.messages import AskModel, FromAgent, Predicted
+from aliquot.storage.messages import FromAgent, Predicted, PredictFiles
 from aliquot.storage.model_service import ModelService
 from aliquot.storage.records import FileAccess, FileKey, Likely
 
@@ -38,17 +38,19 @@ class Predictions:
         self.serving = ModelService(directory / MODELS, self._log, learning)
         self._thread = ThreadPoolExecutor(1, "model")  # one thread predicts in the order of the requests
         self._lock = threading.Lock()
-        self._waiting: dict[AudienceKey, AskModel | None] = {}  # waiting requests: the core's, or None after an open
+        self._waiting: dict[
+            AudienceKey, PredictFiles | None
+        ] = {}  # waiting requests: the core's, or None after an open
         self._expected: dict[AudienceKey, tuple[FileKey, ...]] = {}
 
     def accessed(self, access: FileAccess, audience: AudienceKey) -> None:
         self._log.add(access)
-        self._ask(audience, None)
+        self._enqueue(audience, None)
 
-    def ask(self, message: AskModel) -> None:
+    def request(self, message: PredictFiles) -> None:
         audience = (message.tenant, message.session)
         self._accounts.reopen(audience)
-        self._ask(audience, message)
+        self._enqueue(audience, message)
 
     def expected(self, audience: AudienceKey) -> Iterable[FileKey]:
         return self._expected.get(audience, ())
@@ -64,7 +66,7 @@ class Predictions:
 
     # --- the model's thread ---------------------------------------------------------------------------------
 
-    def _ask(self, audience: AudienceKey, message: AskModel | None) -> None:
+    def _enqueue(self, audience: AudienceKey, message: PredictFiles | None) -> None:
         """Queue a request. Opens that arrive before its prediction share it, and a request of the core is kept."""
         with self._lock:
             waiting = audience in self._waiting

@@ -42,16 +42,16 @@ class FsspecOrigin(Origin):
         self._url = url
         self._values = option_values(options)
         self._manifest = str(self._values.pop("manifest", ""))
-        self._made: _FsspecDriver | None = None
-        self._making = Lock()
+        self._cached_driver: _FsspecDriver | None = None
+        self._lock = Lock()
 
     @property
     def _driver(self) -> _FsspecDriver:
         """The driver, made at its first use because some drivers connect then."""
-        with self._making:
-            if self._made is None:
-                self._made = _driver(self._url, self._values, self)
-            return self._made
+        with self._lock:
+            if self._cached_driver is None:
+                self._cached_driver = _driver(self._url, self._values, self)
+            return self._cached_driver
 
     @property
     def link(self) -> str:

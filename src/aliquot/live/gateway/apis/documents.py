@@ -58,7 +58,7 @@ def put_operation(document: Document, operation: ApiOperation, base: str, descri
     if len(cases) >= MAX_OPERATIONS:
         raise ApiError(f"the APIs of a namespace have at most {MAX_OPERATIONS} operations.")
     if any(identity in case["operations"] for case in cases):
-        raise ApiError(f"the operationId '{identity}' is there twice.")
+        raise ApiError(f"the operationId '{identity}' is used twice.")
     url = operation.url(base)
     item[operation.verb] = {
         "responses": {"default": {"description": "Default response"}},

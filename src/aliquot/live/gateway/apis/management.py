@@ -75,7 +75,7 @@ class ApiManagement:
         given = _read(request)
         wanted = given.get("basepath")
         if wanted:
-            found = await self._apis.one(caller, str(wanted))
+            found = await self._apis.find(caller, str(wanted))
             apis = [found] if found else []
         else:
             apis = await self._apis.all(caller)
@@ -102,7 +102,7 @@ class ApiManagement:
         return _json({})
 
     async def _delete(self, caller: str, wanted: str, path: str | None, verb: str | None) -> None:
-        api = await self._apis.one(caller, wanted)
+        api = await self._apis.find(caller, wanted)
         if api is None:
             raise ApiError(f"API '{wanted}' does not exist.")
         if not path:
@@ -131,7 +131,7 @@ class ApiManagement:
                 raise ApiError(f"action is missing the {field} field.")
         base_path, title = str(apidoc["gatewayBasePath"]), apidoc.get("apiName")
         fresh = base_document(base_path, str(title) if title else None)
-        existing = await self._apis.one(caller, base_path)
+        existing = await self._apis.find(caller, base_path)
         document = copy.deepcopy(existing.document) if existing else fresh
         # A client gives the same namespace in both places if it means its own, whatever name it uses.
         own = action["namespace"] in ("_", apidoc.get("namespace"))

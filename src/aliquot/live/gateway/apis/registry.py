@@ -58,7 +58,7 @@ class ApiRegistry:
         found = self._by_namespace.get(namespace, {})
         return [found[path] for path in sorted(found) if self._is_current(found[path])]
 
-    async def one(self, namespace: str, base_path_or_title: str) -> Api | None:
+    async def find(self, namespace: str, base_path_or_title: str) -> Api | None:
         by_path = base_path_or_title.startswith("/")
         for api in await self.all(namespace):
             if base_path_or_title == (api.base_path if by_path else api.document["info"].get("title")):

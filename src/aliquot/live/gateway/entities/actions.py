@@ -100,7 +100,7 @@ class ActionEndpoints:
             self._check_package(name)
             old = find_replaced(self._entities, Action, name.namespace, name.name, overwrite=overwrite)
             action = build_action(name, put, old, self._entities, self._settings, self._max_concurrent(request))
-            if (why := self._platform.misfit(action)) is not None:
+            if (why := self._platform.reason_not_deployable(action)) is not None:
                 raise Refusal(400, why)
             action = await self._catalogue.put(action)
         return json_response(action_view(action))

@@ -34,11 +34,11 @@ class DrainingParser:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._left = _LINGER_BYTES
+        self._remaining_bytes = _LINGER_BYTES
 
     def feed_data(self, data: bytes) -> None:
-        self._left -= len(data)
-        if self._left < 0:
+        self._remaining_bytes -= len(data)
+        if self._remaining_bytes < 0:
             self._transport.abort()
 
 

@@ -111,7 +111,7 @@ def make_router(endpoints: list[Endpoint], auth: Auth, operator: OperatorAuth, b
     for endpoint in endpoints:
         at = by_path.setdefault(endpoint.path, {})
         if endpoint.method in at:
-            raise ValueError(f"{endpoint.method} {endpoint.path} is there twice")
+            raise ValueError(f"{endpoint.method} {endpoint.path} is listed twice")
         at[endpoint.method] = endpoint
     routes = []
     for path in list(by_path):

@@ -165,8 +165,8 @@ class Composer:
     def remove(self, tenant: str, function: str) -> None:
         self._service.remove(tenant, function)
 
-    def misfit(self, action: Action) -> str | None:
-        return self._service.misfit(action)
+    def reason_not_deployable(self, action: Action) -> str | None:
+        return self._service.reason_not_deployable(action)
 
     def set_weight(self, namespace: Namespace) -> None:
         self._service.set_weight(namespace)
@@ -232,7 +232,7 @@ class Composer:
             shared = SharedArguments(handed=command.handed is not None, hands_on=command.hands_on)
             if command.handed is not None:
                 shared.buffer, payload = command.handed.shared_buffer, command.handed.pickled
-        make = self._chain if command.then else self._single
+        make = self._chain if command.chained else self._single
         component = composition.component = make(composition, command, payload, shared)
         if call.durable and not composition.begun:
             component.queue_entry = call.id
@@ -278,7 +278,7 @@ class Composer:
             shared=shared,
             done=lambda ended: self._chain_ended(composition, ended),
         )
-        for step_id, resolved in ((command.id, command.resolved), *command.then):
+        for step_id, resolved in ((command.id, command.resolved), *command.chained):
             step = NestedCall(
                 chain,
                 step_id,

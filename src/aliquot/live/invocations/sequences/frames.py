@@ -34,9 +34,7 @@ class RunComponent(Struct, frozen=True, gc=False):
     resolved: ResolvedAction
     payload: bytes
     itself: bool = False  # the conductor itself runs, not a nested composition
-    then: tuple[
-        ResolvedAction, ...
-    ] = ()  # actions that follow in the same sandbox, each on the result of the previous one
+    chained: tuple[ResolvedAction, ...] = ()  # follow in the same sandbox, each on the result of the previous one
     handed: PickledResult | None = None  # instead of the payload
     hands_on: bool = False  # the next component takes a pickled result
 
@@ -145,7 +143,7 @@ class SequenceFrame(Frame):
         self._resolve = resolve
         self._count = count
         self._max_components = max_components
-        self._ahead = deque(resolved.action.exec.components)
+        self._remaining = deque(resolved.action.exec.components)
         self._following = 0  # components that already run in the sandbox of the previous one
 
     @property
@@ -166,9 +164,9 @@ class SequenceFrame(Frame):
         return self._next(last)
 
     def _next(self, so_far: FrameEnd) -> FrameStep:
-        if not self._ahead:
+        if not self._remaining:
             return so_far
-        name = self._ahead.popleft()
+        name = self._remaining.popleft()
         if self._count.value >= self._max_components:
             return _refused(texts.SEQUENCE_TOO_LONG)
         try:
@@ -182,31 +180,31 @@ class SequenceFrame(Frame):
         if resolved.is_sequence:
             return RunComponent(resolved, so_far.result)
         self._count.value += 1
-        then = self._chain(resolved)
-        hands_on = self._hands_on(then[-1] if then else resolved)
+        chained = self._chain(resolved)
+        hands_on = self._hands_on(chained[-1] if chained else resolved)
         payload = payloads.with_defaults(resolved.action, so_far.result)
-        return RunComponent(resolved, payload, then=then, handed=so_far.handed, hands_on=hands_on)
+        return RunComponent(resolved, payload, chained=chained, handed=so_far.handed, hands_on=hands_on)
 
     def _hands_on(self, resolved: ResolvedAction) -> bool:
         """Return whether this action and the next one are SDK functions."""
-        if not self._ahead or not _takes_pickles(resolved):
+        if not self._remaining or not _takes_pickles(resolved):
             return False
         try:
-            return _takes_pickles(self._resolve(self._ahead[0]))
+            return _takes_pickles(self._resolve(self._remaining[0]))
         except (NotFoundError, AccessDeniedError):  # reported when its turn comes
             return False
 
     def _chain(self, first: ResolvedAction) -> tuple[ResolvedAction, ...]:
         """Take the next components of the same group. They run in the same sandbox, so results need not leave it."""
         chain: list[ResolvedAction] = []
-        while self._ahead and first.group and not first.composite and self._count.value < self._max_components:
+        while self._remaining and first.group and not first.composite and self._count.value < self._max_components:
             try:
-                resolved = self._resolve(self._ahead[0])
+                resolved = self._resolve(self._remaining[0])
             except (NotFoundError, AccessDeniedError):  # reported when its turn comes
                 break
             if resolved.composite or (resolved.tenant, resolved.group) != (first.tenant, first.group):
                 break
-            self._ahead.popleft()
+            self._remaining.popleft()
             self._count.value += 1
             chain.append(resolved)
         self._following = len(chain)

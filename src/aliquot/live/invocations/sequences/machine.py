@@ -40,7 +40,7 @@ class RunAction(Struct, frozen=True, gc=False):
     handed: PickledResult | None = None  # instead of the payload
     hands_on: bool = False
     # Actions that follow in the same sandbox, each with its id. `returned` comes for each of them.
-    then: tuple[tuple[str, ResolvedAction], ...] = ()
+    chained: tuple[tuple[str, ResolvedAction], ...] = ()
 
 
 class CloseFrame(Struct, frozen=True, gc=False):
@@ -113,9 +113,11 @@ class CompositionMachine:
             elif isinstance(step, AlreadyRunning):
                 return commands
             elif step.itself or not step.resolved.composite:
-                then = tuple((self._new_id(), resolved) for resolved in step.then)
+                chained = tuple((self._new_id(), resolved) for resolved in step.chained)
                 commands.append(
-                    RunAction(self._new_id(), step.resolved, step.payload, frame.id, step.handed, step.hands_on, then)
+                    RunAction(
+                        self._new_id(), step.resolved, step.payload, frame.id, step.handed, step.hands_on, chained
+                    )
                 )
                 return commands
             else:
