@@ -35,7 +35,7 @@ class Driver(Protocol):
 
     @property
     def has_own_memory(self) -> bool:
-        """Whether the devices have memory besides the host's.
+        """True when the devices have memory besides the host's.
 
         Swapping then takes a while and is called from a separate thread. A sandbox that cannot be swapped out is ended
         to free its memory.

@@ -6,7 +6,7 @@ NOT_ENFORCED = "not enforced"
 
 
 class Enforcement(Struct, frozen=True):
-    """How slices are enforced on this machine. Each limit that is not enforced has a line in `lacking`."""
+    """The enforcement of slices on this machine. Each limit that is not enforced has a line in `lacking`."""
 
     compute: str  # such as "quota and weight (cgroups v1)"
     memory: str

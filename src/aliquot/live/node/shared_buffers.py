@@ -56,7 +56,7 @@ class SharedBuffer:
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
         except OSError as error:
             raise SharedBufferError(f"the shared buffer is still being written to ({error.strerror})") from error
-        # Pages that the sender never wrote were charged to nobody. The receiver would be charged when it reads them.
+        # Unwritten pages were not charged to the sender. The receiver would be charged when it reads them.
         if os.fstat(self.fd).st_blocks * _BLOCK_BYTES < self.size:
             raise SharedBufferError("the shared buffer has not been written to its end")
 

@@ -104,7 +104,7 @@ class ZygoteProcess:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no sandbox of the zygote runs and no start waits for it."""
+        """True when no sandbox of the zygote runs and no start waits for it."""
         spare = {self._ready_cell.number} if self._ready_cell is not None else set()
         return all(waiter.done() for waiter in self._waiting) and self._living <= spare
 
