@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 TAIL_LINES = 2
-INTERPRETER = str(Path(sys.executable).resolve())  # of the base Python, because all clones share the cache
+INTERPRETER = str(Path(sys.executable).resolve())  # the base Python, because all clones share the cache
 
 
 class MeasurementError(Exception):

@@ -30,7 +30,9 @@ class Device:
         self.measured_utilisation: float | None = None
         self.resident_bytes = 0
         self.evictable_bytes = 0
-        self.kept: dict[int, Sandbox] = {}  # for sessions, least recently used first; these are in neither order
+        self.kept: dict[
+            int, Sandbox
+        ] = {}  # sandboxes kept for sessions, least recently used first; not in the two orders
         self.kept_bytes = 0
         self.last_dispatch = -1
         self.active_slices: dict[int, Slice] = {}  # by sandbox; used only when allotments depend on each other

@@ -44,11 +44,11 @@ class Flow:
         self.spec = spec
         self.domain = domain
         self.tenant_weight: float = 1  # set by the operator
-        self.weight = spec.weight  # the tenant's weight times its own
+        self.weight = spec.weight  # the tenant's weight times the function's
         self.queue: OrderedDict[str, Invocation] = OrderedDict()
         self.queued = 0  # length of the queue, counted because it is read more often than anything else
         self.held_back: OrderedDict[str, Invocation] = OrderedDict()  # see `waiting.py`
-        self.closed = False  # its function is removed, and what is in flight may finish
+        self.closed = False  # its function is removed, but invocations in flight may finish
         self.in_flight = 0
         self.arrivals = 0
         self.first_arrival: float = 0

@@ -1,4 +1,4 @@
-"""The kinds of policy, and what each decides. A policy reads a view and returns a decision. It has no side effects.
+"""The kinds of policy and their decisions. A policy reads a view and returns a decision. It has no side effects.
 
 After each change the scheduler calls a hook of the policy, so that the policy can update its own state (tags,
 heaps) and decide in O(log n). A hook may change the policy's own state and nothing else.
@@ -270,7 +270,7 @@ E = TypeVar("E", bound=Evictable)
 
 
 class Eviction(ABC, Generic[E]):
-    """Decides what is evicted first. One instance serves one device's memory, or one pool."""
+    """Decides which entry is evicted first. One instance serves one device's memory, or one pool."""
 
     params_type: ClassVar[type[Params]] = Params
 

@@ -114,7 +114,7 @@ class Scheduler:
     # --- the entry point --------------------------------------------------------------------------------
 
     def step(self, now: float, events: Sequence[Event]) -> list[Command]:
-        """Handle what happened at `now`, and return the commands that follow."""
+        """Handle the events of time `now`, and return the commands that follow."""
         if now < self.now:
             raise EventError(f"the clock went back from {self.now} to {now}")
         self.now = now

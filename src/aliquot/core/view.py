@@ -93,7 +93,7 @@ class FlowView(Protocol):
     @property
     def spec(self) -> FunctionSpec: ...
     @property
-    def weight(self) -> float: ...  # the tenant's weight times its own
+    def weight(self) -> float: ...  # the tenant's weight times the function's
     @property
     def tenant_weight(self) -> float: ...  # set by the operator
     @property

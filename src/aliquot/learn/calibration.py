@@ -10,7 +10,7 @@ _PRIOR = 8.0  # weight of the predictor's own probability, in answers
 
 
 class Calibration(Struct, frozen=True, array_like=True):
-    """A piecewise linear function from predicted to observed probabilities; the identity if it has no points."""
+    """A piecewise linear function from predicted to observed probabilities. Without points it is the identity."""
 
     predicted: list[float] = []
     observed: list[float] = []

@@ -9,7 +9,7 @@ from aliquot.learn.predictor import Predictor
 from aliquot.learn.scoring import HeldOutStep, Score, predictions, tally
 
 SIMPLEST_FIRST = ("none", "popular", "markov1", "markov2", "lstm", "blend")
-_MARGIN = 0.001  # by which a more complex predictor must be better
+_MARGIN = 0.001  # required advantage of a more complex predictor
 
 
 class PredictorChoice(Struct, frozen=True):
@@ -17,7 +17,7 @@ class PredictorChoice(Struct, frozen=True):
 
     winner: str
     scores: dict[str, Score]
-    weights: dict[str, float]  # of the blend's parts; empty if there is no blend
+    weights: dict[str, float]  # weights of the blend's parts; empty if there is no blend
 
 
 def choose(singles: Mapping[str, Predictor], held_out: Sequence[HeldOutStep], marks: frozenset[str]) -> PredictorChoice:

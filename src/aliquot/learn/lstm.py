@@ -12,7 +12,7 @@ _BATCH = 256
 
 
 class LstmError(Exception):
-    """The network cannot be run; the text says why."""
+    """The network cannot be run. The text gives the reason."""
 
 
 class LstmPredictor:

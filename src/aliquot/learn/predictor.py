@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from aliquot.learn.steps import History
 
-MAX_GUESSES = 32  # of one prediction
+MAX_GUESSES = 32  # maximum number of guesses in one prediction
 
 
 class Guess(NamedTuple):

@@ -20,7 +20,7 @@ _DIGITS = 6
 
 
 class BrokenVersionError(Exception):
-    """A version is damaged; the text says how."""
+    """A version is damaged. The text gives the reason."""
 
 
 class EpochResult(Struct, frozen=True):
@@ -47,7 +47,7 @@ class Manifest(Struct, frozen=True):
     until_s: float  # start of the newest session that it was trained on
     accepted: bool  # it was better than the serving version
     why: str
-    weights: dict[str, float] = {}  # of the blend's parts
+    weights: dict[str, float] = {}  # weights of the blend's parts
     calibration: Calibration = Calibration()
     curve: list[EpochResult] = []
     without: str = ""  # why it has no network; empty if it has one

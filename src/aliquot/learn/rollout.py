@@ -16,7 +16,7 @@ MAX_CHAINS = 6  # chains that are followed at once
 _MAX_BRANCHES = 4  # next steps of each chain
 _MIN_CHAIN_PROBABILITY = 0.02  # a less likely chain ends
 _RANK_DECIMALS = 1  # probabilities equal to so many decimals are ordered by distance
-MIN_PROBABILITY = 0.05  # of a predicted file
+MIN_PROBABILITY = 0.05  # less likely files are not predicted
 
 
 class _Chain(NamedTuple):

@@ -27,12 +27,12 @@ from aliquot.learn.vocabulary import MAX_STEPS, MAX_STEPS_INT8, Vocabulary, choo
 
 HELD_BACK = 0.2  # share of the sessions, the newest ones
 _MAX_TRIALS = 20_000  # held-out steps that predictors are scored on
-_MIN_STEPS = 200  # for training a network
+_MIN_STEPS = 200  # fewer steps are not enough to train a network
 _MIN_COMMON_STEPS = 20  # held-out steps unknown to both versions, for a comparison on these alone
 
 
 class TooFewSessionsError(Exception):
-    """The log has too few sessions; the text says how many are needed."""
+    """The log has too few sessions. The text gives the required number."""
 
 
 class DatedSession(Struct, frozen=True):

@@ -33,7 +33,7 @@ class Vocabulary:
         return FIRST_BUCKET + crc32(file.encode()) % BUCKETS if known is None else known
 
     def step(self, number: int) -> AccessStep | None:
-        """Return the step of a number; None for a bucket, the end and padding."""
+        """Return the step of a number, or None for a bucket, the end and padding."""
         return self.steps[number - FIRST_STEP] if number >= FIRST_STEP else None
 
 

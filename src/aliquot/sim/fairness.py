@@ -1,7 +1,7 @@
 """Fairness measurements: how evenly service is divided among flows that wait at the same time.
 
 A flow is backlogged while one of its calls waits. Service is device time times share, counted during runs and divided
-by the flow's weight. Only times with two or more backlogged flows count, because a flow alone gets what it demands.
+by the flow's weight. Only times with two or more backlogged flows count, because a flow alone gets all it demands.
 
 - Jain's index compares the service that each flow received with the service it was due. A backlogged flow is due a part
   of all service given to backlogged flows, in proportion to its weight. Flows count in proportion to what they were
@@ -100,7 +100,7 @@ class FairnessMeter:
         flow.rate += by
 
     def accounts(self, now: float) -> list[tuple[float, float]]:
-        """Return what each flow has received and was due so far."""
+        """Return the service that each flow has received so far, and the service it was due."""
         self._advance(now)
         accounts = []
         for flow in self._flows.values():

@@ -65,7 +65,7 @@ class RunReport(msgspec.Struct):
 def report(policy: str, seed: int, recorder: RunRecorder, devices: Sequence[DeviceSpec]) -> RunReport:
     """Compute the figures of a run.
 
-    Utilisation is device time times share, divided by what all accelerators offered from first arrival to last end.
+    Utilisation is device time times share, divided by the time of all accelerators from first arrival to last end.
     """
     records = list(recorder.flows.values())
     total = _group(records)

@@ -59,7 +59,7 @@ class SharedResource(Generic[K]):
         self._schedule_ends(now)
 
     def update_paces(self, now: float) -> None:
-        """Schedule all ends again after a change in what the paces depend on."""
+        """Schedule all ends again, after a change that affects the paces."""
         self._count_work(now)
         self._schedule_ends(now)
 

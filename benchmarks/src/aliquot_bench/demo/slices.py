@@ -16,7 +16,7 @@ CODE = Path(__file__).with_name("loop.py")
 PER_SECOND = 10  # windows, as `loop.py` counts them
 SHARES = {"borrower": 0.1, "owner": 0.9}
 BORROWER_S, OWNER_AT_S, OWNER_S = 6.0, 2.0, 2.0
-MAX_FACTOR = 2.0  # by which the borrower may miss its share while the owner works
+MAX_FACTOR = 2.0  # the borrower may miss its share by this factor while the owner works
 MIN_BORROWED = 5.0  # times its share that the borrower gets while the owner is idle
 _EDGE = 2  # windows at both ends of a phase that are not counted
 

@@ -15,10 +15,10 @@ from aliquot.sim.importers.scaling import measure, rescale, time_scale
 
 LOADS = (0.6, 0.9, 1.3)
 DEVICES = (1, 2, 4)
-MANY_FLOWS = 10  # the goals hold for traces with so many flows or more
+MANY_FLOWS = 10  # the goals hold for traces with at least this many flows
 DAY_S = 86_400
 
-# The time in each trace at which to begin, chosen where it is busy. The time axis is then scaled to the load.
+# The start time in each trace, in a busy period. The time axis is then scaled to the load.
 SETS: dict[str, float] = {
     "azure_functions": 0,
     "servegen": 10 * 3600,

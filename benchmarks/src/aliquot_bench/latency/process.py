@@ -135,7 +135,9 @@ class CpuUsage:
 
     def _read(self) -> tuple[float, float, float, float]:
         machine = psutil.cpu_times()
-        waited = resource.getrusage(resource.RUSAGE_CHILDREN)  # of wrk; the server has not been waited for yet
+        waited = resource.getrusage(
+            resource.RUSAGE_CHILDREN
+        )  # the CPU time of wrk, because the server has not been waited for yet
         callers_s = waited.ru_utime + waited.ru_stime
         return time.perf_counter(), machine.idle + machine.iowait, self._server.cpu_s(), callers_s
 

@@ -1,7 +1,7 @@
 """A link to the origin with the rate and latency of a NAS.
 
-Where it is permitted, the origin runs in a network namespace behind a veth pair that traffic control limits. Elsewhere
-the origin limits its own rate. The result says which of the two was used.
+If the machine permits it, the origin runs in a network namespace behind a veth pair that traffic control limits.
+Otherwise the origin limits its own rate. The result says which of the two was used.
 """
 
 import os
@@ -127,7 +127,7 @@ def _behind_veth(files: Mapping[str, int], shape: LinkShape) -> ServedOrigin:
 
 
 def _setup_commands(address: str, shape: LinkShape) -> list[list[str]]:
-    """Return the commands that set up the origin's interface and limit the rate of what leaves there."""
+    """Return the commands that set up the origin's interface and limit its sending rate."""
     bits = f"{8 * shape.bytes_per_s:.0f}bit"
     return [
         ["ip", "address", "add", f"{address}/30", "dev", ORIGIN_INTERFACE],

@@ -18,8 +18,8 @@ MAX_QUICK_STEPS = {"FIFA": 200_000}  # by set
 MAX_QUICK_STEPS_OTHERS = 40_000
 MAX_PLACES, MAX_QUICK_PLACES = 30_000, 3_000
 MAX_NETWORK_BYTES = 5_000_000
-_MIN_PREDICTED = 50  # files, for the part of them that was opened to be a goal
-_MAX_USER_STEPS = {True: 500, False: 4_000}  # of a session with eight users, by `quick`
+_MIN_PREDICTED = 50  # with fewer predicted files, the opened part is not a goal
+_MAX_USER_STEPS = {True: 500, False: 4_000}  # length of a session with eight users, by `quick`
 
 
 class PredictionBench:

@@ -17,7 +17,7 @@ from aliquot_bench.prediction.sets import starts_by_user
 
 USERS = 8
 FLUSH_EVERY = 10_000  # accesses
-_TRAINING_PART = 0.7  # of the sessions
+_TRAINING_PART = 0.7  # part of the sessions
 Sessions: TypeAlias = list[list[FileAccess]]
 
 

@@ -15,7 +15,7 @@ from aliquot.storage.records import FileAccess, Found
 IDLE_S = 30 * 60
 SESSION_BLOCKS = 512  # per session, for a block trace without sessions
 PAGE_BYTES = 4096
-TRAINING_PART = 0.7  # of the sessions
+TRAINING_PART = 0.7  # part of the sessions
 _STARTS = Path("self_strace_python") / "self_strace_file_access.csv.xz"
 
 

@@ -16,7 +16,7 @@ from aliquot.learn.training import DatedSession, TrainingProgress, learn, split
 from aliquot_bench.environments import cache_folder
 from aliquot_bench.prediction.sets import RecordedSet
 
-_TOTAL_STEPS, _TOTAL_STEPS_QUICK = 1_000_000, 400_000  # of all training rounds together
+_TOTAL_STEPS, _TOTAL_STEPS_QUICK = 1_000_000, 400_000  # steps of all training rounds together
 _MIN_ROUNDS, _MAX_ROUNDS = 3, 12
 _VERSION = 1
 

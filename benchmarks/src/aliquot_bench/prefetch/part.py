@@ -9,7 +9,7 @@ from aliquot.core.units import MB
 from aliquot_bench.origin.link import ServedOrigin
 from aliquot_bench.result import Goal, ResultTable
 
-MIN_SESSIONS = 10  # of one user alone, enough to train a model
+MIN_SESSIONS = 10  # sessions of one user alone that are enough to train a model
 
 
 class PrefetchSizes(Struct, frozen=True):

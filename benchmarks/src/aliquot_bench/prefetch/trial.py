@@ -20,7 +20,7 @@ class SessionTrial(Struct, frozen=True):
     moved: dict[str, int]  # bytes by path, from the session's creation to its end
     files: tuple[str, ...]  # read by the session
     repeats: bool = True  # like the user's usual sessions
-    waited_s: float | None = None  # for files, according to the activation
+    waited_s: float | None = None  # time waited for files, according to the activation
     opened: dict[str, int] = {}  # number of opens by state of the file, according to the activation
 
     @property

@@ -22,7 +22,7 @@ from aliquot_bench.sharing.part import SharingSizes
 from aliquot_bench.sharing.weights_app import weights_app
 
 WAYS = ("file", "memory")
-DIVISORS = (8, 4, 2, 1)  # of the size of the weights
+DIVISORS = (8, 4, 2, 1)  # the size of the weights is divided by these
 
 
 class TransferTimes(Struct, frozen=True):

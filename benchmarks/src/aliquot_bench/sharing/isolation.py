@@ -55,7 +55,7 @@ class ShareFigures(Struct, frozen=True):
     """The figures of one setting over its repetitions, in points."""
 
     means: list[float]
-    error: float  # of the mean share, largest of all loops
+    error: float  # error of the mean share, largest of all loops
     deviation_of_means: float  # deviation of the mean shares from the requested ones, over the loops
     deviation_over_repetitions: float  # deviation of a mean share over the repetitions, largest of all loops
     deviation_over_windows: float  # deviation over windows, median of the repetitions, largest of all loops

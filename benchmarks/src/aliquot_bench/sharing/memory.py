@@ -19,7 +19,7 @@ DEVELOPER_ERROR = "action developer error"
 
 
 class MemoryCheck(Struct, frozen=True):
-    """A statement, whether it holds, and what was observed."""
+    """A statement, the observation, and whether the statement holds."""
 
     what: str
     holds: bool

@@ -16,7 +16,7 @@ from aliquot.testing.server import LiveServer
 from aliquot_bench.environments import scratch
 
 FUNCTIONS = Path(__file__).with_name("functions")
-MAX_RUN_MS = 300_000  # of one call
+MAX_RUN_MS = 300_000  # time limit of one call
 LEAD_S = 0.3  # until all calls that are to begin together have reached their sandboxes
 MAX_CONCURRENT_STARTS = 16
 MAX_CONNECTIONS = 100

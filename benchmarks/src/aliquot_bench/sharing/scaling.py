@@ -14,7 +14,7 @@ from aliquot_bench.sharing.windows import read_counts
 COUNTS = (1, 2, 4, 6, 8)
 EIGHTHS = 8
 SHARE_STEPS = 200  # per device: the resolution of shares
-MIN_R2 = 0.99  # for the times to count as linear
+MIN_R2 = 0.99  # from this R² on, the times count as linear
 PROBE_S = 0.5
 
 

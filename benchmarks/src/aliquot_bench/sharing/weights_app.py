@@ -11,8 +11,8 @@ from aliquot_bench.environments import MeasurementError, scratch
 from aliquot_bench.sharing.platform import FUNCTIONS, MAX_RUN_MS
 
 APP = "weights"
-SPARE_MB = 256  # for the interpreter and its libraries
-MAX_COPIES = 3  # in one sandbox: the weights, the message, and what is made of it
+SPARE_MB = 256  # memory for the interpreter and its libraries
+MAX_COPIES = 3  # in one sandbox: the weights, the message, and the decoded message
 _ANNOTATIONS: dict[str, dict[str, Any]] = {
     "give": {"provide-api-key": True},
     "take": {},

@@ -17,7 +17,7 @@ from aliquot_bench.views.targets import ReadTarget, disk, view
 FILE_BYTES, QUICK_BYTES = GIB, 128 * MIB
 ROUNDS, QUICK_ROUNDS = 9, 3
 SMALL_FILES, SMALL_BYTES = 200, 10_000
-MIN_SPEED = 0.8  # of the disk's
+MIN_SPEED = 0.8  # as a part of the disk's speed
 DISK, PASSED, PIECES = "the disk itself", "a view, passed through", "a view, in pieces"
 READS = (("open", "cold"), ("open", "warm"), ("cat", "cold"), ("cat", "warm"))
 _WRITE_BYTES = 4 * MIB

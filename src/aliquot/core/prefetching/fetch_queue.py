@@ -20,7 +20,7 @@ class FetchQueue:
             limits.bytes // TENANT_DIVISOR, max(limits.fetches // TENANT_DIVISOR, min(limits.fetches, 1))
         )
         self.tenants: dict[str, TenantQueue] = {}
-        self.ready: dict[str, TenantQueue] = {}  # those that may have something to fetch, the next one first
+        self.ready: dict[str, TenantQueue] = {}  # tenants that may have a file to fetch, the next one first
         self.bytes = self.fetches = 0  # in flight
 
     def tenant(self, name: str) -> TenantQueue:

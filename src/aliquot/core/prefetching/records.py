@@ -81,7 +81,7 @@ class TenantQueue:
     def __init__(self, tenant: str) -> None:
         self.tenant = tenant
         self.audiences: dict[str, Audience] = {}
-        self.waiting: dict[str, Audience] = {}  # those that may have something to fetch, the next one first
+        self.waiting: dict[str, Audience] = {}  # audiences that may have a file to fetch, the next one first
         self.bytes = self.fetches = 0  # in flight
 
     def first(self) -> tuple[Audience, WantedFile] | None:

@@ -1,4 +1,4 @@
-"""The table of eviction policies, which decide what is evicted first."""
+"""The table of eviction policies, which decide which entry is evicted first."""
 
 from typing import Any
 

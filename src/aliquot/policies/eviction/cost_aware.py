@@ -1,8 +1,8 @@
 """Cost-aware eviction, our own policy: evict the entry that is worth least to keep.
 
-The worth of an entry is `reload_s / next_use_s / bytes`: what loading it again costs, divided by the time until it is
-likely to be needed and by the bytes it holds. The expected time changes as time passes, so the order of the heap is
-only a first guess. The worth of its first few entries is computed again, and the entry with the lowest is evicted.
+The worth of an entry is `reload_s / next_use_s / bytes`: the time to load it again, divided by the expected time until
+its next use and by its size. The expected time changes as time passes, so the order of the heap is only a first guess.
+The worth of its first few entries is computed again, and the entry with the lowest is evicted.
 """
 
 from heapq import heapify, heappop, heappush

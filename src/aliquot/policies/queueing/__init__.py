@@ -1,4 +1,4 @@
-"""The table of queueing policies, which decide what runs next, and where. A new policy is one file and one line."""
+"""The table of queueing policies, which choose the next flow and its device. A new policy is one file and one line."""
 
 from aliquot.core.interfaces import Queueing
 from aliquot.policies.queueing.affinity import Affinity

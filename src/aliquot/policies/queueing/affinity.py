@@ -14,7 +14,7 @@ from aliquot.policies.queueing.parts.placement import by_last_dispatch, on_devic
 
 
 class AffinityParams(Params, frozen=True):
-    penalty: float = 10  # for a flow that is not resident, in run estimates
+    penalty: float = 10  # added for a flow that is not resident, in run estimates
     unknown_s: float = 1
 
 

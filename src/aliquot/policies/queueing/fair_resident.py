@@ -26,11 +26,11 @@ from aliquot.policies.queueing.parts.placement import sticky
 from aliquot.policies.queueing.parts.virtual_time import FairWindow, TwoLevelClock
 
 MAX_ATTEMPTS = 8  # flows tried in one decision
-LEARNING_RATE = 0.05  # for the typical charge
+LEARNING_RATE = 0.05  # weight of a new charge in the typical one
 
 
 class FairResidentParams(Params, frozen=True):
-    patience: float = 30  # times its own length after which a call is as urgent as a new one of length 0
+    patience: float = 30  # a call that waited this many times its length is as urgent as a new one of length 0
     window_s: float = 5  # distance that a flow may run ahead, in device seconds
     window_steps: float = 12  # the same in typical charges, divided by devices ** 1.5, if adaptive
     unknown_s: float = 1  # run time of a function without a declared or measured one

@@ -28,7 +28,7 @@ from aliquot.core.view import DeviceView, FlowView, InvocationView, View
 from aliquot.policies.queueing.parts.flow_heap import FlowHeap
 from aliquot.policies.queueing.parts.placement import sticky
 
-TOLERANCE = 1e-9  # for sums of floats
+TOLERANCE = 1e-9  # allowed error of sums of floats
 
 
 class MqfqParams(Params, frozen=True):
@@ -70,7 +70,7 @@ class MqfqSticky(Queueing):
         self._candidates: FlowHeap[tuple[int, int]] = FlowHeap()
         self._throttled: FlowHeap[float] = FlowHeap()
         self._advice: list[Advice] = []
-        self._max_step = 0.0  # tau / weight so far, by which a dispatch may exceed T
+        self._max_step = 0.0  # largest tau / weight so far, by which a dispatch may exceed T
         self._max_lead = 0.0  # S - GVT of a flow after a dispatch
         self._checked_gvt = 0.0  # GVT when the invariants were last checked
 

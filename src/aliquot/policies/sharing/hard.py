@@ -1,4 +1,4 @@
-"""Hard sharing: each sandbox gets exactly what it requested, so that run times do not depend on others."""
+"""Hard sharing: each sandbox gets exactly its request, so that run times do not depend on others."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
 """Importer of Mooncake's request traces of 2025: `conversation` and `synthetic`, each a tenant with one function.
 
 The traces record tokens, and `assumptions.py` gives their run times. Both traces begin at 0 and run concurrently. Their
-block hashes, which describe what a prefix cache could save, are not used.
+block hashes, which describe the savings of a prefix cache, are not used.
 """
 
 from collections.abc import Iterator

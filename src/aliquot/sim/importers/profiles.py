@@ -5,8 +5,8 @@ is the additional time of a cold call. Memory sizes are not published, and `v100
 
 `timm`: image classifiers, measured on an RTX 3090 and an RTX 4090. A call is assumed to classify 256 images. Its memory
 is 512 MiB of context, 4 bytes per parameter and 2 bytes per activation of 32 concurrent images. It starts in 2 s plus
-the transfer of its weights from the store. Of several measured image sizes the smallest is used. Models without an
-activation count or above 16 GiB are left out.
+the transfer of its weights from the store. If several image sizes were measured, the smallest is used. Models without
+an activation count or above 16 GiB are left out.
 
 `assumptions.py` has the transfer rates of both.
 """

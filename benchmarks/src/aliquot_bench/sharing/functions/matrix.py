@@ -7,7 +7,7 @@ from typing import Any
 # A slice is part of one core, on which several threads would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # after the variable, which it reads
+import numpy as np  # imported after the variable is set, which it reads
 
 PER_SECOND = 10  # windows
 SIZE = 96  # about 30 µs per iteration, so that an eighth of a device has hundreds per window

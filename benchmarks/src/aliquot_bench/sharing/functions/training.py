@@ -6,7 +6,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core, for the bare run and the slice alike
 
-import numpy as np  # after the variable, which it reads
+import numpy as np  # imported after the variable is set, which it reads
 
 PIXELS, HIDDEN, DIGITS, IMAGES, BATCH = 784, 128, 10, 8192, 128
 RATE = 0.1

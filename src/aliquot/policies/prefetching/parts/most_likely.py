@@ -7,7 +7,7 @@ from aliquot.core.events import LikelyFile
 from aliquot.core.interfaces import FetchLimits, FileChoice, Params, Prefetching
 from aliquot.core.units import MIB
 
-PROBABILITY_DECIMALS = 1  # for the order; among equal ones the model lists first what is opened sooner
+PROBABILITY_DECIMALS = 1  # files of equal rounded probability keep the model's order, sooner opens first
 
 
 class MostLikelyParams(Params, frozen=True):

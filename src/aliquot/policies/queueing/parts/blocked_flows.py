@@ -17,7 +17,7 @@ class DeviceWaiters:
 
     def __init__(self, device: DeviceView) -> None:
         self.device = device
-        self.releases = device.releases  # when the first of them began to wait
+        self.releases = device.releases  # the device's count when the first of them began to wait
         self.flows: dict[int, FlowView] = {}
 
 

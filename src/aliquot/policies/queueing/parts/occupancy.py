@@ -11,11 +11,11 @@ from math import exp, log, sqrt
 
 from aliquot.core.view import DeviceView, FlowView, InvocationView
 
-LEARNING_RATE = 0.05  # for the moving means
+LEARNING_RATE = 0.05  # weight of a new value in the moving means
 REMEMBERED = 2 / LEARNING_RATE - 1  # number of measurements that a moving mean amounts to
 MIN_RUNS = 20  # measurements before a stretch is used
-MIN_GAIN = log(1.02)  # by which one more invocation must raise the throughput, as a logarithm
-# A function whose own run times vary says nothing about the others on its device.
+MIN_GAIN = log(1.02)  # required rise of the throughput by one more invocation, as a logarithm
+# A function whose run times vary when it is alone cannot measure the effect of others.
 MIN_STEADY_RUNS, MAX_STEADY_VARIANCE = 20, 0.05  # runs alone, and variance of their logarithms
 MAX_EXCESS = 0.2  # over taking turns, as a logarithm, for caches and memory bandwidth
 RETRY_AFTER_RUNS = 200  # then one more invocation at once is tried again

@@ -3,8 +3,7 @@
 Each level is a `FairClock`. Its members have start tags, which grow by the charge divided by the weight. Its virtual
 time is the smallest start tag of the waiting members. A member that had nothing waiting returns at the virtual time, so
 idle time earns no credit. A member is *eligible* while it is at most a window ahead of the virtual time. The policy may
-choose freely among the eligible members, for example for locality or short runs. The window bounds what that can cost
-others.
+choose freely among the eligible members, for example for locality or short runs. The window bounds the cost for others.
 
 The members of the upper clock are tenants, each with a clock of its own flows.
 """
