@@ -1,7 +1,7 @@
-"""`kill -9` at any moment: what was acknowledged is there, and what is there has no holes.
+"""After `kill -9` at any moment, all acknowledged writes are in the file, and the sequence of writes has no gaps.
 
 Run as a program (`PYTHONPATH=tests/support python tests/live/test_store_crash.py DIRECTORY FIRST`), this file is the
-victim: it writes at full speed and prints what the store has promised it.
+victim. It writes at full speed and prints each acknowledged write.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def say(*words):
 
 
 async def write_behind(store, number):
-    """A record, then a step, again and again: on disk there may be one record more than steps, never more."""
+    """Write a record and a journal step in turn. The file may have at most one record more than steps."""
     while True:
         for _ in range(random.randrange(200)):
             number += 1
@@ -53,7 +53,7 @@ async def write_durably(store, numbers):
             say("finished", number)
         await store.put("action", Document("ns", str(number % 8), b"%d " % number + BODY * (number % 7)))
         say("put", number)
-        # Two documents that come and go together.
+        # Two documents that are always written and deleted together.
         pair = [Document("ns", f"{number % 8}/{part}", b"%d" % number) for part in "ab"]
         await store.apply([Put("pair", document) for document in pair])
         if number % 2:
@@ -69,10 +69,10 @@ async def victim(directory, first):
 
 
 def kill_one(directory, first, random):
-    """Kill a victim at a random moment and return what the store had promised it."""
+    """Kill a victim at a random moment, and return its acknowledged writes."""
     command = [sys.executable, __file__, directory, str(first)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SUPPORT)})
-    lines = [process.stdout.readline()]  # it is under way
+    lines = [process.stdout.readline()]  # it has begun to write
     threading.Timer(random.uniform(0, 0.15), process.send_signal, [signal.SIGKILL]).start()
     lines += process.stdout.readlines()
     assert process.wait() == -signal.SIGKILL
@@ -124,11 +124,11 @@ def test_what_was_acknowledged_outlives_any_kill_and_nothing_has_holes(tmp_path)
         assert entries == alone
         assert records[: len(old_records)] == old_records
         assert entries[: len(old_entries)] == old_entries
-        # The records of this life are a beginning of what was recorded, up to the last flush at least.
+        # The new records are the first ones that this process recorded, at least up to the last flush.
         new = len(records) - len(old_records)
         assert records[len(old_records) :] == [first + 1 + n for n in range(new)]
         assert first + new >= max((number for what, number in promised if what == "flushed"), default=0)
-        # So is the journal; and as records and steps were written in turn, only the last step may be missing.
+        # The same holds for the journal. Records and steps were written in turn, so only the last step may be missing.
         steps = entries[len(old_entries) :]
         assert steps == [(kill, n, b"%d" % (first + n)) for n in range(len(steps))]
         assert len(steps) - 1 in {new, new - 1}

@@ -1,4 +1,4 @@
-"""Any sequence of calls: the store in SQLite, through restarts and locks, answers as the small one in memory does."""
+"""For any sequence of calls, restarts and locks, the store in SQLite answers like the one in memory."""
 
 import asyncio
 import shutil
@@ -33,7 +33,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.loop.run_until_complete(awaitable)
 
     def both(self, call):
-        """The same call to both; it is refused by both or by none."""
+        """Make the same call to both stores. Either both refuse it or none."""
         results = []
         for store in (self.model, self.store):
             try:

@@ -1,4 +1,4 @@
-"""What may be asked of an alarm, and when it is due: pure functions of what was asked and the time."""
+"""Requests for alarms and due times: pure functions of the request and the time."""
 
 from datetime import UTC, datetime
 
@@ -28,7 +28,7 @@ def alarm(now_ms=NOON, **fields):
 
 
 def fires(one, now_ms, count):
-    """When it fires from now on, if the clock is looked at just then."""
+    """Return the next firings, each at its due time, and the alarm after them."""
     found = []
     while len(found) < count and (due := next_fire(one, now_ms)) is not None:
         found.append(due)

@@ -1,4 +1,4 @@
-"""The clock with a wall clock that the test sets: what fires, what is kept, and what ends an alarm."""
+"""The alarm scheduler with a simulated wall clock: firings, restarts, and the end of alarms."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 
 
 class Stage:
-    """A clock before a catalogue with a trigger `t`; `fired` has what it fired, and when."""
+    """A scheduler and a catalogue with a trigger `t`. `fired` lists the firings with their times."""
 
     def __init__(self):
         self.store = MemoryStore()
@@ -33,7 +33,7 @@ class Stage:
         self.now = NOON
         self.fired = []
         self.refusal = None
-        self.hold = None  # an event that firings wait for, all or one trigger's
+        self.hold = None  # an event that all firings, or those of the trigger `held`, wait for
         self.held = None
         self.scheduler = None
 
@@ -45,7 +45,7 @@ class Stage:
         self.fired.append((self.now, namespace.name, trigger.name, msgspec.json.decode(payload)))
 
     async def start(self):
-        """As after a crash: nothing is left but the store."""
+        """Start a new scheduler, as after a crash. Only the store is kept."""
         if self.scheduler is not None:
             await self.scheduler.stop()
         self.scheduler = AlarmScheduler(self.store, self.catalogue, self.fire, lambda: self.now)
@@ -179,7 +179,7 @@ async def test_a_trigger_of_the_same_name_does_not_inherit_it():
 
 
 @on_a_loop
-async def test_what_clears_an_alarm_away_leaves_that_of_the_namesake():
+async def test_removing_an_alarm_keeps_the_alarm_of_a_later_trigger_of_the_same_name():
     async with stage() as it:
         await it.set(cron="* * * * * *", payload={"of": "first"})
         await it.delete(Trigger, "t")
@@ -187,7 +187,7 @@ async def test_what_clears_an_alarm_away_leaves_that_of_the_namesake():
         async with it.scheduler.table.writing:  # the disk is slow
             making = asyncio.create_task(it.set(cron="* * * * * *", payload={"of": "second"}))
             await it.quiet()
-            await it.jump(SECOND)  # the first one is due, and is to be cleared away
+            await it.jump(SECOND)  # the first alarm is due, and must be removed
         await making
         await it.quiet()
         await it.pass_by(2 * SECOND)
@@ -195,7 +195,7 @@ async def test_what_clears_an_alarm_away_leaves_that_of_the_namesake():
 
 
 @on_a_loop
-async def test_what_its_trigger_left_behind_while_no_server_ran_is_cleared_away():
+async def test_an_alarm_whose_trigger_is_gone_is_removed_at_start():
     async with stage() as it:
         await it.set(cron="0 0 1 1 *")
         await it.delete(Trigger, "t")
@@ -309,12 +309,12 @@ async def test_a_slow_firing_does_not_keep_others():
 
 
 @on_a_loop
-async def test_deleting_after_the_firing_takes_the_trigger_and_if_so_wished_its_rules():
-    for wish, rules in (("true", ["r"]), ("rules", [])):
+async def test_delete_after_fire_deletes_the_trigger_and_on_request_its_rules():
+    for setting, rules in (("true", ["r"]), ("rules", [])):
         async with stage() as it:
             rule = Rule("guest", "r", "0.0.1", FullName("guest", "t"), FullName("guest", "a"), tied="first")
             await it.put(rule)
-            await it.set(date=NOON + SECOND, delete_after_fire=wish)
+            await it.set(date=NOON + SECOND, delete_after_fire=setting)
             await it.pass_by(SECOND)
             assert len(it.fired) == 1
             assert it.catalogue.entities.one(Trigger, "guest", "t") is None
@@ -347,8 +347,8 @@ async def test_an_alarm_whose_time_zone_is_gone_does_not_stop_the_others():
 
 
 @on_a_loop
-async def test_it_needs_nobody_to_look():
-    """The loop's own timer, and the real wall clock."""
+async def test_the_timer_fires_a_due_alarm():
+    """This test uses the event loop's timer and the real wall clock."""
     async with stage() as it:
         await it.scheduler.stop()
         scheduler = AlarmScheduler(it.store, it.catalogue, it.fire)
@@ -360,7 +360,7 @@ async def test_it_needs_nobody_to_look():
         assert len(it.fired) == 1
 
 
-def test_an_agenda_does_not_grow_with_changes_of_mind():
+def test_due_times_do_not_grow_with_the_number_of_changes():
     due_times = DueTimes()
     for due in range(10_000, 0, -1):
         due_times.set(("guest", "t"), due)

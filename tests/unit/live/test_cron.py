@@ -1,4 +1,4 @@
-"""Cron expressions against their definition: second by second, over the days on which clocks are changed too."""
+"""Cron expressions compared with their definition second by second, also around changes of clocks."""
 
 import functools
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from aliquot.live.triggers.alarms.zones import ZoneError, read_zone
 BERLIN = ZoneInfo("Europe/Berlin")
 WINDOW_S = 5400
 
-# Moments around which clocks are changed, and one around which they are not.
+# Moments at which clocks change, and one at which they do not.
 CHANGES = [
     (BERLIN, datetime(2026, 3, 29, 1, tzinfo=UTC)),
     (BERLIN, datetime(2026, 10, 25, 1, tzinfo=UTC)),
@@ -27,7 +27,7 @@ CHANGES = [
 
 
 def field(low, high):
-    """The text of a field."""
+    """Return a strategy for the text of a field."""
     value = st.integers(low, high)
     pair = st.tuples(value, value).map(sorted)
     part = st.one_of(
@@ -48,7 +48,7 @@ moments = st.tuples(st.sampled_from(CHANGES), distances)
 
 @functools.cache
 def values(text, low, high):
-    """What a field means, read in another way."""
+    """Return the values of a field, parsed independently of `read_cron`."""
     found = set()
     for part in text.split(","):
         span, _, step = part.partition("/")
@@ -59,7 +59,7 @@ def values(text, low, high):
 
 
 def shows(expression, shown):
-    """Whether a clock that shows this is one at which it fires."""
+    """Return True if the expression matches this local time."""
     second, minute, hour, day, month, weekday = expression.split()
     by_date, by_weekday = shown.day in values(day, 1, 31), shown.isoweekday() % 7 in values(weekday, 0, 6)
     both = len(values(day, 1, 31)) < 31 and len(values(weekday, 0, 6)) < 7
@@ -73,7 +73,7 @@ def shows(expression, shown):
 
 
 def left_out(before, after):
-    """What the clock does not show between one second and the next."""
+    """Yield the local times that are skipped between one second and the next."""
     at = before.replace(tzinfo=None) + timedelta(seconds=1)
     while at < after.replace(tzinfo=None):
         yield at
@@ -107,7 +107,7 @@ def test_part_of_a_second_does_not_matter(expression, second, part):
 
 
 def after(expression, text, zone=UTC, count=1):
-    """The next firings after a moment, as the zone's clocks show them."""
+    """Return the next firings after a moment, in the zone's local time."""
     cron, at, found = read_cron(expression), datetime.fromisoformat(text).replace(tzinfo=zone).timestamp(), []
     for _ in range(count):
         at = cron.next_after(at, zone)
@@ -123,7 +123,7 @@ def after(expression, text, zone=UTC, count=1):
         ("0 9 8 * *", "2026-01-08T09:00:00", "2026-02-08T09:00:00+00:00"),
         ("0 0 29 feb *", "2026-01-01T00:00:00", "2028-02-29T00:00:00+00:00"),
         ("0 0 29 2 *", "2096-03-01T00:00:00", "2104-02-29T00:00:00+00:00"),
-        ("0 0 13 * FRI", "2026-01-01T00:00:00", "2026-01-02T00:00:00+00:00"),  # a Friday: either will do
+        ("0 0 13 * FRI", "2026-01-01T00:00:00", "2026-01-02T00:00:00+00:00"),  # a Friday; either day matches
         ("0 0 ? * sat-sun", "2026-01-03T00:00:00", "2026-01-04T00:00:00+00:00"),
         ("0 0 ? * 0-0", "2026-01-01T00:00:00", "2026-01-04T00:00:00+00:00"),
         ("0 0 * * 7", "2026-01-01T00:00:00", "2026-01-04T00:00:00+00:00"),
@@ -161,7 +161,7 @@ def test_every_hour_is_every_hour_that_passes():
 
 
 @pytest.mark.parametrize(
-    ("expression", "complaint"),
+    ("expression", "reason"),
     [
         ("60 * * * *", "minute: it takes 0 to 59, not 60"),
         ("* 24 * * *", "hour: it takes 0 to 23, not 24"),
@@ -181,10 +181,10 @@ def test_every_hour_is_every_hour_that_passes():
         ("0," * 300, "it has 600 characters; at most 512 are taken"),
     ],
 )
-def test_a_complaint_names_the_field_and_what_it_takes(expression, complaint):
+def test_an_error_names_the_field_and_what_it_takes(expression, reason):
     with pytest.raises(CronError) as raised:
         read_cron(expression)
-    assert str(raised.value).startswith(complaint)
+    assert str(raised.value).startswith(reason)
 
 
 @given(st.text(alphabet="0123456789*/-,? jansu@", max_size=30))

@@ -1,4 +1,4 @@
-"""Who reaches which action, through which package, with which parameters, and in whose sandboxes it runs."""
+"""Resolution of names: access, packages, bindings, inherited parameters, and the flow that runs the action."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What every store promises, asked of the one in SQLite and of the one in memory alike."""
+"""The guarantees of `Store`, checked for the store in SQLite and the one in memory."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from aliquot.testing.store import MemoryStore
 
 @pytest.fixture(params=["sqlite", "memory"])
 def opened(request, tmp_path):
-    """`async with opened() as store`; with SQLite a second time finds what the first left."""
+    """Return a function for `async with opened() as store`. The second store has the data of the first."""
     memory = MemoryStore()
 
     @asynccontextmanager
@@ -52,7 +52,7 @@ def test_large_bodies_are_kept_whole_and_left_out_of_lists(opened):
             await store.finish(record)
             store.record(replace(record, id=f"{3:032x}"))
             store.record(activation(4))
-            for _ in range(2):  # on its way to the file, and in it
+            for _ in range(2):  # queued, then written
                 for number in (1, 3):
                     found = await store.activation("ns", f"{number:032x}")
                     assert (found.large, found.pickled) == (large, large)
@@ -111,7 +111,7 @@ def test_a_record_is_readable_at_once(run):
 
 def test_a_record_belongs_to_its_namespace(run):
     async def scenario(store):
-        for _ in range(2):  # first on its way, then in the file
+        for _ in range(2):  # queued, then written
             store.record(activation(1, namespace="other"))
             assert await store.activation("ns", f"{1:032x}") is None
             assert await store.activation("other", f"{1:032x}") is not None
@@ -180,7 +180,7 @@ def test_an_accepted_call_is_unfinished_until_its_end(run):
         await store.finish(activation(3))
         assert [one.accepted for one in await store.unfinished()] == [1, 2]
         assert await store.activation("ns", f"{3:032x}") == activation(3)
-        await store.mark_started("f" * 32)  # of which nobody knows
+        await store.mark_started("f" * 32)  # unknown id
         assert len(await store.unfinished()) == 2
 
     run(scenario)
@@ -209,7 +209,7 @@ def test_ends_that_race_leave_one_record(run):
 
 
 def test_a_call_that_has_a_record_is_not_unfinished(run):
-    """A caller that stops waiting just when the call ends: the record may overtake the acceptance."""
+    """The record may be written before the acceptance, if the caller stops waiting just as the call ends."""
 
     async def scenario(store):
         store.record(activation(1))

@@ -1,4 +1,4 @@
-"""How fast the store in SQLite is beside a busy event loop.
+"""The speed of the store in SQLite beside a busy event loop.
 
 `python tests/unit/store/test_store_speed.py [RATE [BUSY [SWITCH_INTERVAL_MS]]]` prints the figures. The test only
 checks that it runs and that groups form.
@@ -24,7 +24,7 @@ def new_id():
 
 
 def work(seconds):
-    """What keeps an event loop from sharing the interpreter: plain Python."""
+    """Run plain Python, which holds the interpreter lock."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         sum(range(200))
@@ -39,7 +39,7 @@ async def accept_now_and_then(store, latencies):
 
 
 async def measure(directory, *, rate, busy, seconds):
-    """`rate` records with a step each a second, while the loop works `busy` of its time on other things."""
+    """Write `rate` records with a journal step per second. The loop spends the fraction `busy` on other work."""
     store = await SqliteStore.open(directory)
     store.open_segment(b"snapshot")
     latencies = []

@@ -1,4 +1,4 @@
-"""What the store in SQLite does beyond the common promises: groups, what is on its way, room given back, versions."""
+"""The store in SQLite beyond the common guarantees: groups, queued writes, returned pages and migrations."""
 
 import asyncio
 import sqlite3
@@ -38,7 +38,7 @@ def test_what_is_written_behind_shares_the_commit_of_the_one_who_waits(tmp_path)
             assert await store.count_activations(ActivationQuery("ns")) == 5000
             assert store.commits == 0
             await store.accept(accepted(9999))
-            assert store.commits == 2  # a group has a bound
+            assert store.commits == 2  # groups have a maximum size
             assert len(await journal(store)) == 5001
 
     asyncio.run(scenario())
@@ -126,7 +126,7 @@ def test_the_journal_of_a_running_server_is_read_by_another_process(tmp_path):
             await store.flush()
             assert await read(store.path) == b"s a b\n"
         assert await read(tmp_path) == b"s a b\n"
-        async with opened(tmp_path) as store:  # and the reader has left nothing that is in the way
+        async with opened(tmp_path) as store:  # the reader left no lock behind
             assert [body for _, _, body in await journal(store)] == [b"s", b"a", b"b"]
 
     asyncio.run(scenario())
@@ -165,7 +165,7 @@ def test_old_journal_segments_are_forgotten(tmp_path):
 
 
 def test_a_segment_whose_deletion_is_cut_short_is_still_a_beginning(tmp_path, monkeypatch):
-    """The pruner deletes a segment from its end, in transactions: what is left after each begins with the snapshot."""
+    """The pruner deletes a segment from its end in several transactions, so the rest begins with the snapshot."""
     monkeypatch.setattr(prune, "MAX_STEP_ROWS", 1)
     left = []
 
@@ -176,7 +176,7 @@ def test_a_segment_whose_deletion_is_cut_short_is_still_a_beginning(tmp_path, mo
                 await store.flush()
                 for number in range(3):
                     store.journal(b"%d" % number)
-                    await store.flush()  # a row of its own
+                    await store.flush()  # so that each step is a row of its own
             step = prune.Pruner._step
 
             async def watched(self, work):
@@ -217,7 +217,7 @@ def test_the_file_gives_back_what_it_does_not_need(tmp_path, monkeypatch):
             full = store.path.stat().st_size
             assert full > 1500 * 9000
             pruning = asyncio.create_task(store.prune(Retention(activations_bytes=100_000), now_ms=0))
-            for number in range(100):  # writers are served meanwhile
+            for number in range(100):  # writes succeed meanwhile
                 await store.accept(accepted(number))
             await pruning
             assert store.path.stat().st_size < full / 5

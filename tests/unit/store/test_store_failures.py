@@ -1,4 +1,4 @@
-"""Bad days of the store: a full disk, a locked file, a damaged one, a newer one, a second server."""
+"""Failures of the store: a full disk, a locked, damaged or newer file, and a second server."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ async def until_well(store):
 
 
 async def fill(store):
-    """Write behind until the disk takes no more; returns how many records were written."""
+    """Record activations until the disk is full, and return their number."""
     numbers = itertools.count(1001)
 
     def write():
@@ -40,7 +40,7 @@ async def fill(store):
 
 
 class Disk:
-    """A file that cannot grow: SQLite's own bound on its pages gives the same error as a full disk."""
+    """Keeps the file from growing. SQLite's limit on its pages gives the same error as a full disk."""
 
     def __init__(self, store):
         self._connection = store._batches._connection
@@ -67,13 +67,13 @@ def test_a_full_disk_is_told_refused_and_overcome(tmp_path):
             ):
                 with pytest.raises(StoreError, match="disk is full"):
                     await refused
-            # Nothing that was recorded is lost to readers meanwhile.
+            # Readers still see every recorded activation.
             assert await store.count_activations(ActivationQuery("ns")) == written
             assert await store.activation("ns", f"{1:032x}") is None
             disk.make_room()
             await until_well(store)
             await store.flush()
-            # What was written behind is there; what was refused has not come after all.
+            # Writes behind are in the file, and refused writes are not.
             assert await store.count_activations(ActivationQuery("ns")) == written
             assert [body for _, _, body in await journal(store)][1:] == [b"%d" % (1001 + n) for n in range(written)]
             assert await store.unfinished() == [accepted(1)]
@@ -122,7 +122,7 @@ def test_a_real_file_system_without_room(tmp_path):
             await store.flush()
             assert await store.count_activations(ActivationQuery("ns")) == written
             assert await store.unfinished() == []
-        # Where nothing can be written any more, not even a reader's note of its place, the journal is still read.
+        # The journal can be read on a read-only file system, where SQLite cannot create its shared-memory file.
         subprocess.run(["mount", "-o", "remount,ro", small], check=True)  # noqa: ASYNC221
         assert [(entry.segment, entry.number) for entry in read_journal(small)] == [(1, n) for n in range(written + 1)]
 
