@@ -22,6 +22,8 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 class RunAnswer(NamedTuple):
+    """The outcome of a run: a status, and the result as JSON and perhaps as a pickle."""
+
     status: int
     result: bytes  # JSON
     pickled: bytes = b""

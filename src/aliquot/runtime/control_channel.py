@@ -32,6 +32,8 @@ class ChannelError(Exception):
 
 
 class ControlChannel:
+    """The sandbox's end of the control channel. Thread-safe."""
+
     def __init__(self, fd: int) -> None:
         self._sock = socket.socket(fileno=fd)
         self._lock = threading.Lock()

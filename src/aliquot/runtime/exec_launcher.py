@@ -21,6 +21,7 @@ _DESCRIPTION_FD = 4
 
 
 def execute(sock: socket.socket, description: dict[str, Any]) -> NoReturn:
+    """Unpack the code, pass the description, and execute the other language's launcher."""
     command = description["command"]
     description["directory"] = None
     if description["binary"] and description["code"].strip():

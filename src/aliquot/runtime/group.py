@@ -44,6 +44,8 @@ class ResultConverter(Protocol):
 
 
 class FunctionGroup:
+    """Loads the functions of a group, switches the process between them, and runs them."""
+
     def __init__(self, description: dict[str, Any], channel: ControlChannel | None, output: OutputPipes) -> None:
         self._max_bytes: int = description["result_bytes"]
         self._channel = channel

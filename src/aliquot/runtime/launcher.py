@@ -25,6 +25,8 @@ NOT_READY = "The action is not initialized."
 
 
 class Launcher:
+    """Serves the requests of one sandbox."""
+
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._output = OutputPipes()

@@ -22,6 +22,8 @@ _MAIN_MODULES = (program.MODULE, "__main__")
 
 
 class GroupMember:
+    """A function of a group, loaded on first use, with its saved process state."""
+
     def __init__(self, description: dict[str, Any], state: ProcessState) -> None:
         self.name: str = description["name"]
         self.sdk: bool = description["sdk"]

@@ -47,6 +47,8 @@ def attempt(trial: Callable[[], None]) -> str:
 
 
 class IsolationTrials:
+    """One method for each layer of isolation. A method raises if the layer does not work."""
+
     def __init__(self, uids: list[int] | None, hidden: str) -> None:
         self.uids = uids
         self.hidden = hidden

@@ -62,6 +62,8 @@ else:
 
 
 class Zygote:
+    """Loads the imports, forks sandboxes on request, and reports their ends."""
+
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self._control = control
         self._settings = settings

@@ -27,6 +27,7 @@ def check(reply: HttpReply, what: str) -> HttpReply:
 
 
 def error_of(reply: HttpReply, what: str) -> SdkError:
+    """Return the error that the status of a reply means."""
     body = reply.json()
     body = body if isinstance(body, dict) else {}
     text = _text(body) or f"HTTP status {reply.status}"

@@ -176,6 +176,8 @@ class Function(Generic[P, R]):
 
 
 class RemoteCall(Dual[P, R]):
+    """A call of a function: in this process if the caller is of the same group, otherwise over HTTP."""
+
     def __init__(self, function: Function[P, R]) -> None:
         super().__init__(self._over_http, function.client)
         self._function = function

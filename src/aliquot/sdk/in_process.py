@@ -25,6 +25,8 @@ def call(app: str, action: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 class GroupResultConverter:
+    """Converts results and exceptions between functions of a group, as `runtime.group.ResultConverter` describes."""
+
     def __init__(self, app: str, action: str) -> None:
         self._app, self._action = app, action
 

@@ -50,6 +50,7 @@ def check_concurrency(concurrency: object) -> None:
 
 
 def steps(start: Start, concurrency: int, *, return_exceptions: bool) -> Steps:
+    """Yield the steps of a map: read inputs ahead, begin calls, and emit their results in order."""
     window: deque[Any] = deque()
     more = True
     while more or window:

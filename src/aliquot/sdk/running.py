@@ -14,6 +14,8 @@ _SUFFIX = ".json"
 
 
 class RunningServer(NamedTuple):
+    """A server that runs on this machine, as its file describes it."""
+
     data: str  # absolute path of the data folder
     url: str
     host: str  # several machines may share a home directory

@@ -21,6 +21,8 @@ _BUFFER = "; buffer="  # before the number of a shared buffer
 
 
 class SandboxContext:
+    """The control channel and the group of this sandbox. Empty outside a sandbox."""
+
     def __init__(self) -> None:
         self.channel: ControlChannel | None = None
         self.token = ""  # by which the gateway knows the control channel

@@ -88,6 +88,7 @@ def in_session() -> bool:
 
 
 def make_session(app: "App", name: object, metadata: object, user: object, session_id: object) -> Session:
+    """Check the arguments of `App.session` and make the session. Raises `UsageError`."""
     if not isinstance(name, str):
         raise UsageError(f"name: {name!r} is not a name; it takes a text")
     if metadata is not None and not isinstance(metadata, Mapping):

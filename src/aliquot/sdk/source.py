@@ -15,6 +15,8 @@ _MAX_BYTES = 36 * MIB  # the platform takes 48 MiB of base64
 
 
 class AppCode(NamedTuple):
+    """The code of an app, ready to be sent."""
+
     text: str  # Python, or base64 of a zip
     digest: str
 

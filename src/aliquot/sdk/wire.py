@@ -40,6 +40,8 @@ class DeferredPickle(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
+    """A request to the platform, without its address and credentials."""
+
     method: str
     path: str  # relative to the server's address
     query: Mapping[str, str | int] = {}
@@ -50,6 +52,8 @@ class HttpRequest(NamedTuple):
 
 
 class HttpReply(NamedTuple):
+    """A reply of the platform."""
+
     status: int
     headers: Mapping[str, str]  # of httpx, which ignores the case of names
     body: bytes
@@ -65,6 +69,8 @@ class HttpReply(NamedTuple):
 
 
 class Pause(NamedTuple):
+    """A wait in an operation."""
+
     seconds: float
 
 
@@ -72,6 +78,7 @@ Operation: TypeAlias = Generator[HttpRequest | Pause, HttpReply | None, T]
 
 
 def ask(request: HttpRequest) -> Operation[HttpReply]:
+    """Send a request and return its reply, as a part of an operation."""
     reply = yield request
     if reply is None:
         raise TypeError("the driver must answer a request with a reply")
@@ -79,6 +86,7 @@ def ask(request: HttpRequest) -> Operation[HttpReply]:
 
 
 def pause(seconds: float) -> Operation[None]:
+    """Wait, as a part of an operation."""
     yield Pause(seconds)
 
 

@@ -20,11 +20,15 @@ class TrainingState(Struct, frozen=True):
 
 
 class ModelVersion(Struct, frozen=True):
+    """A stored model version: its manifest and its files."""
+
     manifest: Manifest
     sizes: dict[str, int]  # bytes by file
 
 
 class ModelsState(Struct, frozen=True):
+    """All model versions, the serving one, and the last training."""
+
     serving: ServingState
     model: str  # name of the predictor and version that answers now
     versions: tuple[ModelVersion, ...]

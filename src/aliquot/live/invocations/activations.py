@@ -168,4 +168,5 @@ def error(text: str) -> bytes:
 
 
 def failure(status: Status, text: str, *, run_s: float = 0) -> Outcome:
+    """Return the outcome of a call that failed with this text."""
     return Outcome(status, error(text), run_s)

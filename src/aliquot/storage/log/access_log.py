@@ -29,6 +29,8 @@ _log = structlog.get_logger(__name__)
 
 
 class LogLimits(Struct, frozen=True):
+    """The maximum size of the log on disk."""
+
     bytes: int = 128 * MIB
     rows: int = 500_000
 
@@ -37,6 +39,8 @@ _IN_MEMORY = LogLimits(bytes=8 * MIB, rows=50_000)
 
 
 class LogStats(Struct, frozen=True):
+    """The current size of the log, and the accesses it has lost."""
+
     rows: int
     bytes: int
     lost: int  # accesses that were not written

@@ -10,6 +10,8 @@ SESSION_IDLE_TIMEOUT_S = 30 * 60.0
 
 
 class LoggedSession(NamedTuple):
+    """The accesses of one session, in the order of the log."""
+
     tenant: str
     audience: str
     accesses: list[FileAccess]

@@ -37,6 +37,8 @@ def lower_priority(settings: LearnSettings) -> None:
 
 
 def run(log: Path, registry: Path, settings: LearnSettings) -> TrainingEnded:
+    """Train a version from the log, and print the progress."""
+
     def print_progress(progress: TrainingProgress) -> None:
         _print_line(msgspec.json.encode(progress))
 

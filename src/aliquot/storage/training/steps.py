@@ -9,6 +9,7 @@ from aliquot.storage.records import FileAccess, FileKey
 
 
 def as_step(access: FileAccess) -> AccessStep:
+    """Convert one access to a step."""
     return AccessStep(str(FileKey(access.dataset, access.path)), access.size, access.operation)
 
 
@@ -31,6 +32,7 @@ def as_steps(accesses: Sequence[FileAccess]) -> Session:
 
 
 def as_dated(session: LoggedSession) -> DatedSession:
+    """Convert a session of the log to marks and steps, with its start time."""
     return DatedSession(session.began_s, [*begin_marks(session.tenant, session.user), *as_steps(session.accesses)])
 
 

@@ -20,6 +20,8 @@ _NEVER = frozenset({errno.EPERM, errno.ENOTTY, errno.EINVAL})  # permanent: pass
 
 
 class OpenFile(Struct, eq=False):
+    """One open of a file through the view."""
+
     inode: int
     opened: FileHandle
 

@@ -13,6 +13,8 @@ from aliquot.core.units import KIB, MIB
 
 
 class Operation(IntEnum):
+    """The FUSE operations that a view answers, by the kernel's numbers."""
+
     LOOKUP = 1
     FORGET = 2
     GETATTR = 3
@@ -122,6 +124,7 @@ def init(body: bytes) -> tuple[int, bytes]:
 
 
 def attributes(inode: int, size: int, mtime_s: float, *, directory: bool, block: int) -> tuple[int, ...]:
+    """Return the values of `_ATTRIBUTES` for a read-only file or directory."""
     seconds, part = divmod(int(mtime_s * 1_000_000_000), 1_000_000_000)
     seconds %= 1 << 64  # a time before 1970 is negative for the kernel
     mode, links = (_DIRECTORY, 2) if directory else (_FILE, 1)
@@ -130,4 +133,5 @@ def attributes(inode: int, size: int, mtime_s: float, *, directory: bool, block:
 
 
 def dirent(inode: int, place: int, name: bytes, kind: int) -> bytes:
+    """Return a directory entry, padded to a multiple of eight bytes."""
     return DIRENT.pack(inode, place, len(name), kind) + name + _PADDING[: -len(name) % 8]

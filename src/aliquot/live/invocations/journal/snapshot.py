@@ -40,6 +40,7 @@ class SchedulerSnapshot(Struct, frozen=True):
 
 
 def take(scheduler: Scheduler, settings: PolicySettings, *, now_ms: int) -> bytes:
+    """Return the head of a new journal segment, with the scheduler's current state."""
     state = pickle.dumps(scheduler, protocol=5)
     return msgspec.msgpack.encode(SchedulerSnapshot(__version__, settings, now_ms, state, FORMAT))
 

@@ -57,17 +57,21 @@ class ReadRequest:
 
 
 class TransferState(Enum):
+    """The states of a transfer. `machine.py` shows the transitions."""
+
     ASKING = auto()  # the version at the origin is not known yet
-    MOVING = auto()
+    MOVING = auto()  # chunks are being fetched, or a cached file is given out
     COMPLETE = auto()  # all chunks are on disk, to be verified and moved to their place
 
 
 class StepKind(Enum):
+    """The kinds of steps that a worker performs for a transfer."""
+
     ASK = auto()  # ask the origin for the file's version
-    CHUNK = auto()
+    CHUNK = auto()  # fetch one chunk
     COPY = auto()  # fetch the whole file at once, from an origin that cannot send parts
     CONFIRM = auto()  # ask the origin whether it still has this version, so that readers may have the chunks
-    COMMIT = auto()
+    COMMIT = auto()  # verify the complete file and move it to its place
 
 
 class TransferStep(NamedTuple):
