@@ -81,10 +81,10 @@ def _flow(flow: Flow) -> Iterator[str]:
     listed = sorted(s.id for s in flow.idle_sandboxes())
     if idle != listed:
         yield f"{flow.key} has idle sandboxes {idle}, listed are {listed}"
-    for here in flow.idle_by_device.values():
-        for sandbox in here.resident.values():
-            if sandbox.state is not SandboxState.WARM or sandbox.device is not here.device:
-                yield f"listed as resident on {here.device.spec.name}: {sandbox.describe()}"
+    for on_device in flow.idle_by_device.values():
+        for sandbox in on_device.resident.values():
+            if sandbox.state is not SandboxState.WARM or sandbox.device is not on_device.device:
+                yield f"listed as resident on {on_device.device.spec.name}: {sandbox.describe()}"
 
 
 def _sandbox(sandbox: Sandbox, scheduler: Scheduler) -> Iterator[str]:
@@ -115,8 +115,8 @@ def _kept(scheduler: Scheduler) -> Iterator[str]:
         if flow.kept != count:
             yield f"{flow.key} counts {flow.kept} sandboxes kept for sessions, there are {count}"
     for device in scheduler.registry.devices.values():
-        here = {s.id: s.bytes for s in device.sandboxes.values() if s.session is not None}
-        if sorted(device.kept) != sorted(here) or device.kept_bytes != sum(here.values()):
-            yield f"{device.spec.name} counts {sorted(device.kept)} kept for sessions, there are {sorted(here)}"
+        kept_bytes = {s.id: s.bytes for s in device.sandboxes.values() if s.session is not None}
+        if sorted(device.kept) != sorted(kept_bytes) or device.kept_bytes != sum(kept_bytes.values()):
+            yield f"{device.spec.name} counts {sorted(device.kept)} kept for sessions, there are {sorted(kept_bytes)}"
         if sessions.surplus(device) is not None:
             yield f"{device.spec.name}: sessions keep more than they may"

@@ -221,8 +221,8 @@ def _evaluate(network: Network, held_out: TrainingSequences) -> tuple[float, flo
             chosen = torch.arange(begin, min(begin + _BATCH, len(held_out.numbers)))
             scores = network(held_out.numbers[chosen], held_out.features[chosen]).flatten(0, 1)
             targets = held_out.targets[chosen].flatten()
-            there = targets != PADDING
-            scores, targets = scores[there], targets[there]
+            is_step = targets != PADDING
+            scores, targets = scores[is_step], targets[is_step]
             loss += float(nn.functional.cross_entropy(scores, targets, reduction="sum"))
             files = targets != END
             best = scores[files, FIRST_STEP:].topk(min(_TOP, scores.shape[1] - FIRST_STEP)).indices + FIRST_STEP

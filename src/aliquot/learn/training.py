@@ -256,10 +256,12 @@ def _compare_with_serving(
     if len(held_out) < _MIN_COMMON_STEPS:
         held_out = held_out_steps([one.steps for one in held_back], _MAX_TRIALS)
     marks = trained.marks.union(step.file for step in parts.tables.steps if step.is_mark)
-    theirs = score(before, held_out, marks).worth
-    ours = _worth(trained, held_out, marks)
-    better = ours > theirs
-    compared = f"{winner} {ours:.1%} against version {serving}'s {old.winner} {theirs:.1%} on {len(held_out)} accesses"
+    old_score = score(before, held_out, marks).worth
+    new_score = _worth(trained, held_out, marks)
+    better = new_score > old_score
+    compared = (
+        f"{winner} {new_score:.1%} against version {serving}'s {old.winner} {old_score:.1%} on {len(held_out)} accesses"
+    )
     return better, f"{'better' if better else 'not better'} than the one in use: {compared}"
 
 

@@ -128,9 +128,9 @@ class FairnessMeter:
     def _track(self, flow: FlowMeter, now: float) -> None:
         if len(self._tracked) >= MAX_TRACKED_FLOWS:
             return
-        here = flow.service_at(now)
+        service_s = flow.service_at(now)
         for other in self._tracked.values():
-            gap = here - other.service_s - other.rate * (now - other.since) / other.weight
+            gap = service_s - other.service_s - other.rate * (now - other.since) / other.weight
             if other.number < flow.number:
                 gap = -gap
             flow.pairs[other.number] = other.pairs[flow.number] = [gap, gap]
@@ -146,10 +146,10 @@ class FairnessMeter:
 
     def _compare(self, flow: FlowMeter, now: float) -> None:
         """Update the extreme differences, which occur only where one of two flows starts or stops running."""
-        here, tracked = flow.service_at(now), self._tracked
+        service_s, tracked = flow.service_at(now), self._tracked
         for number, span in flow.pairs.items():
             other = tracked[number]
-            gap = here - other.service_s - other.rate * (now - other.since) / other.weight
+            gap = service_s - other.service_s - other.rate * (now - other.since) / other.weight
             if number < flow.number:
                 gap = -gap
             if gap < span[0]:

@@ -176,11 +176,11 @@ def _run_finished(command: Run, began: float, at: float) -> QueueEntry:
 
 def _actual(placement: FunctionPlacement, actual_s: float | None) -> float:
     """Scale a call's run time to this device, by the declared times or else by the device's speed."""
-    declared, here = placement.declared, placement.times
+    declared, times = placement.declared, placement.times
     if actual_s is None:
-        return here.run_s or 0
+        return times.run_s or 0
     if not declared.run_s:
         return actual_s if placement.speed == 1 else actual_s / placement.speed
-    if here.run_s == declared.run_s:
+    if times.run_s == declared.run_s:
         return actual_s
-    return actual_s * (here.run_s or 0) / declared.run_s
+    return actual_s * (times.run_s or 0) / declared.run_s

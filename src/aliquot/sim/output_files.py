@@ -61,14 +61,14 @@ def write_functions(functions: Iterable[FunctionSpec], path: Path) -> None:
             line = [function.name, times.run_s, times.cold_s, mib, times.load_s, function.weight]
             line += [function.share] if shares else []
             line += [SEPARATOR.join(function.datasets)] if datasets else []
-            there = function.times_by_kind
-            writer.writerow(line + [getattr(there[kind], time) if kind in there else None for time, kind in own])
+            by_kind = function.times_by_kind
+            writer.writerow(line + [getattr(by_kind[kind], time) if kind in by_kind else None for time, kind in own])
 
 
 def _differs(functions: Iterable[FunctionSpec], kind: str, time: str) -> bool:
     """Return true if a time on that kind needs its own column, because it differs from the general time."""
     pairs = [(f.times_by_kind[kind], f.times) for f in functions if kind in f.times_by_kind]
-    return time == "run_s" or any(getattr(there, time) != getattr(here, time) for there, here in pairs)
+    return time == "run_s" or any(getattr(special, time) != getattr(general, time) for special, general in pairs)
 
 
 @contextmanager

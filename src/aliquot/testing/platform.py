@@ -64,10 +64,10 @@ class FakePlatform:
         self.detached.append(call.id)
 
     def cancel(self, namespace: str, activation_id: str) -> bool:
-        mine = any(call.id == activation_id and call.namespace.name == namespace for call in self.calls)
-        if mine:
+        is_known = any(call.id == activation_id and call.namespace.name == namespace for call in self.calls)
+        if is_known:
             self.cancelled.append(activation_id)
-        return mine
+        return is_known
 
     def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
         for call in self.calls:

@@ -73,7 +73,7 @@ class EvictionBench:
 
     def _tables(self, trace: BlockTrace) -> list[ResultTable]:
         columns = ["policy", *(f"{part:.0%}" for part in SIZES)]
-        made = []
+        tables = []
         for index, what in enumerate(("hits", "hits by bytes")):
             rows: list[list[str | float | None]] = [
                 [policy, *(PERCENT * rate[index] for rate in rates)]
@@ -85,8 +85,8 @@ class EvictionBench:
                     for policy, rates in self._peer.get(trace.name, {}).items()
                 ]
             title = f"{trace.name}: {what} in %, by cache size ({trace.bytes / MIB:.0f} MiB are asked for in all)"
-            made.append(ResultTable(title, columns, rows))
-        return made
+            tables.append(ResultTable(title, columns, rows))
+        return tables
 
     def _goals(self) -> list[Goal]:
         goals = []

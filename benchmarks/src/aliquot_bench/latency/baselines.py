@@ -90,7 +90,7 @@ def ping_pong(seconds: float, frames: int) -> LoadReport:
     """Exchange frames with another process over a Unix socket, with so many in flight at a time."""
     connection = _fork(echo_bytes)
     one = bytes(FRAME_BYTES)
-    took: list[float] = []
+    latencies_s: list[float] = []
     sent: deque[float] = deque()
     rest = 0
     began = now = time.perf_counter()
@@ -100,12 +100,12 @@ def ping_pong(seconds: float, frames: int) -> LoadReport:
         rest += len(connection.recv(CHUNK_BYTES))
         back, rest = divmod(rest, FRAME_BYTES)
         now = time.perf_counter()
-        took.extend(now - sent.popleft() for _ in range(back))
+        latencies_s.extend(now - sent.popleft() for _ in range(back))
         connection.sendall(one * back)
         sent.extend([now] * back)
     connection.close()
-    cut = quantiles(took, n=100, method="inclusive")
-    return LoadReport(1000 * cut[49], 1000 * cut[98], len(took) / (now - began), len(took), 0)
+    cut = quantiles(latencies_s, n=100, method="inclusive")
+    return LoadReport(1000 * cut[49], 1000 * cut[98], len(latencies_s) / (now - began), len(latencies_s), 0)
 
 
 def _fork(child: Callable[[socket.socket], None]) -> socket.socket:

@@ -42,9 +42,9 @@ def draw(trials: Sequence[SetResult], curve: Sequence[EpochResult], path: Path) 
 def _bars(axis: "Axes", trials: Sequence[SetResult], what: str, title: str) -> None:
     width = 0.8 / len(_SHOWN)
     for index, name in enumerate(_SHOWN):
-        there = [(number, one.predictors[name].score) for number, one in enumerate(trials) if name in one.predictors]
-        xs = [number + (index - (len(_SHOWN) - 1) / 2) * width for number, _ in there]
-        axis.bar(xs, [PERCENT * getattr(found, what) for _, found in there], width, label=name, color=COLOURS[index])
+        scores = [(number, one.predictors[name].score) for number, one in enumerate(trials) if name in one.predictors]
+        xs = [number + (index - (len(_SHOWN) - 1) / 2) * width for number, _ in scores]
+        axis.bar(xs, [PERCENT * getattr(found, what) for _, found in scores], width, label=name, color=COLOURS[index])
     axis.set_xticks(range(len(trials)), [one.name for one in trials], fontsize=8)
     axis.set_title(title, loc="left", fontsize=10)
     axis.grid(visible=True, axis="y", alpha=0.25)

@@ -112,12 +112,12 @@ class DatasetReaders:
         counts = self._counts.setdefault(tenant, {})
         for dataset in dict.fromkeys(after):
             counts[dataset] = counts.get(dataset, 0) + 1
-        gone = []
+        unread = []
         for dataset in dict.fromkeys(before):
             counts[dataset] -= 1
             if not counts[dataset]:
                 del counts[dataset]
-                gone.append(dataset)
+                unread.append(dataset)
         if not counts:
             del self._counts[tenant]
-        return gone
+        return unread

@@ -85,5 +85,5 @@ class LeCaR(Eviction[E]):
         regrets[number] = self._turn
         self._evicted_uses[number] = uses
         while len(regrets) > max(len(self._present), 1):
-            gone, _ = regrets.popitem(last=False)
-            self._evicted_uses.pop(gone, None)
+            oldest, _ = regrets.popitem(last=False)
+            self._evicted_uses.pop(oldest, None)

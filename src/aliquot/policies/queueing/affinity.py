@@ -70,9 +70,9 @@ class Affinity(Queueing):
 
     def _ranked(self, device: DeviceView) -> list[tuple[FlowView, str]]:
         """Return the best resident flow and the best of all flows, the better one first."""
-        here = self._resident.get(device.index)
+        resident = self._resident.get(device.index)
         ranked = []
-        if here is not None and (flow := here.first()) is not None:
+        if resident is not None and (flow := resident.first()) is not None:
             ranked.append((self._vtime[flow.index], 0, flow, "smallest vTime, resident"))
         if (flow := self._penalised.first()) is not None:
             ranked.append((self._penalised.first_key() or 0.0, 1, flow, "smallest vTime"))
@@ -91,11 +91,11 @@ class Affinity(Queueing):
         self._smallest = self._smallest if smallest is None else smallest
 
     def _place_on(self, flow: FlowView, device: DeviceView) -> None:
-        here = self._resident.setdefault(device.index, FlowHeap())
+        resident = self._resident.setdefault(device.index, FlowHeap())
         if flow.queued and flow.resident_on(device):
-            here.set(flow, self._vtime[flow.index])
+            resident.set(flow, self._vtime[flow.index])
         else:
-            here.discard(flow)
+            resident.discard(flow)
 
     def _tau(self, flow: FlowView) -> float:
         known = flow.run_estimate_s

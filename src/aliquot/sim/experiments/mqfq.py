@@ -130,9 +130,9 @@ def sweeps(seeds: Sequence[int], on_step: Callable[[], None]) -> list[PlotPanel]
 def panels(compared: Sequence[PolicyComparison]) -> Iterator[PlotPanel]:
     """Yield a chart of mean latency against load for each number of devices."""
     for devices in DEVICES:
-        here = [comparison for comparison in compared if comparison.devices == devices]
+        on_devices = [comparison for comparison in compared if comparison.devices == devices]
         lines = [
-            PlotLine(policy, [one.load for one in here], [one.means_s[policy] for one in here])
+            PlotLine(policy, [one.load for one in on_devices], [one.means_s[policy] for one in on_devices])
             for policy in ("fcfs", "batch", "sjf", "affinity", "mqfq_sticky", "fair_resident")
         ]
         yield PlotPanel(

@@ -55,13 +55,13 @@ def read_mqfq(data: Path) -> list[FunctionSpec]:
 def read_timm(data: Path) -> list[FunctionSpec]:
     folder = data / "function_profiles" / "timm"
     paths = [folder / f"benchmark-infer-amp-nchw-pt240-cu124-{kind}.csv" for kind in TIMM_KINDS]
-    here, there = (_timm_rows(path) for path in paths)
+    first, second = (_timm_rows(path) for path in paths)
     smallest: dict[str, FunctionSpec] = {}
     sizes: dict[str, float] = {}
-    for (name, size), row in here.items():
-        if (name, size) not in there or size >= sizes.get(name, float("inf")):
+    for (name, size), row in first.items():
+        if (name, size) not in second or size >= sizes.get(name, float("inf")):
             continue
-        profile = _timm(name, row, there[name, size])
+        profile = _timm(name, row, second[name, size])
         if profile is not None:
             smallest[name] = profile
             sizes[name] = size
@@ -73,7 +73,7 @@ def _timm_rows(path: Path) -> dict[tuple[str, float], CsvRow]:
     return {(row.text("model"), row.number("infer_img_size", "pixels, 0 or more")): row for row in rows}
 
 
-def _timm(name: str, row: CsvRow, there: CsvRow) -> FunctionSpec | None:
+def _timm(name: str, row: CsvRow, second: CsvRow) -> FunctionSpec | None:
     activations_m = row.optional("infer_macts", "millions of activations, 0 or more")
     if activations_m is None:
         return None
@@ -84,7 +84,7 @@ def _timm(name: str, row: CsvRow, there: CsvRow) -> FunctionSpec | None:
     cold_s = round(TIMM_START_S + weight_bytes / STORE_BYTES_PER_S, MICROSECONDS)
     by_kind = {
         kind: Times(_timm_run_s(measured), cold_s, load_s(memory_bytes))
-        for kind, measured in zip(TIMM_KINDS, (row, there), strict=True)
+        for kind, measured in zip(TIMM_KINDS, (row, second), strict=True)
     }
     return FunctionSpec(name, memory_bytes, times=by_kind[TIMM_KINDS[0]], times_by_kind=by_kind)
 

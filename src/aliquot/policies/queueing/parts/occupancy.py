@@ -172,11 +172,11 @@ def _limit(known: Mapping[int, MovingMean], slots: int) -> int:
     """Return how many at once are worthwhile, from the known stretch at each number."""
     below = 0.0  # logarithm of the throughput with one fewer
     for at_once in range(2, slots + 1):
-        here = known.get(at_once)
-        if here is None or here.count < MIN_RUNS:  # unknown, so as many as allowed
+        measured = known.get(at_once)
+        if measured is None or measured.count < MIN_RUNS:  # unknown, so as many as allowed
             return slots
-        throughput = log(at_once) - here.mean
-        if throughput + here.error < below + MIN_GAIN:
+        throughput = log(at_once) - measured.mean
+        if throughput + measured.error < below + MIN_GAIN:
             return at_once - 1
         below = throughput
     return slots
