@@ -75,11 +75,11 @@ SIZE = 'a size such as "4GiB", or a number of MiB'
         ),
         (
             {"gpu_share": 0.5, "gpu_share_limit": 2},
-            "annotation gpu-share-limit: it takes at most 1: nobody borrows a second GPU",
+            "annotation gpu-share-limit: it takes at most 1, because no function borrows a second GPU",
         ),
         (
             {"gpu_share": 2, "gpu_share_limit": 3},
-            "annotation gpu-share-limit: it takes at most 2: nobody borrows a second GPU",
+            "annotation gpu-share-limit: it takes at most 2, because no function borrows a second GPU",
         ),
         (
             {"gpu_share": 0.5, "gpu_memory": "2GiB", "gpu_memory_limit": "1GiB"},

@@ -19,8 +19,8 @@ from aliquot.live.catalogue.needs import ActionNeeds, parse_needs
 from aliquot.live.catalogue.resolving import ResolvedAction
 from aliquot.live.store.records import NODEJS, PYTHON, SEQUENCE
 
-GROUP_PREFIX = "group:"  # of the name of a group's flow; action names have no colon
-# Start times that the policies assume before any are measured: a new interpreter, or a fork from a zygote.
+GROUP_PREFIX = "group:"  # begins the name of a group's flow, because action names have no colon
+# The start times that the policies get: a new interpreter, or a fork from a zygote.
 COLD_S = {NODEJS: 0.1}
 FORK_S = 0.02
 _PROJECT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")

@@ -18,7 +18,7 @@ from aliquot.live.store.records import Action
 
 _MAX_LIST_LENGTH = 256
 _MAX_TEXT_LENGTH = 1024
-_MIN_SHARE, _SHARE_STEP = 0.01, 0.005  # an eighth of a GPU is 0.125
+_MIN_SHARE, _SHARE_STEP = 0.01, 0.005  # the step allows an eighth of a GPU, 0.125
 _MAX_GPUS = 1024
 _TOLERANCE = 1e-6  # in binary 0.29 is not a whole number of steps
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -87,8 +87,10 @@ def _check(needs: ActionNeeds) -> None:
     if needs.gpu_share_limit is not None and needs.gpu_share_limit < needs.gpu_share:
         raise InputError(f"annotation gpu-share-limit: it takes at least gpu-share, which is {needs.gpu_share:g}")
     if needs.gpu_share_limit is not None and needs.gpu_share_limit > max(1, needs.gpu_share):
-        most = max(1, needs.gpu_share)
-        raise InputError(f"annotation gpu-share-limit: it takes at most {most:g}: nobody borrows a second GPU")
+        max_limit = max(1, needs.gpu_share)
+        raise InputError(
+            f"annotation gpu-share-limit: it takes at most {max_limit:g}, because no function borrows a second GPU"
+        )
     if needs.gpu_memory_limit_bytes is not None and needs.gpu_memory_limit_bytes < needs.gpu_memory_bytes:
         bytes_ = needs.gpu_memory_bytes
         raise InputError(f"annotation gpu-memory-limit: it takes at least gpu-memory, which is {bytes_} bytes")

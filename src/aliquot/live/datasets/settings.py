@@ -54,9 +54,9 @@ def _read_learning(texts: Sequence[str]) -> LearnSettings:
     if settings.predictor not in {AUTO, *PREDICTORS}:
         known = ", ".join((AUTO, *PREDICTORS))
         raise InputError(f"{key}.predictor: there is no '{settings.predictor}'; it takes {known}")
-    for name, least in (("least_sessions", 2), ("keep_versions", 1), ("threads", 1), ("epochs", 1)):
-        if getattr(settings, name) < least:
-            raise InputError(f"{key}.{name}: it takes {least} or more")
+    for name, minimum in (("least_sessions", 2), ("keep_versions", 1), ("threads", 1), ("epochs", 1)):
+        if getattr(settings, name) < minimum:
+            raise InputError(f"{key}.{name}: it takes {minimum} or more")
     if settings.look_every_s <= 0:
         raise InputError(f"{key}.look_every_s: it takes more than 0")
     return settings

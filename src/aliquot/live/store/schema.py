@@ -26,7 +26,7 @@ MIGRATIONS = (
         start_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL, bytes INTEGER NOT NULL,
         summary BLOB NOT NULL, response BLOB NOT NULL, logs BLOB NOT NULL, pickled BLOB
     );
-    -- Both orders in which lists are read; the first also holds all that the sum of the bytes needs.
+    -- The two orders of lists. The first index also covers the sum of the bytes.
     CREATE INDEX activation_by_start ON activation (namespace, start_ms, seq, bytes);
     CREATE INDEX activation_by_name ON activation (namespace, name, start_ms, seq);
     CREATE TABLE queue (
@@ -47,11 +47,11 @@ MIGRATIONS = (
     """,
     """
     ALTER TABLE activation ADD COLUMN session TEXT;
-    -- Most records have none, and cost this index nothing.
+    -- Most records have no session, and are not in this index.
     CREATE INDEX activation_by_session ON activation (namespace, session, start_ms, seq) WHERE session IS NOT NULL;
     """,
     """
-    -- Of bodies that are too large for a row: see `pieces.py`.
+    -- Bodies that are too large for a row, see `large_bodies.py`.
     CREATE TABLE piece (
         id TEXT NOT NULL, kind INTEGER NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL,
         PRIMARY KEY (id, kind, number)

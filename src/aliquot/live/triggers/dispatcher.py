@@ -78,7 +78,7 @@ class TriggerDispatcher:
         return activation_id
 
     def _call(self, namespace: Namespace, rule: Rule, event: bytes, limiter: RateLimiter) -> Call | str:
-        """Make the call that the rule asks for, as if its owner had invoked the action; or return why it cannot run."""
+        """Make the call of a rule's action, as if the rule's owner had invoked it. Return a text if it cannot run."""
         if not rule.active:
             return INACTIVE.format(f"{rule.namespace}/{rule.name}", str(rule.action)[1:])
         try:
