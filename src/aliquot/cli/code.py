@@ -1,4 +1,4 @@
-"""Reads the code and the limits of an action from the command line: a file, a zip or a folder."""
+"""Read the code and the limits of an action from the command line: a file, a zip or a folder."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Simulates one scenario under several policies, and writes the table and the files of results."""
+"""Simulate one scenario under several policies, and write the table and the files of results."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Finds the app in a Python file by importing the file."""
+"""Find the app in a Python file by importing the file."""
 
 import ast
 import sys

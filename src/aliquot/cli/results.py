@@ -1,4 +1,4 @@
-"""Formats results for stdout: tables and lines for people, JSON for programs."""
+"""Format results for stdout: tables and lines for people, JSON for programs."""
 
 import json
 from datetime import UTC, datetime

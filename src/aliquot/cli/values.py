@@ -1,4 +1,4 @@
-"""Parses parameters and annotations: a value that is valid JSON is JSON, otherwise it is a text, as for `wsk`."""
+"""Parse parameters and annotations: a value that is valid JSON is JSON, otherwise it is a text, as for `wsk`."""
 
 import json
 import sys

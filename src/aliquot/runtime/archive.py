@@ -1,4 +1,4 @@
-"""Unpacks an untrusted zip: its size is limited, and every entry stays below the target directory."""
+"""Unpack an untrusted zip: its size is limited, and every entry stays below the target directory."""
 
 from __future__ import annotations
 

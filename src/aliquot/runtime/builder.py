@@ -1,4 +1,4 @@
-"""Builds a Python environment for functions, isolated like a zygote: `python -I builder.py SETTINGS`.
+"""Build a Python environment for functions, isolated like a zygote: `python -I builder.py SETTINGS`.
 
 An installation runs code from the packages' authors. It gets its own root directory, where only the environment and a
 scratch directory can be written, and no privileges. SETTINGS is a JSON object: isolation, directory, scratch, has_pip,

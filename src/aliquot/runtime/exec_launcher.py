@@ -1,4 +1,4 @@
-"""Replaces the Python launcher by one in another language: unpacks a zip, and executes the command.
+"""Replace the Python launcher by one in another language: unpack a zip, and execute the command.
 
 The new launcher finds the frames on descriptor 3 and the function's description, as JSON, on descriptor 4.
 """

@@ -1,4 +1,4 @@
-"""Isolates zygotes and sandboxes with every layer that the server found on this machine.
+"""Isolate zygotes and sandboxes with every layer that the server found on this machine.
 
 There are two steps, because the modules that a zygote imports for tenants cannot be trusted either. `enclose` isolates
 a zygote from the machine before it imports anything. It gets a root directory without other users' files, a pid

@@ -1,4 +1,4 @@
-"""Makes a root directory for zygotes and sandboxes: the system and the interpreter, read-only, and nothing else."""
+"""Make a root directory for zygotes and sandboxes: the system and the interpreter, read-only, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tries every layer of isolation on this machine, each in its own process, and prints the results as JSON.
+"""Try every layer of isolation on this machine, each in its own process, and print the results as JSON.
 
 It is run by file path like the zygote: `python -I probe.py '{"uids": [first, count] or null, "hidden": "/data"}'`.
 A layer that works has an empty text. For one that does not, the text says why.

@@ -1,4 +1,4 @@
-"""Loads a Python function from its code: a source text, a zip, or a module of `aliquot.App` functions."""
+"""Load a Python function from its code: a source text, a zip, or a module of `aliquot.App` functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connects the SDK with the sandbox: makes `import aliquot` work there, and tells the SDK what the sandbox offers."""
+"""Connect the SDK with the sandbox: make `import aliquot` work there, and pass it the control channel and the group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summarises a value for an activation record: complete if it is small JSON, otherwise with large parts described.
+"""Summarise a value for an activation record: complete if it is small JSON, otherwise with large parts described.
 
 A value that stays inside a sandbox need not be JSON, and it is not copied for the record, however large it is.
 """

@@ -1,4 +1,4 @@
-"""Makes the FUSE mounts through which sandboxes see their datasets. Another process answers on a descriptor.
+"""Make the FUSE mounts through which sandboxes see their datasets. Another process answers on a descriptor.
 
 A mount is not attached when it is made. Its descriptor is sent to the sandbox, which attaches it in its own mount
 namespace. So nothing is mounted on the machine itself, and the mount ends with the sandbox.

@@ -1,4 +1,4 @@
-"""Interprets the platform's replies: a value, the function's own exception, or an error that says what to do."""
+"""Interpret the platform's replies: a value, the function's own exception, or an error that says what to do."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -101,7 +101,7 @@ class App:
         group: str | None = None,
         calls: bool | None = None,
     ) -> Any:
-        """Make a function of the app, and declare what it needs.
+        """Make a function of the app, and declare its needs.
 
         gpu: a share of one GPU, or a number of whole ones. Without it the function runs on the node's CPU.
         gpu_memory: the memory that it needs on each of its GPUs.

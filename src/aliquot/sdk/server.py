@@ -1,4 +1,4 @@
-"""Finds the platform: its address and the credentials for it."""
+"""Find the platform: its address and the credentials for it."""
 
 import os
 from typing import NamedTuple
@@ -27,7 +27,7 @@ def find_server(
 ) -> ServerAddress:
     """Return the platform that the arguments name, or the environment, or the data folder of a server that runs here.
 
-    Raises `NoServerError` when there is none, and `UsageError` when what is given is incomplete or leaves a choice.
+    Raises `NoServerError` when there is none, and `UsageError` when the arguments are incomplete or ambiguous.
     """
     if url is not None or key is not None:
         return _server_at(url or os.environ.get("ALIQUOT_URL"), key or os.environ.get("ALIQUOT_KEY"), "the arguments")

@@ -1,4 +1,4 @@
-"""Parses sizes, times and shares strictly: every error names the argument and what it takes."""
+"""Parse sizes, times and shares strictly: every error names the argument and what it takes."""
 
 import re
 from math import ceil, isfinite

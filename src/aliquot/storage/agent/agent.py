@@ -183,7 +183,7 @@ class StorageAgent:
         task.add_done_callback(self._showing.discard)
 
     async def _reply_shown(self, message: ShowDataset) -> None:
-        """Reply with what is cached, and with the origin's totals if they are known in time."""
+        """Reply with the cached totals, and with the origin's totals if they are known in time."""
         looking = self._lookups.begin(message.name)
         await asyncio.wait({asyncio.wrap_future(looking)}, timeout=LOOKUP_TIMEOUT_S)
         known: Value = looking.result() if looking.done() else {"trouble": STILL_LISTING}

@@ -1,10 +1,10 @@
 """The node cache: files of datasets on local disk, whole and verified, within bounded bytes.
 
-Five parts, each of which imports only from those below it:
+Five layers. Each imports only from those below it:
 
-    node, requests, …   the facade and its lock: what callers see
+    node, requests, …   the facade for callers, and its lock
     workers/            the threads that perform transfers
-    listings/  disk/    what is known of datasets; files, chunks and index on disk
+    listings/  disk/    the known listings of datasets; files, chunks and index on disk
     transfers/          the pure state machine that decides everything
     records             plain data
 """

@@ -77,7 +77,7 @@ class CacheRequests:
                 perform()
 
     def _perform_decisions(self, now: float) -> list[Callable[[], object]]:
-        """Hand over files, and return what is to be done without the lock: removals first, then the rest in order."""
+        """Hand over files. Return the actions to perform without the lock: removals first, then the others in order."""
         removals: list[Callable[[], object]] = []
         others: list[Callable[[], object]] = []
         while decisions := self.machine.take_decisions():

@@ -137,7 +137,7 @@ class KnownListings:
             return None if key in self._disproved else listed
 
     def disprove(self, key: FileKey) -> None:
-        """Forget what is known of a file, because its origin has another version."""
+        """Forget the known version of a file, because its origin has another one."""
         with self._lock:
             self._files.pop(key, None)
             self._disproved.add(key)

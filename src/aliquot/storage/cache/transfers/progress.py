@@ -1,4 +1,4 @@
-"""Advances a transfer after every event: serves the requests it can, and decides what to fetch for the others."""
+"""Advance a transfer after every event: serve the ready requests, and choose the chunks to fetch for the others."""
 
 from aliquot.storage.cache.transfers.decisions import HandOver
 from aliquot.storage.cache.transfers.entry import CacheEntry
