@@ -119,7 +119,7 @@ def test_what_a_killed_server_left_standing_still_is_let_go(loops, driver):
     driver.swap_out(1)
     process.kill()
     time.sleep(0.1)
-    assert process.poll() is None  # what stands still cannot even end
+    assert process.poll() is None  # a frozen process cannot end
     again = HostDriver(f"aliquot-test-{os.getpid()}", [DEVICE], sorted(os.sched_getaffinity(0)))
     process.wait()
     assert again.enforcement.lacking == ()

@@ -31,7 +31,7 @@ CONTROLLED = (
 
 @pytest.fixture
 def hierarchy(tmp_path):
-    """The kernel's own, as good as it is here: groups, processes, freezing, killing, and compute counted."""
+    """A real hierarchy without controllers: groups, processes, freezing, killing, and counted compute."""
     if subprocess.run(["mount", "-t", "cgroup2", "none", str(tmp_path)], check=False).returncode:
         pytest.skip("version 2 cannot be mounted here")
     yield tmp_path
@@ -120,7 +120,7 @@ def test_what_a_killed_server_left_frozen_is_let_go_and_ended_with_all_it_forks(
 
     wait_until(move, lambda pids: len(pids) >= 4, what="the forks in the group")
     driver.swap_out(1)
-    CgroupV2Enforcer(tree)  # the next server's
+    CgroupV2Enforcer(tree)  # of the next server
     assert "frozen 0" in (directory / "cgroup.events").read_text()
     cgroups._remove(tree.path)
     driver.close()

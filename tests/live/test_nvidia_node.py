@@ -1,4 +1,4 @@
-"""A real node with real sandboxes on GPUs that are not there: what reaches a sandbox, swaps, and a GPU that fails."""
+"""A real node with real sandboxes on scripted GPUs: the settings of a sandbox, swaps, and a GPU that fails."""
 
 import os
 import subprocess
@@ -206,7 +206,7 @@ def test_a_gpu_that_fails_takes_its_sandboxes_with_it_and_no_others(gpus, monkey
         assert await rig.next() == ("device lost", "nvidia-0", "the driver reported Xid 79")
         assert [device.name for device in rig.node.devices] == ["cpu", "nvidia-1"]
         await rig.run(second)
-        assert rig.heard.queue.empty()  # it is told once
+        assert rig.heard.queue.empty()  # it is reported once
 
     gpus.play(scene)
 

@@ -52,7 +52,7 @@ async def until_printed(rig: NodeRig, sandbox: int, text: str) -> None:
 
 
 def family(pid: int | None = None) -> list[int]:
-    """The processes that this one, or another, has started, and theirs."""
+    """Return the descendants of a process, by default of this one."""
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
@@ -223,7 +223,7 @@ def test_a_killed_zygote_is_started_again(tmp_path):
         for zygote in zygotes:
             zygote.kill()
         assert (await rig.next())[:2] == ("lost", first)
-        # A cell that dies with the zygote as it is taken is refused, or lost if it has just read who moves in.
+        # A cell that ends with its zygote while it is taken is refused, or lost if it has just read its init.
         for _ in range(3):
             second = rig.launch(ECHO)
             what, number, said = await rig.next()
@@ -387,7 +387,7 @@ def main(args):
         rig.request(torn, {"pause": pause})
         if pause:
             await wait_on_loop(lambda: sandbox._connection.received > 0, what="a part of a reply")
-        # The loop stands still meanwhile, so that it hears of everything at once.
+        # The loop is blocked meanwhile, so that it gets all events at once.
         wait_until(sandbox.cell.process.is_over, what="the sandbox's end")
         what, of, outcome = await rig.next()
         assert (what, of, outcome.status) == ("lost", torn, Status.DEVELOPER_ERROR)

@@ -56,7 +56,7 @@ def main(args):
 
 
 class Heard:
-    """A listener: what was said, in order."""
+    """A listener that queues the reports of a node."""
 
     def __init__(self):
         self.queue = asyncio.Queue()
@@ -146,7 +146,7 @@ class NodeRig:
         self.node.run(sandbox, RunRequest(**fields | settings))
 
     async def run(self, sandbox: int, payload: object = None, **settings) -> Outcome:
-        """A run after which the sandbox is fit for another."""
+        """Run a payload, and check that the sandbox can take another run."""
         self.request(sandbox, payload, **settings)
         what, of, outcome = await self.next()
         assert (what, of) == ("finished", sandbox), outcome
@@ -190,7 +190,7 @@ def texts(outcome: Outcome, stream: str = "stdout") -> list[str]:
 
 
 def zipped(files: dict[str, str]) -> str:
-    """Base64 of a zip, as an action's code."""
+    """Return the files as base64 of a zip, as an action's code."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():

@@ -34,13 +34,13 @@ FREE = DriverContext(own_root=True)
 
 @pytest.fixture
 def tmp_path():
-    """With a short name: sockets of MPS lie in it."""
+    """A directory with a short name, because it holds the sockets of MPS."""
     with TemporaryDirectory(prefix="aliquot-") as name:
         yield Path(name)
 
 
 def made(tmp_path, asked="", *, nvml=None, run=None, library=None, parents=None):
-    """A driver as asked for, its NVML and what it had run."""
+    """Return a driver with these options, its NVML, and the commands that it has run."""
     nvml = nvml or ScriptedNvml(FIRST, SECOND)
     run = run or Recorder()
     choice = read_choice(asked)
@@ -201,7 +201,7 @@ def test_under_mps_a_sandbox_has_its_part_of_the_processors_and_of_the_memory(tm
     pipes = driver.environment(8, ["nvidia-1"], 0.001, 0)
     assert pipes["CUDA_MPS_PIPE_DIRECTORY"] == f"{tmp_path}/mps/nvidia-1/pipe"
     assert pipes["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
-    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in pipes  # it would be no memory at all
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in pipes  # a limit of 0 would allow no memory
     shared = ("/dev/shm", f"{tmp_path}/mps/nvidia-0/pipe", f"{tmp_path}/mps/nvidia-0/log")  # noqa: S108
     assert driver.access(["nvidia-0"]) == DeviceAccess(FILES, writable=shared)
 
@@ -348,7 +348,7 @@ def test_a_sandbox_is_swapped_process_by_process_and_only_its_own(tmp_path):
     nvml.running["GPU-aaaa"] = [GpuProcess(101, GIB), GpuProcess(200, GIB), GpuProcess(100, GIB)]
     driver.attach(1, ["nvidia-0"], [100])
     assert driver.swap_out(1)
-    nvml.running["GPU-aaaa"] = [GpuProcess(200, GIB)]  # it no longer computes there
+    nvml.running["GPU-aaaa"] = [GpuProcess(200, GIB)]  # it no longer uses the GPU
     assert driver.swap_in(1)
     toggles = [("cuda-checkpoint", "--toggle", "--pid", pid) for pid in ("101", "100")]
     assert run.commands == toggles * 2
@@ -396,7 +396,7 @@ def test_samples_and_memory_are_added_up_for_the_sandbox_whose_process_it_is(tmp
         GpuSample(300, 1_400_000, 1),
     ]  # fmt: skip
     driver.meters.look()
-    driver.meters.look()  # what was taken once is not taken again
+    driver.meters.look()  # samples are counted once
     assert driver.usage() == [
         DeviceUsage(1, pytest.approx(0.15), 3),
         DeviceUsage(2, pytest.approx(0.4), 4),
@@ -413,7 +413,7 @@ def test_usage_of_several_gpus_is_added_up(tmp_path):
         nvml.running[uuid] = [GpuProcess(10, 4)]
         nvml.sampled[uuid] = [GpuSample(10, 1_000_000, busy), GpuSample(10, 1_400_000, busy)]
     driver.meters.look()
-    assert driver.usage() == [DeviceUsage(1, pytest.approx(0.3), 8)]  # on average of both, and bytes of both
+    assert driver.usage() == [DeviceUsage(1, pytest.approx(0.3), 8)]  # the mean of both, and the memory of both
     assert driver.meters.pids_on_device(1) == [10]
     driver.detach(1)
     assert driver.usage() == []

@@ -1,4 +1,4 @@
-"""Parcels and node: what is sealed, what is refused, and that nothing is left."""
+"""Shared buffers: sealing, refusals, and that no memory is left behind."""
 
 import gc
 import mmap
@@ -23,7 +23,7 @@ BOUND = 2**20
 
 
 def filled(sandbox):
-    """A shared buffer that a sandbox has made, and the envelope that belongs to it."""
+    """Fill and seal a shared buffer. Return its number and the envelope that belongs to it."""
     buffers = [memoryview(bytes([number + 1]) * size) for number, size in enumerate(SIZES)]
     number, buffer = sandbox.allocate(values.layout(SIZES)[1])
     values.fill(buffer.fd, buffers)
@@ -162,7 +162,7 @@ def test_a_sandbox_that_closes_leaves_nothing():
     gc.collect()
     assert (open_buffers(), SharedBuffer.in_use, node.find(sandbox.token)) == (0, 0, None)
     _, buffer = node.open().allocate(5000)
-    sandbox.put(buffer)  # nobody will take it
+    sandbox.put(buffer)  # the sandbox has gone and will not take it
     del buffer
 
 

@@ -1,4 +1,4 @@
-"""What sandboxes use of accelerators: looked at while something runs, told to the core, kept, and shown."""
+"""The usage of accelerators: sampled during runs, reported to the core, written to the file, and shown."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ async def test_what_runs_on_the_cpu_is_not_looked_at(rig):
 @run
 async def test_shares_are_of_the_time_between_two_looks_and_the_core_is_told_each_second(rig):
     sandbox = await rig.begin(action("work", 0.5))
-    rig.sampler._awake = False  # the test looks
+    rig.sampler._awake = False  # the test takes the samples
     now_s = time.monotonic()
     for step in range(1, 251):
         rig.use(sandbox, step * 0.004)

@@ -96,10 +96,14 @@ class ReplyListener(Protocol):
 
 
 class LauncherConnection:
-    __slots__ = ("_expected", "_large", "_listener", "_loop", "_max_reply_bytes", "_outbox", "_partial", "_sock")
+    __slots__ = (
+        "_expected", "_large", "_listener", "_loop", "_max_reply_bytes", "_outbox", "_partial", "_recv", "_send",
+        "_sock",
+    )  # fmt: skip
 
     def __init__(self, cell: Cell, listener: ReplyListener, loop: EventLoop, result_bytes: int) -> None:
         self._sock = cell.sock
+        self._send, self._recv = cell.sock.send, cell.sock.recv  # a warm call uses each once
         self._listener = listener
         self._loop = loop
         self._max_reply_bytes = result_bytes + _SLACK_BYTES
@@ -128,7 +132,7 @@ class LauncherConnection:
     ) -> bool:
         """Send a request, whose body may follow as `large`. Return False when the launcher has gone."""
         try:
-            sent = (transmit or self._sock.send)(head)
+            sent = (transmit or self._send)(head)
         except BlockingIOError:
             sent = 0
         except OSError:
@@ -142,7 +146,7 @@ class LauncherConnection:
         outbox = self._outbox
         try:
             while outbox:
-                outbox[0] = outbox[0][self._sock.send(outbox[0]) :]
+                outbox[0] = outbox[0][self._send(outbox[0]) :]
                 if outbox[0]:
                     return
                 del outbox[0]
@@ -165,7 +169,7 @@ class LauncherConnection:
             self._read_large(self._large)
             return
         try:
-            data = self._sock.recv(_RECV_BYTES)
+            data = self._recv(_RECV_BYTES)
         except BlockingIOError:
             return
         except OSError:

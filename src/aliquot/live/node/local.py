@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from aliquot.live.device.base import DriverContext
 from aliquot.live.device.drivers import Drivers, watch_devices
 from aliquot.live.device.records import DeviceUsage
 from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcome, RunRequest, SandboxUsage, Status
+from aliquot.live.node.busy_sandboxes import BusySandboxes
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import CellPool
 from aliquot.live.node.dataset_views import NO_VIEWS, DatasetViews, NoDatasetViews
@@ -37,7 +37,6 @@ from aliquot.live.store.records import PYTHON
 
 RESULT_BYTES = 64 * MIB
 MAX_PREPARED_ZYGOTES = 16  # `prepare` starts no zygote above this number
-TICK_S = 0.02  # how often the time limits of busy sandboxes, and the output of long runs, are looked at
 
 
 def _imports(launch: Launch) -> tuple[str, ...]:
@@ -85,9 +84,6 @@ class LocalNode(Node):
         self._pending: dict[int, _PendingStart] = {}
         self._sandboxes: dict[int, LocalSandbox] = {}
         self._queues = DeviceQueues(device.name for device in devices)
-        self._busy: dict[LocalSandbox, None] = {}
-        self._ticking = False
-        self._ticked_s = 0.0
         self._started = False
         self._stopping = False
         self._watching: asyncio.Task[None] | None = None
@@ -110,6 +106,7 @@ class LocalNode(Node):
         self._cells = CellPool(self._resources, self._cell_ended, self._loop)
         self._environments = Environments(self._data, self.isolation, self._progress)
         self._zygotes = ZygotePool(self._walls, self._loop)
+        self._busy = BusySandboxes(self._loop)
         self._started = True
         self._spawn(self._warm_up(ZygoteProfile()))  # so that the first cold start does not wait for it
         if any(self._drivers.has_own_memory((device.name,)) for device in self._devices):
@@ -206,7 +203,7 @@ class LocalNode(Node):
         if view is not None:
             self._views.open(number, launch, view)
         sandbox.start(runtime.command(memory_bytes), data_bytes)
-        self._watch_time(sandbox)
+        self._busy.add(sandbox)
         await sandbox.start_over
         self._cells.keep_ready(zygote)  # only now, so that the next fork does not compete with this start
 
@@ -271,7 +268,7 @@ class LocalNode(Node):
             raise ValueError(f"sandbox {sandbox} is busy; it takes one run at a time")
         if not handle.run(request):
             self._loop.call_soon(handle.run_not_sent)
-        self._watch_time(handle)
+        self._busy.add(handle)
 
     def output(self, sandbox: int) -> tuple[tuple[str, ...], ...]:
         handle = self._sandboxes.get(sandbox)
@@ -319,11 +316,11 @@ class LocalNode(Node):
     # --- events of sandboxes, cells and devices ---------------------------------------------------------
 
     def initialised(self, sandbox: LocalSandbox, seconds: float, logs: tuple[str, ...]) -> None:
-        self._busy.pop(sandbox, None)
+        self._busy.remove(sandbox)
         self._listener.sandbox_started(sandbox.number, seconds, logs)
 
     def finished(self, sandbox: LocalSandbox, outcome: Outcome) -> None:
-        self._busy.pop(sandbox, None)
+        self._busy.remove(sandbox)
         self._listener.run_finished(sandbox.number, outcome)
 
     def lost(self, sandbox: LocalSandbox, outcome: Outcome) -> None:
@@ -360,7 +357,7 @@ class LocalNode(Node):
 
     def _end(self, sandbox: LocalSandbox) -> None:
         self._sandboxes.pop(sandbox.number, None)
-        self._busy.pop(sandbox, None)
+        self._busy.remove(sandbox)
         if not sandbox.cell.has_ended:
             self._queues.begin_release(sandbox.launch.place, sandbox.number)
         self._drivers.thaw(sandbox.number)
@@ -369,22 +366,3 @@ class LocalNode(Node):
         sandbox.kill()
         if sandbox.launch.datasets:
             self._views.close(sandbox.number)
-
-    # --- time -------------------------------------------------------------------------------------------
-
-    def _watch_time(self, sandbox: LocalSandbox) -> None:
-        """Call `tick` of the sandbox regularly while it is busy."""
-        self._busy[sandbox] = None
-        if not self._ticking:
-            self._ticking = True
-            self._ticked_s = time.perf_counter()
-            self._loop.call_later(TICK_S, self._tick)
-
-    def _tick(self) -> None:
-        if not self._busy:
-            self._ticking = False
-            return
-        before, self._ticked_s = self._ticked_s, time.perf_counter()
-        for sandbox in list(self._busy):
-            sandbox.tick(self._ticked_s, before)
-        self._loop.call_later(TICK_S, self._tick)
