@@ -17,6 +17,7 @@ from aliquot.core.units import MIB
 from aliquot.live.store.records import Action
 
 _MAX_LIST_LENGTH = 256
+_MAX_MEMORY_MB = 1_073_741_824
 _MAX_TEXT_LENGTH = 1024
 _MIN_SHARE, _SHARE_STEP = 0.01, 0.005  # the step allows an eighth of a GPU, 0.125
 _MAX_GPUS = 1024
@@ -132,7 +133,7 @@ def _memory(value: object) -> object:
             return parse_size(value, "")
         except InputError:
             return UNSET
-    megabytes = _number(0, 2**30)(value)
+    megabytes = _number(0, _MAX_MEMORY_MB)(value)
     return round(megabytes * MIB) if isinstance(megabytes, float) else UNSET
 
 
