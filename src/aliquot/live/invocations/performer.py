@@ -41,7 +41,7 @@ from aliquot.live.usage.sampler import UsageSampler
 
 log = structlog.get_logger("aliquot.service")
 
-MAX_ATTEMPTS = 3  # of a call whose sandbox is lost before its run queue_entry
+MAX_ATTEMPTS = 3  # of a call whose sandbox is lost before its run begins
 LOST = "its sandbox was lost"
 _ON_CPU = (CPU,)
 
