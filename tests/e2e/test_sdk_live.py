@@ -174,8 +174,8 @@ def test_what_cannot_be_a_session_is_refused_before_anything_is_sent(sample):
         ({"metadata": [1]}, "metadata: .* takes a dictionary"),
         ({"id": "../x"}, "id: '../x' is not a session's id"),
         ({"user": 7}, "user: 7 is not a user; it takes a text"),
-        ({"id": "a", "name": "b"}, "has its name, metadata and user already"),
-        ({"id": "a", "user": "b"}, "has its name, metadata and user already"),
+        ({"id": "a", "name": "b"}, "an existing session already has its name, metadata and user"),
+        ({"id": "a", "user": "b"}, "an existing session already has its name, metadata and user"),
     ):
         with pytest.raises(errors.UsageError, match=text):
             sample.app.session(**wrong)
