@@ -108,17 +108,16 @@ def test_what_a_killed_server_left_frozen_is_let_go_and_ended_with_all_it_forks(
             sys.executable,
             "-S",
             "-c",
-            "import os\nos.fork()\nos.fork()\nwhile True: os.waitpid(os.fork() or os._exit(0), 0)",
-        ]
+            "import os\nos.read(0, 1)\nos.fork()\nos.fork()\nwhile True: os.waitpid(os.fork() or os._exit(0), 0)",
+        ],
+        stdin=subprocess.PIPE,
     )
     driver = HostDriver("", DEVICES, [0], CgroupV2Enforcer(tree))
     directory = driver.attach(1, ["host-1"], [forks.pid])
-
-    def move():
-        (directory / "cgroup.procs").write_text(str(forks.pid))
-        return pids_in(directory)
-
-    wait_until(move, lambda pids: len(pids) >= 4, what="the forks in the group")
+    (directory / "cgroup.procs").write_text(str(forks.pid))
+    with forks.stdin as begin:  # only now: a fork made outside of the group would stay outside
+        begin.write(b"x")
+    wait_until(lambda: pids_in(directory), lambda pids: len(pids) >= 4, what="the forks in the group")
     driver.swap_out(1)
     CgroupV2Enforcer(tree)  # of the next server
     assert "frozen 0" in (directory / "cgroup.events").read_text()
