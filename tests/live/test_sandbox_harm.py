@@ -20,6 +20,7 @@ from aliquot.live.node.base import Status
 from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.states import IDLE
 from aliquot.live.node.swaps import NOT_OUT, SandboxSwapper
+from aliquot.live.node.zygotes import ZygoteProfile
 from aliquot.runtime.frames import REPLY
 from aliquot.testing.server import alive
 from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop, wait_until
@@ -231,6 +232,23 @@ def test_a_killed_zygote_is_started_again(tmp_path):
                 break
         assert (what, number) == ("started", second), said
         assert result(await rig.run(second, {"a": 1})) == {"a": 1}
+
+    play(tmp_path, scene)
+
+
+def test_a_task_that_waits_for_a_zygote_starts_no_other_when_all_are_stopped(tmp_path):
+    async def scene(rig):
+        zygotes, profile = rig.node._zygotes, ZygoteProfile(imports=("decimal",))
+
+        async def stop_when_ready():
+            await zygotes.get(profile).ready()
+            zygotes.stop()
+
+        stopping = asyncio.create_task(stop_when_ready())
+        await asyncio.sleep(0)
+        warming = asyncio.create_task(rig.node._warm_up(profile))  # it continues after the zygotes were stopped
+        await asyncio.gather(stopping, warming)
+        assert len(zygotes) == 0
 
     play(tmp_path, scene)
 

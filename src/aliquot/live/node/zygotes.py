@@ -196,12 +196,15 @@ class ZygotePool:
         self._loop = loop
         self._walls = walls
         self._zygotes: dict[ZygoteProfile, ZygoteProcess] = {}
+        self._stopped = False
 
     def __len__(self) -> int:
         return len(self._zygotes)
 
     def get(self, profile: ZygoteProfile) -> ZygoteProcess:
-        """Return the zygote of a profile, and start it if there is none."""
+        """Return the zygote of a profile, and start it if there is none. Raises `StartError` after `stop`."""
+        if self._stopped:  # a task that waited for a killed zygote must not start another one
+            raise StartError(Status.INTERNAL_ERROR, "The node is stopping.")
         zygote = self._zygotes.pop(profile, None)
         if zygote is None or not zygote.alive:
             self._evict()
@@ -226,6 +229,8 @@ class ZygotePool:
                 del self._zygotes[profile]
 
     def stop(self) -> None:
+        """End all zygotes. No other one is started from now on."""
+        self._stopped = True
         for zygote in self._zygotes.values():
             zygote.kill()
         self._zygotes.clear()
