@@ -1,4 +1,4 @@
-"""The command line, as people run it: a process of its own, files on disk."""
+"""The command line of simulations and benchmarks, with files on disk."""
 
 import csv
 import json
@@ -8,22 +8,32 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_here
 
 from aliquot.policies.queueing import QUEUEING
 from aliquot.sim.experiments.thesis import PRINTED_SEED, PUBLISHED
+from aliquot_bench import simulator
 from aliquot_bench.benches import BENCHES
 
+TERMINAL = {"COLUMNS": "160", "TERM": "dumb"}
 PNG = b"\x89PNG\r\n\x1a\n"
 THESIS_ARRIVALS = "time_s,function,tenant\n0,resnet,client1\n1,bert,client2\n2,resnet,client1\n3,resnet,client1\n"
 THESIS_FUNCTIONS = "name,run_s,cold_s,memory_mib\nbert,8,10,500\nresnet,2,4,100\n"
 
 
-def aliquot(*arguments, cwd, code=0, **environment):
+def aliquot(*arguments, cwd, code=0, columns=160):
     """Run `aliquot …` and return its stdout, or its stderr if it is expected to fail."""
+    done = run_here(*arguments, cwd=cwd, environment={**os.environ, **TERMINAL, "COLUMNS": str(columns)})
+    assert done.code == code, done.out + done.err
+    return done.err if code else done.out
+
+
+def aliquot_process(*arguments, cwd, code=0, **environment):
+    """Run `aliquot …` in a process of its own, for what an environment variable decides at its start."""
     done = subprocess.run(
-        [sys.executable, "-c", "from aliquot.cli import main; main()", *map(str, arguments)],
+        [sys.executable, "-m", "aliquot", *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "COLUMNS": "160", "TERM": "dumb", **environment},
+        env={**os.environ, **TERMINAL, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -49,8 +59,11 @@ def made(tmp_path):
     return tmp_path
 
 
-def simulate(cwd, *more, code=0, **environment):
-    return aliquot("simulate", "--arrivals", "A.csv", "--functions", "F.csv", *more, cwd=cwd, code=code, **environment)
+SIMULATE = ("simulate", "--arrivals", "A.csv", "--functions", "F.csv")
+
+
+def simulate(cwd, *more, **options):
+    return aliquot(*SIMULATE, *more, cwd=cwd, **options)
 
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda published: published.policy)
@@ -97,7 +110,7 @@ def test_the_same_seed_gives_the_same_bytes_under_any_hash_seed(made, policy):
     files = []
     for hash_seed in ("0", "12345"):
         names = ("--json", "o.json", "--schedule", "s.csv", "--plot", "o.png")
-        simulate(made, "--devices", 2, "--policy", policy, *names, PYTHONHASHSEED=hash_seed)
+        aliquot_process(*SIMULATE, "--devices", 2, "--policy", policy, *names, cwd=made, PYTHONHASHSEED=hash_seed)
         files.append([(made / name).read_bytes() for name in ("o.json", "s.csv", "o.png")])
     assert files[0] == files[1]
 
@@ -206,7 +219,7 @@ def test_files_are_read_and_prefetching_is_compared(tmp_path):
         cwd=tmp_path,
     )
     options = ("--policy", "fcfs", "--prefetching", "none,threshold", "--session-lead", 8, "--cache", "600MiB")
-    printed = simulate(tmp_path, *files, *options, "--check", "--json", "o.json", COLUMNS="200")
+    printed = simulate(tmp_path, *files, *options, "--check", "--json", "o.json", columns=200)
     assert "hidden %" in printed
     assert "wasted %" in printed
     plain, ahead = json.loads((tmp_path / "o.json").read_bytes())["runs"]
@@ -273,7 +286,7 @@ IMPORT = ("workload", "import", "azure_llm", "--data", "data", "--arrivals", "A.
 def test_an_imported_trace_is_simulated_at_the_load_asked_for(llm_data):
     files = []
     for hash_seed in ("0", "12345"):
-        printed = aliquot(*IMPORT, "--load", 0.5, "--devices", 2, cwd=llm_data, PYTHONHASHSEED=hash_seed)
+        printed = aliquot_process(*IMPORT, "--load", 0.5, "--devices", 2, cwd=llm_data, PYTHONHASHSEED=hash_seed)
         files.append([(llm_data / name).read_bytes() for name in ("A.csv", "F.csv")])
     assert files[0] == files[1]
     work_s, span_s = 2 * sum(0.2 + 0.02 * (40 + second) for second in range(0, 60, 4)), 3656
@@ -335,7 +348,15 @@ def test_compare_takes_any_trace(made):
     assert (made / "compare.png").read_bytes().startswith(PNG)
 
 
-def test_bench_says_what_is_met_and_what_is_not(tmp_path):
+def small_bench(request):
+    bench = simulator.SimulatorBench(request)
+    bench._calls = 2000
+    return bench
+
+
+def test_bench_says_what_is_met_and_what_is_not(tmp_path, monkeypatch):
+    monkeypatch.setitem(BENCHES, "sim", small_bench)
+    monkeypatch.setattr(simulator, "FLOWS", (10, 10_000))
     aliquot("bench", "sim", "--quick", "--json", "o.json", "--plot", "o.png", cwd=tmp_path)
     result = json.loads((tmp_path / "o.json").read_bytes())
     assert result["name"] == "sim"
@@ -367,9 +388,10 @@ def test_help_teaches(tmp_path):
 
 def test_a_picture_without_matplotlib_is_refused_before_the_run(thesis):
     (thesis / "matplotlib.py").write_text("raise ModuleNotFoundError('matplotlib')\n")
-    printed = simulate(thesis, "--plot", "o.png", code=2, PYTHONPATH=str(thesis))
+    printed = aliquot_process(*SIMULATE, "--plot", "o.png", cwd=thesis, code=2, PYTHONPATH=str(thesis))
     assert "pip install 'aliquot[plot]'" in printed
-    assert "cannot" not in simulate(thesis, PYTHONPATH=str(thesis))  # nothing else needs it
+    # Nothing else needs it.
+    assert "cannot" not in aliquot_process(*SIMULATE, cwd=thesis, PYTHONPATH=str(thesis))
 
 
 def test_the_command_is_installed():

@@ -1,15 +1,14 @@
 """A platform of its own for tests, and the commands that speak to it. Its journal replays in the end, as all must."""
 
-import io
 import json
 import os
 import subprocess
 import sys
 import threading
-from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
-from unittest.mock import patch
+from contextlib import contextmanager
 
-from aliquot.cli import main
+from command_line import run_here
+
 from aliquot.live.invocations.journal.replay import replay_file
 from aliquot.testing.server import LiveServer
 
@@ -78,18 +77,6 @@ class QuickPlatform(LivePlatform):
     def run(self, *command, cwd=None, code=0, given=None, **environment):
         if command[0] != "aliquot" or given is not None or any(name.startswith("_") for name in environment):
             return super().run(*command, cwd=cwd, code=code, given=given, **environment)
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            redirect_stdout(out),
-            redirect_stderr(err),
-            chdir(cwd or self.folder),
-            patch.dict(os.environ, {**self.environment, **environment}, clear=True),
-            patch.object(sys, "argv", [*map(str, command)]),
-        ):
-            try:
-                main()
-                ended = 0
-            except SystemExit as end:
-                ended = end.code or 0
-        assert ended == code, out.getvalue() + err.getvalue()
-        return err.getvalue() if code else out.getvalue()
+        done = run_here(*command[1:], cwd=cwd or self.folder, environment={**self.environment, **environment})
+        assert done.code == code, done.out + done.err
+        return done.err if code else done.out

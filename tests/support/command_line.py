@@ -1,0 +1,34 @@
+"""Commands of the command line, run within the test's process, because starting a process for each is slow."""
+
+import io
+import os
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from typing import NamedTuple
+from unittest.mock import patch
+
+from aliquot.cli import main
+
+
+class CommandResult(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def run_here(*arguments, cwd, environment):
+    """Run `aliquot …` with exactly these environment variables."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        redirect_stdout(out),
+        redirect_stderr(err),
+        chdir(cwd),
+        patch.dict(os.environ, environment, clear=True),
+        patch.object(sys, "argv", ["aliquot", *map(str, arguments)]),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+    return CommandResult(code, out.getvalue(), err.getvalue())
