@@ -6,11 +6,17 @@ import pytest
 
 from aliquot.learn.settings import LearnSettings
 from aliquot_bench.base import BenchRequest
-from aliquot_bench.prediction import bench, sets, trained
+from aliquot_bench.prediction import bench, interference, sets, trained
 from aliquot_bench.prediction.bench import PredictionBench
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 SMALL = {name: sets.SETS[name] for name in ("BMS", "git dask", "starts /app, with calls", "shuffled")}
+
+
+def few_sessions(data):
+    """Return the beginnings of some sessions of three users."""
+    users = list(sets.starts_by_user(data).items())[:3]
+    return {user: [session[:300] for session in sessions[:6]] for user, sessions in users}
 
 
 @pytest.fixture
@@ -21,6 +27,7 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "MAX_QUICK_STEPS_OTHERS", 3000)
     monkeypatch.setattr(bench, "_MAX_USER_STEPS", {True: 40})
     monkeypatch.setattr(bench, "MAX_QUICK_PLACES", 300)
+    monkeypatch.setattr(interference, "starts_by_user", few_sessions)
     monkeypatch.setattr(trained, "_settings", lambda *_, **__: LearnSettings(with_lstm=False))
 
 
