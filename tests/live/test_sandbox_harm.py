@@ -20,7 +20,7 @@ from aliquot.live.node.base import Status
 from aliquot.live.node.device_queues import DeviceQueues
 from aliquot.live.node.states import IDLE
 from aliquot.live.node.swaps import NOT_OUT, SandboxSwapper
-from aliquot.live.node.zygotes import ZygoteProfile
+from aliquot.live.node.zygote_process import ZygoteProfile
 from aliquot.runtime.frames import REPLY
 from aliquot.testing.server import alive
 from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop, wait_until

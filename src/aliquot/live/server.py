@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from shutil import which
+from typing import Any
 
 import structlog
 import uvicorn
@@ -28,6 +29,7 @@ from aliquot.live.gateway.entities.kinds import check_image
 from aliquot.live.gateway.invocation.protocol import make_protocol
 from aliquot.live.gateway.settings import GatewaySettings
 from aliquot.live.invocations.metrics import Metrics
+from aliquot.live.invocations.recent_functions import prepare_recent
 from aliquot.live.invocations.recovery import recover_calls
 from aliquot.live.invocations.sequences.composer import Composer
 from aliquot.live.invocations.service import Service
@@ -140,7 +142,11 @@ async def _serve(
             buffers=node.buffers,
             metrics=metrics,
         )
-        chores = [asyncio.create_task(_prune(store, settings)), asyncio.create_task(sessions.keep())]
+        chores: list[asyncio.Task[Any]] = [
+            asyncio.create_task(_prune(store, settings)),
+            asyncio.create_task(sessions.keep()),
+            asyncio.create_task(prepare_recent(service, store, catalogue, now_ms=now_ms())),
+        ]
 
         def started() -> None:
             ready = Ready(

@@ -55,10 +55,10 @@ def _load_runtime() -> None:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import frames, isolation, launcher, linux, sdk_support, seccomp
+    from . import frames, isolation, launcher, linux, random_state, sdk_support, seccomp
 else:
     _load_runtime()
-    from _aliquot_runtime import frames, isolation, launcher, linux, sdk_support, seccomp
+    from _aliquot_runtime import frames, isolation, launcher, linux, random_state, sdk_support, seccomp
 
 
 class Zygote:
@@ -177,6 +177,7 @@ class Zygote:
             text = f"The sandbox could not be isolated: {error}. `aliquot doctor` shows what this machine offers."
             frames.send(sock, frames.INTERNAL_ERROR, json.dumps({"error": text}).encode())
             return
+        random_state.reseed()
         launcher.Launcher(sock).serve()
 
     def _reap(self) -> None:

@@ -82,6 +82,9 @@ class FakePlatform:
     def deploy(self, resolved: ResolvedAction) -> None:
         self.deployed[resolved.tenant, resolved.function] = resolved.action
 
+    def prepare(self, resolved: ResolvedAction) -> None:
+        """Do nothing, because there are no processes to start ahead."""
+
     def remove(self, tenant: str, function: str) -> None:
         self.deployed.pop((tenant, function), None)
 

@@ -174,7 +174,10 @@ class Service:
         return await self._store.activation(namespace, activation_id)
 
     def deploy(self, resolved: ResolvedAction) -> None:
-        functions = self._deployments.deploy(resolved)
+        self._deployments.deploy(resolved)
+
+    def prepare(self, resolved: ResolvedAction) -> None:
+        functions = self.flows[resolved.tenant, self.flows.flow(resolved.tenant, resolved.function)]
         self._node.prepare(launch(functions, resolved, _ON_CPU, self._api_host, self._images))
 
     def remove(self, tenant: str, function: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from aliquot.live.node.cell import Cell, ProcessHandle
 from aliquot.live.node.dataset_views import ViewMounts
 from aliquot.live.node.sandbox_resources import SandboxResources
-from aliquot.live.node.zygotes import ZygoteProcess
+from aliquot.live.node.zygote_process import ZygoteProcess
 
 
 class CellPool:

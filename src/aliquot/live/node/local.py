@@ -32,7 +32,8 @@ from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, Sa
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.node.states import GONE, IDLE, StartError, error
 from aliquot.live.node.swaps import SandboxSwapper
-from aliquot.live.node.zygotes import ZygotePool, ZygoteProfile
+from aliquot.live.node.zygote_process import ZygoteProfile
+from aliquot.live.node.zygotes import ZygotePool
 from aliquot.live.store.records import PYTHON
 
 RESULT_BYTES = 64 * MIB

@@ -12,7 +12,7 @@ from aliquot.durable_files import remove_directory
 from aliquot.live.node.cell import Cell, EventLoop, ProcessHandle
 from aliquot.live.node.cgroups import NodeCgroups, SandboxCgroup
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, uid_range
-from aliquot.live.node.zygotes import BARE_ENVIRONMENT
+from aliquot.live.node.zygote_process import BARE_ENVIRONMENT
 
 SCRATCH_BYTES = 512 * MIB
 MAX_PROCESSES = 512  # of one sandbox, threads included

@@ -1,0 +1,228 @@
+"""One zygote process: starts it, sends it fork requests, and checks everything that it says."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from aliquot.live.device.records import NO_ACCESS, DeviceAccess
+from aliquot.live.node.base import Status
+from aliquot.live.node.cell import Cell
+from aliquot.live.node.states import StartError
+from aliquot.live.node.zygote_messages import UnexpectedMessageError, ZygoteMessage, pid_of_child, receive
+from aliquot.runtime import frames
+
+ENDED = "The runtime's process ended unexpectedly: {}"
+_UNEXPECTED = "The runtime's process was ended: {}."
+_SCRIPT = Path(frames.__file__).parent / "zygote.py"
+_MAX_ERROR_BYTES = 4096
+_MAX_REASON_CHARACTERS = 2000
+# Sandboxes inherit nothing from the server's environment, which may hold keys.
+BARE_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/tmp",  # noqa: S108 - each sandbox has its own there
+    "LANG": "C.UTF-8",
+    "TMPDIR": "/tmp",  # noqa: S108
+}
+log = structlog.get_logger(__name__)
+
+
+class ZygoteProfile(Struct, frozen=True):
+    """The properties of a zygote. Zygotes with equal profiles are interchangeable."""
+
+    python: str = sys.executable
+    imports: tuple[str, ...] = ()
+    visible: tuple[str, ...] = ()  # paths that its sandboxes may read beside the system and the interpreter
+    access: DeviceAccess = NO_ACCESS  # what its sandboxes need to use their device
+    views: bool = False  # its sandboxes see datasets
+
+
+class ZygoteProcess:
+    """One zygote process and its control socket."""
+
+    def __init__(self, profile: ZygoteProfile, walls: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.alive = True
+        self.failure: StartError | None = None  # why it ended, unless it was killed
+        self.ended_s = 0.0  # the event loop's time
+        self.views = profile.views
+        self._loop = loop
+        self._own_namespace = bool(walls["pid"])
+        self._ready = False
+        self._waiting: list[asyncio.Future[None]] = []
+        self._forking: dict[int, Cell] = {}
+        self._living: set[int] = set()  # numbers of the cells that have not ended
+        self._ready_cell: Cell | None = None
+        self._outbox: list[tuple[bytes, tuple[int, ...]]] = []
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read when the zygote ends
+        # The library must be loaded when the process starts. Forked processes inherit it.
+        preload = {"LD_PRELOAD": profile.access.preload} if profile.access.preload else {}
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        mine.setblocking(False)
+        self._control = mine
+        with theirs:
+            # Start it from the event loop's thread: the kernel kills a zygote when the thread that started it ends.
+            self._process = subprocess.Popen(  # noqa: S603 - our own script
+                [profile.python, "-I", str(_SCRIPT), str(theirs.fileno())],
+                env={**BARE_ENVIRONMENT, **preload},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                cwd="/",
+                start_new_session=True,
+            )
+        self._send({"imports": profile.imports, "isolation": walls})
+        loop.add_reader(mine.fileno(), self._readable)
+
+    @property
+    def is_ready(self) -> bool:
+        """True from the moment when it can fork."""
+        return self._ready
+
+    async def ready(self) -> None:
+        """Wait until the zygote can fork. Raises `StartError` when it fails before that."""
+        if self.failure is not None:
+            raise self.failure
+        if not self._ready:
+            waiter = self._loop.create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    @property
+    def needs_cell(self) -> bool:
+        return self._ready_cell is None or self._ready_cell.has_ended
+
+    def keep_cell(self, cell: Cell) -> None:
+        """Keep a cell ready for the next start."""
+        self._ready_cell = cell
+
+    def take_ready_cell(self) -> Cell | None:
+        cell, self._ready_cell = self._ready_cell, None
+        return cell
+
+    def fork(self, cell: Cell, fds: tuple[int, ...], settings: dict[str, Any]) -> None:
+        """Fork a cell's process with these descriptors, which are closed here when they have been sent."""
+        self._forking[cell.number] = cell
+        self._living.add(cell.number)
+        self._send({"fork": cell.number, **settings}, fds)
+
+    @property
+    def is_idle(self) -> bool:
+        """True when no sandbox of the zygote runs and no start waits for it."""
+        spare = {self._ready_cell.number} if self._ready_cell is not None else set()
+        return all(waiter.done() for waiter in self._waiting) and self._living <= spare
+
+    def kill(self, why: StartError | None = None) -> None:
+        """Kill the zygote with all its sandboxes. Starts that wait for it fail with `why`, if it is given."""
+        if self.alive:
+            self._die(why)
+
+    def _send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        self._outbox.append((json.dumps(message).encode(), fds))
+        if len(self._outbox) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._outbox:
+                data, fds = self._outbox[0]
+                socket.send_fds(self._control, [data], list(fds))
+                del self._outbox[0]
+                for fd in fds:
+                    os.close(fd)
+        except BlockingIOError:
+            self._loop.add_writer(self._control.fileno(), self._flush)
+        except OSError:
+            pass  # the zygote has ended; reading will find it out
+        else:
+            self._loop.remove_writer(self._control.fileno())
+
+    def _readable(self) -> None:
+        try:
+            message = receive(self._control)
+            if message is None:
+                self._die(None, failed=True)
+            else:
+                self._take(message)
+        except BlockingIOError:
+            return
+        except UnexpectedMessageError as error:
+            log.warning("zygote killed", why=str(error))
+            self._die(StartError(Status.DEVELOPER_ERROR, _UNEXPECTED.format(error)), failed=True)
+
+    def _take(self, message: ZygoteMessage) -> None:
+        """Act on a message. Raises `UnexpectedMessageError` for one that makes no sense now."""
+        if message.forked is not None:
+            self._take_fork(message.forked, message.pidfd)
+        elif message.ended is not None:
+            self._living.discard(message.ended)
+        elif message.unforked is not None:
+            cell = self._known(message.unforked)
+            self._living.discard(cell.number)
+            why = message.why[:_MAX_REASON_CHARACTERS]
+            cell.never_forked(Status.INTERNAL_ERROR, f"The sandbox could not be forked: {why}.")
+        elif self._ready:
+            raise UnexpectedMessageError("it has spoken about its imports twice")
+        elif message.failed is not None:
+            text = message.failed[:_MAX_REASON_CHARACTERS]
+            self._die(StartError(Status.DEVELOPER_ERROR, text), failed=True)
+        else:
+            self._ready = True
+            for waiter in self._take_waiting():
+                waiter.set_result(None)
+
+    def _known(self, number: int) -> Cell:
+        cell = self._forking.pop(number, None)
+        if cell is None:
+            raise UnexpectedMessageError(f"it spoke about a fork {number} that nobody has requested")
+        return cell
+
+    def _take_fork(self, number: int, pidfd: int) -> None:
+        try:
+            pid = pid_of_child(pidfd, self._process.pid, own_namespace=self._own_namespace)
+            cell = self._known(number)
+        except UnexpectedMessageError:
+            os.close(pidfd)
+            raise
+        cell.forked(pid, pidfd)
+
+    def _die(self, why: StartError | None, *, failed: bool = False) -> None:
+        """End the process and fail all that waits for it. `failed` says that it is the zygote's own fault."""
+        self.alive = False
+        self.ended_s = self._loop.time()
+        self._loop.remove_writer(self._control.fileno())
+        self._loop.remove_reader(self._control.fileno())
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+        if why is None:
+            why = StartError(Status.INTERNAL_ERROR, ENDED.format(self._last_error_line()))
+        if failed:
+            self.failure = why
+        self._stderr.close()
+        for _, fds in self._outbox:
+            for fd in fds:
+                os.close(fd)
+        for waiter in self._take_waiting():
+            waiter.set_exception(why)
+        # Cells whose fork has not been reported: if they were forked, they have ended with the zygote.
+        for cell in self._forking.values():
+            cell.never_forked(why.status, str(why))
+
+    def _take_waiting(self) -> list[asyncio.Future[None]]:
+        waiting, self._waiting = self._waiting, []
+        return [waiter for waiter in waiting if not waiter.done()]
+
+    def _last_error_line(self) -> str:
+        size = os.fstat(self._stderr.fileno()).st_size
+        last = os.pread(self._stderr.fileno(), _MAX_ERROR_BYTES, max(0, size - _MAX_ERROR_BYTES))
+        lines = last.decode(errors="replace").replace("\0", "").strip().splitlines()
+        return lines[-1] if lines else f"exit status {self._process.returncode}"

@@ -1,0 +1,189 @@
+"""A zygote that says what it may not say is ended, and costs the server neither descriptors nor memory."""
+
+import asyncio
+import resource
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from aliquot.live.node.base import Status
+from aliquot.live.node.cell import Cell, ProcessHandle
+from aliquot.live.node.isolation import NO_ISOLATION, walls
+from aliquot.live.node.states import StartError
+from aliquot.live.node.zygote_failures import MAX_BACKOFF_S, MAX_REMEMBERED, ZygoteFailures
+from aliquot.live.node.zygote_process import ZygoteProcess, ZygoteProfile
+from aliquot.live.node.zygotes import ZygotePool
+from aliquot.testing.waiting import TIMEOUT_S, wait_on_loop
+
+BEGIN = """
+import json, os, signal, socket, sys, time
+control = socket.socket(fileno=int(sys.argv[1]))
+control.recv(65536)
+null = os.open("/dev/null", os.O_RDONLY)
+def say(message, *fds):
+    data = message if isinstance(message, bytes) else json.dumps(message).encode()
+    socket.send_fds(control, [data], fds) if fds else control.send(data)
+"""
+READY = "say({'ready': True})\n"
+STAY = "\ntime.sleep(600)\n"
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """Let zygotes run this code instead of ours."""
+
+    def use(code):
+        (tmp_path / "zygote.py").write_text(BEGIN + code)
+        monkeypatch.setattr("aliquot.live.node.zygote_process._SCRIPT", tmp_path / "zygote.py")
+
+    return use
+
+
+def open_descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+MESSAGES = {
+    "no JSON": "say(b'\\xff{')",
+    "another type": "say([1, 2])",
+    "an unknown field": "say({'ready': True, 'more': 1})",
+    "nothing at all": "say({})",
+    "two things at once": "say({'ready': True, 'failed': 'x'})",
+    "descriptors with ready": "say({'ready': True}, null)",
+    "many descriptors": "say({'ready': True}, *[null] * 100)",
+    "descriptors with failed": "say({'failed': 'x'}, null, null)",
+    "deep": "say(b'[' * 60000)",
+    "a descriptor number": "say({'forked': 1, 'pidfd': 0})",
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_an_unexpected_message_before_ready_ends_the_zygote(script, name):
+    script(MESSAGES[name] + STAY)
+
+    async def scene():
+        before = open_descriptors()
+        zygote = ZygoteProcess(ZygoteProfile(), walls(NO_ISOLATION, "/nowhere"), asyncio.get_running_loop())
+        with pytest.raises(StartError, match="The runtime's process was ended: it sent") as failed:
+            await asyncio.wait_for(zygote.ready(), TIMEOUT_S)
+        assert failed.value.status == Status.DEVELOPER_ERROR
+        assert not zygote.alive
+        assert open_descriptors() == before
+
+    uvloop.run(scene())
+
+
+ANSWERS = {
+    "no descriptor": ("say({'forked': 1})", "it sent 0 descriptors"),
+    "two descriptors": ("say({'forked': 1}, os.pidfd_open(os.getpid()), null)", "it sent 2 descriptors"),
+    "no pidfd": ("say({'forked': 1}, null)", "no pidfd"),
+    "the server's pidfd": ("say({'forked': 1}, os.pidfd_open(os.getppid()))", "has not forked"),
+    "its own pidfd": ("say({'forked': 1}, os.pidfd_open(os.getpid()))", "has not forked"),
+    "an unknown number": ("say({'unforked': 7, 'why': ''})", "nobody has requested"),
+    "an unknown fork": ("child = os.fork() or time.sleep(600)\nsay({'forked': 7}, os.pidfd_open(child))", "requested"),
+    "ready twice": ("say({'ready': True})", "twice"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_unexpected_answer_ends_the_zygote_and_fails_the_start(script, name):
+    code, expected = ANSWERS[name]
+    script(READY + "control.recv(65536)\n" + code + STAY)
+    told = []
+
+    class Listener:
+        def never_forked(self, status, why):
+            told.append((status, why))
+
+    async def scene():
+        before = open_descriptors()
+        loop = asyncio.get_running_loop()
+        zygote = ZygoteProcess(ZygoteProfile(), walls(NO_ISOLATION, "/nowhere"), loop)
+        await asyncio.wait_for(zygote.ready(), TIMEOUT_S)
+        cell = Cell(1, ProcessHandle(0, None, loop), lambda _: None)
+        cell.assign(Listener())
+        zygote.fork(cell, cell.take_process_ends(), {})
+        await wait_on_loop(lambda: not zygote.alive, what="the end of the zygote")
+        [(status, why)] = told
+        assert status == Status.DEVELOPER_ERROR
+        assert expected in why
+        assert open_descriptors() == before
+
+    uvloop.run(scene())
+
+
+LARGE_ERRORS = """
+try:
+    os.ftruncate(2, 3 << 30)
+    os.lseek(2, 0, 2)
+except OSError:
+    pass
+sys.exit('last words')
+"""
+
+
+def test_a_zygotes_errors_cost_the_server_no_memory(script):
+    """A sparse file of 3 GB takes no time to make."""
+    script(LARGE_ERRORS)
+
+    async def scene():
+        zygote = ZygoteProcess(ZygoteProfile(), walls(NO_ISOLATION, "/nowhere"), asyncio.get_running_loop())
+        with pytest.raises(StartError, match=r"ended unexpectedly: .*last words"):
+            await asyncio.wait_for(zygote.ready(), TIMEOUT_S)
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    uvloop.run(scene())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000, "kilobytes"
+
+
+def test_a_profile_that_fails_is_left_alone_for_a_while(script, tmp_path):
+    starts = tmp_path / "starts"
+    script(f"open({str(starts)!r}, 'a').write('x')\nsay({{'failed': 'It is broken'}})" + STAY)
+
+    async def scene():
+        pool = ZygotePool(lambda _: walls(NO_ISOLATION, "/nowhere"), asyncio.get_running_loop())
+        for _ in range(20):
+            with pytest.raises(StartError, match="It is broken") as failed:
+                await asyncio.wait_for(pool.ready(ZygoteProfile()), TIMEOUT_S)
+        assert "tried again in" in str(failed.value)
+        assert len(starts.read_text()) < 5
+
+    uvloop.run(scene())
+
+
+def test_the_pause_after_failures_grows_up_to_a_bound_and_ends():
+    failures = ZygoteFailures()
+    why, now, pauses = StartError(Status.DEVELOPER_ERROR, "Broken"), 0.0, []
+    for _ in range(10):
+        failures.add("profile", why, now, was_ready=False)
+        pause = next(s for s in (0, 1, 2, 4, 8, 16, 32, 60, 1000) if not _is_refused(failures, now + s))
+        pauses.append(pause)
+        now += pause
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+    failures.add("profile", why, now + 10 * MAX_BACKOFF_S, was_ready=False)
+    assert not _is_refused(failures, now + 10 * MAX_BACKOFF_S + 1), "it begins anew after a quiet time"
+
+
+def test_the_first_end_of_a_zygote_that_was_ready_is_an_accident():
+    failures = ZygoteFailures()
+    why = StartError(Status.INTERNAL_ERROR, "Killed")
+    failures.add("profile", why, 0.0, was_ready=True)
+    assert not _is_refused(failures, 0.0)
+    failures.add("profile", why, 0.0, was_ready=True)
+    assert _is_refused(failures, 0.5)
+
+
+def test_only_so_many_failures_are_remembered():
+    failures = ZygoteFailures()
+    for number in range(MAX_REMEMBERED + 10):
+        failures.add(number, StartError(Status.INTERNAL_ERROR, ""), 0.0, was_ready=False)
+    assert len(failures) == MAX_REMEMBERED
+
+
+def _is_refused(failures, now_s):
+    try:
+        failures.check("profile", now_s)
+    except StartError:
+        return True
+    return False
