@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import resource
 import secrets
 import signal
 import socket
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 
 from aliquot.clock import now_ms
 from aliquot.core.errors import InputError
+from aliquot.descriptors import DescriptorShares, divide_descriptors, raise_descriptor_limit
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.catalogue.catalogue import Catalogue
 from aliquot.live.catalogue.keys import EphemeralKeys
@@ -66,19 +66,22 @@ def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
     """Run until SIGTERM or SIGINT. Raises `InputError` if the settings do not allow a start."""
     nodejs = which("node") is not None
     settings = replace(settings, images=tuple(check_image(image, nodejs=nodejs) for image in settings.images))
-    max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))  # sandboxes have limits of their own
+    shares = divide_descriptors(raise_descriptor_limit())  # sandboxes have limits of their own
     data = DataDirectory(settings.data)
     try:
         listener = _listen(settings)
         with listener:
-            uvloop.run(_serve(settings, data, listener, on_ready))
+            uvloop.run(_serve(settings, shares, data, listener, on_ready))
     finally:
         data.release()
 
 
 async def _serve(
-    settings: ServerSettings, data: DataDirectory, listener: socket.socket, on_ready: Callable[[Ready], None]
+    settings: ServerSettings,
+    shares: DescriptorShares,
+    data: DataDirectory,
+    listener: socket.socket,
+    on_ready: Callable[[Ready], None],
 ) -> None:
     try:
         store = await SqliteStore.open(data.database)
@@ -93,6 +96,8 @@ async def _serve(
         json_checker=json_checker,
         driver_options=settings.devices_asked,
         shared_buffers_bytes=settings.host_memory_bytes // 8,
+        replies_bytes=settings.gateway.replies_bytes,
+        descriptors=shares,
         views=fabric.readers,
     )
     url = _url(settings, listener)

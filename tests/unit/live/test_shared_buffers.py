@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from aliquot.budgets import MappingBudget
 from aliquot.live.gateway.http.refusal import Refusal
 from aliquot.live.gateway.invocation.exchange import shared_arguments
 from aliquot.live.invocations.call import Call, SharedArguments
@@ -20,6 +21,14 @@ from aliquot.runtime import values
 
 SIZES = [100_000, 70_001]
 BOUND = 2**20
+
+
+def a_budget(total_bytes=20 * BOUND, total_descriptors=1000):
+    return MappingBudget("shared buffers", total_bytes, total_descriptors)
+
+
+def a_sandbox(name="t", *, tenant="guest", memory_bytes=BOUND, budget=None, max_kept=BOUND):
+    return SandboxBuffers(name, tenant, memory_bytes, budget or a_budget(), max_kept)
 
 
 def filled(sandbox):
@@ -37,7 +46,7 @@ def open_buffers():
 
 
 def test_what_is_handed_over_can_be_written_by_nobody():
-    sandbox = SandboxBuffers("t", BOUND, BOUND)
+    sandbox = a_sandbox()
     number, body = filled(sandbox)
     buffer = sandbox.hand_on(number, body)
     with pytest.raises(PermissionError):
@@ -52,7 +61,7 @@ def test_what_is_handed_over_can_be_written_by_nobody():
 
 
 def test_what_somebody_could_still_write_to_is_not_handed_over():
-    sandbox = SandboxBuffers("t", BOUND, BOUND)
+    sandbox = a_sandbox()
     number, buffer = sandbox.allocate(4096)
     with mmap.mmap(buffer.fd, 4096), pytest.raises(SharedBufferError, match="still being written to"):
         sandbox.seal(number)
@@ -61,7 +70,7 @@ def test_what_somebody_could_still_write_to_is_not_handed_over():
 
 
 def test_what_was_not_written_to_its_end_is_not_handed_over():
-    sandbox = SandboxBuffers("t", BOUND, BOUND)
+    sandbox = a_sandbox()
     number, buffer = sandbox.allocate(100_000)
     os.pwrite(buffer.fd, b"x" * 50_000, 0)
     with pytest.raises(SharedBufferError, match="not been written to its end"):
@@ -69,12 +78,12 @@ def test_what_was_not_written_to_its_end_is_not_handed_over():
 
 
 def test_a_sandbox_has_so_many_shared_buffers_at_once_and_those_it_does_not_take_make_way():
-    sandbox, other = SandboxBuffers("t", 10 * BOUND, BOUND), SandboxBuffers("o", 10 * BOUND, BOUND)
+    sandbox, other = a_sandbox(), a_sandbox("o")
     for _ in range(128):
         sandbox.allocate(4096)
     with pytest.raises(SharedBufferError, match="128 shared buffers are open already"):
         sandbox.allocate(4096)
-    numbers = [other.put(SharedBuffer(4096, BOUND)) for _ in range(129)]
+    numbers = [other.put(SharedBuffer(4096, "guest", a_budget(), BOUND)) for _ in range(129)]
     assert open_buffers() == 256
     with pytest.raises(SharedBufferError, match="there is no shared buffer 1 to take"):
         other.take(numbers[0])
@@ -82,7 +91,8 @@ def test_a_sandbox_has_so_many_shared_buffers_at_once_and_those_it_does_not_take
 
 
 def test_a_server_without_descriptors_refuses_and_counts_no_bytes():
-    sandbox, before = SandboxBuffers("t", BOUND, BOUND), SharedBuffer.in_use
+    budget = a_budget()
+    sandbox = a_sandbox(budget=budget)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:
@@ -91,7 +101,7 @@ def test_a_server_without_descriptors_refuses_and_counts_no_bytes():
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     gc.collect()
-    assert SharedBuffer.in_use == before
+    assert (budget.bytes.used, budget.descriptors.used) == (0, 0)
 
 
 def test_a_value_has_so_many_buffers_and_further_ones_stay_in_the_pickle():
@@ -104,7 +114,7 @@ def test_a_value_has_so_many_buffers_and_further_ones_stay_in_the_pickle():
 
 
 def test_a_value_put_behind_its_pickle_is_whole():
-    sandbox = SandboxBuffers("t", BOUND, BOUND)
+    sandbox = a_sandbox()
     number, body = filled(sandbox)
     pickled, sizes, behind = values.open_envelope(sandbox.hand_on(number, body).inlined(body))
     assert (bytes(pickled), sizes) == (b"pickle", SIZES)
@@ -127,12 +137,12 @@ def test_bytes_wherever_they_are_travel_apart_and_come_back():
 @pytest.mark.parametrize("size", [0, -1, BOUND + 1])
 def test_a_shared_buffer_that_cannot_be_is_refused(size):
     with pytest.raises(SharedBufferError):
-        SandboxBuffers("t", BOUND, BOUND).allocate(size)
+        a_sandbox().allocate(size)
     assert open_buffers() == 0
 
 
 def test_numbers_that_mean_nothing_are_refused():
-    sandbox, other = SandboxBuffers("t", BOUND, BOUND), SandboxBuffers("o", BOUND, BOUND)
+    sandbox, other = a_sandbox(), a_sandbox("o")
     number, body = filled(sandbox)
     for refused in (
         lambda: other.hand_on(number, body),
@@ -152,23 +162,24 @@ def test_numbers_that_mean_nothing_are_refused():
 
 
 def test_a_sandbox_that_closes_leaves_nothing():
-    node = NodeBuffers(BOUND, BOUND)
-    sandbox = node.open()
+    budget = a_budget()
+    node = NodeBuffers(budget, BOUND)
+    sandbox = node.open("guest", BOUND)
     sandbox.allocate(10_000)
     number, body = filled(sandbox)
     sandbox.put(sandbox.hand_on(number, body))
     assert open_buffers() == 2
     node.close(sandbox)
     gc.collect()
-    assert (open_buffers(), SharedBuffer.in_use, node.find(sandbox.token)) == (0, 0, None)
-    _, buffer = node.open().allocate(5000)
+    assert (open_buffers(), budget.bytes.used, node.find(sandbox.token)) == (0, 0, None)
+    _, buffer = node.open("guest", BOUND).allocate(5000)
     sandbox.put(buffer)  # the sandbox has gone and will not take it
     del buffer
 
 
 def test_the_gateway_takes_a_shared_buffer_from_the_sandbox_that_the_request_names():
-    node = NodeBuffers(BOUND, BOUND)
-    sandbox = node.open()
+    node = NodeBuffers(a_budget(), BOUND)
+    sandbox = node.open("guest", BOUND)
     number, body = filled(sandbox)
     kind = f"application/x-aliquot-pickle; sandbox={sandbox.token}".encode()
 
@@ -193,7 +204,7 @@ def test_the_gateway_takes_a_shared_buffer_from_the_sandbox_that_the_request_nam
 
 
 def test_what_outlasts_its_callers_wait_and_is_too_large_for_the_disk_is_not_kept():
-    sandbox = SandboxBuffers("t", BOUND, 100_000)
+    sandbox = a_sandbox(max_kept=100_000)
     number, body = filled(sandbox)
     buffer = sandbox.hand_on(number, body)
     namespace, action = SimpleNamespace(name="guest"), SimpleNamespace(annotation=lambda _: True)
@@ -208,3 +219,46 @@ def test_what_outlasts_its_callers_wait_and_is_too_large_for_the_disk_is_not_kep
     assert made[0].status is Status.APPLICATION_ERROR
     assert made[0].pickled is made[0].shared_buffer is None
     assert b"exceeded the allowed length" in made[0].result
+
+
+def test_shared_buffers_count_within_the_memory_limit_of_their_sandbox():
+    sandbox = a_sandbox(memory_bytes=100_000)
+    number, _ = sandbox.allocate(60_000)
+    with pytest.raises(SharedBufferError, match="as its memory limit, 100000; it holds 60000 and asks for 40001 more"):
+        sandbox.allocate(40_001)
+    sandbox.drop(number)
+    sandbox.allocate(100_000)
+
+
+def test_a_tenant_gets_a_part_of_the_bytes_and_of_the_descriptors_and_leaves_the_rest_to_others():
+    budget = a_budget(total_bytes=40_000, total_descriptors=100)
+    greedy, neighbour = a_sandbox(budget=budget), a_sandbox("o", tenant="neighbour", budget=budget)
+    greedy.allocate(20_000)
+    with pytest.raises(SharedBufferError, match="it may hold 20000 while other namespaces hold 0 of 40000"):
+        greedy.allocate(1)
+    neighbour.allocate(10_000)
+    greedy.end_run()
+    greedy.begin_run()
+    for _ in range(49):
+        greedy.allocate(1)  # empty ones count
+    with pytest.raises(SharedBufferError, match="holds 49 descriptors and asks for 1 more; it may hold 49"):
+        greedy.allocate(1)
+    neighbour.allocate(1)
+
+
+def test_a_sandbox_has_no_shared_buffers_between_runs():
+    budget = a_budget()
+    sandbox = a_sandbox(budget=budget)
+    sandbox.allocate(1000)
+    filled(sandbox)
+    sandbox.put(SharedBuffer(4096, "guest", budget, BOUND))
+    sandbox.end_run()
+    gc.collect()
+    assert (open_buffers(), budget.bytes.used, budget.descriptors.used) == (0, 0, 0)
+    with pytest.raises(SharedBufferError, match="for a running function, and none runs"):
+        sandbox.allocate(1000)
+    sandbox.put(SharedBuffer(4096, "guest", budget, BOUND))  # the answer to a call that its maker has left
+    gc.collect()
+    assert open_buffers() == 0
+    sandbox.begin_run()
+    sandbox.allocate(1000)

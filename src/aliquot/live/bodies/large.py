@@ -8,6 +8,7 @@ import mmap
 import os
 from typing import ClassVar, Self
 
+from aliquot.budgets import Reservation
 from aliquot.core.units import MIB
 
 LARGE_BODY_BYTES = MIB  # above this size a body has a mapping of its own
@@ -24,8 +25,9 @@ class BodyMapping(mmap.mmap):
 
     in_use: ClassVar[int] = 0  # bytes of all mappings together, by their full size
     fd: int
+    reserved: tuple[Reservation, ...]  # its parts of budgets, held as long as the mapping
 
-    def __new__(cls, size: int) -> Self:
+    def __new__(cls, size: int, reserved: tuple[Reservation, ...] = ()) -> Self:
         fd = os.memfd_create("aliquot-body")
         try:
             os.ftruncate(fd, size)
@@ -34,6 +36,7 @@ class BodyMapping(mmap.mmap):
             os.close(fd)
             raise
         made.fd = fd
+        made.reserved = reserved
         BodyMapping.in_use += size
         return made
 
@@ -42,9 +45,9 @@ class BodyMapping(mmap.mmap):
         os.close(self.fd)
 
 
-def allocate(size: int) -> memoryview:
-    """Return memory for a body of that size. A smaller body is a slice of it."""
-    return memoryview(BodyMapping(PREFIX_BYTES + size))[PREFIX_BYTES:]
+def allocate(size: int, reserved: tuple[Reservation, ...] = ()) -> memoryview:
+    """Return memory for a body of that size, which holds its parts of budgets. A smaller body is a slice of it."""
+    return memoryview(BodyMapping(PREFIX_BYTES + size, reserved))[PREFIX_BYTES:]
 
 
 def mapping_of(body: memoryview) -> BodyMapping | None:

@@ -36,7 +36,8 @@ class GatewaySettings(Struct, frozen=True):
     payload_bytes: int = 64 * MIB
     web_payload_bytes: int = 16 * MIB  # payloads of web actions' callers without a key
     event_bytes: int = MIB  # the body of a fired trigger, which is copied for each of its rules
-    bodies_bytes: int = 1024 * MIB  # all large bodies in memory together, incoming and stored
+    bodies_bytes: int = 1024 * MIB  # all requests' bodies in memory together; a namespace gets half of what is free
+    replies_bytes: int = 1024 * MIB  # all large results in memory together, likewise
     parameters_bytes: int = MIB
     code_bytes: int = 48 * MIB
 

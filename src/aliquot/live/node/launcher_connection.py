@@ -1,6 +1,7 @@
 """The server's connection to the launcher in a sandbox: request frames go out, reply frames come back.
 
 The connection knows frames and nothing of runs. A reply above a mebibyte is received into the memory in which it stays.
+If there is no memory for it, nothing is read until there is.
 """
 
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import asdict
 
+from aliquot.budgets import Reservation
 from aliquot.core.units import MIB
 from aliquot.live.bodies.large import LARGE_BODY_BYTES, allocate
 from aliquot.live.node.base import Launch, RunRequest
 from aliquot.live.node.cell import Cell, EventLoop
+from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.runtime.frames import REPLY
 
 _RECV_BYTES = 65536
@@ -58,10 +61,10 @@ class LargeReply:
 
     __slots__ = ("_size", "buffer_number", "printed", "received", "status", "whole")
 
-    def __init__(self, data: bytes) -> None:
-        """`data` is the reply's head with the first part of its body."""
+    def __init__(self, data: bytes, reserved: tuple[Reservation, ...]) -> None:
+        """`data` is the reply's head with the first part of its body, `reserved` its part of the memory's budget."""
         self.status, self.printed, self.buffer_number, self._size, pickled_size = REPLY.unpack_from(data)
-        self.whole = allocate(self._size + pickled_size)
+        self.whole = allocate(self._size + pickled_size, reserved)
         self.received = len(data) - REPLY.size
         self.whole[: self.received] = data[REPLY.size :]
 
@@ -97,11 +100,13 @@ class ReplyListener(Protocol):
 
 class LauncherConnection:
     __slots__ = (
-        "_expected", "_large", "_listener", "_loop", "_max_reply_bytes", "_outbox", "_partial", "_recv", "_send",
-        "_sock",
+        "_expected", "_large", "_listener", "_loop", "_max_reply_bytes", "_memory", "_outbox", "_partial", "_recv",
+        "_send", "_sock", "_tenant", "_waiting",
     )  # fmt: skip
 
-    def __init__(self, cell: Cell, listener: ReplyListener, loop: EventLoop, result_bytes: int) -> None:
+    def __init__(
+        self, cell: Cell, listener: ReplyListener, loop: EventLoop, tenant: str, result_bytes: int, memory: ReplyMemory
+    ) -> None:
         self._sock = cell.sock
         self._send, self._recv = cell.sock.send, cell.sock.recv  # a warm call uses each once
         self._listener = listener
@@ -110,6 +115,9 @@ class LauncherConnection:
         self._partial: bytearray | None = None  # the first bytes of a reply
         self._expected = 0  # how many bytes that reply has
         self._large: LargeReply | None = None
+        self._tenant = tenant
+        self._memory = memory
+        self._waiting = False  # a large reply has begun, and there is no memory for it
         self._outbox: list[memoryview] = []
         self.resume()
 
@@ -125,6 +133,7 @@ class LauncherConnection:
         if self._outbox:
             self._outbox.clear()
             self._loop.remove_writer(self._sock.fileno())
+        self._waiting, self._large = False, None
         self.pause()
 
     def send(
@@ -163,10 +172,15 @@ class LauncherConnection:
             return self._large.received
         return len(self._partial) if self._partial is not None else -1
 
+    @property
+    def lacking_memory(self) -> str | None:
+        """The reason for not reading the reply that has begun, or None."""
+        return self._memory.refusal(self._tenant, self._expected) if self._waiting else None
+
     def read(self) -> None:
         """Receive some bytes, and report the reply when it is complete."""
-        if self._large is not None:
-            self._read_large(self._large)
+        if self._large is not None or self._waiting:
+            self._read_large()
             return
         try:
             data = self._recv(_RECV_BYTES)
@@ -190,9 +204,7 @@ class LauncherConnection:
         status, printed, buffer_number, size, pickled_size = REPLY.unpack_from(data)
         expected = REPLY.size + size + pickled_size
         if len(data) < expected <= self._max_reply_bytes:
-            large = expected > LARGE_BODY_BYTES
-            self._large = LargeReply(data) if large else None
-            self._partial, self._expected = None if large else bytearray(data), expected
+            self._expect(data, expected)
             return
         self._partial = None
         if len(data) != expected:
@@ -201,7 +213,38 @@ class LauncherConnection:
         end = REPLY.size + size
         self._listener.replied(status, data[REPLY.size : end], data[end:] or None, buffer_number, printed=printed)
 
-    def _read_large(self, reply: LargeReply) -> None:
+    def _expect(self, data: bytes, expected: int) -> None:
+        """Keep the first part of a reply. A large one gets its memory, or is not read until there is some."""
+        self._partial, self._expected = bytearray(data), expected
+        if expected > LARGE_BODY_BYTES and (self._memory.is_awaited(self._tenant) or not self._begin_large()):
+            self._waiting = True
+            self.pause()
+            self._memory.wait(self._tenant, self._retry_large)
+
+    def _begin_large(self) -> bool:
+        """Give the reply its memory. Return False if there is none."""
+        reserved = self._memory.reserve(self._tenant, self._expected)
+        if reserved is None or self._partial is None:
+            return False
+        try:
+            self._large, self._partial = LargeReply(bytes(self._partial), reserved), None
+        except OSError:  # the machine has no memory or no descriptors left
+            return False
+        return True
+
+    def _retry_large(self) -> bool:
+        if not self._waiting:  # the sandbox has gone
+            return True
+        if not self._begin_large():
+            return False
+        self._waiting = False
+        self.resume()
+        return True
+
+    def _read_large(self) -> None:
+        reply = self._large
+        if reply is None:  # it waits for memory
+            return
         try:
             received = self._sock.recv_into(reply.missing)
         except BlockingIOError:

@@ -10,9 +10,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aliquot.budgets import MappingBudget
 from aliquot.core.model import DeviceSpec
 from aliquot.core.places import Place
 from aliquot.core.units import MIB
+from aliquot.descriptors import DescriptorShares, divide_descriptors
 from aliquot.live.bodies.json_check import CheckResult
 from aliquot.live.bodies.json_checker import JsonChecker
 from aliquot.live.device.base import DriverContext
@@ -28,6 +30,7 @@ from aliquot.live.node.environments import Environments, Progress, RequirementsE
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
 from aliquot.live.node.kinds import FunctionRuntime, UnknownKindError, runtime_of
 from aliquot.live.node.local_sandbox import LocalSandbox
+from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
 from aliquot.live.node.shared_buffers import NodeBuffers
 from aliquot.live.node.states import GONE, IDLE, StartError, error
@@ -37,6 +40,8 @@ from aliquot.live.node.zygotes import ZygotePool
 from aliquot.live.store.records import PYTHON
 
 RESULT_BYTES = 64 * MIB
+MIN_REPLIES = 5  # of the largest size, so that a tenant gets memory for one of them beside a greedy tenant
+DEFAULT_SHARES = divide_descriptors(4096)
 MAX_PREPARED_ZYGOTES = 16  # `prepare` starts no zygote above this number
 
 
@@ -66,6 +71,8 @@ class LocalNode(Node):
         json_checker: JsonChecker | None = None,
         driver_options: str = "",
         shared_buffers_bytes: int = RESULT_BYTES,
+        replies_bytes: int = 16 * RESULT_BYTES,
+        descriptors: DescriptorShares = DEFAULT_SHARES,
         views: DatasetViews | None = None,
     ) -> None:
         """Isolation is detected by default. `driver_options` is what `--devices` says after the driver's name."""
@@ -74,7 +81,9 @@ class LocalNode(Node):
         self._max_processes = max_processes
         self._progress = progress
         self._json_checker = json_checker or JsonChecker()
-        self.buffers = NodeBuffers(shared_buffers_bytes, result_bytes)
+        budget = MappingBudget("shared buffers", shared_buffers_bytes, descriptors.shared_buffers)
+        self.buffers = NodeBuffers(budget, result_bytes)
+        self._replies = max(replies_bytes, MIN_REPLIES * result_bytes), max(descriptors.reply_bodies, MIN_REPLIES)
         self._tasks: set[asyncio.Task[None]] = set()
         self._devices = tuple(devices)
         self._driver_options = driver_options
@@ -108,6 +117,7 @@ class LocalNode(Node):
         self._environments = Environments(self._data, self.isolation, self._progress)
         self._zygotes = ZygotePool(self._walls, self._loop)
         self._busy = BusySandboxes(self._loop)
+        self._reply_memory = ReplyMemory(*self._replies, self._loop)
         self._started = True
         self._spawn(self._warm_up(ZygoteProfile()))  # so that the first cold start does not wait for it
         if any(self._drivers.has_own_memory((device.name,)) for device in self._devices):
@@ -196,8 +206,9 @@ class LocalNode(Node):
             self._start_failed(number, Status.INTERNAL_ERROR, f"The sandbox could not be made: {failure}.")
             return
         del self._pending[number]
-        buffers = self.buffers.open() if runtime.python and (launch.sdk or launch.members) else None
-        sandbox = LocalSandbox(number, launch, cell, buffers, self, self._loop, self._result_bytes)
+        has_buffers = runtime.python and (launch.sdk or launch.members)
+        buffers = self.buffers.open(launch.tenant, memory_bytes) if has_buffers else None
+        sandbox = LocalSandbox(number, launch, cell, buffers, self, self._loop, self._result_bytes, self._reply_memory)
         self._sandboxes[number] = sandbox
         cell.on_fork(lambda: self._attach(sandbox))
         view = cell.take_view()

@@ -15,6 +15,7 @@ from aliquot.live.node.cell import Cell
 from aliquot.live.node.control_channel import SandboxChannel
 from aliquot.live.node.launcher_connection import LargeReply, LauncherConnection, describe_launch, describe_run
 from aliquot.live.node.logs import Logs
+from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.shared_buffers import SandboxBuffers, SharedBufferError
 from aliquot.live.node.states import (
     CHECKING,
@@ -58,6 +59,7 @@ class LocalSandbox:
         listener: SandboxListener,
         loop: asyncio.AbstractEventLoop,
         result_bytes: int,
+        reply_memory: ReplyMemory,
     ) -> None:
         """A sandbox gets a control channel if it has shared buffers."""
         self.number = number
@@ -81,7 +83,7 @@ class LocalSandbox:
         # Activations that wait for one that they called: their output, deadline, time limit and beginning.
         self._outer: list[tuple[Logs, float, int, float]] = []
         self.channel = SandboxChannel(self, buffers, loop) if buffers is not None else None
-        self._connection = LauncherConnection(cell, self, loop, result_bytes)
+        self._connection = LauncherConnection(cell, self, loop, launch.tenant, result_bytes, reply_memory)
         cell.assign(self)
 
     # --- start and end ----------------------------------------------------------------------------------
@@ -171,8 +173,10 @@ class LocalSandbox:
         """Send a run. Return False when the launcher has gone and has not seen the request."""
         self._begin(request.timeout_ms, request.logs_bytes, request.listener)
         self.state = RUNNING
-        payload, buffer = request.payload, request.shared_buffer
-        number = self.channel.buffers.put(buffer) if buffer is not None and self.channel is not None else 0
+        payload, buffer, number = request.payload, request.shared_buffer, 0
+        if self.channel is not None:
+            self.channel.buffers.begin_run()
+            number = self.channel.buffers.put(buffer) if buffer is not None else 0
         if request.steps or request.handed or request.hand_on:
             what, env = frames.RUN_GROUP if request.steps else frames.RUN_HANDED, describe_run(request)
             self._steps = max(0, len(request.steps) - 1)
@@ -199,8 +203,10 @@ class LocalSandbox:
     def tick(self, now_s: float, before_s: float) -> None:
         """Enforce the time limit, and read the output of a run that was already going on at `before_s`."""
         if now_s >= self.deadline_s:
-            text = TIME_IN_INIT if self.state == STARTING else TIME
-            self._lose(_DEVELOPER_ERROR, text.format(self._timeout_ms), timed_out=True)
+            text = (TIME_IN_INIT if self.state == STARTING else TIME).format(self._timeout_ms)
+            if (lacking := self._connection.lacking_memory) is not None:
+                text = f"{text} Its result could not be received: {lacking}."
+            self._lose(_DEVELOPER_ERROR, text, timed_out=True)
         elif self._begun_s < before_s:
             for stream in (0, 1):
                 if not self._reading[stream]:
@@ -286,6 +292,8 @@ class LocalSandbox:
                 self.malformed_reply()
                 return
         self.state = IDLE
+        if self.channel is not None:
+            self.channel.buffers.end_run()
         logs = self.logs.finish(printed=printed)
         if self._reading[0] or self._reading[1]:
             self._stop_reading()

@@ -3,14 +3,17 @@
 The memory has no name, only descriptors. It is freed when the last descriptor is closed, by its holder or by the kernel
 when a process ends. So no reference counts are kept, and a killed process leaves nothing to clean up. Pages are charged
 to the sandbox that wrote them. A sandbox that takes a buffer pays only for the pages that it changes.
+
+Buffers of a tenant, empty ones included, are limited by its part of a budget, and those of a sandbox by its memory
+limit. A sandbox that has nothing to run has none.
 """
 
 import fcntl
 import mmap
 import os
 import secrets
-from typing import ClassVar
 
+from aliquot.budgets import BudgetError, MappingBudget
 from aliquot.live.bodies.large import LARGE_BODY_BYTES
 from aliquot.live.node.base import BufferHandle
 from aliquot.runtime import values
@@ -28,25 +31,24 @@ class SharedBufferError(Exception):
 class SharedBuffer:
     """One piece of shared memory, which is closed when the last reference to this object is gone."""
 
-    in_use: ClassVar[int] = 0  # bytes of all shared buffers together
-    __slots__ = ("fd", "max_kept", "size")
+    __slots__ = ("_reserved", "fd", "max_kept", "size")
 
-    def __init__(self, size: int, max_kept: int) -> None:
+    def __init__(self, size: int, tenant: str, budget: MappingBudget, max_kept: int) -> None:
         """Allocate the memory. Values above `max_kept` bytes are not stored. Raises `SharedBufferError`."""
         self.max_kept = max_kept
-        self.size, self.fd = 0, -1
+        self.size, self.fd = size, -1
         try:
+            self._reserved = budget.reserve(tenant, size)
             self.fd = os.memfd_create(f"aliquot-buffer-{os.getpid()}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.fd, size)
+        except BudgetError as error:
+            raise SharedBufferError(str(error)) from error
         except OSError as error:
             raise SharedBufferError(
                 f"a shared buffer of {size} bytes cannot be allocated ({error.strerror})"
             ) from error
-        self.size = size
-        SharedBuffer.in_use += size
 
     def __del__(self) -> None:
-        SharedBuffer.in_use -= self.size
         if self.fd >= 0:
             os.close(self.fd)
 
@@ -70,28 +72,46 @@ class SharedBuffer:
 class SandboxBuffers:
     """The shared buffers of one sandbox. Their numbers are valid only here."""
 
-    def __init__(self, token: str, max_bytes: int, max_kept: int) -> None:
+    def __init__(self, token: str, tenant: str, memory_bytes: int, budget: MappingBudget, max_kept: int) -> None:
+        """`memory_bytes` is the sandbox's memory limit, and `budget` is that of all sandboxes."""
         self.token = token
-        self._max_bytes = max_bytes
+        self._tenant = tenant
+        self._memory_bytes = memory_bytes
+        self._budget = budget
         self._max_kept = max_kept
         self._last = 0
         self._open: dict[int, SharedBuffer] = {}  # the sandbox is writing them
         self._ready: dict[int, SharedBuffer] = {}  # sealed, and not yet handed on
         self._arrived: dict[int, BufferHandle] = {}  # from others, and not yet taken
+        self._idle = False
         self.closed = False
+
+    def begin_run(self) -> None:
+        """Let the sandbox have buffers again."""
+        self._idle = False
+
+    def end_run(self) -> None:
+        """Drop the buffers that the run has left behind. Until the next run the sandbox gets no others."""
+        self._idle = True
+        if self._open or self._ready or self._arrived:
+            self._drop_all()
 
     def allocate(self, size: int) -> tuple[int, SharedBuffer]:
         """Return a new buffer for the sandbox to write, with its number. Raises `SharedBufferError`."""
         if size <= 0:
             raise SharedBufferError(f"a shared buffer of {size} bytes cannot be allocated")
+        if self._idle:
+            raise SharedBufferError("a shared buffer is for a running function, and none runs")
         if len(self._open) + len(self._ready) >= _MAX_BUFFERS:
             raise SharedBufferError(f"{_MAX_BUFFERS} shared buffers are open already")
-        if SharedBuffer.in_use + size > self._max_bytes:
+        held = sum(buffer.size for buffers in (self._open, self._ready) for buffer in buffers.values())
+        if held + size > self._memory_bytes:
             raise SharedBufferError(
-                f"all shared buffers together may have {self._max_bytes} bytes, and {SharedBuffer.in_use} are in use"
+                f"the shared buffers of a sandbox may have as many bytes as its memory limit, {self._memory_bytes}; "
+                f"it holds {held} and asks for {size} more"
             )
         number = self._next()
-        buffer = self._open[number] = SharedBuffer(size, self._max_kept)
+        buffer = self._open[number] = SharedBuffer(size, self._tenant, self._budget, self._max_kept)
         return number, buffer
 
     def seal(self, number: int) -> None:
@@ -118,7 +138,7 @@ class SandboxBuffers:
     def put(self, buffer: BufferHandle) -> int:
         """Add a buffer for this sandbox and return the number by which the sandbox takes it."""
         number = self._next()
-        if not self.closed:
+        if not self.closed and not self._idle:
             while len(self._arrived) >= _MAX_BUFFERS:  # the oldest will not be taken any more
                 del self._arrived[next(iter(self._arrived))]
             self._arrived[number] = buffer
@@ -133,6 +153,9 @@ class SandboxBuffers:
 
     def close(self) -> None:
         self.closed = True
+        self._drop_all()
+
+    def _drop_all(self) -> None:
         for buffers in (self._open, self._ready, self._arrived):
             buffers.clear()
 
@@ -147,14 +170,15 @@ class SandboxBuffers:
 class NodeBuffers:
     """The shared buffers of all sandboxes of a node. A sandbox proves to the gateway by a token which are its own."""
 
-    def __init__(self, max_bytes: int, max_kept: int) -> None:
-        self._max_bytes = max_bytes  # of all buffers together
+    def __init__(self, budget: MappingBudget, max_kept: int) -> None:
+        self._budget = budget  # of all buffers together
         self._max_kept = max_kept
         self._by_token: dict[str, SandboxBuffers] = {}
         self.find = self._by_token.get
 
-    def open(self) -> SandboxBuffers:
-        buffers = SandboxBuffers(secrets.token_hex(16), self._max_bytes, self._max_kept)
+    def open(self, tenant: str, memory_bytes: int) -> SandboxBuffers:
+        """Make the set of buffers for a new sandbox with this memory limit."""
+        buffers = SandboxBuffers(secrets.token_hex(16), tenant, memory_bytes, self._budget, self._max_kept)
         self._by_token[buffers.token] = buffers
         return buffers
 
