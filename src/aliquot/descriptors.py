@@ -23,7 +23,7 @@ SANDBOX_DESCRIPTORS = 6
 STARTING_DESCRIPTORS = 6  # in addition, while a sandbox is forked
 RESERVED_DESCRIPTORS = 128  # for zygotes and the server itself
 MIN_DESCRIPTORS = 2 * RESERVED_DESCRIPTORS
-MAX_DESCRIPTORS = 2**20  # a larger limit is of no use
+MAX_DESCRIPTORS = 1_000_000  # a larger limit is of no use
 
 
 class DescriptorShares(NamedTuple):
