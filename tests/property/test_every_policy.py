@@ -59,19 +59,21 @@ def test_the_same_seed_gives_the_same_bytes(policy, scenario):
     seed=st.integers(0, 2**32),
     keepalive=st.sampled_from(sorted(KEEPALIVE)),
     host_memory_bytes=st.sampled_from([None, 4 * GIB]),
+    extra_slots=st.integers(0, 3),
 )
-def test_random_failures_lose_no_call(policy, seed, keepalive, host_memory_bytes):
+def test_random_failures_lose_no_call(policy, seed, keepalive, host_memory_bytes, extra_slots):
     chaos = ChaosShell(
         policy,
         devices=[
             device("gpu-1", concurrency=2, memory_bytes=4 * GIB),
             device("gpu-2", concurrency=3, memory_bytes=3 * GIB),
-            device("cpu-1", kind="cpu", memory_bytes=None),
+            replace(device("cpu-1", kind="cpu", memory_bytes=None), extra_slots=extra_slots),
         ],
         functions=[
             function("small", datasets=("images", "texts")),
             function("large", memory_bytes=3 * GIB, share=0.7, run_s=5),
             replace(function("host", share=0), host_bytes=GIB),
+            replace(function("hungry", share=0), host_bytes=3 * GIB),
             replace(function("unknown", run_s=None, weight=2), host_bytes=GIB),
             replace(function("few", datasets=("images",)), instances=1),
             replace(function("several", share=0.2), instances=2),

@@ -5,6 +5,7 @@ from math import inf
 from aliquot.core.interfaces import Eviction
 from aliquot.core.model import DeviceSpec
 from aliquot.core.records import Sandbox, Slice
+from aliquot.core.tenant_slots import TenantSlots
 
 
 class Device:
@@ -13,15 +14,22 @@ class Device:
     __slots__ = (
         "active_slices", "evictable_bytes", "index", "kept", "kept_bytes", "last_dispatch", "measured_utilisation",
         "memory_order", "pool_order", "releases", "resident_bytes", "running", "sandboxes", "shares_used", "slots",
-        "spec",
+        "spec", "tenant_slots",
     )  # fmt: skip
 
     def __init__(
-        self, index: int, spec: DeviceSpec, slots: int, memory: Eviction[Sandbox], pool: Eviction[Sandbox]
+        self,
+        index: int,
+        spec: DeviceSpec,
+        slots: int,
+        memory: Eviction[Sandbox],
+        pool: Eviction[Sandbox],
+        tenant_slots: TenantSlots | None = None,
     ) -> None:
         self.index = index
         self.spec = spec
-        self.slots = slots  # maximum number of invocations in flight
+        self.slots = slots  # maximum number of invocations in flight, without extra slots
+        self.tenant_slots = tenant_slots  # counts slots by tenant if the device has extra ones
         self.memory_order = memory  # idle, resident sandboxes that may be swapped out
         self.pool_order = pool  # idle sandboxes that may be stopped; used only when the pool is bounded
         self.running = 0
@@ -48,12 +56,16 @@ class Device:
     def free_bytes(self) -> float:
         return inf if self.spec.memory_bytes is None else self.spec.memory_bytes - self.resident_bytes
 
-    def take_slot(self, share: float) -> None:
+    def take_slot(self, share: float, tenant: str) -> None:
         self.running += 1
         self.shares_used += share
+        if self.tenant_slots is not None:
+            self.tenant_slots.take(tenant)
 
-    def free_slot(self, share: float) -> None:
+    def free_slot(self, share: float, tenant: str) -> None:
         self.running -= 1
+        if self.tenant_slots is not None:
+            self.tenant_slots.free(tenant)
         self.releases += 1
         # Resetting the sum when nothing runs keeps rounding errors from adding up.
         self.shares_used = self.shares_used - share if self.running else 0

@@ -14,6 +14,8 @@ from aliquot.core.pool import Pool
 from aliquot.core.records import Invocation, Sandbox
 from aliquot.core.registry import Registry
 from aliquot.core.slices import SliceAllocator
+from aliquot.core.tenant_slots import TenantSlots
+from aliquot.core.waiting import unqueue
 
 # The kind of start in an idle sandbox. One that is still starting or loading counts as the start it is in.
 _START = {
@@ -22,6 +24,9 @@ _START = {
     SandboxState.LOADING: Start.SWAP_IN,
     SandboxState.STARTING: Start.COLD,
 }
+
+
+BEYOND_LIMIT = "beyond the limit, because its tenant has few calls in flight"
 
 
 class Dispatcher:
@@ -43,11 +48,29 @@ class Dispatcher:
         if count == 1:
             while self._dispatch_next(domains[0], now):
                 pass
-            return
-        while refused < count:
+        while count > 1 and refused < count:
             self._turn %= count
             refused = 0 if self._dispatch_next(domains[self._turn], now) else refused + 1
             self._turn += 1
+        tenant_slots = self._registry.tenant_slots
+        if tenant_slots.queued:
+            while self._dispatch_beyond_limit(tenant_slots, now):
+                pass
+
+    def _dispatch_beyond_limit(self, tenant_slots: TenantSlots, now: float) -> bool:
+        """Give a tenant with few calls in flight a slot beyond a device's limit, and return False if none can have one.
+
+        The queueing policies have had their turn and wait.
+        """
+        for invocation in tenant_slots.candidates():
+            flow = invocation.flow
+            found = _place_beyond_limit(flow)
+            if found is not None:
+                device, sandbox = found
+                choice = Choice(flow, device, sandbox, BEYOND_LIMIT)
+                self._commit(flow.domain, choice, flow, (device,), sandbox, now)
+                return True
+        return False
 
     def _dispatch_next(self, domain: Domain, now: float) -> bool:
         """Make one dispatch of this domain, and return False if its policy waits."""
@@ -66,11 +89,19 @@ class Dispatcher:
         return True
 
     def _dispatch(self, domain: Domain, choice: Choice, now: float) -> None:
-        flow, devices, sandbox = _resolve(choice, domain, self._registry, self._pool)
+        self._commit(domain, choice, *_resolve(choice, domain, self._registry, self._pool), now)
+
+    def _commit(
+        self,
+        domain: Domain,
+        choice: Choice,
+        flow: Flow,
+        devices: tuple[Device, ...],
+        sandbox: Sandbox | None,
+        now: float,
+    ) -> None:
         invocation = flow.head
-        del flow.queue[invocation.id]
-        flow.queued -= 1
-        domain.queued -= 1
+        unqueue(flow, invocation)
         flow.in_flight += 1
         if sandbox is None:
             start = Start.COLD
@@ -96,6 +127,19 @@ class Dispatcher:
         invocation.change(InvocationChange.RUN, now)
         self._slices.begin_run(sandbox)
         self._outbox.append(Run(invocation.id, sandbox.id))
+
+
+def _place_beyond_limit(flow: Flow) -> tuple[Device, Sandbox | None] | None:
+    """Return an idle sandbox with its device, or the device with the most extra slots for a new one, or None."""
+    for device, sandbox in flow.idle_places():
+        if _extra_room(device) > 0:
+            return device, sandbox
+    best = max(flow.domain.devices, key=_extra_room)
+    return (best, None) if _extra_room(best) > 0 and flow.domain.view.host.allows(flow) else None
+
+
+def _extra_room(device: Device) -> int:
+    return device.slots + device.spec.extra_slots - device.running if device.spec.extra_slots else 0
 
 
 def _resolve(

@@ -8,8 +8,10 @@ function, and a policy need not check which devices a flow may use.
 from collections.abc import Iterable
 
 from aliquot.core.device import Device
+from aliquot.core.host_memory import HostMemory
 from aliquot.core.interfaces import Packing, Queueing
 from aliquot.core.model import CPU, FunctionSpec
+from aliquot.core.tenant_slots import TenantSlots
 from aliquot.core.view import View
 
 ANY, ACCELERATOR = "any", "accelerator"
@@ -25,10 +27,13 @@ def domain_of(function: FunctionSpec) -> str:
 class Domain:
     """The devices, queueing policy and view that a group of competing flows shares."""
 
-    def __init__(self, name: str, policy: Queueing, packing: Packing) -> None:
+    def __init__(
+        self, name: str, policy: Queueing, packing: Packing, host: HostMemory, tenant_slots: TenantSlots
+    ) -> None:
         self.name = name
         self.policy = policy
-        self.view = View(packing)
+        self.view = View(packing, host)
+        self.tenant_slots = tenant_slots if name == CPU else None  # lists its queued calls by tenant
         self.devices: list[Device] = []
         self.queued = 0  # invocations in the queues of its flows
 

@@ -7,8 +7,13 @@ from math import inf
 from aliquot.core.model import DeviceSpec, FunctionSpec
 
 
-def misfit(function: FunctionSpec, devices: Sequence[DeviceSpec]) -> str | None:
-    """Return None if some devices can hold the function, or else the reasons, device by device."""
+def misfit(function: FunctionSpec, devices: Sequence[DeviceSpec], host_bytes: int | None = None) -> str | None:
+    """Return None if some devices can hold the function, or else the reasons, device by device.
+
+    `host_bytes` is the host memory that all sandboxes together may claim.
+    """
+    if host_bytes is not None and function.host_bytes > host_bytes:
+        return f"its sandboxes claim {function.host_bytes} bytes of host memory each, and there are {host_bytes}"
     reasons = []
     fitting: Counter[str] = Counter()  # by kind
     for device in devices:

@@ -3,6 +3,7 @@
 Every test checks after every step, and so does `aliquot simulate --check`. It is too slow for a loaded service.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from aliquot.core.device import Device
@@ -30,9 +31,8 @@ def violations(scheduler: Scheduler) -> Iterator[str]:
         yield from _flow(flow)
     for sandbox in scheduler.pool.sandboxes.values():
         yield from _sandbox(sandbox, scheduler)
-    claimed = sum(sandbox.host_bytes for sandbox in scheduler.pool.sandboxes.values())
-    if scheduler.pool.host_bytes != claimed:
-        yield f"the host counts {scheduler.pool.host_bytes} bytes claimed, there are {claimed}"
+    yield from _host(scheduler)
+    yield from _tenant_slots(scheduler)
     yield from _kept(scheduler)
     yield from prefetching.violations(scheduler.prefetcher)
     for domain in scheduler.registry.domains.values():
@@ -50,9 +50,10 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     name = device.spec.name
     in_flight = [s.invocation for s in device.sandboxes.values() if s.invocation is not None]
     shares = sum(invocation.share / len(invocation.devices) for invocation in in_flight)
-    if device.running != len(in_flight) or device.running > device.spec.concurrency:
-        yield f"{name} counts {device.running} running of {device.spec.concurrency}, there are {len(in_flight)}"
-    if abs(device.shares_used - shares) > SHARE_TOLERANCE or shares > 1 + SHARE_TOLERANCE:
+    slots, extra = device.spec.concurrency, device.spec.extra_slots
+    if device.running != len(in_flight) or device.running > slots + extra:
+        yield f"{name} counts {device.running} running of {slots} and {extra} extra, there are {len(in_flight)}"
+    if abs(device.shares_used - shares) > SHARE_TOLERANCE or shares > 1 + extra / slots + SHARE_TOLERANCE:
         yield f"{name} counts {device.shares_used} of its compute used, it is {shares}"
     resident = sum(s.bytes for s in device.sandboxes.values() if s.holds_memory)
     if device.resident_bytes != resident or device.free_bytes < 0:
@@ -60,9 +61,45 @@ def _device(device: Device, scheduler: Scheduler) -> Iterator[str]:
     evictable = sum(s.bytes for s in device.sandboxes.values() if s.state is SandboxState.WARM and s.invocation is None)
     if device.evictable_bytes != evictable:
         yield f"{name} counts {device.evictable_bytes} evictable bytes, there are {evictable}"
-    slots = scheduler.pool.slots
-    if slots is not None and device.spec.memory_bytes is not None and len(device.sandboxes) > slots:
-        yield f"{name} has {len(device.sandboxes)} sandboxes in {slots} pool slots"
+    pool_slots = scheduler.pool.slots
+    if pool_slots is not None and device.spec.memory_bytes is not None and len(device.sandboxes) > pool_slots:
+        yield f"{name} has {len(device.sandboxes)} sandboxes in {pool_slots} pool slots"
+
+
+def _host(scheduler: Scheduler) -> Iterator[str]:
+    host, sandboxes = scheduler.pool.host, scheduler.pool.sandboxes.values()
+    claimed = sum(sandbox.host_bytes for sandbox in sandboxes)
+    busy: Counter[str] = Counter()
+    for sandbox in sandboxes:
+        if sandbox.invocation is not None:
+            busy[sandbox.flow.key.tenant] += sandbox.host_bytes
+    if (host.claimed, host.busy, host.busy_by_tenant) != (claimed, busy.total(), dict(+busy)):
+        yield f"the host counts {host.claimed} bytes claimed and {host.busy_by_tenant} in use, not {claimed} and {busy}"
+    if host.limit is None:
+        return
+    if claimed > host.limit:
+        yield f"sandboxes claim {claimed} bytes of the host's {host.limit}"
+    idle = sorted(s.id for s in sandboxes if s.invocation is None and s.session is None)
+    if sorted(sandbox.id for sandbox in host.idle()) != idle:
+        yield f"the host may stop {sorted(s.id for s in host.idle())}, idle are {idle}"
+
+
+def _tenant_slots(scheduler: Scheduler) -> Iterator[str]:
+    slots = scheduler.registry.tenant_slots
+    held: Counter[str] = Counter()
+    for device in scheduler.registry.devices.values():
+        if device.spec.extra_slots:
+            held.update(s.flow.key.tenant for s in device.sandboxes.values() if s.invocation is not None)
+    if slots.held != held or slots.running != held.total():
+        yield f"tenants are counted to hold the slots {slots.held}, they hold {held}"
+    queued = sorted(
+        invocation
+        for flow in scheduler.registry.flows.values()
+        if flow.domain.tenant_slots is not None
+        for invocation in flow.queue
+    )
+    if sorted(invocation for own in slots.queued.values() for invocation in own) != queued:
+        yield f"tenants are counted to have {slots.queued} queued, it is {queued}"
 
 
 def _flow(flow: Flow) -> Iterator[str]:

@@ -32,6 +32,7 @@ class DeviceSpec(Struct, frozen=True):
     bandwidth_bytes_s: float | None = None  # host to device
     speed: float = 1  # relative to the device for which times are declared
     alone: bool = False  # a sandbox on it cannot use a second device
+    extra_slots: int = 0  # beyond D, for tenants that hold few slots (`tenant_slots.py`); on kind cpu alone
 
 
 class Times(Struct, frozen=True):

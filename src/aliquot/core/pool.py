@@ -2,7 +2,7 @@
 
 An idle sandbox is in its flow's list of idle sandboxes on the device, and in the device's eviction orders. A sandbox
 that has an invocation is in neither, and is never evicted. To free device memory the pool swaps out idle sandboxes in
-eviction order. To free a slot of a bounded pool, or bounded host memory, it stops idle ones.
+eviction order. To free a slot of a bounded pool, or bounded host memory (`host_memory.py`), it stops idle ones.
 
 An idle sandbox that is kept for a session (`session_sandboxes.py`) is in the list, but not in the eviction orders. It
 is added to them when it is no longer kept, which the pool forces only when those orders are empty.
@@ -12,11 +12,12 @@ from collections.abc import Mapping
 
 from aliquot.core.commands import Command, LoadMemory, StartSandbox, StopSandbox, UnloadMemory
 from aliquot.core.device import Device
-from aliquot.core.errors import EventError, PolicyError
+from aliquot.core.errors import PolicyError
 from aliquot.core.flow import Flow
-from aliquot.core.interfaces import Eviction, Expiry, ExpiryAction, KeepAlive
+from aliquot.core.interfaces import Expiry, ExpiryAction, KeepAlive
 from aliquot.core.lifecycle import WARM, SandboxChange
 from aliquot.core.records import Invocation, Sandbox, SessionState
+from aliquot.core.registry import Registry
 from aliquot.core.session_sandboxes import SessionSandboxes
 from aliquot.core.slices import SliceAllocator
 from aliquot.core.timers import Timers
@@ -26,7 +27,13 @@ class Pool:
     """All sandboxes: starts, loads, keeps, evicts and stops them."""
 
     def __init__(
-        self, keepalive: KeepAlive, slots: int | None, timers: Timers, outbox: list[Command], slices: SliceAllocator
+        self,
+        keepalive: KeepAlive,
+        slots: int | None,
+        timers: Timers,
+        outbox: list[Command],
+        slices: SliceAllocator,
+        registry: Registry,
     ) -> None:
         self.sandboxes: dict[int, Sandbox] = {}
         self.started = 0  # also the last number given out
@@ -35,19 +42,9 @@ class Pool:
         self._timers = timers
         self._outbox = outbox
         self._slices = slices
-        self.session_sandboxes = SessionSandboxes(slots)
-        self.host_bytes = 0  # claimed by all sandboxes
-        self.host_limit: int | None = None
-        self._host_order: Eviction[Sandbox] | None = None  # idle sandboxes of all devices that may be stopped
-
-    def bound_host_memory(self, limit: int, order: Eviction[Sandbox]) -> None:
-        """Limit the host memory that all sandboxes may claim. `order` decides which idle ones are stopped first."""
-        if self.sandboxes:
-            raise EventError("the host's memory must be known before the first sandbox starts")
-        if limit < 0:
-            raise EventError(f"a host cannot have {limit} bytes of memory")
-        self.host_limit = self.session_sandboxes.host_limit = limit
-        self._host_order = order
+        self.host = registry.host
+        self.session_sandboxes = SessionSandboxes(slots, registry.host)
+        self._devices = registry.devices
 
     def start(self, invocation: Invocation, devices: tuple[Device, ...], *, now: float) -> Sandbox:
         """Start a sandbox for the invocation, and reserve its bytes on each of the devices."""
@@ -57,8 +54,7 @@ class Pool:
         for device in devices:
             if self.slots is not None and device.spec.memory_bytes is not None:
                 self._free_pool_slot(device, now=now)
-        if self._host_order is not None:
-            self._free_host_memory(flow.spec.host_bytes, self._host_order, now=now)
+        self._free_host_memory(flow, now=now)
         self._make_room(devices, flow.spec.memory_bytes, now=now)
         self.started += 1
         sandbox = Sandbox(self.started, flow, devices)
@@ -66,7 +62,7 @@ class Pool:
         for device in devices:
             device.sandboxes[sandbox.id] = sandbox
             device.resident_bytes += sandbox.bytes
-        self.host_bytes += sandbox.host_bytes
+        self.host.claimed += sandbox.host_bytes
         self._outbox.append(StartSandbox(sandbox.id, flow.key.tenant, flow.key.function, sandbox.place, invocation.id))
         self._slices.create(sandbox)
         return sandbox
@@ -103,6 +99,7 @@ class Pool:
     def assign(self, sandbox: Sandbox, invocation: Invocation) -> None:
         """Assign the invocation to the sandbox, which is idle no longer."""
         self._remove_idle(sandbox)
+        self.host.occupy(sandbox)
         sandbox.invocation = invocation
         sandbox.uses += 1
         sandbox.unload_when_ready = False
@@ -110,6 +107,7 @@ class Pool:
 
     def release(self, sandbox: Sandbox, *, now: float) -> None:
         """Make the sandbox idle, or stop it if it is retired."""
+        self._vacate(sandbox)
         sandbox.invocation = None
         if sandbox.retired is not None:
             self.stop(sandbox, sandbox.retired)
@@ -162,8 +160,9 @@ class Pool:
         """Remove a sandbox that is gone from all lists and counts."""
         if sandbox.invocation is None:
             self._remove_idle(sandbox)
-        if self._host_order is not None:
-            self._host_order.forget(sandbox)
+        else:
+            self._vacate(sandbox)
+        self.host.forget(sandbox)
         for device in sandbox.devices:
             device.memory_order.forget(sandbox)
             device.pool_order.forget(sandbox)
@@ -171,7 +170,7 @@ class Pool:
             if sandbox.holds_memory:
                 device.resident_bytes -= sandbox.bytes
                 device.releases += 1
-        self.host_bytes -= sandbox.host_bytes
+        self.host.claimed -= sandbox.host_bytes
         self._slices.end_run(sandbox)
         sandbox.change(SandboxChange.END)
         sandbox.expiry = None
@@ -245,13 +244,11 @@ class Pool:
         if self.slots is not None:
             for device in sandbox.devices:
                 device.pool_order.add(sandbox, now=now)
-        if self._host_order is not None:
-            self._host_order.add(sandbox, now=now)
+        self.host.add_idle(sandbox, now=now)
 
     def _make_unevictable(self, sandbox: Sandbox) -> None:
         """Take a sandbox out of all eviction orders."""
-        if self._host_order is not None:
-            self._host_order.remove(sandbox)
+        self.host.remove_idle(sandbox)
         for device in sandbox.devices:
             device.memory_order.remove(sandbox)
             if self.slots is not None:
@@ -265,8 +262,7 @@ class Pool:
         if self.slots is not None:
             for each in sandbox.devices:
                 each.pool_order.remove(sandbox)
-        if self._host_order is not None:
-            self._host_order.remove(sandbox)
+        self.host.remove_idle(sandbox)
         if idle.not_resident.pop(sandbox.id, None) is not None:
             return
         if idle.resident.pop(sandbox.id, None) is None:
@@ -301,17 +297,20 @@ class Pool:
             elif not self._stop_keeping_first(device.kept, now=now):
                 raise PolicyError(f"{device.spec.name}: all {self.slots} pool slots are in use")
 
-    def _free_host_memory(self, needed: int, order: Eviction[Sandbox], *, now: float) -> None:
-        """Stop idle sandboxes until the bytes fit, or until none is idle.
-
-        Running sandboxes may together claim more than the host has, because they seldom use their limits.
-        """
-        while self.host_limit is not None and self.host_bytes + needed > self.host_limit:
-            victim = order.victim(now=now)
+    def _free_host_memory(self, flow: Flow, *, now: float) -> None:
+        needed = flow.spec.host_bytes
+        while self.host.lacks(needed):
+            victim = self.host.victim(flow.key.tenant, now=now)
             if victim is not None:
                 self.stop(victim, "the host's memory is needed")
             elif not self._stop_keeping_first(self.session_sandboxes.kept, now=now):
-                return
+                raise PolicyError(f"{flow.key}: no room for {needed} bytes of host memory, all else is in use")
+
+    def _vacate(self, sandbox: Sandbox) -> None:
+        """Count the sandbox as idle. Flows that wait for host memory are tried again, whatever device they wait for."""
+        if self.host.vacate(sandbox):
+            for device in self._devices.values():
+                device.releases += 1
 
     def _stop_keeping_first(self, kept: Mapping[int, Sandbox], *, now: float) -> bool:
         """Stop keeping the least recently used of these sandboxes, and return whether there was one."""

@@ -66,19 +66,19 @@ class Invocation:
 
     def take_slots(self, dispatch: int) -> None:
         """Take a slot on each device of the sandbox. `dispatch` is the number of this dispatch, counted from 0."""
-        spec, devices = self.flow.spec, self.devices
+        flow, devices = self.flow, self.devices
         self.share = 0.0
         for device in devices:
-            share = spec.share_on(device.spec)
-            device.take_slot(share)
+            share = flow.spec.share_on(device.spec)
+            device.take_slot(share, flow.key.tenant)
             device.last_dispatch = dispatch
             self.share += share
 
     def free_slots(self) -> None:
         devices = self.devices
-        each = self.share / len(devices)
+        each, tenant = self.share / len(devices), self.flow.key.tenant
         for device in devices:
-            device.free_slot(each)
+            device.free_slot(each, tenant)
 
     def change(self, change: InvocationChange, now: float) -> None:
         after = lifecycle.INVOCATION.get((self.state, change))

@@ -7,9 +7,11 @@ from aliquot.core.domain import Domain, domain_of
 from aliquot.core.errors import EventError
 from aliquot.core.fit import misfit
 from aliquot.core.flow import Flow
+from aliquot.core.host_memory import HostMemory
 from aliquot.core.interfaces import Eviction, Packing, Queueing
 from aliquot.core.model import DeviceSpec, FlowKey, FunctionSpec
 from aliquot.core.records import Sandbox
+from aliquot.core.tenant_slots import TenantSlots
 from aliquot.core.validate import device_problems
 
 
@@ -27,6 +29,8 @@ class Registry:
         self.flows: dict[tuple[str, str], Flow] = {}  # by `FlowKey`, or by a plain pair, which is quicker to make
         self.domains: dict[str, Domain] = {}
         self.tenant_weights: dict[str, float] = {}
+        self.host = HostMemory()
+        self.tenant_slots = TenantSlots()
         self._make_queueing = make_queueing
         self.make_eviction = make_eviction
         self._packing = packing
@@ -53,12 +57,18 @@ class Registry:
         slots = spec.concurrency
         if self._pool_slots is not None and spec.memory_bytes is not None:
             slots = min(slots, self._pool_slots)  # an invocation in flight needs a pool slot, too
-        self.devices[spec.name] = Device(self._devices_seen, spec, slots, self.make_eviction(), self.make_eviction())
+        tenant_slots = self.tenant_slots if spec.extra_slots else None
+        device = Device(self._devices_seen, spec, slots, self.make_eviction(), self.make_eviction(), tenant_slots)
+        self.devices[spec.name] = device
+        if tenant_slots is not None:
+            tenant_slots.add_device(device)
         self._devices_seen += 1
         self._devices_changed()
 
     def remove_device(self, device: Device) -> None:
         del self.devices[device.spec.name]
+        if device.tenant_slots is not None:
+            device.tenant_slots.remove_device(device)
         for flow in self.flows.values():
             flow.idle_by_device.pop(device.index, None)
         self._devices_changed()
@@ -76,7 +86,9 @@ class Registry:
         name = domain_of(function)
         domain = self.domains.get(name)
         if domain is None:
-            domain = self.domains[name] = Domain(name, self._make_queueing(name), self._packing)
+            domain = self.domains[name] = Domain(
+                name, self._make_queueing(name), self._packing, self.host, self.tenant_slots
+            )
             domain.view.now = now
             domain.set_devices(self.devices.values())
         return domain
@@ -84,6 +96,7 @@ class Registry:
     def open(self, key: FlowKey, function: FunctionSpec, domain: Domain) -> Flow:
         flow = self.flows[key] = Flow(self._flows_seen, key, function, domain)
         self._flows_seen += 1
+        self.host.flow_opened(key.tenant)
         self.set_function(flow, function)
         domain.policy.opened(flow, domain.view)
         return flow
@@ -99,9 +112,16 @@ class Registry:
 
     def close(self, flow: Flow) -> None:
         flow.closed = True
+        self.host.flow_closed(flow.key.tenant)
         self._packing.closed(flow)
         del self.flows[flow.key]
         flow.domain.policy.closed(flow, flow.domain.view)
+
+    def bound_host_memory(self, limit: int) -> None:
+        """Limit the host memory that all sandboxes together may claim."""
+        self.host.bound(limit, self.make_eviction())
+        for flow in self.flows.values():
+            flow.misfit = self._misfit(flow)
 
     def _devices_changed(self) -> None:
         for domain in self.domains.values():
@@ -111,7 +131,7 @@ class Registry:
             flow.add_priors(flow.domain.devices)
 
     def _misfit(self, flow: Flow) -> str | None:
-        return misfit(flow.spec, [device.spec for device in self.devices.values()])
+        return misfit(flow.spec, [device.spec for device in self.devices.values()], self.host.limit)
 
 
 def _set_weights(flow: Flow, tenant_weight: float) -> None:

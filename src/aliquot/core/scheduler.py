@@ -73,7 +73,7 @@ class Scheduler:
         self._timers = Timers()
         self.registry = Registry(make_queueing, make_eviction, packing, pool_slots)
         self.slices = SliceAllocator(sharing, self._outbox)
-        self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices)
+        self.pool = Pool(keepalive, pool_slots, self._timers, self._outbox, self.slices, self.registry)
         self._dispatcher = Dispatcher(self.registry, self.pool, self.slices, self._outbox)
         self.prefetcher = Prefetcher(prefetching, self._outbox)
         self._arrivals = 0
@@ -166,7 +166,9 @@ class Scheduler:
         self.registry.device(event.device).measured_utilisation = event.utilisation
 
     def _host_memory_set(self, event: HostMemorySet) -> None:
-        self.pool.bound_host_memory(event.memory_bytes, self.registry.make_eviction())
+        if self.pool.sandboxes:
+            raise EventError("the host's memory must be known before the first sandbox starts")
+        self.registry.bound_host_memory(event.memory_bytes)
 
     def _function_deployed(self, event: FunctionDeployed) -> None:
         for problem in function_problems(event.function):

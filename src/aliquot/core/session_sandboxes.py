@@ -7,6 +7,7 @@ sessions cannot crowd others out.
 """
 
 from aliquot.core.device import Device
+from aliquot.core.host_memory import HostMemory
 from aliquot.core.records import Sandbox, SessionState
 
 KEPT_DIVISOR = 2  # sessions may keep 1/2 of each resource
@@ -15,11 +16,11 @@ KEPT_DIVISOR = 2  # sessions may keep 1/2 of each resource
 class SessionSandboxes:
     """The live sessions and the sandboxes kept for them, within their limits."""
 
-    def __init__(self, slots: int | None) -> None:
+    def __init__(self, slots: int | None, host: HostMemory) -> None:
         self.sessions: dict[tuple[str, str], SessionState] = {}  # those that are alive
         self.kept: dict[int, Sandbox] = {}  # least recently used first
         self.host_bytes = 0  # claimed by the kept sandboxes
-        self.host_limit: int | None = None
+        self._host = host
         self._slots = slots
 
     def session(self, tenant: str, name: str) -> SessionState:
@@ -59,20 +60,21 @@ class SessionSandboxes:
 
     def may_keep(self, sandbox: Sandbox) -> bool:
         """Return whether the sandbox would be within the limits if no other were kept."""
-        if self.host_limit is not None and sandbox.host_bytes > self.host_limit // KEPT_DIVISOR:
+        limit = self._host.limit
+        if limit is not None and sandbox.host_bytes > limit // KEPT_DIVISOR:
             return False
-        limits = [device.spec.memory_bytes for device in sandbox.devices]
+        sizes = [device.spec.memory_bytes for device in sandbox.devices]
         return all(
-            limit is None
-            or (sandbox.bytes <= limit // KEPT_DIVISOR and (self._slots is None or self._slots >= KEPT_DIVISOR))
-            for limit in limits
+            size is None
+            or (sandbox.bytes <= size // KEPT_DIVISOR and (self._slots is None or self._slots >= KEPT_DIVISOR))
+            for size in sizes
         )
 
     def surplus(self, device: Device) -> Sandbox | None:
         """Return a sandbox that can no longer be kept because a limit of the device or the host is exceeded."""
         if self._exceeds_limit(device):
             return next(iter(device.kept.values()))
-        if self.host_limit is not None and self.host_bytes > self.host_limit // KEPT_DIVISOR:
+        if self._host.limit is not None and self.host_bytes > self._host.limit // KEPT_DIVISOR:
             return next(iter(self.kept.values()))
         return None
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import inf, isfinite
 
-from aliquot.core.model import DeviceSpec, FunctionSpec, Times
+from aliquot.core.model import CPU, DeviceSpec, FunctionSpec, Times
 from aliquot.core.places import SEPARATOR
 
 
@@ -38,6 +38,8 @@ def device_problems(device: DeviceSpec) -> Iterator[str]:
         yield f"its name contains '{SEPARATOR}', which separates the devices of one sandbox"
     if device.concurrency < 1:
         yield f"concurrency {device.concurrency} is below 1"
+    if device.extra_slots < 0 or (device.extra_slots and device.kind != CPU):
+        yield f"extra_slots {device.extra_slots} is below 0, or its kind {device.kind} is not {CPU}"
     if not (device.speed > 0 and isfinite(device.speed)):
         yield f"speed {device.speed} is not above 0"
     if device.memory_bytes is not None and device.memory_bytes < 0:

@@ -134,14 +134,26 @@ class _FirstDevice:
         return devices[0]
 
 
+class HostMemoryView(Protocol):
+    """The memory of the host, as far as starts depend on it."""
+
+    def allows(self, flow: FlowView) -> bool: ...
+
+
+class _UnboundedHost:
+    def allows(self, _: FlowView) -> bool:
+        return True
+
+
 class View:
     """The time, and the devices that the flows of one domain compete for."""
 
-    __slots__ = ("devices", "now", "packing")
+    __slots__ = ("devices", "host", "now", "packing")
 
-    def __init__(self, packing: DeviceChooser | None = None) -> None:
+    def __init__(self, packing: DeviceChooser | None = None, host: HostMemoryView | None = None) -> None:
         self.now: float = 0
         self.packing: DeviceChooser = packing or _FirstDevice()  # chooses the device of a new slice
+        self.host: HostMemoryView = host or _UnboundedHost()
         self.devices: Sequence[DeviceView] = ()
 
     def has_slot(self, flow: FlowView, device: DeviceView) -> bool:
@@ -155,7 +167,7 @@ class View:
 
         A flow that takes several devices needs enough other devices, too.
         """
-        if not self.fits(flow, device):
+        if not self.fits(flow, device) or not self.host.allows(flow):
             return False
         share = flow.spec.share
         if share is None or share <= 1:  # quicker than `device_count`, and this is called often

@@ -44,6 +44,16 @@ def all_waiting(flow: Flow) -> list[Invocation]:
     return [*flow.queue.values(), *flow.held_back.values()]
 
 
+def unqueue(flow: Flow, invocation: Invocation) -> None:
+    """Take an invocation out of its flow's queue. The caller calls the policy's hook."""
+    domain = flow.domain
+    del flow.queue[invocation.id]
+    flow.queued -= 1
+    domain.queued -= 1
+    if domain.tenant_slots is not None:
+        domain.tenant_slots.remove(invocation)
+
+
 def _has_instance(flow: Flow) -> bool:
     instances = flow.spec.instances
     return instances is None or flow.queued + flow.in_flight < instances
@@ -54,11 +64,11 @@ def _append(flow: Flow, invocation: Invocation) -> None:
     flow.queued += 1
     domain = flow.domain
     domain.queued += 1
+    if domain.tenant_slots is not None:
+        domain.tenant_slots.enqueue(invocation)
     domain.policy.enqueued(flow, invocation, domain.view)
 
 
 def _take_out(flow: Flow, invocation: Invocation) -> None:
-    del flow.queue[invocation.id]
-    flow.queued -= 1
-    flow.domain.queued -= 1
+    unqueue(flow, invocation)
     flow.domain.policy.withdrawn(flow, invocation, flow.domain.view)

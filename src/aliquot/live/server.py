@@ -107,6 +107,7 @@ async def _serve(
         node,
         store,
         host_memory_bytes=settings.host_memory_bytes,
+        max_sandbox_bytes=settings.max_sandbox_bytes,
         fabric=fabric,
         keys=keys,
         api_host=url,
@@ -133,7 +134,10 @@ async def _serve(
         recovered = await recover_calls(composer, store, catalogue)
         name, key, first = await _first_key(catalogue)
         gateway_settings = replace(
-            settings.gateway, api_host=url, nodejs=which("node") is not None, images=settings.images
+            settings.gateway.with_memory(settings.max_sandbox_bytes),
+            api_host=url,
+            nodejs=which("node") is not None,
+            images=settings.images,
         )
         app = Gateway(
             composer,

@@ -53,6 +53,11 @@ class ServerSettings(Struct, frozen=True):
     session_idle_s: float = SessionSettings().idle_s
     gateway: GatewaySettings = GatewaySettings()
 
+    @property
+    def max_sandbox_bytes(self) -> int:
+        """The largest memory limit of a sandbox: the machine's memory, or `--host-memory` if that is less."""
+        return min(physical_memory(), self.host_memory_bytes)
+
 
 def keep(days: float, size: str) -> Retention:
     """Return the retention for both records and the journal."""
@@ -77,7 +82,9 @@ def parse_devices(
             f"--devices: '{text}' is not understood; it takes host:N, N virtual devices on this machine, or {TAKES}"
         )
     # Functions that only wait for others hold slots of the cpu device, too, so it has more slots than cores.
-    return (DeviceSpec(CPU, CPU, None, cpu_slots or max(8, 4 * (os.cpu_count() or 1))), *devices)
+    # As many again are for tenants that hold few while others hold all.
+    number = cpu_slots or max(8, 4 * (os.cpu_count() or 1))
+    return (DeviceSpec(CPU, CPU, None, number, extra_slots=number), *devices)
 
 
 def _virtual(number: int, memory_bytes: int | None, slots: int) -> list[DeviceSpec]:

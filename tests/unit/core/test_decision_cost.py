@@ -8,12 +8,14 @@ from aliquot.core.commands import Fetch, Run, StartSandbox
 from aliquot.core.events import (
     FetchEnded,
     FilesPredicted,
+    FunctionDeployed,
     InvocationArrived,
     LikelyFile,
     RunFinished,
     SandboxStarted,
     SessionBegan,
 )
+from aliquot.core.model import DeviceSpec
 from aliquot.policies.queueing import QUEUEING
 from aliquot.testing import Harness, device, function
 from aliquot.testing.harness import of_type
@@ -117,3 +119,45 @@ def opcodes_per_prediction(sessions):
 def test_a_prediction_costs_about_the_same_with_ten_and_with_a_thousand_sessions():
     few, many = opcodes_per_prediction(10), opcodes_per_prediction(1000)
     assert many <= 1.5 * few, f"{few:.0f} bytecodes with 10 sessions, {many:.0f} with 1000"
+
+
+def opcodes_per_extra_slot(tenants):
+    """Let a tenant hold all plain slots, while all others wait for the extra ones."""
+    harness = Harness("fcfs", devices=[DeviceSpec("cpu", "cpu", None, 2, extra_slots=2)])
+    scheduler, calls = harness.scheduler, 0
+    names = ["greedy", *(f"t{number}" for number in range(tenants))]
+    scheduler.step(0, [FunctionDeployed(name, function("f", share=0, cold_s=0)) for name in names])
+    running = []
+
+    def step(events):
+        for command in scheduler.step(scheduler.now + 0.001, events):
+            if isinstance(command, StartSandbox):
+                step([SandboxStarted(command.sandbox)])
+            elif isinstance(command, Run):
+                running.append(command)
+
+    def arrive(tenant):
+        nonlocal calls
+        calls += 1
+        return InvocationArrived(f"{tenant}/{calls}", tenant, "f")
+
+    step([arrive("greedy"), arrive("greedy")])
+    running.clear()  # they never end
+    step([arrive(name) for name in names])
+
+    def turn():
+        done = running.pop(0)
+        step([RunFinished(done.invocation, done.sandbox, 1)])
+        step([arrive(done.invocation.partition("/")[0])])
+
+    for _ in range(WARM_UP + tenants):
+        turn()
+    with Counter() as counter:
+        for _ in range(MEASURED):
+            turn()
+    return counter.count / MEASURED
+
+
+def test_an_extra_slot_costs_about_the_same_with_ten_and_with_a_thousand_tenants():
+    few, many = opcodes_per_extra_slot(10), opcodes_per_extra_slot(1000)
+    assert many <= 1.5 * few, f"{few:.0f} bytecodes with 10 tenants, {many:.0f} with 1000"

@@ -134,17 +134,20 @@ def _project(requirement: str) -> str:
 
 
 def reason_not_deployable(
-    functions: FlowFunctions, resolved: ResolvedAction, devices: Sequence[DeviceSpec]
+    functions: FlowFunctions, resolved: ResolvedAction, devices: Sequence[DeviceSpec], max_sandbox_bytes: int
 ) -> str | None:
     """Return why a function cannot be deployed in this flow, or None if it can.
 
-    The combined requests and the combined memory limits of the flow must fit on a device.
+    The combined requests and the combined memory limits of the flow must fit on a device. Its limits of host memory
+    together may be `max_sandbox_bytes`.
     """
     if parse_needs(resolved.action).group:
         try:
             check_member(functions, resolved)
         except InputError as error:
             return str(error)
+    if (too_large := _too_large(functions, resolved, max_sandbox_bytes)) is not None:
+        return too_large
     spec, stretched = functions.spec(), _spec_at_limits(functions)
     share = spec.share or 0
     if share > 1 and share != int(share):
@@ -164,6 +167,16 @@ def reason_not_deployable(
     left = _largest_fit(others(rest), devices) if rest.members else ""
     name = functions.flow.removeprefix(GROUP_PREFIX)
     return f"group '{name}' ({names}) asks for its members' requests together: {why}{left}"
+
+
+def _too_large(functions: FlowFunctions, resolved: ResolvedAction, max_bytes: int) -> str | None:
+    """Return why the memory limits of the flow exceed the machine's memory, or None if they do not."""
+    others = sum(one.action.limits.memory for one in functions.without(resolved.function).members)
+    memory, room = resolved.action.limits.memory, max_bytes // MIB - others
+    if memory <= room:
+        return None
+    beside = f" beside the {others} MB of the other functions in its group" if others else ""
+    return f"limits.memory: {memory} MB is more than this machine has{beside}; it takes at most {max(0, room)} MB"
 
 
 def _spec_at_limits(functions: FlowFunctions) -> FunctionSpec:

@@ -77,6 +77,12 @@ class GatewaySettings(Struct, frozen=True):
         """The largest body of a PUT without code, with parameters and annotations."""
         return 4 * self.parameters_bytes + MIB
 
+    def with_memory(self, max_bytes: int) -> "GatewaySettings":
+        """Return a copy in which no action's memory limit exceeds so many bytes."""
+        memory = self.memory_mb
+        most = max(memory.minimum, min(memory.maximum, max_bytes // MIB))
+        return replace(self, memory_mb=Range(memory.minimum, most, min(memory.default, most)))
+
 
 # --- `aliquot up --limit` ------------------------------------------------------------------------------------
 

@@ -39,9 +39,11 @@ class Flows:
             return FlowFunctions.single(resolved)
         return self._served.get((resolved.tenant, flow), FlowFunctions(resolved.tenant, flow, ())).with_member(resolved)
 
-    def reason_not_deployable(self, resolved: ResolvedAction, devices: Sequence[DeviceSpec]) -> str | None:
+    def reason_not_deployable(
+        self, resolved: ResolvedAction, devices: Sequence[DeviceSpec], max_sandbox_bytes: int
+    ) -> str | None:
         """Return why the function cannot be deployed, or None."""
-        return reason_not_deployable(self.with_new(resolved), resolved, devices)
+        return reason_not_deployable(self.with_new(resolved), resolved, devices, max_sandbox_bytes)
 
     def deploy(self, resolved: ResolvedAction) -> FlowChange:
         """Add a function, or replace its revision."""

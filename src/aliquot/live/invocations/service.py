@@ -56,6 +56,7 @@ class Service:
         store: Store,
         *,
         host_memory_bytes: int,
+        max_sandbox_bytes: int | None = None,
         fabric: Fabric | None = None,
         keys: EphemeralKeys | None = None,
         api_host: str = "",
@@ -64,13 +65,15 @@ class Service:
     ) -> None:
         """Build the service. Functions call back to `api_host` with keys from `keys`.
 
-        `images` maps the images that blackbox actions name to runtimes.
+        `images` maps the images that blackbox actions name to runtimes. `max_sandbox_bytes` is the largest memory limit
+        of a sandbox, by default `host_memory_bytes`.
         """
         self._engine = Engine(settings, store, self._perform)
         self.scheduler = self._engine.scheduler
         self._node = node
         self._store = store
         self._host_memory_bytes = host_memory_bytes
+        self._max_sandbox_bytes = host_memory_bytes if max_sandbox_bytes is None else max_sandbox_bytes
         self._api_host = api_host
         self._images = images
         self.registry = CallRegistry(store, self._engine.now)
@@ -189,7 +192,8 @@ class Service:
             reason = self.fabric.datasets.reason_unavailable(action.namespace, names)
             if reason is not None:
                 return reason
-        return self.flows.reason_not_deployable(ResolvedAction.own(action), self._node.devices)
+        resolved = ResolvedAction.own(action)
+        return self.flows.reason_not_deployable(resolved, self._node.devices, self._max_sandbox_bytes)
 
     def set_weight(self, namespace: Namespace) -> None:
         self._engine.post(TenantWeightSet(namespace.name, namespace.weight))

@@ -110,11 +110,13 @@ class MqfqSticky(Queueing):
 
     def dispatched(self, flow: FlowView, invocation: InvocationView, device: DeviceView, view: View) -> None:
         tags = self.tags[flow.index]
+        chosen = tags.state is FlowState.ACTIVE  # a slot beyond a device's limit may go to a throttled flow
         tags.start += tags.steps.pop(invocation.id)
         if not tags.steps:
             tags.start = tags.finish
         self._update(flow, tags)
-        self._max_lead = max(self._max_lead, tags.start - self.gvt)
+        if chosen:
+            self._max_lead = max(self._max_lead, tags.start - self.gvt)
         if not tags.steps and tags.start - self.gvt > self._overrun_s:
             self._enter(flow, tags, FlowState.THROTTLED)
 
