@@ -344,9 +344,13 @@ def test_a_file_without_a_version_on_a_web_server_is_of_another_at_each_question
 def test_a_file_written_within_this_second_is_waited_for(web):
     server, url = web
     server.is_tagged = False
-    server.modified = formatdate(time.time(), usegmt=True)
-    listed = origin_at(url).stat("a.bin")
-    assert time.time() - listed.mtime_s >= 1.1
+    for _ in range(20):  # on a busy machine the second may be over before the first answer
+        server.modified = formatdate(time.time(), usegmt=True)
+        server.asked.clear()
+        listed = origin_at(url).stat("a.bin")
+        assert time.time() - listed.mtime_s >= 1.1
+        if len(server.asked) > 1:
+            break
     assert len(server.asked) == 2
 
 
