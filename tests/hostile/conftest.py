@@ -28,10 +28,16 @@ def server_options():
 
 
 @pytest.fixture(scope="module")
-def tenants(tmp_path_factory, server_options):
+def server_environment():
+    """Environment variables of the server, by default those of the tests. A module overrides it to set its own."""
+
+
+@pytest.fixture(scope="module")
+def tenants(tmp_path_factory, server_options, server_environment):
     """A server of this module, with the namespaces `attacker` and `neighbour`."""
+    data = tmp_path_factory.mktemp("hostile") / "data"
     with (
-        LiveServer(tmp_path_factory.mktemp("hostile") / "data", *server_options) as server,
+        LiveServer(data, *server_options, env=server_environment) as server,
         server.client(server.create_namespace("attacker")) as attacker,
         server.client(server.create_namespace("neighbour")) as neighbour,
     ):

@@ -12,10 +12,17 @@ from killed_steps import kill_at_each_step
 from sandboxes import isolation, play, result, strongest, with_and_without_walls
 
 from aliquot.live.node.base import Status
-from aliquot.live.node.environments import Environments, RequirementsError, paths_in, pip_variables, sweep_environments
+from aliquot.live.node.environments.build_queue import FIRST_DELAY_S
+from aliquot.live.node.environments.disk import DIRECTORY, load_marks
+from aliquot.live.node.environments.errors import RequirementsError
+from aliquot.live.node.environments.installer import Installer
+from aliquot.live.node.environments.limits import EnvironmentLimits
+from aliquot.live.node.environments.pip_settings import paths_in, pip_variables
+from aliquot.live.node.environments.provider import Environments
 from aliquot.live.node.isolation import NO_ISOLATION
 from aliquot.live.node.sandbox_resources import SandboxResources
 
+LIMITS = EnvironmentLimits()
 WHERE = "import {0}\ndef main(args):\n    return {{'value': {0}.VALUE, 'file': {0}.__file__}}"
 
 
@@ -84,6 +91,12 @@ def test_requirements_are_installed_once_and_shared(tmp_path, walls):
     play(tmp_path / "data", later, isolation=isolation(walls), progress=progress)
 
 
+def environments(data, install=None, *, walls=NO_ISOLATION, limits=LIMITS, release=lambda _: True):
+    """The environments of a data directory, without a node."""
+    install = install or Installer(data, walls, None, limits).install
+    return Environments(data, install, limits, found=load_marks(data / DIRECTORY), release=release)
+
+
 def test_a_failure_shows_the_installers_words_and_is_not_kept(tmp_path, wheels):
     async def scene(rig):
         outcome = await rig.not_started(WHERE.format("late"), requirements=("late==3.0",))
@@ -91,11 +104,18 @@ def test_a_failure_shows_the_installers_words_and_is_not_kept(tmp_path, wheels):
         text = result(outcome)["error"]
         assert text.startswith("The requirements could not be installed: ERROR: ")
         assert "No matching distribution found for late==3.0" in text
-        wheel(wheels, "late", "3.0", "VALUE = 3")
+        again = result(await rig.not_started(WHERE.format("late"), requirements=("late==3.0",)))["error"]
+        assert again.startswith(text)
+        assert f"in {FIRST_DELAY_S} s or later" in again, "it is not repeated at once"
+
+    play(tmp_path / "data", scene)
+    wheel(wheels, "late", "3.0", "VALUE = 3")
+
+    async def later(rig):
         sandbox = await rig.started(WHERE.format("late"), requirements=("late==3.0",))
         assert result(await rig.run(sandbox))["value"] == 3
 
-    play(tmp_path / "data", scene)
+    play(tmp_path / "data", later)
 
 
 @pytest.mark.parametrize("requirement", ["-r /etc/passwd", "--index-url=http://x", " ", "a\nb"])
@@ -111,25 +131,26 @@ def test_options_are_not_requirements(tmp_path, requirement):
 # The installer is replaced by one that writes three files, and fails or finds the disk full at the end.
 _BUILDS = """
 import asyncio
-from pathlib import Path
-from aliquot.live.node.environments import Environments
-from aliquot.live.node.isolation import NO_ISOLATION
+from aliquot.live.node.environments.limits import EnvironmentLimits
+from aliquot.live.node.environments.provider import Environments
 fails = {fails}
 
-class Quick(Environments):
-    async def _install(self, name, directory, scratch, requirements):
-        (scratch / "download").write_bytes(b"x")
-        for part in ("bin", "lib", "share"):
-            (directory / part).mkdir()
-            (directory / part / "file").write_bytes(b"x")
-        if fails:
-            raise OSError("no space left")
+async def install(build):
+    (build.scratch / "download").write_bytes(b"x")
+    for part in ("bin", "lib", "share"):
+        (build.directory / part).mkdir()
+        (build.directory / part / "file").write_bytes(b"x")
+    if fails:
+        raise OSError("no space left")
+
+async def build():
+    try:
+        await Environments(folder, install, EnvironmentLimits(), found=[], release=bool).build(("tiny",), "guest")
+    except OSError:
+        pass
 
 arm()
-try:
-    asyncio.run(Quick(folder, NO_ISOLATION).python(("tiny",)))
-except OSError:
-    pass
+asyncio.run(build())
 """
 
 
@@ -137,7 +158,7 @@ except OSError:
 def test_at_whichever_step_a_server_is_killed_an_environment_is_whole_or_none(tmp_path, fails):
     def check(folder):
         directory = folder / "environments"
-        sweep_environments(folder)  # as the next server does
+        load_marks(directory)  # as the next server does
         left = list(directory.glob("*"))
         assert len(left) <= 1, left
         for environment in left:
@@ -153,18 +174,22 @@ def test_a_mark_that_cannot_be_written_marks_nothing(tmp_path, monkeypatch):
     """A full disk leaves an empty file: it must not pass for the mark while the rest is removed."""
     written = []
 
-    class Quick(Environments):
-        async def _install(self, name, directory, scratch, requirements):
-            (directory / "file").write_bytes(b"x")
+    async def install(build):
+        (build.directory / "file").touch()
 
     def full(path, *_, **__):
         path.touch()
         written.append(path.name)
         raise OSError("no space left")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="no space"):
-        asyncio.run(Quick(tmp_path, strongest()).python(("tiny",)))
+    async def build():
+        made = environments(tmp_path, install)
+        monkeypatch.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="no space"):
+            await made.build(("tiny",), "guest")
+        assert not made.has(("tiny",))
+
+    asyncio.run(build())
     assert written
     assert ".complete" not in written
     assert list((tmp_path / "environments").iterdir()) == []
@@ -193,15 +218,18 @@ def test_at_whichever_step_scratch_directories_are_removed_the_next_server_start
 @pytest.mark.usefixtures("wheels")
 def test_an_environment_that_was_not_finished_is_built_again(tmp_path):
     async def build():
-        environments = Environments(tmp_path / "data", strongest())
-        python = await environments.python(("tiny",))
+        made = environments(tmp_path / "data", walls=strongest())
+        await made.build(("tiny",), "guest")
+        python = made.find(("tiny",), "guest")
         (python.parent.parent / ".complete").unlink()
         (python.parent.parent / "half").write_text("written")
-        again = await environments.python(("tiny",))
-        assert again == python
+        made = environments(tmp_path / "data", walls=strongest())  # the next server
+        assert made.find(("tiny",), "guest") is None
+        await made.build(("tiny",), "guest")
+        assert made.find(("tiny",), "guest") == python
         assert not (python.parent.parent / "half").exists()
         with pytest.raises(RequirementsError):
-            await environments.python(("-x",))
+            await made.build(("-x",), "guest")
 
     asyncio.run(build())
 

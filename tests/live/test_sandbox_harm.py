@@ -246,7 +246,7 @@ def test_a_task_that_waits_for_a_zygote_starts_no_other_when_all_are_stopped(tmp
 
         stopping = asyncio.create_task(stop_when_ready())
         await asyncio.sleep(0)
-        warming = asyncio.create_task(rig.node._warm_up(profile))  # it continues after the zygotes were stopped
+        warming = asyncio.create_task(rig.node._preparation._warm_up(profile))  # it ends after the stop
         await asyncio.gather(stopping, warming)
         assert len(zygotes) == 0
 

@@ -119,7 +119,18 @@ class NodeRig:
             "memory_bytes": 256 * 2**20,
             "logs_bytes": 2**20,
         }
-        self.node.start_sandbox(self.last, Launch(**fields | settings))
+        number, launch = self.last, Launch(**fields | settings)
+
+        def start(failure):
+            if failure is None:
+                self.node.start_sandbox(number, launch)
+            else:
+                self.heard.sandbox_lost(number, failure)
+
+        if launch.requirements:  # as the service does: a start takes no slot before its environment is there
+            self.node.build_environment(launch.requirements, launch.tenant, start)
+        else:
+            start(None)
         return self.last
 
     async def started(self, code: str, **settings) -> int:

@@ -99,6 +99,7 @@ async def _serve(
         replies_bytes=settings.gateway.replies_bytes,
         descriptors=shares,
         views=fabric.readers,
+        environment_limits=settings.gateway.environments,
     )
     url = _url(settings, listener)
     keys = EphemeralKeys()

@@ -1,8 +1,9 @@
-"""Build a Python environment for functions, isolated like a zygote: `python -I builder.py SETTINGS`.
+"""Build a Python environment for functions, isolated like a sandbox: `python -I builder.py SETTINGS`.
 
-An installation runs code from the packages' authors. It gets its own root directory, where only the environment and a
-scratch directory can be written, and no privileges. SETTINGS is a JSON object: isolation, directory, scratch, has_pip,
-install (the arguments of pip), requirements.
+An installation runs code from the packages' authors. So it gets the same isolation and the same kinds of limits as a
+sandbox. Only the environment and a scratch directory can be written. SETTINGS is a JSON object: isolation, cgroup_fds,
+uid, processes, file_bytes, memory_bytes (without a control group), directory, scratch, has_pip, install (the arguments
+of pip), requirements.
 """
 
 from __future__ import annotations
@@ -15,31 +16,38 @@ from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import isolation, linux, seccomp
+    from . import isolation
+    from .units import MIB
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from runtime import isolation, linux, seccomp
+    from runtime import isolation
+    from runtime.units import MIB
+
+_MEMORY_FILES_BYTES = 64 * MIB  # of /tmp and /dev/shm each; builds use their scratch directory
 
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
-    layers = settings["isolation"]
+    for procs in settings["cgroup_fds"]:
+        os.write(procs, b"0")  # enter the control groups before anything uses resources
+        os.close(procs)
+    scratch, directory = settings["scratch"], settings["directory"]
     os.umask(0o022)  # sandboxes run as other users
-    isolation.enclose(layers)
-    linux.renounce_capabilities()
-    if layers["uids"] and not layers["user"]:
-        user = layers["uids"][0]
-        os.setgroups([])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)
-    if layers["user"] or layers["uids"]:
-        linux.drop_capabilities()
-    linux.forbid_new_privileges()
-    if layers["seccomp"]:
-        seccomp.install()
-    os.environ["TMPDIR"] = os.environ["HOME"] = settings["scratch"]
-    os.chdir(settings["scratch"])
-    directory = settings["directory"]
+    isolation.enclose(settings["isolation"])
+    isolation.enter(
+        settings["isolation"],
+        {
+            "uid": settings["uid"],
+            "env": {"TMPDIR": scratch},
+            "scratch_bytes": _MEMORY_FILES_BYTES,
+            "file_bytes": settings["file_bytes"],
+            "processes": settings["processes"],
+            "view": None,
+        },
+    )
+    if settings["memory_bytes"] is not None:
+        isolation.limit_data(settings["memory_bytes"])
+    os.environ["TMPDIR"] = os.environ["HOME"] = scratch
     venv = [sys.executable, "-m", "venv", "--without-pip", directory]
     pip = [sys.executable, "-m", "pip", "--python", str(Path(directory, "bin", "python"))]
     if not settings["has_pip"]:

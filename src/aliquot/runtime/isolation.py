@@ -165,7 +165,7 @@ def _set_oom_score() -> None:
 def _limit(layers: dict[str, Any], settings: dict[str, Any]) -> None:
     _set_limit(resource.RLIMIT_CORE, _CORE_BYTES)
     _set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
-    _set_limit(resource.RLIMIT_FSIZE, settings["scratch_bytes"])
+    _set_limit(resource.RLIMIT_FSIZE, settings.get("file_bytes") or settings["scratch_bytes"])
     if settings["uid"] is not None or layers["user"]:
         _set_limit(resource.RLIMIT_NPROC, settings["processes"])
 

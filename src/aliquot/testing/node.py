@@ -1,6 +1,6 @@
 """A node without sandboxes: the test decides how each start and each run ends."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aliquot.core.model import CPU, DeviceSpec
 from aliquot.live.device.records import DeviceUsage
@@ -20,6 +20,8 @@ class ScriptedNode:
         self.unloaded: list[int] = []
         self.slices: dict[int, tuple[float, float]] = {}
         self.used_so_far: dict[int, DeviceUsage] = {}
+        self.unbuilt: set[tuple[str, ...]] = set()  # requirements whose environment is missing
+        self.builds: list[tuple[tuple[str, ...], Callable[[Outcome | None], None]]] = []  # that have been asked for
 
     async def start(self, listener: NodeListener) -> None:
         self.listener = listener
@@ -29,6 +31,14 @@ class ScriptedNode:
 
     def prepare(self, launch: Launch) -> None:
         pass
+
+    def has_environment(self, requirements: tuple[str, ...]) -> bool:
+        return requirements not in self.unbuilt
+
+    def build_environment(
+        self, requirements: tuple[str, ...], _tenant: str, then: Callable[[Outcome | None], None]
+    ) -> None:
+        self.builds.append((requirements, then))
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
         self.started[sandbox] = launch
@@ -65,6 +75,16 @@ class ScriptedNode:
         return list(self.used_so_far.values())
 
     # --- for the test -----------------------------------------------------------------------------------
+
+    def end_builds(self, failure: str | None = None) -> None:
+        """End all builds that have been asked for, with success or with this error."""
+        builds, self.builds = self.builds, []
+        for requirements, then in builds:
+            if failure is None:
+                self.unbuilt.discard(requirements)
+                then(None)
+            else:
+                then(Outcome(Status.DEVELOPER_ERROR, b'{"error":"%s"}' % failure.encode(), 0))
 
     def ready(self, sandbox: int, logs: tuple[str, ...] = ()) -> None:
         self.listener.sandbox_started(sandbox, 0.01, logs)

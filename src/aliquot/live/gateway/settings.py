@@ -11,6 +11,7 @@ from aliquot.core.units import MIB
 from aliquot.live.catalogue.images import RuntimeImage
 from aliquot.live.invocations.rate_limits import RateLimits
 from aliquot.live.invocations.sessions.records import SessionSettings
+from aliquot.live.node.environments.limits import EnvironmentLimits
 
 
 class Range(Struct, frozen=True):
@@ -59,6 +60,17 @@ class GatewaySettings(Struct, frozen=True):
     concurrent_invocations: int | None = None
     fires_per_minute: int | None = None
     sequence_length: int = 50
+
+    # Limits of environments, see `EnvironmentLimits`.
+    builds: int = EnvironmentLimits().builds
+    builds_waiting: int = EnvironmentLimits().waiting
+    build_s: float = EnvironmentLimits().timeout_s
+    build_memory_bytes: int = EnvironmentLimits().memory_bytes
+    build_processes: int = EnvironmentLimits().processes
+    environment_bytes: int = EnvironmentLimits().environment_bytes
+    environments_bytes: int = EnvironmentLimits().total_bytes
+    environments_tenant_bytes: int = EnvironmentLimits().tenant_bytes
+    environments_unused_s: float = EnvironmentLimits().unused_s
     sessions: SessionSettings = SessionSettings()
     metrics_for_operator_only: bool = False  # metrics show the names of namespaces and actions
 
@@ -66,6 +78,21 @@ class GatewaySettings(Struct, frozen=True):
     def rate_limits(self) -> RateLimits:
         """The limits of a namespace without a quota of its own."""
         return RateLimits(self.invocations_per_minute, self.concurrent_invocations, self.fires_per_minute)
+
+    @property
+    def environments(self) -> EnvironmentLimits:
+        """The limits of builds and environments."""
+        return EnvironmentLimits(
+            builds=max(1, self.builds),
+            waiting=self.builds_waiting,
+            timeout_s=self.build_s,
+            memory_bytes=self.build_memory_bytes,
+            processes=self.build_processes,
+            environment_bytes=self.environment_bytes,
+            total_bytes=self.environments_bytes,
+            tenant_bytes=self.environments_tenant_bytes,
+            unused_s=self.environments_unused_s,
+        )
 
     @property
     def entity_bytes(self) -> int:

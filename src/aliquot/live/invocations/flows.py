@@ -32,6 +32,10 @@ class Flows:
         """Return the name of the function's flow."""
         return self._flow_of.get((tenant, function), function)
 
+    def has(self, tenant: str, function: str) -> bool:
+        """Return whether the function is deployed."""
+        return (tenant, function) in self._flow_of
+
     def with_new(self, resolved: ResolvedAction) -> FlowFunctions:
         """Return the functions of its flow as they would be after deployment."""
         flow = flow_of(resolved)

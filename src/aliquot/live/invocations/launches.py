@@ -13,6 +13,7 @@ from aliquot.live.invocations.call import Call, ChainCall, SharedArguments
 from aliquot.live.invocations.sandbox_assignments import SandboxAssignment
 from aliquot.live.invocations.sequences.payloads import defaults_of
 from aliquot.live.node.base import ChainStep, Launch, Member, RunRequest
+from aliquot.live.store.records import PYTHON, Action
 from aliquot.runtime.mounts import DATASETS
 
 _NOT_SHARED = SharedArguments()
@@ -29,9 +30,7 @@ def launch(
     """Return the launch of a sandbox whose first call is of `first`. `more` is added to its environment."""
     action = first.action
     needs = functions.needs()
-    kind, requirements = action.exec.kind, needs.requirements
-    if action.exec.image is not None and (image := find_image(images, action.exec.image)) is not None:
-        kind, requirements = image.kind, (*image.requirements, *requirements)
+    kind, requirements = _environment(functions, action, images)
     platform_env = {
         "__OW_API_HOST": api_host,
         "__OW_NAMESPACE": functions.tenant,
@@ -63,6 +62,22 @@ def launch(
         datasets=needs.datasets,
         members=tuple(map(member, functions.members)) if is_group else (),
     )
+
+
+def requirements_of(functions: FlowFunctions, images: tuple[RuntimeImage, ...] = ()) -> tuple[str, ...]:
+    """Return the packages that must be installed before a sandbox of the flow can start."""
+    kind, requirements = _environment(functions, functions.members[0].action, images)
+    return requirements if kind == PYTHON else ()
+
+
+def _environment(
+    functions: FlowFunctions, action: Action, images: tuple[RuntimeImage, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """Return the kind of the runtime and the packages in its environment."""
+    requirements = functions.needs().requirements
+    if action.exec.image is not None and (image := find_image(images, action.exec.image)) is not None:
+        return image.kind, (*image.requirements, *requirements)
+    return action.exec.kind, requirements
 
 
 def member(resolved: ResolvedAction) -> Member:

@@ -259,6 +259,11 @@ class CommandPerformer:
             innermost, *outer = self.output.of_run(call)
             self._end(call, call.outcome or replace(ended, logs=innermost, outer=tuple(outer)))
 
+    def fail_waiting(self, call: Call, reason: str, outcome: Outcome | None) -> None:
+        """End a call that waits outside of the scheduler. It is ended, tried again or parked like one inside."""
+        call.outcome = outcome
+        self._fail(Fail(call.id, reason))
+
     def _reject(self, command: Reject) -> None:
         call = self._registry.calls[command.invocation]
         call.reason = command.reason

@@ -29,6 +29,7 @@ from aliquot.live.invocations.call_finisher import CallFinisher
 from aliquot.live.invocations.call_registry import STOPPING, CallRegistry
 from aliquot.live.invocations.deployments import Deployments
 from aliquot.live.invocations.engine import Engine
+from aliquot.live.invocations.environment_waits import EnvironmentWaits
 from aliquot.live.invocations.flows import Flows
 from aliquot.live.invocations.launches import launch
 from aliquot.live.invocations.performer import CommandPerformer
@@ -43,6 +44,7 @@ from aliquot.live.usage.sampler import UsageSampler
 
 log = structlog.get_logger("aliquot.service")
 
+CANCELLED = "cancelled"
 _ON_CPU = (CPU,)
 
 
@@ -84,7 +86,6 @@ class Service:
         policies = "+".join(self.scheduler.policy_names)
         self.finisher = CallFinisher(policies, self.registry, self.fabric.readers, self._engine.now)
         self.flows = Flows()
-        self._deployments = Deployments(self.flows, self.calls, self._engine.post, self.finisher.forget)
         self._performer = CommandPerformer(
             node,
             self.fabric,
@@ -100,6 +101,16 @@ class Service:
             images=images,
         )
         self.nested_calls = self._performer.nested_calls
+        self._environments = EnvironmentWaits(node, self._post_arrival, self._performer.fail_waiting)
+        self._deployments = Deployments(
+            self.flows,
+            self.calls,
+            self._environments,
+            images,
+            post=self._engine.post,
+            cancel=self._cancel,
+            forget=self.finisher.forget,
+        )
 
     # --- start and stop -------------------------------------------------------------------------------------------
 
@@ -118,10 +129,10 @@ class Service:
     async def drain(self, grace_s: float) -> None:
         """Refuse new calls, and let running and awaited calls end. Accepted calls that wait stay in the store."""
         self.registry.stopping = True
-        for call in self.calls.values():
+        for call in list(self.calls.values()):
             if call.queue_entry and not call.run.begun_s:
                 call.parked = True
-                self._engine.post(InvocationCancelled(call.id, STOPPING))
+                self._cancel(call, STOPPING)
         await self.registry.wait_for_all(grace_s)
 
     async def stop(self) -> None:
@@ -161,8 +172,13 @@ class Service:
             return False
         outermost = call.outermost
         outermost.run.may_retry = False  # a cancelled call is not tried again
-        self._engine.post(InvocationCancelled(outermost.id))
+        self._cancel(outermost, CANCELLED)
         return True
+
+    def _cancel(self, call: Call, reason: str) -> None:
+        """Cancel a call, whether the scheduler knows it or it waits for its environment."""
+        if not self._environments.withdraw(call, reason):
+            self._engine.post(InvocationCancelled(call.id, reason))
 
     def follow(self, namespace: str, activation_id: str, follower: Follower) -> bool:
         call = self.calls.get(activation_id)
@@ -211,11 +227,17 @@ class Service:
         self._post_arrival(call)
 
     def _post_arrival(self, call: Call) -> None:
-        """Report the arrival. An ended session is left out, because the scheduler would take it for a new one."""
+        """Report the arrival, once the function's environment is built.
+
+        An ended session is left out, because the scheduler would take it for a new one.
+        """
         tenant, session = call.namespace.name, call.session or None
+        flow = self.flows.flow(tenant, call.function)
+        if self._environments.hold(call, tenant, flow):
+            return
         if session is not None and self.sessions.find(tenant, session) is None:
             session = None
-        self._engine.post(InvocationArrived(call.id, tenant, self.flows.flow(tenant, call.function), session=session))
+        self._engine.post(InvocationArrived(call.id, tenant, flow, session=session))
 
     def begin_session(self, namespace: str, session_id: str) -> None:
         self.fabric.session_began(namespace, session_id)

@@ -4,6 +4,7 @@ Sandboxes have the core's numbers. Everything here is called on the event loop a
 called on the event loop too, and never from within the call that caused the outcome.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
 
@@ -198,10 +199,20 @@ class Node(Protocol):
         """
         ...
 
-    def start_sandbox(self, sandbox: int, launch: Launch) -> None:
-        """Start a sandbox and report `sandbox_started` or `sandbox_lost`.
+    def has_environment(self, requirements: tuple[str, ...]) -> bool:
+        """Return whether an environment with these requirements is built, so that a start need not wait for it."""
+        ...
 
-        The start waits for stops and unloads that are going on on its devices.
+    def build_environment(
+        self, requirements: tuple[str, ...], tenant: str, then: Callable[[Outcome | None], None]
+    ) -> None:
+        """Build an environment, and call `then` with None, or with the outcome for calls that cannot run."""
+        ...
+
+    def start_sandbox(self, sandbox: int, launch: Launch) -> None:
+        """Start a sandbox and report `sandbox_started`, `sandbox_lost`, or `sandbox_refused` without an environment.
+
+        The start waits for stops and unloads that are going on on its devices. It has the time limit of the launch.
         """
         ...
 

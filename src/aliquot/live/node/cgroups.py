@@ -130,8 +130,9 @@ class NodeCgroups:
         if self._tree is not None:
             release_tree(self._tree)
 
-    def make(self, number: int, processes: int) -> SandboxCgroup:
-        directories = [parent / str(number) for parent in self._parents]
+    def make(self, name: int | str, processes: int) -> SandboxCgroup:
+        """Make the group of a sandbox, by its number, or of another process, by its name."""
+        directories = [parent / str(name) for parent in self._parents]
         for directory in directories:
             directory.mkdir(exist_ok=True)
         if self.version == 1:

@@ -15,7 +15,7 @@ from aliquot.live.device.nvidia.nvml import NvmlError
 from aliquot.live.device.nvidia.pynvml_adapter import open_nvml
 from aliquot.live.device.survey import no_nvidia, survey_host, survey_nvidia
 from aliquot.live.node.cgroups import NodeCgroups
-from aliquot.live.node.environments import has_pip
+from aliquot.live.node.environments.pip_settings import has_pip
 from aliquot.live.node.isolation import Isolation, ProbeResult, choose, probe
 from aliquot.runtime import view_mount
 from aliquot.storage.view import wire

@@ -1,18 +1,19 @@
 """The machine itself as a node: its devices, and sandboxes that are forked from zygotes."""
 
 import asyncio
-import sys
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aliquot.budgets import MappingBudget
 from aliquot.core.model import DeviceSpec
-from aliquot.core.places import Place
+from aliquot.core.places import Place, place_text
 from aliquot.core.units import MIB
 from aliquot.descriptors import DescriptorShares, divide_descriptors
 from aliquot.live.bodies.json_check import CheckResult
@@ -24,30 +25,30 @@ from aliquot.live.node.base import Launch, NestedRun, Node, NodeListener, Outcom
 from aliquot.live.node.busy_sandboxes import BusySandboxes
 from aliquot.live.node.cell import Cell
 from aliquot.live.node.cells import CellPool
-from aliquot.live.node.dataset_views import NO_VIEWS, DatasetViews, NoDatasetViews
+from aliquot.live.node.dataset_views import DatasetViews, NoDatasetViews
 from aliquot.live.node.device_queues import DeviceQueues
-from aliquot.live.node.environments import Environments, Progress, RequirementsError, sweep_environments
+from aliquot.live.node.environments.disk import DIRECTORY, StoredMark, load_marks
+from aliquot.live.node.environments.installer import Installer, Progress
+from aliquot.live.node.environments.limits import EnvironmentLimits
+from aliquot.live.node.environments.provider import Environments
 from aliquot.live.node.isolation import NO_ISOLATION, Isolation, choose, probe, walls
-from aliquot.live.node.kinds import FunctionRuntime, UnknownKindError, runtime_of
 from aliquot.live.node.local_sandbox import LocalSandbox
 from aliquot.live.node.reply_memory import ReplyMemory
 from aliquot.live.node.sandbox_resources import MAX_PROCESSES, SCRATCH_BYTES, SandboxResources, tag_of
 from aliquot.live.node.shared_buffers import NodeBuffers
-from aliquot.live.node.states import GONE, IDLE, StartError, error
+from aliquot.live.node.start_preparation import MissingEnvironmentError, StartPreparation
+from aliquot.live.node.states import GONE, IDLE, NOT_RELEASED, StartError, error
 from aliquot.live.node.swaps import SandboxSwapper
 from aliquot.live.node.zygote_process import ZygoteProfile
 from aliquot.live.node.zygotes import ZygotePool
-from aliquot.live.store.records import PYTHON
+
+log = structlog.get_logger("aliquot.node")
 
 RESULT_BYTES = 64 * MIB
 MIN_REPLIES = 5  # of the largest size, so that a tenant gets memory for one of them beside a greedy tenant
 DEFAULT_SHARES = divide_descriptors(4096)
-MAX_PREPARED_ZYGOTES = 16  # `prepare` starts no zygote above this number
-
-
-def _imports(launch: Launch) -> tuple[str, ...]:
-    """Return the modules that the zygote imports: those of the launch, and the SDK if the function uses it."""
-    return ("aliquot", *launch.imports) if launch.sdk else launch.imports
+STOP_TIMEOUT_S = 5  # for sandboxes, before their zygotes are ended
+RELEASE_TIMEOUT_S = 60  # for sandboxes that were stopped to make space for another
 
 
 class _PendingStart(Struct, frozen=True):
@@ -74,6 +75,7 @@ class LocalNode(Node):
         replies_bytes: int = 16 * RESULT_BYTES,
         descriptors: DescriptorShares = DEFAULT_SHARES,
         views: DatasetViews | None = None,
+        environment_limits: EnvironmentLimits | None = None,
     ) -> None:
         """Isolation is detected by default. `driver_options` is what `--devices` says after the driver's name."""
         self._data = data.absolute()
@@ -98,6 +100,7 @@ class LocalNode(Node):
         self._stopping = False
         self._watching: asyncio.Task[None] | None = None
         self._views = views or NoDatasetViews()
+        self._environment_limits = environment_limits or EnvironmentLimits()
 
     @property
     def devices(self) -> tuple[DeviceSpec, ...]:
@@ -111,28 +114,35 @@ class LocalNode(Node):
     async def start(self, listener: NodeListener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._resources, self._drivers = await self._loop.run_in_executor(None, self._prepare_machine)
+        self._resources, self._drivers, environments = await self._loop.run_in_executor(None, self._prepare_machine)
         self._swapper = SandboxSwapper(self._drivers, self._queues, self._loop, self._swap_executor)
         self._cells = CellPool(self._resources, self._cell_ended, self._loop)
-        self._environments = Environments(self._data, self.isolation, self._progress)
         self._zygotes = ZygotePool(self._walls, self._loop)
+        limits = self._environment_limits
+        installer = Installer(self._data, self.isolation, self._resources.cgroups, limits, self._progress)
+        self._environments = Environments(
+            self._data, installer.install, limits, found=environments, release=self._zygotes.release
+        )
         self._busy = BusySandboxes(self._loop)
         self._reply_memory = ReplyMemory(*self._replies, self._loop)
         self._started = True
-        self._spawn(self._warm_up(ZygoteProfile()))  # so that the first cold start does not wait for it
+        self._preparation = StartPreparation(
+            self._environments, self._zygotes, self._cells, self._drivers, self.isolation
+        )
+        self._preparation.warm_up(ZygoteProfile())  # so that the first cold start does not wait for it
         if any(self._drivers.has_own_memory((device.name,)) for device in self._devices):
             self._watching = self._loop.create_task(watch_devices(self._drivers.faults, self._device_lost))
 
-    def _prepare_machine(self) -> tuple[SandboxResources, Drivers]:
+    def _prepare_machine(self) -> tuple[SandboxResources, Drivers, list[StoredMark]]:
         """Detect the machine's isolation, and remove what an earlier server left behind. Blocks."""
         if self._detect:
             self.isolation = choose(probe(self._data))
-        sweep_environments(self._data)
         # The drivers come first: they thaw frozen sandboxes of an earlier server, which could not be ended otherwise.
         isolation = self.isolation
         context = DriverContext(self._data, self._driver_options, own_uid=isolation.own_uid, own_root=isolation.mount)
         drivers = Drivers(tag_of(self._data), self._devices if isolation.cgroups else (), context)
-        return SandboxResources(self._data, self.isolation, self._scratch_bytes, self._max_processes), drivers
+        resources = SandboxResources(self._data, self.isolation, self._scratch_bytes, self._max_processes)
+        return resources, drivers, load_marks(self._data / DIRECTORY)  # last: no build of an earlier server runs now
 
     def _walls(self, profile: ZygoteProfile) -> dict[str, Any]:
         return walls(self.isolation, self._data, profile.visible, profile.access, views=profile.views)
@@ -149,8 +159,14 @@ class LocalNode(Node):
             self._cancel_start(number)
         for sandbox in list(self._sandboxes.values()):
             self._end(sandbox)
-        await self._cells.end_all()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._cells.end_all()
+        except TimeoutError:  # a zygote does not fork, or does not let its sandboxes end
+            self._zygotes.stop()
+            await self._cells.end_all()
         self._json_checker.close()
+        await self._preparation.stop()
         await self._environments.stop()
         self._zygotes.stop()
         await self._loop.run_in_executor(None, self._swap_executor.shutdown)
@@ -166,22 +182,15 @@ class LocalNode(Node):
     # --- starts -----------------------------------------------------------------------------------------
 
     def prepare(self, launch: Launch) -> None:
-        if not self._stopping and len(self._zygotes) < MAX_PREPARED_ZYGOTES and launch.kind == PYTHON:
-            self._spawn(self._prepare_zygote(launch))
+        self._preparation.prepare(launch)
 
-    async def _prepare_zygote(self, launch: Launch) -> None:
-        try:
-            python = await self._python(launch)
-        except StartError:
-            return
-        await self._warm_up(ZygoteProfile(python, _imports(launch), views=self._sees_datasets(launch)))
+    def has_environment(self, requirements: tuple[str, ...]) -> bool:
+        return self._preparation.has_environment(requirements)
 
-    async def _warm_up(self, profile: ZygoteProfile) -> None:
-        """Start the zygote of a profile, and keep a cell ready there."""
-        try:
-            self._cells.keep_ready(await self._zygotes.ready(profile))
-        except StartError:
-            return  # the next start reports it, if the reason persists
+    def build_environment(
+        self, requirements: tuple[str, ...], tenant: str, then: Callable[[Outcome | None], None]
+    ) -> None:
+        self._preparation.build_environment(requirements, tenant, then)
 
     def start_sandbox(self, sandbox: int, launch: Launch) -> None:
         self._drivers.place(sandbox, launch.place)
@@ -191,19 +200,24 @@ class LocalNode(Node):
         self._pending[sandbox] = _PendingStart(launch, self._spawn(self._start(sandbox, launch)))
 
     async def _start(self, number: int, launch: Launch) -> None:
-        """Start a sandbox. Whether it has started or failed is reported to the listener."""
+        """Start a sandbox. Whether it has started, failed or found no environment is reported to the listener."""
         memory_bytes = launch.memory_bytes + self._drivers.host_bytes(launch.place, launch.device_bytes)
         try:
-            await self._queues.wait(launch.place)
-            runtime = self._runtime(launch)
-            python = await self._python(launch) if runtime.python else sys.executable
-            zygote = await self._zygotes.ready(self._profile(launch, runtime, python))
+            await self._wait_for_release(launch.place)
+            begun_s = self._loop.time()
+            runtime = self._preparation.runtime(launch)
+            zygote = await self._preparation.zygote(launch, runtime)
             cell, data_bytes = self._cells.take(zygote, memory_bytes)
-        except StartError as failure:
-            self._start_failed(number, failure.status, str(failure))
+        except MissingEnvironmentError:  # it was removed after the call had arrived
+            self._start_refused(number)
             return
-        except OSError as failure:
-            self._start_failed(number, Status.INTERNAL_ERROR, f"The sandbox could not be made: {failure}.")
+        except StartError as failure:
+            self._start_failed(number, failure)
+            return
+        except Exception as failure:  # whatever it is, a start that never ends would keep its slot
+            if not isinstance(failure, OSError):
+                log.exception("a start failed", sandbox=number)
+            self._start_failed(number, StartError(Status.INTERNAL_ERROR, f"The sandbox could not be made: {failure}."))
             return
         del self._pending[number]
         has_buffers = runtime.python and (launch.sdk or launch.members)
@@ -214,43 +228,21 @@ class LocalNode(Node):
         view = cell.take_view()
         if view is not None:
             self._views.open(number, launch, view)
-        sandbox.start(runtime.command(memory_bytes), data_bytes)
+        sandbox.start(runtime.command(memory_bytes), data_bytes, waited_s=self._loop.time() - begun_s)
         self._busy.add(sandbox)
         await sandbox.start_over
+        if not cell.process.pid and time.perf_counter() >= sandbox.deadline_s:
+            zygote.kill()  # it answers no longer, and would keep other starts waiting
         self._cells.keep_ready(zygote)  # only now, so that the next fork does not compete with this start
 
-    def _runtime(self, launch: Launch) -> FunctionRuntime:
-        """Return the runtime of the function's kind. Raises `StartError` when the node cannot run the function."""
-        if launch.datasets and not self.isolation.views:
-            raise StartError(Status.INTERNAL_ERROR, NO_VIEWS)
+    async def _wait_for_release(self, place: Place) -> None:
+        """Wait for stops and unloads on the devices. Raises `StartError` if they do not end."""
         try:
-            return runtime_of(launch.kind)
-        except UnknownKindError as failure:
-            raise StartError(Status.DEVELOPER_ERROR, str(failure)) from failure
-
-    async def _python(self, launch: Launch) -> str:
-        """Return the interpreter of an environment with the launch's requirements. Raises `StartError`."""
-        if not launch.requirements:
-            return sys.executable
-        try:
-            return str(await self._environments.python(launch.requirements))
-        except RequirementsError as failure:
-            raise StartError(Status.DEVELOPER_ERROR, str(failure)) from failure
-        except OSError as failure:
-            text = f"The environment could not be built: {failure}."
-            raise StartError(Status.INTERNAL_ERROR, text) from failure
-
-    def _profile(self, launch: Launch, runtime: FunctionRuntime, python: str) -> ZygoteProfile:
-        return ZygoteProfile(
-            python,
-            _imports(launch) if runtime.python else (),
-            runtime.visible,
-            self._drivers.access(launch.place),
-            self._sees_datasets(launch),
-        )
-
-    def _sees_datasets(self, launch: Launch) -> bool:
-        return bool(launch.datasets) and self.isolation.views
+            async with asyncio.timeout(RELEASE_TIMEOUT_S):
+                await self._queues.wait(place)
+        except TimeoutError:
+            text = NOT_RELEASED.format(place_text(place), RELEASE_TIMEOUT_S)
+            raise StartError(Status.INTERNAL_ERROR, text) from None
 
     def _attach(self, sandbox: LocalSandbox) -> None:
         """Put the sandbox's processes, which now exist, under its slice of the device."""
@@ -261,10 +253,16 @@ class LocalNode(Node):
                 process.cgroup.move(directory)
             self._drivers.count_memory(sandbox.number, process.cgroup.usage)
 
-    def _start_failed(self, number: int, status: Status, text: str) -> None:
+    def _start_failed(self, number: int, failure: StartError) -> None:
         del self._pending[number]
         self._drivers.detach(number)
-        self._listener.sandbox_lost(number, Outcome(status, error(text), 0.0))
+        outcome = Outcome(failure.status, error(str(failure)), 0.0, timed_out=failure.timed_out)
+        self._listener.sandbox_lost(number, outcome)
+
+    def _start_refused(self, number: int) -> None:
+        del self._pending[number]
+        self._drivers.detach(number)
+        self._listener.sandbox_refused(number)
 
     def _cancel_start(self, number: int) -> None:
         self._pending.pop(number).task.cancel()
@@ -348,7 +346,7 @@ class LocalNode(Node):
         text = f"The device {device} was lost: {why}."
         for number, pending in [one for one in self._pending.items() if device in one[1].launch.place]:
             pending.task.cancel()
-            self._start_failed(number, Status.INTERNAL_ERROR, text)
+            self._start_failed(number, StartError(Status.INTERNAL_ERROR, text))
         for sandbox in [each for each in self._sandboxes.values() if device in each.launch.place]:
             sandbox.fail(Status.INTERNAL_ERROR, text)
         self._listener.device_lost(device, why)

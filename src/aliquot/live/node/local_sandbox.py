@@ -88,11 +88,15 @@ class LocalSandbox:
 
     # --- start and end ----------------------------------------------------------------------------------
 
-    def start(self, command: list[str] | None, data_bytes: int | None) -> None:
-        """Send the init. `command` runs functions of other kinds than Python, `data_bytes` is their RLIMIT_DATA."""
+    def start(self, command: list[str] | None, data_bytes: int | None, *, waited_s: float) -> None:
+        """Send the init. `command` runs functions of other kinds than Python, `data_bytes` is their RLIMIT_DATA.
+
+        The time limit includes `waited_s`, the time that the start has waited for imports.
+        """
         launch, channel = self.launch, self.channel
         token = channel.buffers.token if channel is not None else None
         self._begin(launch.timeout_ms, launch.logs_bytes)
+        self.deadline_s -= waited_s
         body = describe_launch(launch, self._result_bytes, command, data_bytes, token)
         init = REQUEST.pack(frames.INIT, 0, len(body), 0) + body
         transmit = channel.introduce(self.cell.sock) if channel is not None else None

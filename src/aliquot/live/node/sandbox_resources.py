@@ -33,9 +33,9 @@ class SandboxResources:
         self._first_uid = uid_range(data)[0]
         self._free_slots: list[int] = []
         self._slots = 0
-        self._cgroups = NodeCgroups(tag_of(data)) if isolation.cgroups else None
-        if self._cgroups is not None:
-            self._cgroups.sweep()
+        self.cgroups = NodeCgroups(tag_of(data)) if isolation.cgroups else None
+        if self.cgroups is not None:
+            self.cgroups.sweep()
         remove_directory(self._scratch)  # renames it first: a process left behind may still write there
         self._scratch.mkdir(parents=True, mode=0o711)
 
@@ -44,8 +44,8 @@ class SandboxResources:
         slot = self._take_slot()
         cgroup: SandboxCgroup | None = None
         try:
-            if self._cgroups is not None and self._cgroups.version:
-                cgroup = self._cgroups.make(number, self._max_processes)
+            if self.cgroups is not None and self.cgroups.version:
+                cgroup = self.cgroups.make(number, self._max_processes)
             environment = self._environment(number, slot)
         except OSError:
             heapq.heappush(self._free_slots, slot)
@@ -106,6 +106,6 @@ class SandboxResources:
 
     def close(self) -> None:
         """Remove all control groups. Blocks, so it is called from a thread."""
-        if self._cgroups is not None:
-            self._cgroups.sweep()
-            self._cgroups.close()
+        if self.cgroups is not None:
+            self.cgroups.sweep()
+            self.cgroups.close()

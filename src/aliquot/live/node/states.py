@@ -16,6 +16,11 @@ NOT_JSON = "The action did not produce a valid JSON or JSON Array response: {}"
 OUT_OF_MEMORY = "The action exhausted its memory and was aborted."
 NOTHING_RUNS = "nothing runs here that could call another function"
 TIME = "The action exceeded its time limits of {} milliseconds."
+IMPORTS_TIMED_OUT = (
+    "The imports of the action ({}) exceeded its time limits of {} milliseconds during initialization. Raise its limit "
+    "`timeout`, or declare fewer `imports`."
+)
+NOT_RELEASED = "The memory of {} was not released within {} s by sandboxes that were stopped. Call again."
 TIME_IN_INIT = "The action exceeded its time limits of {} milliseconds during initialization."
 
 # Plain numbers, because a warm call compares them several times.
@@ -29,9 +34,10 @@ CHECKING = 4  # it has replied, and another process checks that the result is JS
 class StartError(Exception):
     """A sandbox cannot be started. The status says whose fault it is, and the text says why."""
 
-    def __init__(self, status: Status, text: str) -> None:
+    def __init__(self, status: Status, text: str, *, timed_out: bool = False) -> None:
         super().__init__(text)
         self.status = status
+        self.timed_out = timed_out
 
 
 def error(text: str) -> bytes:

@@ -20,6 +20,11 @@ from aliquot.live.node.states import StartError
 from aliquot.live.node.zygote_messages import UnexpectedMessageError, ZygoteMessage, pid_of_child, receive
 from aliquot.runtime import frames
 
+IMPORT_TIMEOUT_S = 60  # the minimum time that a zygote gets for its imports, even if no start waits for it
+IMPORTS_GIVEN_UP = (
+    "The imports of the action were ended after {} s, when no call waited for them any more. Raise its limit "
+    "`timeout`, or declare fewer `imports`."
+)
 ENDED = "The runtime's process ended unexpectedly: {}"
 _UNEXPECTED = "The runtime's process was ended: {}."
 _SCRIPT = Path(frames.__file__).parent / "zygote.py"
@@ -56,6 +61,7 @@ class ZygoteProcess:
         self._loop = loop
         self._own_namespace = bool(walls["pid"])
         self._ready = False
+        self._started_s = loop.time()
         self._waiting: list[asyncio.Future[None]] = []
         self._forking: dict[int, Cell] = {}
         self._living: set[int] = set()  # numbers of the cells that have not ended
@@ -88,13 +94,27 @@ class ZygoteProcess:
         return self._ready
 
     async def ready(self) -> None:
-        """Wait until the zygote can fork. Raises `StartError` when it fails before that."""
+        """Wait until the zygote can fork. Raises `StartError` when it fails before that.
+
+        Every start waits for its own time and is cancelled then. A zygote for which no start waits any more is ended,
+        but not before `IMPORT_TIMEOUT_S`, because the next start may profit from its imports.
+        """
         if self.failure is not None:
             raise self.failure
-        if not self._ready:
-            waiter = self._loop.create_future()
-            self._waiting.append(waiter)
+        if self._ready:
+            return
+        waiter = self._loop.create_future()
+        self._waiting.append(waiter)
+        try:
             await waiter
+        except asyncio.CancelledError:
+            left_s = self._started_s + IMPORT_TIMEOUT_S - self._loop.time()
+            self._loop.call_later(max(0, left_s), self._end_unless_wanted)
+            raise
+
+    def _end_unless_wanted(self) -> None:
+        if self.alive and not self._ready and all(waiter.done() for waiter in self._waiting):
+            self._die(StartError(Status.DEVELOPER_ERROR, IMPORTS_GIVEN_UP.format(IMPORT_TIMEOUT_S)), failed=True)
 
     @property
     def needs_cell(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from aliquot.live.node.base import Status
@@ -57,6 +58,15 @@ class ZygotePool:
     def _note_end(self, profile: ZygoteProfile, zygote: ZygoteProcess) -> None:
         if zygote.failure is not None:
             self._failures.add(profile, zygote.failure, zygote.ended_s, was_ready=zygote.is_ready)
+
+    def release(self, python: Path) -> bool:
+        """End the zygotes of an interpreter that is to be removed. Returns False if one of them is in use."""
+        own = [profile for profile in self._zygotes if profile.python == str(python)]
+        if not all(self._zygotes[profile].is_idle for profile in own if self._zygotes[profile].alive):
+            return False
+        for profile in own:
+            self._zygotes.pop(profile).kill()
+        return True
 
     def _evict(self) -> None:
         """End idle zygotes above the limit. Tenants choose the profiles, and a zygote may be large."""

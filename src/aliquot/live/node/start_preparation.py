@@ -1,0 +1,147 @@
+"""Prepare a start, before it has a cell: find or build the function's environment, and find or start a zygote."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aliquot.live.device.drivers import Drivers
+from aliquot.live.node.base import Launch, Outcome, Status
+from aliquot.live.node.cells import CellPool
+from aliquot.live.node.dataset_views import NO_VIEWS
+from aliquot.live.node.environments.errors import RequirementsError
+from aliquot.live.node.environments.provider import Environments
+from aliquot.live.node.isolation import Isolation
+from aliquot.live.node.kinds import FunctionRuntime, UnknownKindError, runtime_of
+from aliquot.live.node.states import IMPORTS_TIMED_OUT, StartError, error
+from aliquot.live.node.zygote_process import IMPORT_TIMEOUT_S, ZygoteProcess, ZygoteProfile
+from aliquot.live.node.zygotes import ZygotePool
+from aliquot.live.store.records import PYTHON
+
+MAX_PREPARED_ZYGOTES = 16  # `prepare` starts no zygote above this number
+
+
+class MissingEnvironmentError(Exception):
+    """The environment of a launch is not built, so the call must wait for it elsewhere."""
+
+
+def _imports(launch: Launch) -> tuple[str, ...]:
+    """Return the modules that the zygote imports: those of the launch, and the SDK if the function uses it."""
+    return ("aliquot", *launch.imports) if launch.sdk else launch.imports
+
+
+class StartPreparation:
+    """Finds or makes the environment and the zygote of a launch."""
+
+    def __init__(
+        self, environments: Environments, zygotes: ZygotePool, cells: CellPool, drivers: Drivers, isolation: Isolation
+    ) -> None:
+        self._environments = environments
+        self._zygotes = zygotes
+        self._cells = cells
+        self._drivers = drivers
+        self._isolation = isolation
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    async def stop(self) -> None:
+        """Cancel what is being prepared. Nothing is reported any more."""
+        self._stopped = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- for a start ---------------------------------------------------------------------------------------------
+
+    def runtime(self, launch: Launch) -> FunctionRuntime:
+        """Return the runtime of the function's kind. Raises `StartError` when the node cannot run the function."""
+        if launch.datasets and not self._isolation.views:
+            raise StartError(Status.INTERNAL_ERROR, NO_VIEWS)
+        try:
+            return runtime_of(launch.kind)
+        except UnknownKindError as failure:
+            raise StartError(Status.DEVELOPER_ERROR, str(failure)) from failure
+
+    async def zygote(self, launch: Launch, runtime: FunctionRuntime) -> ZygoteProcess:
+        """Return a zygote with the launch's imports, within its time limit.
+
+        Raises `StartError`, or `MissingEnvironmentError` if there is no environment for it.
+        """
+        profile = ZygoteProfile(
+            self._python(launch) if runtime.python else sys.executable,
+            _imports(launch) if runtime.python else (),
+            runtime.visible,
+            self._drivers.access(launch.place),
+            self._sees_datasets(launch),
+        )
+        try:
+            async with asyncio.timeout(launch.timeout_ms / 1000):
+                return await self._zygotes.ready(profile)
+        except TimeoutError:
+            text = IMPORTS_TIMED_OUT.format(", ".join(profile.imports) or "none", launch.timeout_ms)
+            raise StartError(Status.DEVELOPER_ERROR, text, timed_out=True) from None
+
+    def _python(self, launch: Launch) -> str:
+        """Return the interpreter of an environment with the launch's requirements."""
+        if not launch.requirements:
+            return sys.executable
+        found = self._environments.find(launch.requirements, launch.tenant)
+        if found is None:
+            raise MissingEnvironmentError
+        return str(found)
+
+    def _sees_datasets(self, launch: Launch) -> bool:
+        return bool(launch.datasets) and self._isolation.views
+
+    # --- ahead of a start ----------------------------------------------------------------------------------------
+
+    def has_environment(self, requirements: tuple[str, ...]) -> bool:
+        return self._environments.has(requirements)
+
+    def build_environment(
+        self, requirements: tuple[str, ...], tenant: str, then: Callable[[Outcome | None], None]
+    ) -> None:
+        """Build an environment, and call `then` with None, or with the outcome for calls that cannot run."""
+        self._spawn(self._build(requirements, tenant, then))
+
+    async def _build(self, requirements: tuple[str, ...], tenant: str, then: Callable[[Outcome | None], None]) -> None:
+        failure: Outcome | None = None
+        try:
+            await self._environments.build(requirements, tenant)
+        except RequirementsError as problem:
+            failure = Outcome(Status.DEVELOPER_ERROR, error(str(problem)), 0.0)
+        except OSError as problem:
+            failure = Outcome(Status.INTERNAL_ERROR, error(f"The environment could not be built: {problem}."), 0.0)
+        if not self._stopped:
+            then(failure)
+
+    def prepare(self, launch: Launch) -> None:
+        """Prepare the environment and the zygote for sandboxes of this launch, if there is space for another zygote."""
+        if not self._stopped and len(self._zygotes) < MAX_PREPARED_ZYGOTES and launch.kind == PYTHON:
+            self._spawn(self._prepare(launch))
+
+    async def _prepare(self, launch: Launch) -> None:
+        try:
+            if launch.requirements:
+                await self._environments.build(launch.requirements, launch.tenant)
+            python = self._python(launch)
+        except (RequirementsError, MissingEnvironmentError, OSError):
+            return  # the next call reports it, if the reason persists
+        await self._warm_up(ZygoteProfile(python, _imports(launch), views=self._sees_datasets(launch)))
+
+    def warm_up(self, profile: ZygoteProfile) -> None:
+        """Start the zygote of a profile, and keep a cell ready there."""
+        self._spawn(self._warm_up(profile))
+
+    async def _warm_up(self, profile: ZygoteProfile) -> None:
+        try:
+            async with asyncio.timeout(IMPORT_TIMEOUT_S):
+                zygote = await self._zygotes.ready(profile)
+        except (StartError, TimeoutError):
+            return  # the next start reports it, if the reason persists
+        self._cells.keep_ready(zygote)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
